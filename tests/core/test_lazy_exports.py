@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from nnpipe.core.lazy_exports import lazily
+from nnpipe.core.lazy_exports import lazy_getattr
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "nnpipe"
-PACKAGES = sorted(path.parent.name for path in SOURCE.glob("*/__init__.py") if "lazily(" in path.read_text("utf-8"))
+PACKAGES = sorted(
+    path.parent.name for path in SOURCE.glob("*/__init__.py") if "lazy_getattr(" in path.read_text("utf-8")
+)
 
 
 def told_to_type_checkers(package: str) -> dict[str, str]:
@@ -28,9 +30,9 @@ def told_to_type_checkers(package: str) -> dict[str, str]:
 
 
 def promised(package: str) -> dict[str, str]:
-    """Read the table that a package gives ``lazily``."""
+    """Read the table that a package gives ``lazy_getattr``."""
     for node in ast.walk(ast.parse((SOURCE / package / "__init__.py").read_text("utf-8"))):
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "lazily":
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "lazy_getattr":
             homes = ast.literal_eval(node.args[1])
             return {name: f"nnpipe.{package}.{home}" for home, names in homes.items() for name in names}
     raise AssertionError(f"{package} has no lazy names")
@@ -65,6 +67,6 @@ def test_a_name_is_imported_when_it_is_used_and_not_before() -> None:
 
 
 def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
-    find = lazily("nnpipe.core", {"naming": ("nearest",)})
+    find = lazy_getattr("nnpipe.core", {"naming": ("nearest",)})
     with pytest.raises(AttributeError, match=r"module 'nnpipe.core' has no attribute 'furthest'"):
         find("furthest")

@@ -6,7 +6,7 @@ used.
 
 from typing import TYPE_CHECKING
 
-from nnpipe.core.lazy_exports import lazily
+from nnpipe.core.lazy_exports import lazy_getattr
 
 if TYPE_CHECKING:
     from nnpipe.compilers.executorch import ExecuTorchCompiler as ExecuTorchCompiler
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from nnpipe.compilers.tvm import TVMCompiler as TVMCompiler
     from nnpipe.compilers.writing_compiler import WritingCompiler as WritingCompiler
 
-__getattr__ = lazily(
+__getattr__ = lazy_getattr(
     __name__,
     {
         "executorch": ("ExecuTorchCompiler",),

@@ -1,4 +1,4 @@
-"""The interfaces and values that everything else stands on.
+"""The interfaces and values on which all other packages build.
 
 This package imports the standard library and numpy, and nothing else.
 """

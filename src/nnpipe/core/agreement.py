@@ -8,10 +8,10 @@ from nnpipe.core.tensors import IOSpec, TensorSpec, show_shape
 
 
 def agreed_io(artifact: Artifact, found: IOSpec) -> IOSpec:
-    """Return the artifact's inputs and outputs, once they are known to be the file's.
+    """Return the artifact's inputs and outputs after checking them against the file.
 
-    The description may narrow what the file leaves open (a free axis, a
-    quantisation that the format does not record); it may not contradict it.
+    The description may fix what the file leaves open (a free axis, a
+    quantisation that the format does not record).  It may not contradict the file.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ def agreed_io(artifact: Artifact, found: IOSpec) -> IOSpec:
     Raises
     ------
     ArtifactError
-        Naming the file and the first tensor that differs.
+        If the two contradict each other; the message names the file and the first tensor that differs.
     """
     sides = []
     for side, described, stated in (

@@ -1,13 +1,14 @@
-"""Refuse arguments of a wrong kind at the beginning of a public function, in one line.
+"""Check the types of a public function's arguments in its first line.
 
-A function says what it takes in its signature already.  Its first statement
-holds what it was given against that::
+The signature of a function already says what it takes.  Its first statement
+compares the arguments with that signature::
 
     def run_load(session: InferenceSession, queries: Sequence[Query], ...) -> Loaded:
         check_call(run_load, locals())
 
-Only kinds are checked, not values: ``int`` takes no text and no ``True``,
-``Sequence[str]`` no single text, ``float`` any real number of Python or numpy.
+Only types are checked, not values.  ``int`` accepts neither a string nor ``True``,
+``Sequence[str]`` does not accept a single string, and ``float`` accepts any real
+number of Python or numpy.
 """
 
 from __future__ import annotations
@@ -28,26 +29,27 @@ import numpy as np
 
 from nnpipe.core.errors import ConfigError
 
-_MOST_LOOKED_AT = 1000  # elements of a long list; what is wrong is mostly wrong from the beginning
+_MOST_LOOKED_AT = 1000  # elements of a long list: if one has a wrong type, the first ones mostly have it, too
 _NUMBERS: dict[type, type] = {int: numbers.Integral, float: numbers.Real}
 _NAMES = {int: "a whole number", float: "a number", str: "a text", bool: "True or False", bytes: "bytes"}
 _UNIONS = (typing.Union, types.UnionType)
 
 
 def check_call(function: Callable[..., Any], given: Mapping[str, Any]) -> None:
-    """Raise unless every argument is of the kind that the function's signature names.
+    """Raise an error unless every argument has the type that the function's signature names.
 
     Parameters
     ----------
     function
         The function, or the class whose constructor is called.
     given
-        Its arguments by name: ``locals()`` in its first statement.
+        The arguments by name: ``locals()`` in the function's first statement.
 
     Raises
     ------
     ConfigError
-        Naming the function, the argument, what it takes and what was given.
+        If an argument has a wrong type; the message names the function, the argument, the types that it takes, and
+        the value given.
     """
     for name, hint in _hints(function):
         if name in given and not _fits(given[name], hint):
@@ -56,21 +58,21 @@ def check_call(function: Callable[..., Any], given: Mapping[str, Any]) -> None:
 
 
 def check_range(name: str, value: float | None, least: float, most: float = math.inf) -> None:
-    """Raise unless a number lies in its range; ``None``, which stands for a default, always does.
+    """Raise an error unless a number lies in its range; ``None``, which stands for a default, is always accepted.
 
     Parameters
     ----------
     name
-        What the number is called in the message.
+        The name of the number in the message.
     value
         The number.
     least, most
-        Its bounds, both allowed; without ``most`` any finite number from ``least`` on.
+        The inclusive bounds; without ``most``, any finite number from ``least`` on is accepted.
 
     Raises
     ------
     ConfigError
-        Naming the number, its bounds and what was given.
+        If the number is outside its range; the message names the number, its bounds and the value given.
     """
     if value is None or (math.isfinite(value) and least <= value <= most):
         return
@@ -78,20 +80,20 @@ def check_range(name: str, value: float | None, least: float, most: float = math
     raise ConfigError(f"{name} takes {bounds}, not {value:g}")
 
 
-def taken_by(function: Callable[..., Any]) -> dict[str, str]:
-    """Return in words what each parameter of a function, or of a class's constructor, takes.
+def parameter_kinds(function: Callable[..., Any]) -> dict[str, str]:
+    """Describe the type of each parameter of a function, or of a class's constructor.
 
     Returns
     -------
     dict
-        Words such as ``a whole number`` by the parameter's name; a parameter without an annotation is left out.
+        Descriptions such as ``a whole number`` by parameter name.  Parameters without an annotation are left out.
     """
     return {name: _said(hint) for name, hint in _hints(function)}
 
 
 @functools.lru_cache(maxsize=512)
 def _hints(function: Callable[..., Any]) -> tuple[tuple[str, Any], ...]:
-    """Return the parameters with what they take; a name that only type checkers know counts as anything."""
+    """Return the parameters with their types; parameters whose types only a type checker can read are left out."""
     called = function.__init__ if inspect.isclass(function) else function
     known = {**vars(typing), **vars(collections.abc), "np": np, **getattr(inspect.unwrap(called), "__globals__", {})}
     found = []
@@ -140,7 +142,7 @@ def _fits(value: Any, hint: Any) -> bool:
 
 
 def _members(protocol: type) -> set[str]:
-    """Return what an object needs to have for a protocol."""
+    """Return the names of the members that a protocol asks for."""
     bases = [base for base in protocol.__mro__ if getattr(base, "_is_protocol", False) and base is not typing.Protocol]
     named = {name for base in bases for name in (*vars(base), *vars(base).get("__annotations__", {}))}
     return {name for name in named if not name.startswith("_") or name == "__call__"}
@@ -152,12 +154,12 @@ def _is_text(value: Any) -> bool:
 
 def _elements_fit(value: Any, origin: type, parts: tuple[Any, ...]) -> bool:
     if issubclass(origin, collections.abc.Mapping):
-        if len(parts) != 2 or parts[1] is Any:  # a tree of settings says itself what is wrong within it
+        if len(parts) != 2 or parts[1] is Any:  # settings are checked where they are used
             return True
         return all(_fits(key, parts[0]) and _fits(each, parts[1]) for key, each in _first(value.items()))
     if origin is tuple and not (len(parts) == 2 and parts[1] is Ellipsis):
         return len(value) == len(parts) and all(map(_fits, value, parts))
-    # What can be gone through only once is left alone.
+    # An iterator can be read only once, so its elements are not checked.
     if not isinstance(value, (list, tuple, set, frozenset)) or not parts:
         return True
     return all(_fits(each, parts[0]) for each in _first(value))
@@ -171,7 +173,7 @@ def _first(values: typing.Iterable[Any]) -> Iterator[Any]:
 
 
 def _said(hint: Any) -> str:
-    """Name what an argument takes, for people."""
+    """Describe a type annotation in words, for messages."""
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
     if hint is None or hint is type(None):
         return "None"

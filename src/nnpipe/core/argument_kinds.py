@@ -32,10 +32,10 @@ _SCALARS: dict[type, str] = {bool: "boolean", int: "integer", float: "number", s
 
 @dataclass(frozen=True)
 class Kind:
-    """What values an argument takes; calling it turns command-line text into one.
+    """The kind of values that an argument takes; calling it converts command-line text into such a value.
 
-    Two kinds that are equal read the same text in the same way, so that an
-    option which two components declare can be recognised as one.
+    Two equal kinds read the same text in the same way.  This shows whether an
+    option that two components declare is the same option.
     """
 
     item: type
@@ -46,7 +46,13 @@ class Kind:
     maximum: float | None = None
 
     def __call__(self, text: str) -> Any:
-        """Read one item from text (what argparse calls)."""
+        """Read one item from text; argparse calls this.
+
+        Raises
+        ------
+        argparse.ArgumentTypeError
+            If the text is not such a value.
+        """
         try:
             value = self.item(text)
             self._check_item(value)
@@ -55,12 +61,12 @@ class Kind:
         return value
 
     def coerce(self, value: Any) -> Any:
-        """Return ``value`` as this kind: lists become tuples, strings paths, integers floats.
+        """Convert ``value`` to this kind: lists to tuples, strings to paths, integers to floats.
 
         Raises
         ------
         ValueError
-            If it is something else.
+            If the value cannot be converted.
         """
         if value is None:
             if self.optional:
@@ -100,13 +106,13 @@ class Kind:
             raise ValueError(f"{shown(value)} is above the maximum {self.maximum:g}")
 
     def describe(self) -> str:
-        """Name the kind in an error message."""
+        """Return the name of the kind for an error message, such as ``an integer``."""
         if self.choices:
             return "one of " + ", ".join(map(str, self.choices))
         return {bool: "true or false", int: "an integer", float: "a number", str: "a text", Path: "a path"}[self.item]
 
     def schema(self) -> dict[str, Any]:
-        """JSON Schema (draft 2020-12) of the values."""
+        """Return the JSON Schema (draft 2020-12) of the values."""
         item: dict[str, Any] = {"type": _SCALARS[self.item]}
         if self.choices:
             item = {"enum": list(self.choices)}
@@ -129,7 +135,7 @@ def kind_of(
     Raises
     ------
     TypeError
-        If such values cannot come from a command line.
+        If values of this type cannot be given on a command line.
     """
     optional = False
     if typing.get_origin(hint) in (typing.Union, types.UnionType):

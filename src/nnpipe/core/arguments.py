@@ -1,4 +1,4 @@
-"""One field declaration gives a constructor, an option, a help text and a JSON form.
+"""Declare an argument once, and derive its constructor parameter, option, help text and JSON form.
 
 :mod:`nnpipe.core.argument_kinds` lists the types that a field may have.
 """
@@ -38,19 +38,20 @@ def argument(
     Parameters
     ----------
     default
-        Value when none is given; without one the argument is required.
+        The value if none is given; without a default, the argument is required.
     help
         One sentence for ``-h`` and the documentation.
     choices
-        The values allowed, where the annotation does not say so.
+        The allowed values, if the annotation does not list them.
     minimum, maximum
         Inclusive bounds of a number.
     flag
-        The option's name where it should differ from ``--field-name``.
+        The option's name, if it should differ from ``--field-name``.
     metavar
-        What stands for the value in the help.
+        The placeholder for the value in the help.
     aliases
-        Further names, as other components have it, that options and files may use; the first is shown first.
+        Further names that options and files may use, for example the names of other components.  They are shown
+        before the argument's own name.
 
     Examples
     --------
@@ -96,7 +97,7 @@ class Argument:
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """The option's names: what others call it too stands first."""
+        """The option's names, with its aliases first."""
         return (*(f"--{alias.replace('_', '-')}" for alias in self.aliases), self.flag)
 
     @property
@@ -106,11 +107,11 @@ class Argument:
 
     @property
     def dest(self) -> str:
-        """Name of the option's value in a parsed command line: two options never share one."""
+        """Unique name of the option's value in a parsed command line."""
         return self.flag.lstrip("-").replace("-", "_")
 
     def add_to(self, parser: argparse._ActionsContainer) -> None:
-        """Declare the option on an argparse parser or group."""
+        """Add the option to an argparse parser or group."""
         default = None if self.required else self.default
         help = self.help if default is None or default == () else f"{self.help} (default: {show(default)})"
         help = help.replace("%", "%%")
@@ -144,19 +145,19 @@ class Argument:
         return {int: "N", float: "X", Path: "PATH"}.get(self.kind.item, self.name.rsplit("_", 1)[-1].upper())
 
     def schema(self) -> dict[str, Any]:
-        """JSON Schema of the argument, with its help and default."""
+        """Return the JSON Schema of the argument, with its help and default."""
         schema = self.kind.schema() | {"description": self.help}
         return schema if self.required else schema | {"default": plain(self.default)}
 
 
 @functools.cache
 def arguments_of(cls: type) -> tuple[Argument, ...]:
-    """List the arguments that the fields of a dataclass declare, in order.
+    """Return the arguments that the fields of a dataclass declare, in order.
 
     Raises
     ------
     ConfigError
-        If a field has a type that cannot come from a command line.
+        If values of a field's type cannot be given on a command line.
     """
     try:
         hints = typing.get_type_hints(cls)
@@ -180,7 +181,7 @@ def arguments_of(cls: type) -> tuple[Argument, ...]:
 
 
 def plain(value: Any) -> Any:
-    """Return an argument's value as JSON can hold it."""
+    """Return an argument's value in its JSON form."""
     if isinstance(value, Path):
         return str(value)
     if isinstance(value, (tuple, list)):
@@ -189,19 +190,19 @@ def plain(value: Any) -> Any:
 
 
 def show(value: Any) -> str:
-    """Return an argument's value as one would type it."""
+    """Return an argument's value as it is written on a command line."""
     if isinstance(value, (tuple, list)):
         return " ".join(show(item) for item in value)
     return str(value)
 
 
 def values_from(cls: type, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Check a JSON object against the fields of a dataclass.
+    """Return the arguments of a dataclass from a JSON object, by field name.
 
     Raises
     ------
     ConfigError
-        Naming the first unknown, missing or unusable argument.
+        If an argument is unknown, missing or unusable; the message names the first one.
     """
     from nnpipe.core.naming import nearest
 
@@ -222,7 +223,7 @@ def values_from(cls: type, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def coerced(cls: type, declared: Argument, value: Any) -> Any:
-    """Return a value as its argument's kind, or raise a ConfigError that names both."""
+    """Convert a value to the kind of its argument, or raise a ConfigError that names both."""
     try:
         return declared.kind.coerce(value)
     except ValueError as error:

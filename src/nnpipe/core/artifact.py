@@ -1,4 +1,4 @@
-"""A model on the disk, with a JSON file beside it that says what it is."""
+"""A model on the disk, with a JSON file beside it that describes it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from nnpipe.core.files import sha256_of, write_text
 from nnpipe.core.meaning import Meaning
 from nnpipe.core.tensors import IOSpec
 
-# Bounds on what is taken from a file, so that none can exhaust the memory of whoever reads it.
-_SIDECAR_LIMIT = 64 << 20  # bytes; scales of large layers and long lists of classes are in it, of all parents too
+# Limits on what is read from a file, so that no file can exhaust the reader's memory.
+_SIDECAR_LIMIT = 64 << 20  # bytes; holds scales of large layers and long lists of classes, those of all parents, too
 _NODE_LIMIT = 1 << 22  # JSON values
 _DAMAGED = (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, ConfigError, SpecMismatch)
 
@@ -30,29 +30,29 @@ class Artifact:
     path
         The model file.
     format
-        What kind of file: ``"onnx"``, ``"tflite"``, ``"keras"``, ``"torch-export"``, ...
+        The kind of file: ``"onnx"``, ``"tflite"``, ``"keras"``, ``"torch-export"``, ...
     io
-        Its inputs and outputs.
+        The model's inputs and outputs.
     frameworks
-        ``(name, version)`` of what made it.
+        ``(name, version)`` of each framework that made the file.
     target
-        What it was made for: ``"cpu"``, ``"edgetpu"``, a triple, ...
+        The target of the compiler: ``"cpu"``, ``"edgetpu"``, a target triple, ...
     sha256
-        Of the file's content.
+        The hash of the file's content, as 64 hexadecimal digits.
     producer
-        The component that made it: ``{"class": ..., "arguments": ...}``.
+        The component that made the file: ``{"class": ..., "arguments": ...}``.
     parent
-        The artifact it was made from, so that its origin can be followed back.
+        The artifact from which this one was made.
     meaning
-        What its inputs expect of samples and what its outputs mean; ``None`` where nobody has said.
+        How samples are prepared for the inputs, and what the outputs mean; ``None`` if this is unknown.
     claims
-        What it still has of its parent, see :mod:`nnpipe.core.claims`; empty
-        where nobody has said so.
+        Which properties of its parent the model keeps, see :mod:`nnpipe.core.claims`; empty
+        if this is unknown.
     trained
-        Of weights that were trained: which of the training's they are, and their figures.
+        For trained weights: which weights of the training these are, and their metrics.
     outcome
-        What only making it has shown, such as how long was tuned; under ``"handicaps"`` what keeps it from the speed
-        that its framework is made for, in a few words each.
+        Facts that became known while the file was made, such as the time spent on tuning.  Under ``"handicaps"``,
+        short texts say why the model is slower than it could be.
 
     Examples
     --------
@@ -98,7 +98,7 @@ class Artifact:
     ) -> Artifact:
         """Describe a model file that has just been written, and write the description beside it.
 
-        What the model means is what its parent means, unless ``meaning`` says otherwise.
+        The meaning is taken from the parent, unless ``meaning`` is given.
         """
         path = Path(path)
         if meaning is None and parent is not None:
@@ -110,8 +110,8 @@ class Artifact:
         artifact._write()
         return artifact
 
-    def described(self, meaning: Meaning) -> Artifact:
-        """Return it with another meaning, once that stands beside the file, too."""
+    def update_meaning(self, meaning: Meaning) -> Artifact:
+        """Return the artifact with another meaning, and update the description beside the file."""
         if meaning == self.meaning:
             return self
         found = replace(self, meaning=meaning)
@@ -130,12 +130,12 @@ class Artifact:
         path
             The model file.
         check
-            Whether its content is compared with what the description records; whoever loads the model does that.
+            Whether to compare the file's content with the recorded hash.  Loading the model does this, too.
 
         Raises
         ------
         ArtifactError
-            If the file or its description is missing, damaged, or they do not belong together.
+            If the file or its description is missing or damaged, or the two do not belong together.
         """
         path = Path(path)
         if not path.is_file():
@@ -155,8 +155,8 @@ class Artifact:
             artifact.verify()
         return artifact
 
-    def noting(self, trained: Mapping[str, Any]) -> Artifact:
-        """Write into the description, too, which of a training's weights these are."""
+    def update_trained(self, trained: Mapping[str, Any]) -> Artifact:
+        """Return the artifact with the ``trained`` given, and update the description beside the file."""
         noted = replace(self, trained=dict(trained))
         noted._write()
         return noted
@@ -178,19 +178,19 @@ class Artifact:
 
     @property
     def exported(self) -> Artifact:
-        """The artifact that a chain of compilers started from; itself where there was none."""
+        """The artifact with which a chain of compilers began; itself if no compiler made it."""
         found = self
         while found.parent is not None:
             found = found.parent
         return found
 
     def handicaps(self) -> tuple[str, ...]:
-        """Return what making it has shown to keep it from the speed that its framework is made for."""
+        """Return the reasons, in short texts, why the model is slower than it could be."""
         told = self.outcome.get("handicaps")
         return tuple(" ".join(str(each).split())[:200] for each in told) if isinstance(told, list | tuple) else ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return the description as JSON can hold it."""
+        """Return the description in its JSON form."""
         found = {
             "schema": 1,
             "path": str(self.path),
@@ -214,7 +214,7 @@ class Artifact:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any], path: Path | None = None) -> Artifact:
-        """Read what :meth:`to_json` gave; ``path`` says where the file lies now."""
+        """Make an artifact from the output of :meth:`to_json`; ``path`` is the file's present path."""
         if data.get("schema") != 1:
             raise ValueError(f"schema {data.get('schema')!r} is unknown, this version reads 1")
         parent = data["parent"]
@@ -227,7 +227,7 @@ class Artifact:
             str(data["target"]),
             dict(data["producer"]),
             cls.from_json(parent) if parent else None,
-            # Files from before there was such a thing have none.
+            # Files of earlier versions have no such entry.
             Meaning.from_json(data["meaning"]) if data.get("meaning") is not None else None,
             checked(data["claims"]) if data.get("claims") else (),
             dict(data.get("trained") or {}),
@@ -236,13 +236,14 @@ class Artifact:
 
 
 def sidecar_of(path: Path) -> Path:
-    """Name of the description beside a model file."""
+    """Return the path of the description beside a model file."""
     check_call(sidecar_of, locals())
     return path.with_name(path.name + ".json")
 
 
 def _parsed(content: bytes) -> Any:
-    # Each value but the first follows one of these; a small file of many empty lists would fill the memory.
+    # Each JSON value but the first follows one of these characters.  A small file of many empty lists would otherwise
+    # fill the memory.
     if sum(map(content.count, (b",", b":", b"[", b"{"))) > _NODE_LIMIT:
         raise ValueError("too many values")
     return json.loads(content.decode("utf-8"))

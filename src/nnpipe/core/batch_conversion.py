@@ -1,8 +1,8 @@
 """Convert a batch from one specification to another: quantisation and element types.
 
-A compiled model often takes and gives integers where its source worked with
-real numbers.  The conversion happens on the host and outside the measured
-window, by the scale and zero point that the tensor's specification states.
+A compiled model often has integer inputs and outputs where its source had real
+numbers.  The conversion uses the scale and zero point of the tensor's
+specification.  It runs on the host, outside the measured time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 
 
 def adapt(batch: Batch, source: tuple[TensorSpec, ...], target: tuple[TensorSpec, ...]) -> dict[str, np.ndarray]:
-    """Convert arrays that agree with ``source`` so that they agree with ``target``.
+    """Convert arrays from the specifications ``source`` to the specifications ``target``.
 
     Parameters
     ----------
@@ -27,13 +27,13 @@ def adapt(batch: Batch, source: tuple[TensorSpec, ...], target: tuple[TensorSpec
     Returns
     -------
     dict
-        One array for each tensor of ``target``; arrays that fit already are
-        passed on without a copy.
+        One array for each tensor of ``target``; arrays that need no conversion
+        are not copied.
 
     Raises
     ------
     SpecMismatch
-        If names differ or no conversion is defined.
+        If the names differ or no conversion is defined.
     """
     known = {spec.name: spec for spec in source}
     if known.keys() != {spec.name for spec in target}:
@@ -44,12 +44,12 @@ def adapt(batch: Batch, source: tuple[TensorSpec, ...], target: tuple[TensorSpec
 
 
 def adapt_inputs(batch: Batch, model: IOSpec, compiled: IOSpec) -> dict[str, np.ndarray]:
-    """Convert what the model takes into what its compiled form takes."""
+    """Convert inputs of the model to inputs of its compiled form."""
     return adapt(batch, model.inputs, compiled.inputs)
 
 
 def adapt_outputs(batch: Batch, model: IOSpec, compiled: IOSpec) -> dict[str, np.ndarray]:
-    """Convert what the compiled form gives into what the model gives."""
+    """Convert outputs of the compiled form to outputs of the model."""
     return adapt(batch, compiled.outputs, model.outputs)
 
 

@@ -1,4 +1,4 @@
-"""Making models for the number of samples that a call has: a free number costs most frameworks time in every call."""
+"""Compile models for a fixed batch size: with a free one, most frameworks need more time for every call."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ C = TypeVar("C", bound=Component)
 
 
 class FixesBatch(Component):
-    """A compiler or runtime that makes better code where it knows how many samples each call has.
+    """A compiler or runtime that makes faster code for a fixed batch size.
 
     Whoever measures with so many samples in a call asks for it with :func:`for_batch`.
     """
@@ -31,20 +31,22 @@ class FixesBatch(Component):
 
     @property
     def batch(self) -> int | None:
-        """Number of samples in a call; ``None`` leaves it free."""
+        """The fixed batch size; ``None`` leaves it free."""
         return self.fixed_batch or None
 
     def handicaps(self) -> tuple[str, ...]:
-        """Name a handicap where the number is asked to be free."""
+        """Add a handicap if the arguments leave the batch size free."""
         return (*super().handicaps(), *(("made for any number of samples in a call",) if self.fixed_batch == 0 else ()))
 
     def for_batch(self, size: int) -> Self:
-        """Return the component for calls of so many samples, unless its arguments say for how many it is."""
+        """Return the component with this batch size, unless its arguments already give one."""
         return self if self.fixed_batch is not None else replace(self, fixed_batch=size)
 
 
 def for_batch(component: C, size: int) -> C:
-    """Return a component as it is best for calls of so many samples.
+    """Return a component for batches of ``size`` samples.
+
+    A component that fixes no batch size, or whose arguments already give one, is returned unchanged.
 
     Examples
     --------
@@ -58,12 +60,12 @@ def for_batch(component: C, size: int) -> C:
 
 
 def all_for_batch(components: Sequence[C], size: int) -> tuple[C, ...]:
-    """Return each component as it is best for calls of so many samples."""
+    """Return each component for batches of ``size`` samples, as :func:`for_batch` does."""
     return tuple(for_batch(component, size) for component in components)
 
 
 def with_batch(io: IOSpec, batch: int | None) -> IOSpec:
-    """Return inputs and outputs with first axes that are free fixed to a length; ``None`` leaves them as they are."""
+    """Return inputs and outputs whose free first axes have the length ``batch``; ``None`` leaves them free."""
 
     def fixed(spec: TensorSpec) -> TensorSpec:
         return replace(spec, shape=(batch, *spec.shape[1:])) if spec.shape[:1] == (None,) else spec
@@ -72,7 +74,7 @@ def with_batch(io: IOSpec, batch: int | None) -> IOSpec:
 
 
 def narrowed(described: IOSpec, found: IOSpec) -> IOSpec:
-    """Return what is said of a model with the lengths of first axes that it leaves free and a runtime has fixed."""
+    """Return the described inputs and outputs, with free first axes set to the lengths that a runtime has fixed."""
     lengths = {spec.name: spec.shape[:1] for spec in found}
 
     def narrow(spec: TensorSpec) -> TensorSpec:

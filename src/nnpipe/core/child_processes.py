@@ -13,12 +13,12 @@ _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 def die_with_parent(parent: int) -> None:
-    """Ask the system to kill this process when its parent is gone, however that went; elsewhere than on Linux, nothing.
+    """Ask Linux to kill this process when its parent ends for any reason; do nothing on other systems.
 
     Parameters
     ----------
     parent
-        The parent's number, asked before this process was forked: it may be gone already.
+        The parent's process ID, read before this process was forked, since the parent may already have ended.
     """
     if sys.platform != "linux":
         return
@@ -29,8 +29,8 @@ def die_with_parent(parent: int) -> None:
 
 
 def kill_group(process: subprocess.Popen[bytes]) -> None:
-    """Kill a process that leads a group, with the whole group, and wait for its end."""
-    if hasattr(os, "killpg"):  # it has not been waited for, so the number is still that of its group
+    """Kill a process group by its leader, and wait for the leader to end."""
+    if hasattr(os, "killpg"):  # nobody has waited for the leader yet, so its ID still names the group
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
     process.kill()
@@ -38,7 +38,7 @@ def kill_group(process: subprocess.Popen[bytes]) -> None:
 
 
 def signal_name(number: int) -> str:
-    """Return what a signal is called."""
+    """Return the name of a signal."""
     try:
         return signal.Signals(number).name
     except ValueError:

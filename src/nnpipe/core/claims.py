@@ -1,4 +1,4 @@
-"""What a conversion claims to preserve: the same numbers, coarser numbers, or weights changed on purpose.
+"""What a conversion claims about its result: the same precision, a lower one, or weights changed on purpose.
 
 A compiler declares it (:meth:`nnpipe.core.compiler.ModelCompiler.claims`), the artifact's description
 carries it, and whoever holds the artifact against its source judges by it.
@@ -15,19 +15,19 @@ from nnpipe.core.naming import nearest
 Claim = Literal["float", "float16", "bfloat16", "int8-weights", "int8", "pruned", "clustered", "fine-tuned"]
 
 NUMBERS: tuple[Claim, ...] = ("float", "float16", "bfloat16", "int8-weights", "int8")
-"""Claims about the numbers that a model computes with, coarser ones later."""
+"""Claims about the number format that a model computes with, from the most precise to the least."""
 
 CHANGES: tuple[Claim, ...] = ("pruned", "clustered", "fine-tuned")
 """Claims about weights that were changed on purpose."""
 
 
 def checked(words: Iterable[str]) -> tuple[Claim, ...]:
-    """Return claims in order, each once; "float" only where nothing coarser is claimed.
+    """Return the claims in order, without repetitions; ``"float"`` only if no lower precision is claimed.
 
     Raises
     ------
     ConfigError
-        If a word is no claim.
+        If a word is not a claim.
     """
     given, known = set(), get_args(Claim)
     for word in words:
@@ -39,10 +39,10 @@ def checked(words: Iterable[str]) -> tuple[Claim, ...]:
 
 
 def numbers_of(claims: Iterable[Claim]) -> Claim:
-    """Return the coarsest numbers that are claimed."""
+    """Return the lowest precision that is claimed."""
     return checked(claims)[0]
 
 
 def changes_of(claims: Iterable[Claim]) -> tuple[Claim, ...]:
-    """Return what was changed on purpose."""
+    """Return the claims about weights that were changed on purpose."""
     return checked(claims)[1:]

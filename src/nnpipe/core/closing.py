@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 
 
 class Closing(ABC):
-    """Base of what a ``with`` block closes when it ends."""
+    """Base of objects that a ``with`` block closes when it ends."""
 
     @abstractmethod
     def close(self) -> None:
-        """Close it; closing twice does no harm."""
+        """Close the object; closing it twice does no harm."""
 
     def __enter__(self) -> Self:
         return self

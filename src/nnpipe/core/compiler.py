@@ -17,7 +17,7 @@ from nnpipe.core.tensors import Batch, IOSpec
 Ranges = dict[str, tuple[float, float]]
 
 Calibration = Callable[[], Iterable[Batch]]
-"""Gives, at every call anew, batches of one sample that agree with the model's inputs."""
+"""A function whose every call returns a new iterator over batches of one sample that fit the model's inputs."""
 
 
 class ModelCompiler(Component):
@@ -29,13 +29,13 @@ class ModelCompiler(Component):
     Attributes
     ----------
     accepts
-        Formats that it reads.
+        The formats that the compiler reads.
     produces
         The format that it writes.
     suffix
-        The usual ending of files in that format, with its dot.
+        The usual suffix of files in that format, with its dot.
     one_file
-        Whether a model whose weights lie in files beside it has to become one file first.
+        Whether a model with weights in separate files must first be joined into one file.
 
     Examples
     --------
@@ -59,31 +59,31 @@ class ModelCompiler(Component):
     one_file: ClassVar[bool] = False
 
     def needs_calibration(self) -> bool:
-        """Return whether these arguments make the compiler look at samples."""
+        """Return whether the compiler needs calibration samples with these arguments."""
         return False
 
     def compile(self, artifact: Artifact, path: str | Path, calibration: Calibration | None = None) -> Artifact:
-        """Make ``path`` from ``artifact``.
+        """Compile ``artifact`` and write the result to ``path``.
 
         Parameters
         ----------
         artifact
             The model to start from.
         path
-            The file to write; it appears whole or not at all.
+            The file to write.  If the compiler fails, no part of it is left.
         calibration
-            Gives representative inputs; required where ``needs_calibration()``.
+            Returns batches of representative inputs; required if ``needs_calibration()``.
 
         Raises
         ------
         ConfigError
-            If the format does not fit, or calibration data are wanted and none are given.
+            If the compiler does not accept the format, or needs calibration data and none are given.
         SpecMismatch
-            If calibration data are not what the model takes.
+            If calibration data do not fit the model's inputs.
         MissingDependency
-            If a package or program that the compiler stands on is not installed.
+            If a package or program that the compiler needs is not installed.
         ArtifactError
-            If the model file is missing, or not the one that its description belongs to.
+            If the model file is missing or does not belong to its description.
         CompileError
             If the compiler fails; the message names the model and the cause.
         """
@@ -98,29 +98,29 @@ class ModelCompiler(Component):
         seen: Ranges = {}
         made = self._compile(artifact, Path(path), calibration and _checked(calibration, artifact.io, seen))
         meaning = made.meaning or artifact.meaning
-        return made if meaning is None else made.described(meaning.observing(seen))
+        return made if meaning is None else made.update_meaning(meaning.with_observed_ranges(seen))
 
     @abstractmethod
     def _compile(self, artifact: Artifact, path: Path, calibration: Calibration | None) -> Artifact:
-        """Make ``path``; format and file have been checked, and calibration is there if it is needed.
+        """Write ``path``; the format and the file have been checked, and calibration is given if it is needed.
 
-        Calibration batches are checked as they are drawn.
+        Calibration batches are checked as they are read.
         """
 
     def claims(self) -> tuple[Claim, ...]:
-        """Return what the result still has of its source, by which the two are held against each other.
+        """Return which properties of its source the result keeps; comparisons of the two use this.
 
-        The default is that it computes the same numbers in 32-bit floats.
+        By default, the result computes the same in 32-bit floats.
         """
         return ("float",)
 
     def variant(self) -> str:
-        """Return a short name of what comes out, such as ``"int8"``, for file names and tables."""
+        """Return a short name of the result for file names and tables, such as ``"int8"``."""
         return self.produces
 
 
 def _checked(calibration: Calibration, io: IOSpec, seen: Ranges) -> Calibration:
-    """Return the same batches, note their ranges, and raise when one does not agree with the model or there is none."""
+    """Return the same batches, record their ranges, and raise an error if one does not fit or there are none."""
 
     real = [spec.name for spec in io.inputs if spec.scale is None and spec.dtype.startswith("float")]
 

@@ -1,4 +1,4 @@
-"""What all parts of a pipeline have in common: arguments, a name, and what they need.
+"""The base of all parts of a pipeline: arguments, a name, and required packages and programs.
 
 A component is a frozen, keyword-only dataclass.  Its author writes fields and
 no decorator::
@@ -30,22 +30,22 @@ if TYPE_CHECKING:
 else:
 
     def dataclass_transform(**_: Any) -> Any:
-        """Stand in for the typing decorator, which is newer than Python 3.10."""
+        """Replace the typing decorator, which Python 3.10 does not have."""
         return lambda cls: cls
 
 
 C = TypeVar("C", bound="Component")
 
 
-# Type checkers only see a default that a field specifier takes by keyword; `argument` takes it first, and is
-# therefore left out here: any value then counts as a default.
+# Type checkers only see a default that a field specifier takes by keyword.  `argument` takes it by position, and is
+# therefore not named here: any value then counts as a default.
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(dataclasses.field,))
 class Component(Discoverable, ABC):
     """Base of datasets, model wrappers, compilers, runtimes, protocols and conversions.
 
-    Subclasses become frozen dataclasses by themselves.  Instances never change
-    and hold arguments only; whatever lives (a loaded model, a connection) is
-    made by a method and used in a ``with`` block.
+    Every subclass becomes a frozen dataclass.  Instances never change and hold
+    arguments only.  Objects with a state (a loaded model, a connection) are made
+    by a method and used in a ``with`` block.
 
     :class:`~nnpipe.core.discoverable.Discoverable` says what ``requires``, ``install``, ``formerly`` and
     ``needs_tools`` on a class mean.
@@ -53,7 +53,7 @@ class Component(Discoverable, ABC):
     Attributes
     ----------
     no_options
-        What to say of options that people look for here and that there are not, by flag.
+        Messages for options that users may expect but that do not exist, by flag.
 
     Examples
     --------
@@ -82,29 +82,29 @@ class Component(Discoverable, ABC):
         self.validate()
 
     def validate(self) -> None:
-        """Check arguments against each other; raise :class:`ConfigError` if they do not go together."""
+        """Check the arguments together; raise :class:`ConfigError` if they contradict each other."""
 
     @classmethod
     def options(cls) -> tuple[Option, ...]:
-        """Describe the arguments by their options."""
+        """Return the options of the arguments."""
         return tuple(
             Option(", ".join(a.flags), a.kind.describe(), a.help, a.default if a.required else plain(a.default))
             for a in arguments_of(cls)
         )
 
     def tools(self) -> tuple[Tool, ...]:
-        """Return the programs that the component needs with these arguments; by default ``needs_tools``."""
+        """Return the programs that the component needs with these arguments; ``needs_tools`` by default."""
         return self.needs_tools
 
     def check_ready(self) -> None:
-        """Raise :class:`MissingDependency` unless all packages and programs are there that these arguments need."""
+        """Raise :class:`MissingDependency` if a package or program that the component needs is not installed."""
         self.check_installed()
         for tool in self.tools():
             tool.check(type(self).__qualname__)
 
     @classmethod
     def form_argparse(cls) -> argparse.ArgumentParser:
-        """Make a parser without ``-h`` that holds this component's options in a group of its own."""
+        """Return a parser, without ``-h``, that has this component's options in their own group."""
         parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
         group = parser.add_argument_group(cls.__name__, cls.summary())
         for declared in arguments_of(cls):
@@ -113,7 +113,7 @@ class Component(Discoverable, ABC):
 
     @classmethod
     def from_argparse(cls, namespace: argparse.Namespace) -> Self:
-        """Make the component from parsed options; those of others are passed over."""
+        """Make the component from parsed options; options of other components are ignored."""
         given = vars(namespace)
         return cls.from_json({a.name: given[a.dest] for a in arguments_of(cls) if a.dest in given})
 
@@ -124,28 +124,28 @@ class Component(Discoverable, ABC):
         Raises
         ------
         ConfigError
-            Naming the first argument that is unknown, missing or unusable.
+            If an argument is unknown, missing or unusable; the message names the first one.
         """
         return cls(**values_from(cls, arguments))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the arguments as a JSON object; ``from_json`` of it equals this component."""
+        """Return the arguments as a JSON object, from which ``from_json`` makes an equal component."""
         return {a.name: plain(getattr(self, a.name)) for a in arguments_of(type(self))}
 
     def handicaps(self) -> tuple[str, ...]:
-        """Return what keeps these arguments from the speed that the framework is made for, in a few words each.
+        """Return the reasons, in short texts, why the component is slower with these arguments than it could be.
 
-        Results carry it on, and reports mark the candidate.
+        Results record them, and reports mark the candidate.
         """
         return ()
 
     def describe(self) -> dict[str, Any]:
-        """Return the class's dotted path and the arguments, as result files hold them."""
+        """Return the class's dotted path and the arguments, in the form of result files."""
         return {"class": self.dotted_path(), "arguments": self.to_json()}
 
 
 def overridden(component: Discoverable | type[Discoverable], method: str, base: type[Discoverable]) -> bool:
-    """Return whether a component offers an optional method, by having replaced its base's.
+    """Return whether a component overrides an optional method of its base class.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The interface of data sets: samples, and how predictions on them are evaluated."""
+"""The interface of data sets: samples, and the evaluation of predictions."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ SPLITS = ("train", "validation", "test")
 
 @dataclass(frozen=True)
 class DatasetSpec:
-    """What samples look like.
+    """The task, tensors and classes of a data set.
 
     Parameters
     ----------
     task
         ``"classification"``, ``"regression"``, ``"segmentation"``, ...
     inputs, targets
-        The tensors that ``read`` gives, with a free first axis for samples.
+        The tensors that ``read`` returns, with a free first axis for samples.
         Images are ``(None, height, width, channels)`` of ``uint8``; the target
         of a classification is ``"label"``, ``(None,)`` of ``int64``.
     class_names
-        Names of the classes in order of their number; empty where there are none.
+        Names of the classes, ordered by class number; empty if there are no classes.
 
     Examples
     --------
@@ -49,15 +49,15 @@ class DatasetSpec:
 
 
 class Dataset(Component):
-    """Samples with their truth, in three splits that share nothing.
+    """Samples with their truth, in three disjoint splits.
 
-    ``read`` may be called from several threads at once; the arrays it gives
-    belong to the caller.  Nothing is read from the disk before ``prepare``.
+    ``read`` may be called from several threads at once.  The arrays that it
+    returns belong to the caller.  Nothing is read from the disk before ``prepare``.
 
     Examples
     --------
-    Four points, each with its class; a class for data that fit into memory is
-    :class:`nnpipe.datasets.in_memory.InMemoryDataset`:
+    A data set of four points, each with its class.  For data that fit into memory, see
+    :class:`nnpipe.datasets.in_memory.InMemoryDataset`.
 
     >>> from nnpipe import Dataset, DatasetSpec, Evaluation, TensorSpec
     >>> class Points(Dataset):
@@ -93,25 +93,25 @@ class Dataset(Component):
     @property
     @abstractmethod
     def spec(self) -> DatasetSpec:
-        """What samples look like; may need :meth:`prepare` where the files decide."""
+        """The task, tensors and classes.  If these depend on the files, :meth:`prepare` must be called first."""
 
     @abstractmethod
     def prepare(self) -> None:
-        """Make sure that the data are there and whole; fetch them only if ``download_dataset`` says so.
+        """Check that the data are present and complete; download them if ``download_dataset`` is true.
 
         Raises
         ------
         DatasetError
-            Naming the file that is missing or damaged and how to get it.
+            If a file is missing or damaged; the message names it and says how to get it.
         """
 
     @abstractmethod
     def __len__(self) -> int:
-        """Count all samples of all splits."""
+        """Return the number of samples in all splits."""
 
     @abstractmethod
     def read(self, indices: np.ndarray) -> tuple[Batch, Batch]:
-        """Return the inputs and the truth of some samples, in the order asked for.
+        """Return the inputs and the truth of samples, in the order of ``indices``.
 
         Parameters
         ----------
@@ -121,22 +121,22 @@ class Dataset(Component):
         Returns
         -------
         inputs, truth
-            Arrays by tensor name as ``spec`` says, ``n`` samples each.
+            Arrays by tensor name, with the shapes and element types of ``spec`` and ``n`` samples each.
         """
 
     @abstractmethod
     def evaluate(self, predictions: Batch, truth: Batch) -> Evaluation:
-        """Reduce predictions and truth of some samples to what quality metrics need."""
+        """Reduce the predictions and truth of a batch to the arrays that quality metrics need."""
 
     def download(self) -> None:
-        """Fetch the files into ``dataset_root``."""
+        """Download the files to ``dataset_root``."""
         raise NotSupported(f"{type(self).__name__} cannot be downloaded; put its files into {self.dataset_root}")
 
     def split(self, name: str) -> np.ndarray:
         """Return the indices of ``"train"``, ``"validation"`` or ``"test"``, as ``(n,)`` int64.
 
-        The three are disjoint, together they hold every sample, and they are
-        the same for the same seed on every machine.
+        The three are disjoint and together hold every sample.  The same seed
+        gives the same splits on every machine.
         """
         raise NotSupported(f"{type(self).__name__} has no split {name!r}")
 
@@ -155,7 +155,7 @@ class Dataset(Component):
             yield self.preprocess(inputs), truth
 
     def calibration(self, count: int, seed: int = 0) -> Iterator[Batch]:
-        """Return ``count`` single training samples, drawn by ``seed``, for quantisers to observe.
+        """Yield ``count`` batches of one training sample, drawn at random by ``seed``, to calibrate quantisers.
 
         Raises
         ------
@@ -173,5 +173,5 @@ class Dataset(Component):
             yield inputs
 
     def origin(self) -> Mapping[str, Any]:
-        """Say where the data came from and under which licence, for result files."""
+        """Return the source and the licence of the data, for result files."""
         return {}

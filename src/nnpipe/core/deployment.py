@@ -1,4 +1,4 @@
-"""Arguments of the two ends, apart from those of the line between them."""
+"""Arguments of the host and of the server, apart from those of the connection between them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SHORTEST_TOKEN, _LONGEST_TOKEN = 16, 4096
 
 
 class RemoteOptions(Component):
-    """How a host uses a target.
+    """Options of a host that uses a target.
 
     Examples
     --------
@@ -40,7 +40,7 @@ class RemoteOptions(Component):
 
 
 class ServerOptions(Component):
-    """What a server allows.
+    """Options of a server: limits and permissions.
 
     Examples
     --------
@@ -77,7 +77,7 @@ class ServerOptions(Component):
     )
 
     def validate(self) -> None:
-        """Check what goes together."""
+        """Raise :class:`ConfigError` if ``insecure`` and ``token_file`` are both given."""
         if self.insecure and self.token_file is not None:
             raise ConfigError("--insecure asks for no token, --token-file for one: give one of the two")
 
@@ -87,12 +87,12 @@ class ServerOptions(Component):
 
 
 def read_token(path: Path) -> bytes:
-    """Read a token from a file; white space around it does not count.
+    """Read a token from a file, without the white space around it.
 
     Raises
     ------
     ConfigError
-        If the file cannot be read, or what it holds is too short to be a secret.
+        If the file cannot be read, or the token is too short.
     """
     try:
         with open(path, "rb") as handle:

@@ -16,18 +16,18 @@ _SECTION = re.compile(r"^(\w[\w ]*)\n-{3,}\n", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Option:
-    """What can be chosen of a class, in words.
+    """The description of one argument of a class.
 
     Attributes
     ----------
     name
-        The argument, as commands and files have it.
+        The argument's name in commands and files.
     kind
-        What it takes, such as ``an integer``; empty where nothing says so.
+        The kind of values, such as ``an integer``; empty if it is unknown.
     help
-        What it means.
+        The meaning of the argument.
     default
-        Its value where none is given; ``dataclasses.MISSING`` where it must be given.
+        The default value; ``dataclasses.MISSING`` if the argument is required.
     """
 
     name: str
@@ -42,23 +42,22 @@ class Option:
 
 
 class Discoverable:
-    """Base of whatever is found by name, in nnpipe and in packages outside it.
+    """Base of all classes that are found by name, in nnpipe and in other packages.
 
     Attributes
     ----------
     requires
-        Import names of the packages that the class needs to work, not to
-        be imported; ``"a|b"`` means that one of them is enough.
+        Import names of the packages that an instance needs; the class itself can be
+        imported without them.  ``"a|b"`` means that either package is enough.
     install
-        What to hand to ``pip install`` when one is missing, for example
+        The argument of ``pip install`` if a package is missing, for example
         ``"nnpipe[torch]"``; by default the missing package itself.
     formerly
-        Names that the class, or what it does, has had elsewhere; they lead to it.
+        Other names under which users may look for the class.
     needs_tools
-        Programs that are run whatever the arguments are.
+        Programs that the class always needs.
     abstract
-        Whether the class is only there to be subclassed.  It holds for the class that says so,
-        not for those below it.
+        Whether the class is only a base for others.  Subclasses do not inherit this.
     """
 
     requires: ClassVar[tuple[str, ...]] = ()
@@ -69,39 +68,39 @@ class Discoverable:
 
     @classmethod
     def is_base(cls) -> bool:
-        """Return whether the class is there to be subclassed, not to be used."""
+        """Return whether the class is only a base for others."""
         return inspect.isabstract(cls) or bool(vars(cls).get("abstract"))
 
     @classmethod
     def dotted_path(cls) -> str:
-        """Name of the class as the command line and result files give it."""
+        """Return the full name of the class, as used on the command line and in result files."""
         return f"{cls.__module__}.{cls.__qualname__}"
 
     @classmethod
     def short_name(cls) -> str:
-        """Return the name that commands and files use where only one class has it; that of the class by default."""
+        """Return the name that commands and files use if it is unique; by default the class name."""
         return cls.__name__
 
     @classmethod
     def summary(cls) -> str:
-        """First line of the class's own docstring."""
+        """Return the first line of the class's own docstring."""
         text = cls.__dict__.get("__doc__") or ""
-        # A dataclass without a docstring is given its signature for one.
+        # Python gives a dataclass without a docstring its signature instead.
         return "" if text.startswith(f"{cls.__name__}(") else inspect.cleandoc(text).partition("\n")[0]
 
     @classmethod
     def options(cls) -> tuple[Option, ...]:
-        """Describe what can be chosen, in the order in which it is declared."""
+        """Return the options of the class, in the order of their declaration."""
         return ()
 
     @classmethod
     def missing(cls) -> tuple[str, ...]:
-        """Required packages that are not installed (nothing is imported)."""
+        """Return the required packages that are not installed (nothing is imported)."""
         return tuple(need for need in cls.requires if not any(map(is_installed, need.split("|"))))
 
     @classmethod
     def check_installed(cls) -> None:
-        """Raise :class:`MissingDependency`, saying what to install, unless all packages are there."""
+        """Raise :class:`MissingDependency` if a package is not installed; the message says what to install."""
         missing = cls.missing()
         if missing:
             names = ", ".join(need.replace("|", " or ") for need in missing)
@@ -112,14 +111,14 @@ class Discoverable:
 
     @classmethod
     def missing_tools(cls) -> tuple[Tool, ...]:
-        """Return those of ``needs_tools`` that are not on the search path (nothing is run)."""
+        """Return the programs of ``needs_tools`` that are not on the search path (nothing is run)."""
         return tuple(tool for tool in cls.needs_tools if tool.find() is None)
 
 
-def parameters_said(cls: type) -> dict[str, str]:
-    """Return what the docstrings of a class and its bases say of parameters, by name.
+def parameter_descriptions(cls: type) -> dict[str, str]:
+    """Return the descriptions of parameters in the docstrings of a class and its bases, by name.
 
-    They stand in a section ``Parameters``, as numpydoc has it; a class's own words come before its bases'.
+    They are read from the numpydoc section ``Parameters``.  A class's own description replaces that of a base.
     """
     found: dict[str, str] = {}
     for base in reversed(cls.__mro__):
@@ -131,13 +130,13 @@ def parameters_said(cls: type) -> dict[str, str]:
     return found
 
 
-def annotation_said(annotation: object) -> str:
-    """Return an annotation as it is written in the source, such as ``float | None``."""
+def annotation_text(annotation: object) -> str:
+    """Return an annotation as in the source code, such as ``float | None``."""
     return annotation if isinstance(annotation, str) else getattr(annotation, "__name__", str(annotation))
 
 
 def _entries(body: str) -> dict[str, str]:
-    """Read the entries of a section: names without indentation, and what is said of them below."""
+    """Return the entries of a section: names without indentation, and the indented text below each."""
     found: dict[str, str] = {}
     names: list[str] = []
     for line in body.splitlines():
@@ -150,7 +149,7 @@ def _entries(body: str) -> dict[str, str]:
 
 
 def is_installed(name: str) -> bool:
-    """Return whether a package can be imported; it is not imported for that."""
+    """Return whether a package can be imported, without importing it."""
     try:
         return importlib.util.find_spec(name) is not None
     except (ImportError, ValueError):

@@ -1,4 +1,4 @@
-"""Every error that nnpipe raises on purpose.
+"""The errors that nnpipe raises.
 
 ::
 
@@ -15,24 +15,24 @@
     ├── CompileError                     a compiler failed
     ├── TrainingError                    a training cannot go on
     ├── NotSupported (NotImplementedError)
-    ├── TransportError (OSError)         the line to the target failed
-    │   └── LineTimeout (TimeoutError)   nothing came, or nothing was taken, for too long
-    └── ProtocolError                    the line works, but what was said on it does not
-        ├── LocalProtocolError           we were about to break the rules
-        ├── RemoteProtocolError          the other side broke them
-        ├── TargetError                  the target reports a failure of its own
+    ├── TransportError (OSError)         the connection to the target failed
+    │   └── LineTimeout (TimeoutError)   nothing could be received, or sent, for too long
+    └── ProtocolError                    the connection works, but a message breaks the protocol
+        ├── LocalProtocolError           this side was about to break the rules
+        ├── RemoteProtocolError          the other side broke the rules
+        ├── TargetError                  the target reports a failure
         └── AuthenticationError
 
 A scenario prints an :class:`NNPipeError` as one line and exits with status 2.
 Any other exception is a defect of nnpipe and keeps its traceback.  A message
-says what is wrong, where, and how to mend it.
+says what is wrong, where, and how to correct it.
 """
 
 from __future__ import annotations
 
 
 class NNPipeError(Exception):
-    """Base of all errors that a user can mend.
+    """Base of all errors that a user can correct.
 
     Examples
     --------
@@ -59,7 +59,7 @@ class ConfigError(NNPipeError, ValueError):
 
 
 class ComponentNotFound(NNPipeError, LookupError):
-    """A dotted path or class name leads to no component.
+    """There is no component with this dotted path or class name.
 
     Examples
     --------
@@ -92,7 +92,7 @@ class MissingTool(MissingDependency):
     Attributes
     ----------
     commands
-        Names that the program may bear.
+        The possible names of the program.
 
     Examples
     --------
@@ -134,7 +134,7 @@ class ArtifactError(NNPipeError):
 
 
 class StorageError(NNPipeError):
-    """A store of files cannot be reached, refuses, or lacks what was asked for.
+    """A store of files cannot be reached, refuses a request, or lacks the file asked for.
 
     Examples
     --------
@@ -148,7 +148,7 @@ class StorageError(NNPipeError):
 
 
 class DatasetError(NNPipeError):
-    """Data cannot be had, or are not what they should be.
+    """Data cannot be obtained, or are damaged.
 
     Examples
     --------
@@ -165,7 +165,7 @@ class ConversionError(NNPipeError):
 
     Examples
     --------
-    Authors raise it where their framework cannot say a model in ONNX:
+    Authors raise it if their framework cannot express a model in ONNX:
 
     >>> from nnpipe import ONNXConversion
     >>> class AcmeConversion(ONNXConversion):
@@ -182,7 +182,7 @@ class CompileError(NNPipeError):
 
     Examples
     --------
-    Authors raise it where a model cannot be compiled:
+    Authors raise it if a model cannot be compiled:
 
     >>> from nnpipe import ModelCompiler
     >>> class AcmeCompiler(ModelCompiler):
@@ -196,7 +196,7 @@ class CompileError(NNPipeError):
 
 
 class TrainingError(NNPipeError):
-    """A training cannot go on: its loss is no number, or a callback or transform failed.
+    """A training cannot continue: its loss is not finite, or a callback or transform failed.
 
     Examples
     --------
@@ -212,7 +212,7 @@ class TrainingError(NNPipeError):
 
 
 class NotSupported(NNPipeError, NotImplementedError):
-    """A component does not offer an optional method, or not in this case.
+    """A component does not offer an optional method, or not for this case.
 
     Examples
     --------
@@ -227,7 +227,7 @@ class NotSupported(NNPipeError, NotImplementedError):
 
 
 class TransportError(NNPipeError, OSError):
-    """The line to a target could not be opened, broke off, or was silent for too long.
+    """The connection to a target could not be opened, was lost, or timed out.
 
     Examples
     --------
@@ -240,11 +240,11 @@ class TransportError(NNPipeError, OSError):
 
 
 class LineTimeout(TransportError, TimeoutError):
-    """The line was silent for as long as one waits; it may still be whole."""
+    """The connection made no progress within its time limit; it may still work."""
 
 
 class ProtocolError(NNPipeError):
-    """Something was said, or about to be said, that the protocol forbids.
+    """A message was sent, or was about to be sent, that the protocol forbids.
 
     Examples
     --------
@@ -266,7 +266,7 @@ class RemoteProtocolError(ProtocolError):
 
 
 class TargetError(ProtocolError):
-    """The target understood the request and reports that it failed; ``code`` is the protocol's number for why.
+    """The target understood the request and reports that it failed; ``code`` is the protocol's number of the reason.
 
     Examples
     --------
@@ -287,7 +287,7 @@ class AuthenticationError(ProtocolError):
 
     Examples
     --------
-    Whoever deploys can tell a wrong token from other failures:
+    The calling code can tell a wrong token from other failures:
 
     >>> try:
     ...     raise AuthenticationError("the target does not accept the token")

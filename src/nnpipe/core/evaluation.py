@@ -1,4 +1,4 @@
-"""Evaluations: what is kept of predictions and truth for quality metrics."""
+"""Evaluations: the arrays of predictions and truth from which quality metrics are computed."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from nnpipe.core.errors import ConfigError
 class Evaluation:
     """Per-sample arrays from which a task's metrics are computed.
 
-    For a classification: ``truth`` and ``predicted`` class numbers and
-    ``rank``, the place of the true class when scores are sorted downwards
-    (0 means that the prediction is right).
+    For a classification, these are ``truth`` and ``predicted``, which are class
+    numbers, and ``rank``, the position of the true class when scores are sorted
+    in descending order (0 means that the prediction is right).
 
     Parameters
     ----------
     task
         ``"classification"``, ``"regression"``, ...
     arrays
-        Arrays with one entry a sample along the first axis.
+        Arrays by name, with one entry per sample along the first axis.
     class_names
-        Names of the classes in order of their number.
+        Names of the classes, ordered by class number.
 
     Examples
     --------
@@ -51,12 +51,12 @@ class Evaluation:
 
     @classmethod
     def joined(cls, parts: Iterable[Evaluation]) -> Evaluation:
-        """Put the evaluations of consecutive batches together.
+        """Concatenate the evaluations of consecutive batches.
 
         Raises
         ------
         ConfigError
-            If there are none, or they are not of one kind.
+            If there are none, or they differ in task, arrays or class names.
         """
         parts = list(parts)
         if not parts:

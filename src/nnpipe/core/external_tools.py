@@ -1,4 +1,4 @@
-"""Programs of other makers that components run: which, whether they are here, and how to get them."""
+"""External programs that components run: their names, whether they are installed, and how to install them."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class Tool:
     Attributes
     ----------
     name
-        What it is, with its article: ``"a C++ compiler"``.
+        A description with its article: ``"a C++ compiler"``.
     commands
-        Names that it may bear; one of them is enough.
+        Possible names of the program; one of them is enough.
     install
-        How to get it, as the end of a sentence.
+        How to install it, as the end of a sentence.
     """
 
     name: str
@@ -27,11 +27,17 @@ class Tool:
     install: str
 
     def find(self) -> str | None:
-        """Return the path of the first of its commands that is there, nothing if none is."""
+        """Return the path of the first of its commands that is installed, or None."""
         return next(filter(None, map(shutil.which, self.commands)), None)
 
     def check(self, needed_by: str) -> str:
-        """Return its path; raise :class:`MissingTool`, saying who needs it and how to get it, if it is not there."""
+        """Return the program's path.
+
+        Raises
+        ------
+        MissingTool
+            If it is not installed; the message says which component needs it and how to install it.
+        """
         found = self.find()
         if found is None:
             error = MissingTool(f"{needed_by} needs {self.missing_text()}")
@@ -40,10 +46,10 @@ class Tool:
         return found
 
     def missing_text(self) -> str:
-        """Return the end of a sentence that says what is missing where, and how to get it."""
+        """Return the end of a message: what is missing, and how to install it."""
         named = self.commands[0] if len(self.commands) == 1 else f"one of {', '.join(self.commands)}"
         return f"{self.name} on the PATH ({named}): {self.install}"
 
 
 CXX = Tool("a C++ compiler", ("g++", "clang++", "c++"), "apt install g++, or xcode-select --install on macOS")
-"""What links and compiles machine code here."""
+"""The compiler and linker for machine code of this computer."""

@@ -14,14 +14,14 @@ D = TypeVar("D", bound=Discoverable)
 
 
 class Families(Mapping[str, type[D]]):
-    """Base classes by family, each imported when it is asked for: a server needs two of them, not all.
+    """Base classes by family, each imported on first access, since a server needs only two of them.
 
     Parameters
     ----------
     paths
         The dotted path of each family's base.
     homes
-        Where a family's own classes are, if that is not the package of its name.
+        The modules that hold a family's own classes, if these are not in the package of its name.
     """
 
     def __init__(self, paths: Mapping[str, str], homes: Mapping[str, tuple[str, ...]] = MappingProxyType({})) -> None:
@@ -42,16 +42,16 @@ class Families(Mapping[str, type[D]]):
         return family in self._paths
 
     def at_home(self, base: type[Discoverable]) -> list[str]:
-        """Name the families whose base ``base`` is or derives from; nothing is imported."""
+        """Return the families whose base class is ``base`` or a base of it; nothing is imported."""
         above = {f"{cls.__module__}.{cls.__qualname__}" for cls in base.__mro__}
         return [family for family, path in self._paths.items() if path in above]
 
     def of(self, base: type[Discoverable]) -> list[str]:
-        """Name the families in which subclasses of ``base`` are at home."""
+        """Return the families that can hold subclasses of ``base``."""
         return self.at_home(base) or [family for family, root in self.items() if issubclass(root, base)]
 
     def homes(self, family: str) -> tuple[str, ...]:
-        """Return the packages and modules of nnpipe in which a family's own classes are."""
+        """Return the packages and modules of nnpipe that hold a family's own classes."""
         return self._homes.get(family, (f"nnpipe.{family}",))
 
 
@@ -77,4 +77,4 @@ PARTS: Families[Discoverable] = Families(
         "tasks": ("nnpipe.codegen.tasks",),
     },
 )
-"""Families whose classes are parts of something else, a training, a network or a script, and no components."""
+"""Families whose classes are parts of a training, a network or a script, but not components."""

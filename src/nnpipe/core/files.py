@@ -1,8 +1,8 @@
-"""Writing files so that an interruption never leaves half of one.
+"""Write files atomically: an interruption never leaves half of one.
 
-A file is written under a temporary name in the destination's own folder,
-flushed to the disk and then renamed over the destination.  Whoever opens the
-destination sees the old content or the new content, never a mixture.
+A file is written under a temporary name in the destination's folder, flushed to
+the disk and then renamed to the destination.  A reader of the destination sees
+the old content or the new content, never a mixture.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import BinaryIO
 from nnpipe.core.errors import ConfigError
 
 _BLOCK = 1 << 20
-_PROBE = 1 << 16  # enough for a file system that keeps small files in its directory
+_PROBE = 1 << 16  # bytes; more than any file system stores within a directory entry
 _LONGEST_NAME, _TEMPORARY = 255, len(".12345678.partial.")
 _HERE, _EXCHANGE = -100, 2  # AT_FDCWD in fcntl.h, RENAME_EXCHANGE in linux/fs.h
 
@@ -39,8 +39,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     Yields
     ------
     Path
-        A name in the same folder with the same suffix (writers that choose a
-        format by suffix keep working); the block creates the file.
+        A path in the same folder with the same suffix, which some writers use to
+        choose the format.  The block creates the file.
 
     Notes
     -----
@@ -63,21 +63,21 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 @contextmanager
 def replacing_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield a new empty folder that becomes ``path`` when the block ends well; what was there is removed.
+    """Yield a new empty folder that becomes ``path`` when the block ends well; an earlier folder there is removed.
 
     Parameters
     ----------
     path
-        The destination.  Missing parent folders are made.  Whether what lies
-        there may go is for the caller to know.
+        The destination.  Missing parent folders are made.  The caller must make
+        sure that an earlier folder there may be removed.
 
     Notes
     -----
     When the block raises, the new folder is removed and ``path`` is left as it
-    was.  Where the system can exchange two names (Linux), ``path`` is the old
-    folder or the new one at any moment; elsewhere there is an instant without
-    either.  After ``kill -9`` a folder whose name starts with ``.`` and ends
-    in ``.partial`` may remain.
+    was.  On Linux, which can exchange two names, ``path`` is always the old
+    folder or the new one.  On other systems there is a moment without either.
+    After ``kill -9``, a folder whose name starts with ``.`` and ends in
+    ``.partial`` may remain.
     """
     destination = Path(path).absolute()
     destination.parent.mkdir(parents=True, exist_ok=True)
@@ -94,47 +94,49 @@ def replacing_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
             temporary = aside
         _sync_folder(destination.parent)
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)  # by now, perhaps, the old one
+        shutil.rmtree(temporary, ignore_errors=True)  # after an exchange, this is the old folder
 
 
 def _exchanged(one: Path, other: Path) -> bool:
-    """Let two paths change places at once, where the system can."""
+    """Exchange two paths atomically, and return whether the system could do so."""
     exchange = getattr(ctypes.CDLL(None), "renameat2", None) if sys.platform == "linux" else None
     return exchange is not None and exchange(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _EXCHANGE) == 0
 
 
 def reserve(file: BinaryIO, size: int) -> None:
-    """Take the room for a file that is about to be written as a whole, where its file system can do that at once.
+    """Reserve disk space for a file that is about to be written as a whole, if its file system can.
 
-    Writing then costs a fifth less.  Where it fails nothing is different: writing will tell.
+    Writing then takes a fifth less time.  A failure is ignored: writing will report it.
     """
     if sys.platform != "linux" or not size:
         return
     system = ctypes.CDLL(None)
-    take = getattr(system, "fallocate64", None) or getattr(system, "fallocate", None)  # the former: 64 bits everywhere
-    with suppress(OSError):  # a file in memory has no number
+    take = getattr(system, "fallocate64", None) or getattr(
+        system, "fallocate", None
+    )  # fallocate64 has 64-bit offsets on all machines
+    with suppress(OSError):  # a file in memory has no file descriptor
         if take is not None:
             take(file.fileno(), 0, ctypes.c_int64(0), ctypes.c_int64(size))
 
 
 def check_writable(path: str | os.PathLike[str], *, folder: bool = False) -> Path:
-    """Return the path if a file, or a folder with files in it, can be written there now; make nothing that stays.
+    """Return the path if a file, or a folder with files, can be written there now; leave nothing behind.
 
-    Long work calls this before it begins, so that what comes of it is not lost at its end.  A block is written and
-    flushed beside the destination, since neither permissions nor the free space that a system reports tell what a
-    file system will do.
+    Long work calls this before it begins, so that its result is not lost at the end.  The check writes and flushes a
+    small file beside the destination, since permissions and reported free space do not show reliably whether
+    writing will succeed.
 
     Parameters
     ----------
     path
-        The destination; missing parent folders count as writable where they can be made.
+        The destination; missing parent folders count as writable if they can be made.
     folder
-        Whether a folder is to be written, or a file.
+        Whether the destination is a folder rather than a file.
 
     Raises
     ------
     ConfigError
-        With the path, and what the system says.
+        If it cannot be written; the message names the path and the system's reason.
     """
     destination = Path(path)
     try:
@@ -169,7 +171,7 @@ def check_writable(path: str | os.PathLike[str], *, folder: bool = False) -> Pat
 
 
 def _check_name(path: Path) -> None:
-    """Raise ``OSError`` if the file system takes no such name."""
+    """Raise ``OSError`` if the file system does not accept the name."""
     with suppress(FileNotFoundError, NotADirectoryError):
         os.lstat(path)
     longest = len(os.fsencode(path.name)) + _TEMPORARY
@@ -184,18 +186,18 @@ def shortened_path(path: str | bytes | os.PathLike[str]) -> str:
 
 
 def write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
-    """Write ``data`` to ``path``, whole or not at all."""
+    """Write ``data`` to ``path`` atomically."""
     with replacing(path) as temporary:
         temporary.write_bytes(data)
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Write ``text`` as UTF-8 to ``path``, whole or not at all."""
+    """Write ``text`` as UTF-8 to ``path`` atomically."""
     write_bytes(path, text.encode("utf-8"))
 
 
 def sha256_of(path: str | os.PathLike[str]) -> str:
-    """SHA-256 of a file's content, as 64 hexadecimal digits."""
+    """Return the SHA-256 of a file's content, as 64 hexadecimal digits."""
     digest = hashlib.sha256()
     with open(path, "rb") as handle:
         while block := handle.read(_BLOCK):
@@ -204,7 +206,7 @@ def sha256_of(path: str | os.PathLike[str]) -> str:
 
 
 def _sync_folder(folder: Path) -> None:
-    # A rename is only durable once its folder is; systems that cannot open folders skip this.
+    # A rename is durable only after its folder has been flushed.  Systems that cannot open folders skip this.
     try:
         descriptor = os.open(folder, os.O_RDONLY)
     except OSError:

@@ -1,4 +1,4 @@
-"""Graphs, profiles and selectors that mean the same for every framework."""
+"""Graphs, profiles and selectors, in the same form for every framework."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class Operation:
     name
         Unique in its graph and the same at every call.
     kind
-        What it computes, in the framework's words: ``"aten.conv2d.default"``, ``"Conv2D"``.
+        The framework's name of the computation: ``"aten.conv2d.default"``, ``"Conv2D"``.
     inputs, outputs
-        Names of tensors in the graph, in order; weights among the inputs.
+        Names of tensors in the graph, in order.  The inputs include the weights.
     layer
         The layer (module path) that it belongs to.
     native
-        The framework's own node.
+        The framework's node object.
 
     Examples
     --------
@@ -47,7 +47,7 @@ class Operation:
 class Graph:
     """Operations in an order in which they can be computed, and their tensors.
 
-    ``native`` is the framework's own graph.
+    ``native`` is the framework's graph object.
 
     Examples
     --------
@@ -67,7 +67,7 @@ class Graph:
 
 @dataclass(frozen=True)
 class Timing:
-    """Time that one operation took, over all steps of a profile."""
+    """The time of one operation, summed over all steps of a profile, in nanoseconds."""
 
     operation: str
     kind: str
@@ -77,10 +77,11 @@ class Timing:
 
 @dataclass(frozen=True)
 class Profile:
-    """Times by operation; ``wall_ns`` is the whole, so that what is not covered can be seen.
+    """Times by operation.
 
-    ``rewritten`` says that the operations are not those of the model's graph, but of what the framework made of it
-    before it ran: fused, folded, and laid out anew.
+    ``wall_ns`` is the wall time of all steps in nanoseconds; the difference from the sum of the operations is the
+    time that they do not cover.  ``rewritten`` says that the operations are those of the framework's optimised graph
+    (fused, folded, with other layouts), not those of the model's graph.
 
     Examples
     --------
@@ -97,9 +98,9 @@ class Profile:
 
 @dataclass(frozen=True)
 class Selector:
-    """Chooses intermediate values by tensor, by layer, or by kind of operation.
+    """Selects intermediate values by tensor, by layer, or by kind of operation.
 
-    Exactly one is given, as a name or a shell pattern (``"conv*"``).
+    Exactly one of the three is given, as a name or a shell pattern (``"conv*"``).
 
     Examples
     --------
@@ -121,7 +122,7 @@ class Selector:
             raise ConfigError("a selector takes one of tensor=, layer= or operation=")
 
     def matches(self, operation: Operation, tensor: str) -> bool:
-        """Return whether ``tensor``, an output of ``operation``, is chosen."""
+        """Return whether ``tensor``, an output of ``operation``, is selected."""
         for pattern, value in ((self.tensor, tensor), (self.layer, operation.layer), (self.operation, operation.kind)):
             if pattern is not None:
                 return value == pattern or fnmatch.fnmatchcase(value, pattern)

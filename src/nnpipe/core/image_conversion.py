@@ -12,10 +12,10 @@ _LUMA = np.array([0.299, 0.587, 0.114])
 
 
 def resized(images: npt.NDArray[np.generic], height: int, width: int) -> npt.NDArray[np.float32]:
-    """Resize images bilinearly; where they shrink, all source pixels are weighed in.
+    """Resize images bilinearly, with antialiasing where they become smaller.
 
-    This is what Pillow's ``BILINEAR`` and PyTorch's ``interpolate`` with
-    ``antialias=True`` compute, with no rounding in between.
+    The result is that of Pillow's ``BILINEAR`` and of PyTorch's ``interpolate``
+    with ``antialias=True``, without intermediate rounding.
 
     Parameters
     ----------
@@ -40,19 +40,19 @@ def resized(images: npt.NDArray[np.generic], height: int, width: int) -> npt.NDA
 
 
 def recoloured(images: npt.NDArray[Any], channels: int) -> npt.NDArray[Any]:
-    """Make grey images coloured, or coloured ones grey.
+    """Convert grey images to colour, or colour images to grey.
 
     Parameters
     ----------
     images
         ``(n, h, w, 1)``, or red, green and blue in ``(n, h, w, 3)``.
     channels
-        3 gives three like channels; 1 gives the luma of ITU-R BT.601, section 2.5.1.
+        3 repeats the grey channel three times; 1 computes the luma of ITU-R BT.601, section 2.5.1.
 
     Returns
     -------
     ndarray
-        ``(n, h, w, channels)`` of the same type; whole numbers are rounded.
+        ``(n, h, w, channels)`` of the same element type; integers are rounded.
     """
     if channels == 3:
         return np.repeat(images, 3, axis=-1)
@@ -64,7 +64,7 @@ def recoloured(images: npt.NDArray[Any], channels: int) -> npt.NDArray[Any]:
 
 @functools.lru_cache(maxsize=16)
 def _weights(source: int, target: int) -> npt.NDArray[np.float32]:
-    """Return how much each of ``source`` pixels counts in each of ``target`` ones; ``(target, source)``."""
+    """Return the weights of ``source`` pixels in each of ``target`` pixels, with shape ``(target, source)``."""
     step = source / target
     reach = max(step, 1.0)
     centres = (np.arange(target) + 0.5) * step

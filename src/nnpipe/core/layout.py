@@ -1,4 +1,4 @@
-"""Layouts: the order of axes in which samples of a data set become a model's input tensor."""
+"""Layouts: how to order and resize the axes of a data set's samples for a model's input tensor."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ Order = Literal["auto", "nhwc", "nchw"]
 
 @dataclass(frozen=True)
 class LayoutFit:
-    """One way to bring a sample into a model's shape.
+    """One way to convert a sample to a model's shape.
 
     Parameters
     ----------
     order
         ``"nhwc"`` or ``"nchw"`` for images; ``"hw"`` for images without an
-        axis of channels; ``"flat"`` for anything else, whose elements are
-        only counted.
+        axis of channels; ``"flat"`` for other samples, for which only the
+        number of elements has to agree.
     size
-        Height and width to resize to; None where nothing is resized.
+        Height and width to resize to, in pixels; None if nothing is resized.
     channels
-        Channels to bring images to; None where they stay as they are.
+        The number of channels to convert images to; None if they are not converted.
     """
 
     order: str
@@ -44,27 +44,27 @@ def fit(
     convert: bool = False,
     resize: bool = False,
 ) -> LayoutFit:
-    """Find how a sample of one shape becomes one of another.
+    """Find how to convert a sample from one shape to another.
 
     Parameters
     ----------
     name
-        What to call the model in an error.
+        The model's name in error messages.
     have, want
-        Shapes of the data set's sample and of the model's, without the axis of samples.
+        Shapes of a data set's sample and of the model's input, without the axis of samples.
     order
-        What the user says of the order of axes.
+        The order of axes, if the user gives one.
     size
-        What the user says of height and width; those the model takes otherwise.
+        Height and width in pixels, if the user gives them; otherwise the model's.
     convert
-        Whether grey images may become coloured ones, and coloured ones grey, where the model takes no others.
+        Whether grey images may be converted to colour, and colour images to grey, if the model needs it.
     resize
-        Whether images of another size may be brought to that of the model.
+        Whether images may be resized to the model's size.
 
     Raises
     ------
     ConfigError
-        Naming both shapes, if there is no way, or if there are two.
+        If there is no way, or more than one; the message names both shapes.
     """
     found = _fit(name, have, want, order, size, convert)
     if found.size is not None and size is None and not resize:
@@ -98,7 +98,7 @@ def _fit(name: str, have: Shape, want: Shape, order: Order, size: tuple[int, int
         hint = f" in the order {order}" if order != "auto" else ""
         raise _misfit(name, have, want, hint)
     if {"nhwc", "nchw"} <= {option.order for option in options}:
-        # A model whose height and width are free still says how many channels it takes, and where.
+        # A model with free height and width still has a fixed number of channels at a known axis.
         said = [option for option in options if want[2 if option.order == "nhwc" else 0] is not None]
         if len(said) == 1:
             return said[0]
@@ -117,7 +117,7 @@ def _fit(name: str, have: Shape, want: Shape, order: Order, size: tuple[int, int
 def _image_fits(
     have: Shape, want: Shape, order: Order, size: tuple[int, int] | None
 ) -> Iterator[tuple[LayoutFit, bool]]:
-    """List the ways for an image ``(height, width, channels)``, and whether height and width stay as they are."""
+    """Yield the ways to convert an image ``(height, width, channels)``, each with whether it needs no resizing."""
     height, width, channels = have
     targets: list[tuple[str, int | None, int | None, int | None]] = []
     if len(want) == 3:
@@ -130,7 +130,7 @@ def _image_fits(
         wanted = size or (rows or height, columns or width)
         if size is not None and (rows not in (None, size[0]) or columns not in (None, size[1])):
             continue
-        if None in wanted:  # neither side says: whatever comes is taken
+        if None in wanted:  # neither side fixes the size: any size is accepted
             yield LayoutFit(name), True
             continue
         goal = (int(wanted[0] or 0), int(wanted[1] or 0))

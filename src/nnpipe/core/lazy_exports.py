@@ -1,4 +1,4 @@
-"""Names of a package that are imported when they are first used."""
+"""Import the public names of a package when they are first used."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 
 
-def lazily(package: str, homes: Mapping[str, tuple[str, ...]]) -> Callable[[str], object]:
-    """Return a ``__getattr__`` for a package that imports a public name when it is first used.
+def lazy_getattr(package: str, homes: Mapping[str, tuple[str, ...]]) -> Callable[[str], object]:
+    """Return a ``__getattr__`` for a package that imports each public name when it is first used.
 
     Parameters
     ----------
     package
         The package's ``__name__``.
     homes
-        The public names by the module below the package in which they are defined.
+        The public names, by the module of the package that defines them.
     """
     home_of = {name: module for module, names in homes.items() for name in names}
 

@@ -1,8 +1,8 @@
-"""Folders and files that belong to one process for as long as it lives.
+"""Temporary folders and files that belong to one process while it lives.
 
-Whose process was killed cannot remove what it made.  So each of these is
-locked by whoever uses it; the lock ends with the process, however that went,
-and what nobody has locked is removed by the next one that looks.
+A process that is killed cannot remove its temporary files.  So each process
+locks its own; the system releases the lock when the process ends for any
+reason, and the next process removes whatever is not locked.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from pathlib import Path
 
 try:
     import fcntl
-except ImportError:  # Windows: nothing is locked, and nothing is removed that is not one's own
+except ImportError:  # Windows: nothing is locked, and a process removes only its own files
     fcntl = None  # type: ignore[assignment]
 
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
-_OLD = 86_400.0  # seconds for which an upload that broke off is kept, for a client that goes on with it
+_OLD = 86_400.0  # seconds for which an interrupted upload is kept, so that a client can resume it
 
 
 class LeasedFolder:
-    """A new folder that is this process's own, and goes when it is closed.
+    """A new folder that belongs to this process and is removed when it is closed.
 
     Parameters
     ----------
     parent
-        Where it is made.
+        The folder in which it is made.
     prefix
-        What its name begins with.
+        The beginning of its name.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class LeasedFolder:
         while True:
             self.path = parent / f"{prefix}{secrets.token_hex(8)}"
             self.path.mkdir(mode=0o700)
-            # Somebody may look between the two calls, and take it for one that was left behind.
+            # Between the two calls, another process may take the folder for an abandoned one and remove it.
             self._lock = _open_folder(self.path)
             if self._lock is None:
                 if self.path.is_dir():  # a system that cannot open folders
@@ -57,7 +57,7 @@ class LeasedFolder:
             os.close(self._lock)
 
     def close(self) -> None:
-        """Remove it with all that is in it; closing twice does no harm."""
+        """Remove the folder with its content; closing it twice does no harm."""
         shutil.rmtree(self.path, ignore_errors=True)
         if self._lock is not None:
             os.close(self._lock)
@@ -71,7 +71,7 @@ class LeasedFolder:
 
 
 def sweep(parent: Path, prefix: str) -> None:
-    """Remove the :class:`LeasedFolder` of processes that are gone."""
+    """Remove each :class:`LeasedFolder` whose process has ended."""
     for path in _own(parent, prefix, ""):
         handle = _open_folder(path)
         if handle is not None:
@@ -81,15 +81,15 @@ def sweep(parent: Path, prefix: str) -> None:
 
 
 def sweep_files(parent: Path, prefix: str, suffix: str) -> None:
-    """Remove files of such names that nobody has locked and nobody has written to for a day."""
+    """Remove files with this prefix and suffix that are not locked and have not been written to for a day."""
     for path in _own(parent, prefix, suffix):
         sweep_file(path, _OLD)
 
 
 def sweep_file(path: Path, idle: float) -> None:
-    """Remove a file of this user's that nobody has locked and nobody has written to for so many seconds.
+    """Remove a file of this user that is not locked and has not been written to for ``idle`` seconds.
 
-    The time is for folders on a network where a lock is not seen by other machines.
+    The time matters in network folders, where other machines may not see a lock.
     """
     with contextlib.suppress(OSError):
         handle = os.open(path, os.O_RDONLY | _NO_FOLLOW | getattr(os, "O_NONBLOCK", 0))
@@ -105,7 +105,7 @@ def sweep_file(path: Path, idle: float) -> None:
 
 @contextlib.contextmanager
 def leased(path: Path) -> Iterator[None]:
-    """Make a file that nobody sweeps away until the block ends or the process does, under whatever name it is then."""
+    """Make a file and keep it locked until the block or the process ends, even if the file is renamed."""
     handle = open_leased(path)
     try:
         yield
@@ -115,13 +115,13 @@ def leased(path: Path) -> Iterator[None]:
 
 
 def open_leased(path: Path) -> int | None:
-    """Open a file to read and write, made if it is not there, and lock it.
+    """Open a file for reading and writing, make it if it does not exist, and lock it.
 
     Returns
     -------
     int or None
-        The descriptor, whose end is the end of the lock.  None where somebody else has the file, where it is a link
-        or has another name as well, or where files cannot be locked: then another one must be used.
+        The file descriptor; closing it releases the lock.  None if another process holds the lock, if the file is a
+        link or has several names, or if files cannot be locked: then the caller must use another file.
     """
     for _ in range(10):
         try:
@@ -134,7 +134,7 @@ def open_leased(path: Path) -> int | None:
             break
         if _is_at(handle, path):
             return handle
-        os.close(handle)  # whoever had it has moved it to its place meanwhile
+        os.close(handle)  # its former owner has renamed it in the meantime
     else:
         return None
     os.close(handle)
@@ -142,7 +142,7 @@ def open_leased(path: Path) -> int | None:
 
 
 def locked(handle: int) -> bool | None:
-    """Lock what a descriptor leads to; returns False if somebody has it, None where that cannot be done."""
+    """Lock the file of a descriptor; return False if another process holds the lock, None if locking is impossible."""
     if fcntl is None:
         return None
     try:
@@ -155,7 +155,7 @@ def locked(handle: int) -> bool | None:
 
 
 def _own(parent: Path, prefix: str, suffix: str) -> list[Path]:
-    """Return what this user owns in a folder, by name."""
+    """Return the files and folders of this user with this prefix and suffix."""
     found = []
     with contextlib.suppress(OSError), os.scandir(parent) as items:
         for item in items:
@@ -171,7 +171,7 @@ def _is_mine(status: os.stat_result) -> bool:
 
 
 def _is_at(handle: int, path: Path) -> bool:
-    """Return whether a path leads to what a descriptor leads to."""
+    """Return whether a path names the file of a descriptor."""
     try:
         there, here = path.lstat(), os.fstat(handle)
     except OSError:
@@ -182,5 +182,5 @@ def _is_at(handle: int, path: Path) -> bool:
 def _open_folder(path: Path) -> int | None:
     try:
         return os.open(path, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | _NO_FOLLOW)
-    except OSError:  # gone, no folder, or a system that cannot open folders
+    except OSError:  # it is gone or not a folder, or the system cannot open folders
         return None

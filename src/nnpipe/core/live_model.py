@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 
 
 class LiveModel(Closing):
-    """A wrapper's network from its opening until it is closed; :meth:`ModelWrapper.open` makes it.
+    """A wrapper's network while it is open; :meth:`ModelWrapper.open` makes it.
 
-    The wrapper stays frozen arguments: whatever changes, the weights first of all, is held here and nowhere else.
-    The methods are carried out by the wrapper's methods of the same names.  One thread uses a model at a time.
+    The wrapper holds frozen arguments only.  Everything that changes, above all the weights, is held here.
+    Each method calls the wrapper's method of the same name.  Only one thread may use a model at a time.
 
     Attributes
     ----------
     wrapper
-        What the network was opened from.
+        The wrapper that opened the model.
     is_built
-        Whether there is a network yet; it is built when first asked for.
+        Whether the network has been built; it is built on first access.
 
     Examples
     --------
@@ -52,7 +52,7 @@ class LiveModel(Closing):
 
     @property
     def native(self) -> Any:
-        """The framework's own model object; equal arguments of the wrapper give equal fresh weights."""
+        """The framework's model object; equal arguments of the wrapper give equal initial weights."""
         self._check_open()
         if not self.is_built:
             self.native = self.wrapper.fresh()
@@ -65,11 +65,11 @@ class LiveModel(Closing):
 
     @property
     def io(self) -> IOSpec:
-        """Inputs and outputs of the model itself, as the wrapper has them."""
+        """Inputs and outputs of the model itself, as the wrapper declares them."""
         return self.wrapper.io
 
     def close(self) -> None:
-        """Let the network go; closing twice does no harm."""
+        """Release the network; closing the model twice does no harm."""
         self._native, self.is_built, self._closed = None, False, True
 
     def _check_open(self) -> None:
@@ -79,45 +79,45 @@ class LiveModel(Closing):
     # -- weights on the disk --------------------------------------------------------------------
 
     def load(self, path: str | Path) -> None:
-        """Read weights.
+        """Read weights from a file.
 
         Raises
         ------
         ArtifactError
-            If the file is missing, damaged, or belongs to another model; the message names it, and the model is as
-            before.
+            If the file is missing, damaged, or belongs to another model; the message names it.  The model is then
+            unchanged.
         """
         self._check_open()
         self.wrapper.load(self, path)
 
     def save(self, path: str | Path) -> Artifact:
-        """Write the weights, whole or not at all."""
+        """Write the weights to a file atomically, and return its artifact."""
         self._check_open()
         return self.wrapper.save(self, path)
 
     def export(self, path: str | Path, format: str) -> Artifact:
-        """Write the model with its structure in one of the formats of the wrapper's ``exports``."""
+        """Write the model with its structure, in one of the wrapper's ``exports`` formats, and return the artifact."""
         self._check_open()
         return self.wrapper.export(self, path, format)
 
     # -- training and running -------------------------------------------------------------------
 
     def start(self, options: TrainingOptions) -> None:
-        """Make the weights that a training starts from, if there are none yet."""
+        """Make the initial weights of a training, if there are no weights yet."""
         self._check_open()
         self.wrapper.start(self, options)
 
     def train(self, dataset: Dataset, options: TrainingOptions, progress: Progress = silent) -> TrainingHistory:
-        """Fit the weights to the training split and watch the validation split; prepares the data set first."""
+        """Prepare the data set, train on its training split, and evaluate on its validation split."""
         self._check_open()
         return self.wrapper.train(self, dataset, options, progress)
 
     def session(self) -> InferenceSession:
-        """Run the model in its own framework, as it is now."""
+        """Return a session that runs the model, with its present weights, in its own framework."""
         self._check_open()
         return self.wrapper.session(self)
 
-    # -- analysis: the same nine questions to every framework -----------------------------------
+    # -- analysis: the same nine methods for every framework ------------------------------------
 
     def get_training_graph(self) -> Graph:
         """Return the graph of a training step."""
@@ -130,32 +130,38 @@ class LiveModel(Closing):
         return self.wrapper.get_inference_graph(self)
 
     def get_weights(self, keys: Iterable[str] | None = None) -> dict[str, np.ndarray]:
-        """Copy weights by name; all of them, or those named (an unknown name is a :class:`ConfigError`)."""
+        """Return copies of all weights, or of those named, by name.
+
+        Raises
+        ------
+        ConfigError
+            If a name is unknown.
+        """
         self._check_open()
         return self.wrapper.get_weights(self, keys)
 
     def set_weights(self, weights: Mapping[str, np.ndarray]) -> None:
-        """Replace the weights named and leave the rest alone.
+        """Replace the given weights, and keep the others.
 
         All names and shapes are checked before the first weight changes.
 
         Raises
         ------
         ConfigError
-            For an unknown name.
+            If a name is unknown.
         SpecMismatch
-            For a wrong shape.
+            If a shape is wrong.
         """
         self._check_open()
         self.wrapper.set_weights(self, weights)
 
     def run_training(self, n_steps: int = 1, samples: Samples | None = None) -> list[tuple[float, float]]:
-        """Train for some steps and give ``(loss, score)`` of each; on random data from a fixed seed by default."""
+        """Train for ``n_steps`` and return ``(loss, score)`` of each; by default on random data from a fixed seed."""
         self._check_open()
         return self.wrapper.run_training(self, n_steps, samples)
 
     def run_inference(self, n_steps: int = 1, samples: Samples | None = None) -> list[dict[str, np.ndarray]]:
-        """Run some batches and give the outputs of each; on random data from a fixed seed by default."""
+        """Run ``n_steps`` batches and return the outputs of each; by default on random data from a fixed seed."""
         self._check_open()
         return self.wrapper.run_inference(self, n_steps, samples)
 
@@ -172,23 +178,23 @@ class LiveModel(Closing):
     def get_intermediates(
         self, selector: Selector, inputs: Batch | None = None, given: Batch | None = None
     ) -> dict[str, np.ndarray]:
-        """Run one batch and give the values of the chosen tensors, by name.
+        """Run one batch and return the values of the selected tensors, by name.
 
         Parameters
         ----------
         selector
-            Which tensors.
+            Selects the tensors.
         inputs
-            Of the model; random ones by default.
+            The model's inputs; random ones by default.
         given
-            Values, by tensor, with which operations go on instead of with what was computed.  What
-            is returned is what was computed: with another model's values given for every tensor,
-            that is what each operation makes of the other model's inputs to it.
+            Values by tensor.  Operations that read such a tensor use the given value, not the computed one, but the
+            computed value is returned.  If the values of another model are given for every tensor, the result
+            shows what each operation computes from the other model's inputs of that operation.
 
         Raises
         ------
         ConfigError
-            If nothing is chosen.
+            If no tensor is selected.
         """
         self._check_open()
         return self.wrapper.get_intermediates(self, selector, inputs, given)

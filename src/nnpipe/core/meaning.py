@@ -1,8 +1,8 @@
-"""What a model expects of samples, and what its outputs mean: data that travel with the model.
+"""How samples are prepared for a model and what its outputs mean, as data that are stored with the model.
 
 The description beside a model file holds a :class:`Meaning`.  Wrappers declare
-one in place of code, so that what is written down is what is carried out
-(:mod:`nnpipe.core.preprocessing`).
+one instead of writing code, and :mod:`nnpipe.core.preprocessing` applies it.  So
+the recorded preprocessing is the one that is used.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from nnpipe.core.errors import ConfigError
 from nnpipe.core.tensor_meaning import InputMeaning, OutputMeaning, is_name
 
 JUDGED = ("probabilities", "logits", "scores", "label")
-"""Kinds of outputs that tell classes apart."""
+"""Kinds of outputs that classify."""
 
-_MOST_TENSORS = 256  # that are taken from a file
+_MOST_TENSORS = 256  # that are read from a file
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Meaning:
-    """What the inputs of a model expect, and what its outputs mean.
+    """How samples are prepared for a model's inputs, and what its outputs mean.
 
     Parameters
     ----------
     inputs
-        One for each input; none where ``code`` prepares samples.
+        One meaning for each input; empty if ``code`` prepares samples.
     outputs
-        Those of which it is known.
+        The meanings of those outputs whose meaning is known.
     code
-        The component whose own code stands before and after the model, as
-        :meth:`~nnpipe.core.component.Component.describe` gives it, where no
-        declaration can.
+        The component whose own code prepares samples and converts outputs, as
+        described by :meth:`~nnpipe.core.component.Component.describe`; used
+        if declarations are not enough.
 
     Examples
     --------
@@ -63,20 +63,20 @@ class Meaning:
                 raise ConfigError(f"each of the {side} is described once, and there are at most {_MOST_TENSORS}")
 
     def input(self, name: str) -> InputMeaning | None:
-        """Return what is known of an input."""
+        """Return the meaning of an input, or None if it is unknown."""
         return next((each for each in self.inputs if each.name == name), None)
 
     def output(self, name: str) -> OutputMeaning | None:
-        """Return what is known of an output."""
+        """Return the meaning of an output, or None if it is unknown."""
         return next((each for each in self.outputs if each.name == name), None)
 
-    def observing(self, ranges: Mapping[str, tuple[float, float]]) -> Meaning:
-        """Return it with the ranges that a quantiser saw, by input."""
+    def with_observed_ranges(self, ranges: Mapping[str, tuple[float, float]]) -> Meaning:
+        """Return the meaning with the value ranges that a quantiser observed, by input."""
         inputs = tuple(replace(each, observed_range=ranges.get(each.name, each.observed_range)) for each in self.inputs)
         return replace(self, inputs=inputs)
 
-    def naming(self, class_names: tuple[str, ...]) -> Meaning:
-        """Return it with names for the classes of outputs that tell classes apart and have no names yet."""
+    def with_class_names(self, class_names: tuple[str, ...]) -> Meaning:
+        """Return the meaning with class names for those classifying outputs that have none."""
         outputs = tuple(
             replace(each, class_names=class_names) if each.kind in JUDGED and not each.class_names else each
             for each in self.outputs
@@ -84,7 +84,7 @@ class Meaning:
         return replace(self, outputs=outputs)
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
+        """Return the meaning in its JSON form."""
         found: dict[str, Any] = {
             "inputs": [each.to_json() for each in self.inputs],
             "outputs": [each.to_json() for each in self.outputs],
@@ -93,7 +93,7 @@ class Meaning:
 
     @classmethod
     def from_json(cls, data: Any) -> Meaning:
-        """Read what :meth:`to_json` gave; raise :class:`ConfigError` for anything else."""
+        """Make a meaning from the output of :meth:`to_json`; raise :class:`ConfigError` if it is malformed."""
         if not isinstance(data, Mapping):
             raise ConfigError("a model's meaning should be an object")
         code = data.get("code")

@@ -1,10 +1,10 @@
-"""What other programs say, and values, in one line."""
+"""Show messages of other programs, and values, in one line."""
 
 from __future__ import annotations
 
 
 def one_line(error: object, limit: int = 300) -> str:
-    """Return the message of an error, or a text, as one line of at most so many characters.
+    """Return an error's message, or a text, as one line of at most ``limit`` characters.
 
     Examples
     --------

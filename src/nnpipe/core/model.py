@@ -1,4 +1,4 @@
-"""A model in the framework that trains it, behind one interface for all frameworks."""
+"""The interface of model wrappers, the same for all training frameworks."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ Samples = Iterable[tuple[Batch, Batch]]
 class ModelWrapper(Component):
     """A model of one training framework.
 
-    The wrapper itself is frozen arguments.  Its weights live in a
-    :class:`~nnpipe.core.live_model.LiveModel`, which :meth:`open` makes, and
-    which the methods that load, train, run and write are given as ``live``.
-    Callers use the methods of the same names of the live model.
+    The wrapper itself holds frozen arguments only.  A
+    :class:`~nnpipe.core.live_model.LiveModel`, which :meth:`open` makes, holds the
+    weights.  The methods that load, train, run and write take it as ``live``;
+    callers use the live model's methods of the same names.
 
     Attributes
     ----------
     framework
         The framework's name in reports.
     weights_format
-        What :meth:`save` writes and :meth:`load` reads.
+        The format that :meth:`save` writes and :meth:`load` reads.
     exports
-        Formats that :meth:`export` can write, preferred ones first.
+        The formats that :meth:`export` can write, preferred ones first.
     channel_axis
-        Axis of the channels in what :meth:`get_intermediates` gives.
+        The axis of channels in the arrays that :meth:`get_intermediates` returns.
 
     Examples
     --------
@@ -76,11 +76,11 @@ class ModelWrapper(Component):
 
     @abstractmethod
     def build(self) -> Any:
-        """Make the framework's model with fresh weights."""
+        """Build the framework's model with initial weights."""
 
     @abstractmethod
     def load(self, live: LiveModel, path: str | Path) -> None:
-        """Read weights into ``live.native``, or put another network there.
+        """Read weights into ``live.native``, or replace that network.
 
         Raises
         ------
@@ -90,21 +90,21 @@ class ModelWrapper(Component):
 
     @abstractmethod
     def save(self, live: LiveModel, path: str | Path) -> Artifact:
-        """Write the weights, whole or not at all."""
+        """Write the weights to a file atomically, and return its artifact."""
 
     @abstractmethod
     def session(self, live: LiveModel) -> InferenceSession:
-        """Run the model in its own framework, as it is now."""
+        """Return a session that runs the model, with its present weights, in its own framework."""
 
     # -- the live model -------------------------------------------------------------------------
 
     def open(self, path: str | Path | None = None) -> LiveModel:
-        """Return the model with a network of its own, used in a ``with`` block.
+        """Return a live model with its own network, to be used in a ``with`` block.
 
         Parameters
         ----------
         path
-            Weights to load.  Without them, the network is built with fresh ones when it is first asked for.
+            The weights to load.  Without a path, the network is built with initial weights on first access.
 
         Raises
         ------
@@ -117,7 +117,7 @@ class ModelWrapper(Component):
         return live
 
     def fresh(self, seed: int = 0) -> Any:
-        """Build a network, its weights drawn from a seed where the framework draws them.
+        """Build a network; ``seed`` determines its random initial weights.
 
         Raises
         ------
@@ -131,7 +131,7 @@ class ModelWrapper(Component):
 
     @classmethod
     def offers(cls, *methods: str) -> bool:
-        """Return whether this class has all of these optional methods.
+        """Return whether this class implements all of these optional methods.
 
         Examples
         --------
@@ -141,34 +141,34 @@ class ModelWrapper(Component):
         return all(overridden(cls, method, ModelWrapper) for method in methods)
 
     def for_dataset(self, spec: DatasetSpec) -> Self:
-        """Return this wrapper with whatever the data set decides (input shape, number of classes) filled in.
+        """Return this wrapper with the arguments that a data set determines (input shape, number of classes).
 
-        The default takes the wrapper as it is.
+        By default, the wrapper is returned unchanged.
 
         Raises
         ------
         ConfigError
-            If model and data set do not fit; the message names both shapes.
+            If the model does not fit the data set; the message names both shapes.
         """
         return self
 
-    def knowing(self, io: IOSpec) -> Self:
-        """Return this wrapper for a process in which its framework shall not be started to find out what ``io`` is.
+    def with_io(self, io: IOSpec) -> Self:
+        """Return this wrapper with a known ``io``, so that it need not start its framework to find it out.
 
-        Wrappers whose ``io`` stands in a file that only the framework can read
-        take it from here; the default takes the wrapper as it is.
+        This is for wrappers that read ``io`` from a file with their framework.
+        By default, the wrapper is returned unchanged.
         """
         return self
 
     def for_samples(self, spec: DatasetSpec) -> Self:
-        """Return this wrapper fitted to the samples of a data set alone, which has no truth for what the model gives.
+        """Return this wrapper fitted to the samples of a data set whose truth does not fit the model's outputs.
 
-        Where the data set does not fit as a whole, what :attr:`meaning` says of samples is enough.
+        If :meth:`for_dataset` fails, it is enough that the samples fit the :attr:`meaning` of the inputs.
 
         Raises
         ------
         ConfigError
-            If the model does not take such samples; the message names both shapes.
+            If the samples do not fit the model's inputs; the message names both shapes.
         """
         try:
             return self.for_dataset(spec)
@@ -184,20 +184,21 @@ class ModelWrapper(Component):
 
     @property
     def meaning(self) -> Meaning | None:
-        """What the inputs expect of samples, and what the outputs mean; ``None`` where only code says.
+        """How samples are prepared for the inputs, and what the outputs mean; ``None`` if only code determines it.
 
-        What stands here is what :meth:`preprocess` carries out, and goes along with every file of the model.
+        :meth:`preprocess` applies this meaning, and every file of the model records it.
         """
         return None
 
     def preparation(self) -> Preparation:
-        """Return how samples are prepared for the model, and who says that it should be so."""
+        """Return how samples are prepared for the model, and what determined it."""
         return Preparation("wrapper", self.dotted_path(), self.meaning)
 
     def preprocess(self, inputs: Batch) -> Batch:
-        """Turn what the data set gives into what :attr:`io` takes: as :attr:`meaning` says, or not at all.
+        """Convert samples of the data set to inputs of :attr:`io`, as :attr:`meaning` declares.
 
-        Samples for which a data description is not enough are prepared by a subclass's own code, in place of this.
+        Without a meaning, the samples are returned unchanged.  A subclass may override this method if a declaration
+        is not enough.
         """
         meaning = self.meaning
         if meaning is None or not meaning.inputs:
@@ -205,31 +206,31 @@ class ModelWrapper(Component):
         return prepared(type(self).__name__, inputs, self.io.inputs, {each.name: each for each in meaning.inputs})
 
     def preprocess_real(self, inputs: Batch) -> Batch:
-        """Do what :meth:`preprocess` does, but give real numbers where it gives quantised ones."""
+        """Do the same as :meth:`preprocess`, but return real numbers instead of quantised ones."""
         return self.preprocess(inputs)
 
     def postprocess(self, outputs: Batch) -> Batch:
-        """Turn what the model gives into what the data set evaluates."""
+        """Convert the model's outputs to the predictions that the data set evaluates."""
         return outputs
 
     def check_saving(self, path: str | Path, size: int = 0) -> None:
-        """Raise :class:`ConfigError` unless :meth:`save` could write this file, of so many bytes.
+        """Raise :class:`ConfigError` if :meth:`save` could not write this file of ``size`` bytes.
 
-        It is asked before what shall be saved is made, which may take hours.
+        It is called before the weights are trained, which may take hours.
         """
         check_destination(path, size)
 
     def start(self, live: LiveModel, options: TrainingOptions) -> None:
-        """Make the weights that a training starts from, if the model has none yet; by default :meth:`train` does."""
+        """Make the initial weights of a training, if the model has none; by default, :meth:`train` makes them."""
 
     def train(
         self, live: LiveModel, dataset: Dataset, options: TrainingOptions, progress: Progress = silent
     ) -> TrainingHistory:
-        """Fit the weights to the training split and watch the validation split; prepares the data set first."""
+        """Prepare the data set, train on its training split, and evaluate on its validation split."""
         raise NotSupported(f"{type(self).__name__} cannot be trained")
 
     def export(self, live: LiveModel, path: str | Path, format: str) -> Artifact:
-        """Write the model with its structure in one of the formats of ``exports``."""
+        """Write the model with its structure, in one of the ``exports`` formats, and return the artifact."""
         raise NotSupported(f"{type(self).__name__} cannot be exported as {format}")
 
     # -- for authors ------------------------------------------------------------------------------
@@ -237,16 +238,16 @@ class ModelWrapper(Component):
     def artifact_of(self, path: str | Path, format: str, frameworks: tuple[tuple[str, str], ...] = ()) -> Artifact:
         """Describe a file that this model has just been written to, and write the description beside it.
 
-        Where no data say what the model expects, the description names this class, whose own code does.
+        If the model has no :attr:`meaning`, the description names this class, whose code prepares samples.
         """
         meaning = self.meaning_of_files()
         return Artifact.of(path, format, self.io, frameworks=frameworks, producer=self.describe(), meaning=meaning)
 
     def meaning_of_files(self) -> Meaning | None:
-        """What the descriptions of files say that this model is written to."""
+        """Return the meaning for the descriptions of this model's files."""
         return self.meaning or Meaning(code=self.describe())
 
-    # -- analysis: the same nine questions to every framework -----------------------------------
+    # -- analysis: the same nine methods for every framework ------------------------------------
 
     def get_training_graph(self, live: LiveModel) -> Graph:
         """Return the graph of a training step."""
@@ -257,26 +258,26 @@ class ModelWrapper(Component):
         raise NotSupported(f"{type(self).__name__} has no inference graph to show")
 
     def get_weights(self, live: LiveModel, keys: Iterable[str] | None = None) -> dict[str, np.ndarray]:
-        """Copy weights by name; all of them, or those named (an unknown name is a :class:`ConfigError`)."""
+        """Return copies of all weights, or of those named; raise :class:`ConfigError` if a name is unknown."""
         raise NotSupported(f"{type(self).__name__} does not show its weights")
 
     def set_weights(self, live: LiveModel, weights: Mapping[str, np.ndarray]) -> None:
-        """Replace the weights named and leave the rest alone.
+        """Replace the given weights, and keep the others.
 
-        All names and shapes are checked before the first weight changes, as the live model's method says.
+        All names and shapes are checked before the first weight changes, as documented at the live model's method.
         """
         raise NotSupported(f"{type(self).__name__} does not let its weights be set")
 
     def run_training(
         self, live: LiveModel, n_steps: int = 1, samples: Samples | None = None
     ) -> list[tuple[float, float]]:
-        """Train for some steps and give ``(loss, score)`` of each; on random data from a fixed seed by default."""
+        """Train for ``n_steps`` and return ``(loss, score)`` of each; by default on random data from a fixed seed."""
         raise NotSupported(f"{type(self).__name__} cannot be trained")
 
     def run_inference(
         self, live: LiveModel, n_steps: int = 1, samples: Samples | None = None
     ) -> list[dict[str, np.ndarray]]:
-        """Run some batches and give the outputs of each; on random data from a fixed seed by default."""
+        """Run ``n_steps`` batches and return the outputs of each; by default on random data from a fixed seed."""
         raise NotSupported(f"{type(self).__name__} cannot run by itself")
 
     def profile_training(self, live: LiveModel, n_steps: int = 1, samples: Samples | None = None) -> Profile:
@@ -290,7 +291,7 @@ class ModelWrapper(Component):
     def get_intermediates(
         self, live: LiveModel, selector: Selector, inputs: Batch | None = None, given: Batch | None = None
     ) -> dict[str, np.ndarray]:
-        """Run one batch and give the values of the chosen tensors, by name.
+        """Run one batch and return the values of the selected tensors, by name.
 
         The parameters are those of the live model's method.
         """

@@ -1,4 +1,4 @@
-"""Names: the one that was probably meant, and forms that others use."""
+"""Suggest the nearest known name, and convert names between styles."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Iterable
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return ``"; did you mean X?"`` for the known name closest to ``name``, or nothing.
+    """Return ``"; did you mean X?"`` for the known name closest to ``name``, or an empty string.
 
-    The last part of a dotted name weighs as much as the whole: a class that
-    moved to another module is found by its own name.
+    The last part of a dotted name counts as much as the whole, so that a class
+    that moved to another module is still found.
     """
     candidates = list(known)
     found = difflib.get_close_matches(name, candidates, n=1, cutoff=0.6)
@@ -24,7 +24,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def snake_case(name: str) -> str:
-    """Return a class's name in the form in which Keras names layers: ``max_pooling2d`` for ``MaxPooling2D``."""
+    """Convert a class name to the style of Keras layer names: ``max_pooling2d`` for ``MaxPooling2D``."""
     name = re.sub(r"\W+", "", name)
     name = re.sub("(.)([A-Z][a-z]+)", r"\1_\2", name)
     return re.sub("([a-z])([A-Z])", r"\1_\2", name).lower()

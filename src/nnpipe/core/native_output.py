@@ -1,4 +1,4 @@
-"""Keeping native libraries from writing over the terminal, without losing what they said."""
+"""Keep native libraries from writing to the terminal, without losing their messages."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ if hasattr(os, "register_at_fork"):
 
 @contextmanager
 def native_output_held() -> Iterator[Callable[[], str]]:
-    """Hold what is written to the standard error while the block runs.
+    """Capture the output to standard error while the block runs.
 
-    Some libraries print notices from C++, past Python's ``sys.stderr``; the
-    file descriptor itself has to be turned away.  That holds for the whole
-    process, threads included, so the block should be short.  A second thread
-    waits until the first's has ended: two that overlapped would put back what
-    the other had turned away.
+    Some libraries print from C++ without using Python's ``sys.stderr``, so the
+    file descriptor itself is redirected.  This affects all threads of the
+    process, so the block should be short.  A second thread waits until the
+    first thread's block has ended, since overlapping redirections would restore
+    the wrong descriptor.
 
     Yields
     ------
     callable
-        Gives what has been written so far (its last 64 KiB), for an error
+        Returns the captured text so far (its last 64 KiB), for an error
         message.
 
     Notes
     -----
-    What was held is dropped when the block ends.  Where there is no standard
-    error to turn away, nothing is held.
+    The captured text is dropped when the block ends.  If the process has no
+    standard error, nothing is captured.
     """
     with _turns:
         yield from _held()

@@ -1,4 +1,4 @@
-"""Judging how well a framework speaks ONNX."""
+"""The interface of ONNX conversions, by which a framework's support of ONNX is tested."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ConversionCase:
-    """One model of a framework, with inputs to compare outputs on.
+    """One model of a framework, with inputs on which to compare outputs.
 
     Parameters
     ----------
     name
         Unique among the framework's models; letters, digits and hyphens.
     model
-        In the framework's own form.
+        The framework's model object.
     inputs
-        By name, in the order in which the model takes them.
+        The input arrays by name, in the order of the model's parameters.
     """
 
     name: str
@@ -37,8 +37,8 @@ class ConversionCase:
 class ONNXConversion(Component):
     """Exports and imports the models of one framework.
 
-    Models are made in :meth:`models`, the same ones every time.  Whatever an
-    author's methods raise becomes a row of the support table.
+    :meth:`models` makes the same models at every call.  An error that an author's
+    methods raise becomes a row of the support table.
 
     Attributes
     ----------
@@ -56,16 +56,16 @@ class ONNXConversion(Component):
 
     @abstractmethod
     def models(self) -> Iterable[ConversionCase]:
-        """Return the models to try; each is made only when its turn comes."""
+        """Return the models to try; each is made only when it is needed."""
 
     @abstractmethod
     def run_model(self, model: Any, inputs: Batch) -> list[np.ndarray]:
-        """Run one of the models, or one that :meth:`import_model` gave, and give its outputs in order."""
+        """Run a model of :meth:`models` or :meth:`import_model`, and return its outputs in order."""
 
     @abstractmethod
     def export_model(self, case: ConversionCase, path: Path, opset: int) -> None:
-        """Write the model to ``path`` as ONNX; raise :class:`ConversionError` or the framework's own error."""
+        """Write the model to ``path`` as ONNX; on failure raise :class:`ConversionError` or the framework's error."""
 
     @abstractmethod
     def import_model(self, path: Path) -> Any:
-        """Read an ONNX file as the framework's model; :class:`NotSupported` where it cannot."""
+        """Read an ONNX file as a model of the framework; raise :class:`NotSupported` if the framework cannot."""

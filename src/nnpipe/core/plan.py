@@ -1,4 +1,4 @@
-"""Finding a way from a model through compilers to a runtime, or saying why there is none."""
+"""Find formats by which a model passes through compilers to a runtime, or say why there are none."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Plan:
 
     @property
     def final(self) -> str:
-        """The format that the runtime gets."""
+        """The format that the runtime loads."""
         return self.formats[-1] if self.formats else self.export
 
 
@@ -38,25 +38,26 @@ def plan(
     export: str | None = None,
     known: Callable[[], Sequence[type[ModelCompiler]]] | Sequence[type[ModelCompiler]] = (),
 ) -> Plan:
-    """Choose the export format with which every stage accepts what the stage before it produces.
+    """Choose an export format so that every stage accepts the format that the previous stage produces.
 
     Parameters
     ----------
     wrapper
-        The model; its preferred export format that fits is chosen.
+        The model; of its export formats that fit, the most preferred one is chosen.
     compilers
-        The chain, in order.
+        The chain of compilers, in order.
     runtime
-        What runs the result; ``None`` where it is only compiled.
+        The runtime of the result; ``None`` if the model is only compiled.
     export
-        The export format asked for, if any.
+        The export format that the user asks for, if any.
     known
-        Compilers to look through for one that would bridge a gap; a function is only called if there is a gap.
+        Compilers that the error message may suggest, or a function that returns them, which is called only if no
+        format fits.
 
     Raises
     ------
     ConfigError
-        Naming the two stages that do not fit and the compiler that would bridge them.
+        If no format fits; the message names the two stages that do not fit and a compiler that would connect them.
 
     Examples
     --------
@@ -80,7 +81,7 @@ def plan(
         if gap is None:
             return Plan(choice, formats)
         gaps.append(gap)
-    # The gap furthest along the chain is the one that is left to mend; several exports may lead up to it.
+    # Report the gap that is furthest along the chain; several export formats may reach it.
     furthest = max(gap.stage for gap in gaps)
     raise ConfigError(_explain([gap for gap in gaps if gap.stage == furthest], known() if callable(known) else known))
 
@@ -110,10 +111,12 @@ def _follow(
 
 
 def _explain(gaps: Sequence[_Gap], known: Sequence[type[ModelCompiler]]) -> str:
-    """Return what does not fit; ``gaps`` are of one stage, one for each format that leads up to it."""
+    """Return the message for a gap; ``gaps`` are those of one stage, one for each format that reaches it."""
     bridges = [(found, gap) for gap in gaps if (found := bridge(gap.given, gap.wanted, known))]
     if bridges:
-        found, gap = min(bridges, key=lambda pair: len(pair[0]))  # of equally long ones, the preferred format's
+        found, gap = min(
+            bridges, key=lambda pair: len(pair[0])
+        )  # among equally short chains, the one of the preferred format
         chain = " and then ".join(compiler.dotted_path() for compiler in found)
         return f"{gap.taker} takes {_any_of(gap.wanted)}, but {gap.giver} gives {gap.given}; put {chain} between them"
     gap, given = gaps[0], _any_of(list(dict.fromkeys(gap.given for gap in gaps)))
@@ -124,7 +127,7 @@ def _explain(gaps: Sequence[_Gap], known: Sequence[type[ModelCompiler]]) -> str:
 
 
 def bridge(given: str, wanted: Sequence[str], known: Sequence[type[ModelCompiler]]) -> tuple[type[ModelCompiler], ...]:
-    """Find the shortest chain of compilers from one format to any of others; empty where there is none."""
+    """Return the shortest chain of compilers from one format to any of the wanted ones; empty if there is none."""
     paths: list[tuple[str, tuple[type[ModelCompiler], ...]]] = [(given, ())]
     seen = {given}
     for current, path in paths:

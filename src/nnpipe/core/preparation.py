@@ -1,4 +1,4 @@
-"""How samples are preprocessed in a run, and who decided it."""
+"""How samples are preprocessed in a run, and what determined it."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ Source = Literal["wrapper", "description", "options", "unknown"]
 
 @dataclass(frozen=True)
 class Preparation:
-    """How samples are prepared for a model, and who says that it should be so.
+    """How samples are prepared for a model, and what determined it.
 
     Parameters
     ----------
     source
-        The wrapper itself, the description beside the model file, the user's options, or nobody.
+        What determined it: the wrapper, the description beside the model file, the user's options, or nothing.
     by
-        Who that is: a class, or a file.
+        The name of the class or file that determined it.
     meaning
-        What is carried out; ``None`` where code does it, or where samples go in as they are because nothing is known.
+        The preprocessing; ``None`` if code prepares samples, or if samples are used unchanged since nothing is known.
     overridden
-        What the description says and the user's options do not, by option: the one and the other.
+        The differences of the user's options from the description, by option: the description's value and the user's.
 
     Examples
     --------
@@ -41,11 +41,11 @@ class Preparation:
 
     @property
     def known(self) -> bool:
-        """Whether anybody says how samples are prepared."""
+        """Whether it is known how samples are prepared."""
         return self.source != "unknown"
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as result files hold it."""
+        """Return the preparation in the JSON form of result files."""
         return {
             "source": self.source,
             "by": self.by,
@@ -55,7 +55,7 @@ class Preparation:
 
 
 def differing(said: Meaning, used: Meaning) -> dict[str, tuple[Any, Any]]:
-    """Return the steps in which two meanings of the same inputs differ: what the one says, and the other."""
+    """Return the steps in which two meanings of the same inputs differ, with the values of both."""
     steps = ("scale", "mean", "deviation", "channel_order", "colours", "layout", "resize", "size", "quantised")
     found: dict[str, tuple[Any, Any]] = {}
     for each in said.inputs:

@@ -16,18 +16,18 @@ from nnpipe.core.tensor_meaning import InputMeaning
 from nnpipe.core.tensors import Batch, TensorSpec, show_shape
 
 SHIFT: Mapping[str, int] = {"uint8": 0, "int8": 128}
-"""What pixels are shifted by where they are stored as they are."""
+"""The offset of pixels (uint8) that are stored without quantisation, by element type of the input."""
 
 Array = npt.NDArray[Any]
 
 
 def bound(model: str, inputs: Sequence[TensorSpec], names: Sequence[str]) -> dict[str, TensorSpec]:
-    """Return which input of a model each tensor of the data set goes to: by name, or the only one to the only one.
+    """Return the model's input for each tensor of the data set: by name, or the only input for the only tensor.
 
     Raises
     ------
     ConfigError
-        If they do not fit together; the message names both.
+        If the names do not match; the message lists both.
     """
     if len(inputs) == len(names) == 1:
         return {names[0]: inputs[0]}
@@ -37,8 +37,8 @@ def bound(model: str, inputs: Sequence[TensorSpec], names: Sequence[str]) -> dic
     return {name: by_name[name] for name in names}
 
 
-def way_of(model: str, have: Shape, taken: TensorSpec, meaning: InputMeaning) -> LayoutFit:
-    """Find how a sample of a shape becomes one of the input's; raises as :func:`~nnpipe.core.layout.fit`."""
+def input_layout(model: str, have: Shape, taken: TensorSpec, meaning: InputMeaning) -> LayoutFit:
+    """Find how to convert a sample to the input's shape; raises the errors of :func:`~nnpipe.core.layout.fit`."""
     return fit(
         model, have, taken.shape[1:], meaning.layout, meaning.size,
         convert=meaning.colours == "convert", resize=meaning.resize != "none",
@@ -46,7 +46,7 @@ def way_of(model: str, have: Shape, taken: TensorSpec, meaning: InputMeaning) ->
 
 
 def check_samples(model: str, sample: TensorSpec, taken: TensorSpec, meaning: InputMeaning) -> None:
-    """Raise :class:`ConfigError` unless samples of a data set can become this input."""
+    """Raise :class:`ConfigError` if samples of a data set cannot be converted to this input."""
     if (sample.dtype == "string") != (taken.dtype == "string"):
         raise ConfigError(f"{model} takes {taken.dtype} in {taken.name!r}, the data set gives {sample.dtype}")
     if meaning.quantised == "raw" and (taken.dtype not in SHIFT or sample.dtype != "uint8"):
@@ -61,7 +61,7 @@ def check_samples(model: str, sample: TensorSpec, taken: TensorSpec, meaning: In
             f"the data set gives {sample.dtype}"
         )
     have = sample.shape[1:]
-    way = way_of(model, have, taken, meaning)
+    way = input_layout(model, have, taken, meaning)
     channels = way.channels or (have[-1] if have else None)
     for flag, numbers in (("--mean", meaning.mean), ("--deviation", meaning.deviation)):
         if len(numbers) > 1 and len(numbers) != channels:
@@ -74,23 +74,23 @@ def check_samples(model: str, sample: TensorSpec, taken: TensorSpec, meaning: In
 def prepared(
     model: str, inputs: Batch, taken: Sequence[TensorSpec], meanings: Mapping[str, InputMeaning]
 ) -> dict[str, Array]:
-    """Turn samples into what a model's inputs store.
+    """Convert samples to a model's inputs.
 
     Parameters
     ----------
     model
-        What to call it in messages.
+        The model's name in messages.
     inputs
-        What the data set gives.
+        The samples of the data set, by tensor name.
     taken
-        What the model takes.
+        The specifications of the model's inputs.
     meanings
-        What each input expects, by its name.
+        The meaning of each input, by its name.
 
     Raises
     ------
     ConfigError
-        If samples cannot become what the model takes.
+        If the samples do not fit the model's inputs.
     """
     pairs = bound(model, taken, tuple(inputs))
     return {
@@ -100,17 +100,17 @@ def prepared(
 
 
 def numbers(model: str, samples: Array, taken: TensorSpec, meaning: InputMeaning) -> Array:
-    """Carry out all steps but the last, which stores numbers as the input is stored."""
+    """Apply all preprocessing steps but the last, which converts to the input's element type."""
     if taken.dtype == "string":
         return samples
-    way = way_of(model, samples.shape[1:], taken, meaning)
+    way = input_layout(model, samples.shape[1:], taken, meaning)
     if way.channels == 1:
         samples = recoloured(samples, 1)
     if meaning.channel_order == "bgr" and samples.ndim == 4 and samples.shape[-1] == 3:
         samples = samples[..., ::-1]
     if way.size is not None:
         samples = resized(samples, *way.size)
-    if way.channels not in (None, 1):  # like channels are resized alike, so once is enough
+    if way.channels not in (None, 1):  # the three channels are equal, so resizing one is enough
         samples = recoloured(samples, way.channels or 0)
     channels = samples.ndim - 1
     if way.order == "nchw" or (way.order == "flat" and meaning.layout == "nchw" and samples.ndim == 4):
@@ -128,7 +128,7 @@ def numbers(model: str, samples: Array, taken: TensorSpec, meaning: InputMeaning
 
 
 def stored(model: str, samples: Array, taken: TensorSpec, meaning: InputMeaning) -> Array:
-    """Store numbers as an input does: quantised by its scale and zero point, or rounded and clipped to its integers."""
+    """Convert numbers to the input's element type: quantise by its scale and zero point, or round and clip."""
     if taken.dtype == "string" or meaning.quantised == "already":
         return np.ascontiguousarray(samples)
     if meaning.quantised == "raw" and taken.dtype in SHIFT:
@@ -147,8 +147,8 @@ def stored(model: str, samples: Array, taken: TensorSpec, meaning: InputMeaning)
     return np.ascontiguousarray(samples, kind)
 
 
-def held_range(taken: TensorSpec) -> tuple[float, float] | None:
-    """Return the least and the greatest number that a quantised input can hold; ``None`` where channels differ."""
+def representable_range(taken: TensorSpec) -> tuple[float, float] | None:
+    """Return the least and greatest real number that a quantised input can represent; ``None`` if channels differ."""
     if taken.scale is None or isinstance(taken.scale, tuple) or isinstance(taken.zero_point, tuple):
         return None
     low, high = ((limit - int(taken.zero_point or 0)) * float(taken.scale) for limit in _limits(taken.dtype))
@@ -156,7 +156,7 @@ def held_range(taken: TensorSpec) -> tuple[float, float] | None:
 
 
 def _normalised(samples: Array, meaning: InputMeaning, channels: int) -> Array:
-    """Return ``(samples / scale - mean) / deviation``, in float32 unless nothing is asked for."""
+    """Return ``(samples / scale - mean) / deviation`` in float32, or the samples unchanged if all are neutral."""
     if meaning.scale == 1 and not meaning.mean and not meaning.deviation:
         return samples
     kind = np.float64 if samples.dtype == np.float64 else np.float32
@@ -172,8 +172,8 @@ def _normalised(samples: Array, meaning: InputMeaning, channels: int) -> Array:
 
 
 def _check_range(model: str, samples: Array, taken: TensorSpec, meaning: InputMeaning) -> None:
-    """Refuse samples most of which the input could not hold: they want another preprocessing."""
-    held = held_range(taken)
+    """Raise an error if the input cannot represent most of the samples: then the preprocessing must be wrong."""
+    held = representable_range(taken)
     if held is None or not samples.size:
         return
     low, high = held

@@ -1,4 +1,4 @@
-"""Progress reporting for long-running work, whoever listens."""
+"""The interface by which long-running work reports its progress."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class Progress(Protocol):
-    """Wraps an iterable and shows how far it is; ``total`` where the iterable has no length."""
+    """Wraps an iterable and shows how far it has come; ``total`` is its length if it has no ``len``."""
 
     def __call__(self, items: Iterable[T], what: str, total: int | None = None) -> Iterable[T]:
         """Return the items one by one."""
@@ -17,22 +17,19 @@ class Progress(Protocol):
 
 
 def silent(items: Iterable[T], what: str, total: int | None = None) -> Iterable[T]:
-    """Show nothing: the default of every function that takes a ``progress``."""
+    """Return the items and show nothing; the default of every ``progress`` parameter."""
     return items
 
 
 def tell(progress: Progress, done: int, total: int, figures: Mapping[str, float]) -> None:
-    """Tell how much of the whole work is done and the latest figures, if ``progress`` wants to know.
-
-    It does if it has a method ``tell`` that takes the same.
-    """
+    """Report how much of the whole work is done, with the latest metrics, to ``progress.tell`` if it exists."""
     told = getattr(progress, "tell", None)
     if told is not None:
         told(done, total, figures)
 
 
 class Renaming:
-    """Another progress, to which figures are told under other names."""
+    """A progress that renames metrics before it passes them to another progress."""
 
     def __init__(self, progress: Progress, rename: Callable[[Mapping[str, float]], Mapping[str, float]]) -> None:
         self._progress = progress
@@ -43,5 +40,5 @@ class Renaming:
         return self._progress(items, what, total)
 
     def tell(self, done: int, total: int, figures: Mapping[str, float]) -> None:
-        """Tell it on."""
+        """Pass the report on with renamed metrics."""
         tell(self._progress, done, total, self._rename(figures))

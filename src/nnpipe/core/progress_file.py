@@ -1,8 +1,8 @@
-"""The progress of a training as lines of JSON in a file that other processes watch.
+"""The progress of a training as lines of JSON in a file that other processes read.
 
 Each line is an object such as ``{"fraction": 0.4, "metrics": {"loss": 0.12}}``:
-the part of the work that is done, from 0 to 1, and figures by name.  Both may
-be left out.  Figures may be NaN or infinite, as Python's ``json`` writes them.
+the part of the work that is done, from 0 to 1, and metrics by name.  Both may
+be left out.  Metrics may be NaN or infinite, as Python's ``json`` writes them.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ T = TypeVar("T")
 log = logging.getLogger("nnpipe")
 
 VARIABLE = "NNPIPE_PROGRESS"
-"""The environment variable that names the file to a job's script."""
+"""The environment variable in which a job's script finds the path of the file."""
 
 MOST_METRICS, LONGEST_NAME, LONGEST_LINE = 200, 200, 1 << 16
-"""What is beyond these is not read: figures of a line, characters of a name, bytes of a line."""
+"""Limits of what is read: metrics in a line, characters in a name, bytes in a line."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """How far a training was at one moment; ``fraction`` is None where the line did not say."""
+    """How far a training was at one moment; ``fraction`` is None if the line did not contain it."""
 
     fraction: float | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
 
 
 def append(path: Path, fraction: float | None, metrics: Mapping[str, float]) -> None:
-    """Add a line to the file, in one piece also where several processes write."""
+    """Append a line to the file with a single write, so that several processes can write to it."""
     said: dict[str, Any] = {} if fraction is None else {"fraction": min(1.0, max(0.0, fraction))}
     said["metrics"] = {name: float(value) for name, value in metrics.items()}
     handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
@@ -48,18 +48,18 @@ def append(path: Path, fraction: float | None, metrics: Mapping[str, float]) -> 
 
 
 class ProgressFile:
-    """A progress that tells a file; give it as ``progress`` to :meth:`nnpipe.training.trainer.Trainer.fit`.
+    """A progress that writes to a file; give it as ``progress`` to :meth:`nnpipe.training.trainer.Trainer.fit`.
 
-    That the file cannot be written stops no training: it is logged once.
+    If the file cannot be written, this is logged once, and the training continues.
 
     Parameters
     ----------
     path
         The file, such as the one that ``NNPIPE_PROGRESS`` names in a job.
     shown
-        Shows it besides.
+        Another progress that shows the same.
     begin, end
-        Which part of the whole this work is.
+        The part of the whole work that this progress covers, as fractions from 0 to 1.
     """
 
     def __init__(self, path: str | Path, shown: Progress = silent, *, begin: float = 0.0, end: float = 1.0) -> None:
@@ -71,7 +71,7 @@ class ProgressFile:
         return self.shown(items, what, total)
 
     def tell(self, done: int, total: int, figures: Mapping[str, float]) -> None:
-        """Add a line to the file."""
+        """Append a line to the file."""
         part = done / total if total else 0.0
         try:
             append(self.path, self.begin + (self.end - self.begin) * part, figures)
@@ -81,7 +81,7 @@ class ProgressFile:
             self._failed = True
 
     def part(self, number: int, of: int) -> ProgressFile:
-        """Return the progress of one of so many equal parts, counted from 0."""
+        """Return the progress of part ``number``, counted from 0, of ``of`` equal parts."""
         step = (self.end - self.begin) / of
         return ProgressFile(
             self.path, self.shown, begin=self.begin + number * step, end=self.begin + (number + 1) * step
@@ -89,7 +89,7 @@ class ProgressFile:
 
 
 def parsed(line: bytes) -> Report | None:
-    """Read a line; None for one that says nothing, whatever it holds."""
+    """Parse a line; return None if it contains no report."""
     if len(line) > LONGEST_LINE:
         return None
     try:
@@ -111,12 +111,12 @@ def parsed(line: bytes) -> Report | None:
 
 
 class Reader:
-    """Reads a file that grows, piece by piece; half a line waits for its other half.
+    """Reads a growing file piece by piece; an incomplete line is kept until its rest arrives.
 
     Attributes
     ----------
     skipped
-        How many lines said nothing.
+        The number of lines without a report.
     """
 
     def __init__(self) -> None:
@@ -125,7 +125,7 @@ class Reader:
         self._passing = False
 
     def feed(self, piece: bytes) -> list[Report]:
-        """Return the reports of the lines that this piece ends."""
+        """Return the reports of the lines that this piece completes."""
         *lines, rest = (self._rest + piece).split(b"\n")
         found = []
         for line in lines:

@@ -1,16 +1,16 @@
 """Affine quantisation, bit for bit as ONNX defines it.
 
-Quantising divides by the scale in float32, rounds to the nearest integer with
-halves going to the even one, adds the zero point, and saturates.  Dequantising
+Quantising divides by the scale in float32, rounds to the nearest integer (halves
+to the even one), adds the zero point, and saturates.  Dequantising
 subtracts the zero point exactly and multiplies by the scale in float32.  See
 https://onnx.ai/onnx/operators/onnx__QuantizeLinear.html and
 https://onnx.ai/onnx/operators/onnx__DequantizeLinear.html (operator set 21).
 
-What the specification leaves open is settled here, on every machine alike:
+The specification leaves some cases open.  This module defines them, the same on every machine:
 
 * NaN becomes the lowest value of the quantised type, as in ONNX Runtime.
-* Infinities and quotients beyond the integers saturate by their sign, which is
-  what "saturate" says and ONNX Runtime does.  (``onnx.reference`` 1.23 casts to
+* Infinities and quotients beyond the integers saturate by their sign, as in
+  ONNX Runtime.  (``onnx.reference`` 1.23 casts to
   int32 before it saturates and is wrong beyond ±2**31.)
 * Scales must be finite and, for quantising, above zero.  Dequantising takes any
   finite scale: converters give the scale 0 to weights that are all zero.
@@ -58,8 +58,8 @@ def quantize_linear(
     dtype
         ``"int8"``, ``"uint8"``, ``"int16"`` or ``"uint16"``.
     axis
-        The channels' axis in ``x``; negative counts from the end.  Only
-        looked at when ``scale`` or ``zero_point`` is a vector.
+        The axis of channels in ``x``; negative values count from the end.  Only
+        used when ``scale`` or ``zero_point`` is a vector.
 
     Returns
     -------
@@ -86,7 +86,7 @@ def quantize_linear(
         for piece in _pieces(view.shape):
             values = np.divide(view[piece], _part(steps, piece), dtype=np.float32)
             np.rint(values, out=values)
-            # Exact where it matters: up to 2**23 float32 holds the sum, beyond it everything saturates.
+            # Exact where it matters: float32 represents sums up to 2**23 exactly, and larger ones saturate.
             np.add(values, _part(zeros, piece), out=values)
             np.clip(values, low, high, out=values)
             if np.isnan(values.max()):
@@ -101,7 +101,7 @@ def dequantize_linear(
     zero_point: npt.ArrayLike | None = None,
     axis: int | None = None,
 ) -> npt.NDArray[np.float32]:
-    """Turn quantised values back into numbers: ``(q - zero_point) * scale``.
+    """Convert quantised values to real numbers: ``(q - zero_point) * scale``.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ def dequantize_linear(
     with np.errstate(all="ignore"):
         for piece in _pieces(view.shape):
             values = out[piece]
-            values[...] = view[piece]  # exact but for int32, which is rounded to float32 first
+            values[...] = view[piece]  # exact, except for int32, which is first rounded to float32
             np.subtract(values, _part(zeros, piece), out=values)
             np.multiply(values, _part(steps, piece), out=values)
     return out.reshape(source.shape)
@@ -140,20 +140,20 @@ def dequantize_linear(
 def quantization_parameters(
     low: npt.ArrayLike, high: npt.ArrayLike, dtype: npt.DTypeLike = "int8", symmetric: bool = False
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int32]]:
-    """Scale and zero point that cover the values from ``low`` to ``high``.
+    """Return the scale and zero point that cover the values from ``low`` to ``high``.
 
-    The range is first widened to hold 0.0, so that zero (padding, ReLU) is
-    kept exactly.  Asymmetric: ``scale = (high - low) / (qmax - qmin)``.
-    Symmetric: ``scale = max(-low, high) / qmax``, with zero point 0 for signed
-    types; unsigned ones have it in the middle (128 of uint8).  These are the
+    The range is first widened to include 0.0, so that zero (padding, ReLU) is
+    represented exactly.  Asymmetric: ``scale = (high - low) / (qmax - qmin)``.
+    Symmetric: ``scale = max(-low, high) / qmax``; the zero point is 0 for signed
+    types and the middle of the range for unsigned ones (128 for uint8).  These are the
     formulas of Jacob et al. 2018 (arXiv:1712.05877) and of the TensorFlow Lite
     8-bit specification.
 
     Parameters
     ----------
     low, high
-        Smallest and largest value seen: numbers, or arrays with one for each
-        channel.
+        Smallest and largest observed value: numbers, or arrays with one value
+        for each channel.
     dtype
         ``"int8"``, ``"uint8"``, ``"int16"`` or ``"uint16"``.
     symmetric
@@ -185,7 +185,7 @@ def quantization_parameters(
     width = (
         np.maximum(-bottom, top) / (limits.max - middle) if symmetric else (top - bottom) / (limits.max - limits.min)
     )
-    # A scale below the normal numbers has few bits left and divides badly; a range that narrow is all zeros anyway.
+    # A subnormal scale is too imprecise to divide by; a range that narrow is practically all zeros.
     scale = np.where(width == 0, 1.0, np.maximum(width, np.finfo(np.float32).tiny)).astype(np.float32)
     if symmetric:
         zero = np.full(scale.shape, middle)
@@ -212,7 +212,7 @@ def _aligned(
     kind: np.dtype[Any],
     axis: int | None,
 ) -> tuple[npt.NDArray[Any], npt.NDArray[np.float32], npt.NDArray[np.float32]]:
-    """Return x as (outer, channels, inner), and float32 scales and zero points as (1 or channels, 1)."""
+    """Return x with shape (outer, channels, inner), and float32 scales and zero points with (1 or channels, 1)."""
     given, zeros = np.asarray(scale), np.asarray(0 if zero_point is None else zero_point)
     if given.size and given.dtype.kind not in "fiu":
         raise SpecMismatch(f"a scale must be a real number, but scale is of type {given.dtype}")
@@ -251,7 +251,7 @@ def _aligned(
 
 
 def _pieces(shape: tuple[int, ...]) -> Iterator[_Slices]:
-    """Cut (outer, channels, inner) into slices of about ``_PIECE`` elements, along outer or, if that is 1, channels."""
+    """Divide (outer, channels, inner) into slices of about ``_PIECE`` elements, along channels if outer is 1."""
     outer, channels, inner = shape
     whole = slice(None)
     if 0 in shape:

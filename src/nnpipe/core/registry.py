@@ -1,8 +1,8 @@
-"""Finding components by name.  The folder is the registry.
+"""Find components by name, without a list: all modules of a family's package are searched.
 
-A class is named by its dotted path, or by its own name where only one class
-has it.  Components outside nnpipe join through the entry-point group
-``nnpipe.plugins``; each entry names a package or module to look through::
+A class is named by its dotted path, or by its own name if that is unique.
+Components outside nnpipe are added through the entry-point group
+``nnpipe.plugins``; each entry names a package or module to search::
 
     [project.entry-points."nnpipe.plugins"]
     acme = "acme_nn"
@@ -39,15 +39,15 @@ ENTRY_POINTS = "nnpipe.plugins"
 
 
 @dataclass(frozen=True)
-class Broken:
-    """A module of a plugin that cannot be imported, and why."""
+class BrokenModule:
+    """A module of a plugin that cannot be imported, and the reason."""
 
     module: str
     cause: str
 
 
 def components(base: type[D]) -> list[type[D]]:
-    """List all concrete classes of a family, nnpipe's own first, each group by dotted path.
+    """Return all concrete classes of a family: first nnpipe's own, then those of plugins, each sorted by dotted path.
 
     Examples
     --------
@@ -60,31 +60,31 @@ def components(base: type[D]) -> list[type[D]]:
 
 
 def named(base: type[D]) -> Mapping[str, type[D]]:
-    """Return the concrete classes of a family by the names that files may give them.
+    """Return the concrete classes of a family by the names that files use for them.
 
-    Besides those of nnpipe and its plugins these are the classes that the
-    program itself has declared.  A class goes by its short name; where a class
-    of nnpipe or several others bear that name, by its dotted path.
+    These are the classes of nnpipe and its plugins, and those that the program
+    itself has declared.  The name is the short name of the class, or its dotted
+    path if the short name also belongs to a class of nnpipe or to several others.
     """
     known = _known(base, importlib.metadata.entry_points, _import_path())  # type: ignore[arg-type]  # a class has a hash
     return _by_name(known, tuple(cls for cls in _below(base) if _is_usable(cls)))
 
 
-def broken_plugins() -> list[Broken]:
-    """List the modules of plugins that could not be imported."""
+def broken_plugins() -> list[BrokenModule]:
+    """Return the modules of plugins that could not be imported."""
     return _look_through(Component)[1]
 
 
 def find(name: str, base: type[D]) -> type[D]:
-    """Return the class of that dotted path or class name.
+    """Return the class with this dotted path or class name.
 
     Raises
     ------
     ConfigError
-        If name is no text, or base no class.
+        If ``name`` is not a string, or ``base`` is not a class.
     ComponentNotFound
-        Naming the nearest right one, or, where a short name is borne by two
-        classes, both.
+        If there is no such class, or several have this name.  The message
+        suggests the closest name, or lists the candidates.
 
     Examples
     --------
@@ -101,7 +101,7 @@ def find(name: str, base: type[D]) -> type[D]:
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
-        # A module that exists but misses something of its own is a different fault.
+        # If the module exists but cannot import one of its own imports, that error is raised unchanged.
         if error.name and not (module_name == error.name or module_name.startswith(error.name + ".")):
             raise ComponentNotFound(f"{name}: importing {module_name} failed: {error}") from error
         raise _unknown(name, base, f"; {_where_to_put(module_name)}") from None
@@ -118,14 +118,14 @@ def find(name: str, base: type[D]) -> type[D]:
 
 
 def component_from(description: Mapping[str, Any], base: type[C]) -> C:
-    """Return the component that :meth:`Component.describe` described.
+    """Make a component from its description by :meth:`Component.describe`.
 
     Raises
     ------
     ComponentNotFound
         If there is no such class here.
     ConfigError
-        If it does not take these arguments.
+        If the class does not accept these arguments.
 
     Examples
     --------
@@ -137,14 +137,14 @@ def component_from(description: Mapping[str, Any], base: type[C]) -> C:
 
 
 def registered(name: str, base: type[D]) -> type[D]:
-    """Return the class of that dotted path among those of nnpipe and its plugins.
+    """Return the class with this dotted path among those of nnpipe and its plugins.
 
-    For names that stand in files from elsewhere: nothing is imported because it is named.
+    It is for names in files that are not trusted: a name in a file cannot cause an import.
 
     Raises
     ------
     ComponentNotFound
-        If there is none.
+        If there is no such class.
     """
     if any(name.startswith(f"{home}.") for home in _homes(base)):
         return find(name, base)
@@ -158,10 +158,12 @@ def registered(name: str, base: type[D]) -> type[D]:
 def _find_short(
     name: str,
     base: type[Discoverable],
-    read: Callable[..., importlib.metadata.EntryPoints],  # this and the next tell whether what is installed has changed
+    read: Callable[
+        ..., importlib.metadata.EntryPoints
+    ],  # this and the next are cache keys: they change when packages are installed
     state: tuple[tuple[str, int], ...],
 ) -> type[Discoverable]:
-    """Return the only class of a name; what was found is remembered, since a sweep asks thousands of times."""
+    """Return the only class with a short name; the result is cached, since a sweep asks thousands of times."""
     known = _known(base, read, state)  # type: ignore[arg-type]  # a class has a hash
     matches = [cls for cls in known if name in (cls.__name__, cls.short_name())] or [
         cls for cls in known if name in cls.formerly
@@ -175,7 +177,7 @@ def _find_short(
 
 
 def _where_to_put(module: str) -> str:
-    """Return how a module of one's own is found, in words."""
+    """Return a hint on how Python finds a module of the user."""
     top = module.partition(".")[0]
     if top in sys.modules:
         return "nnpipe list shows what there is"
@@ -186,7 +188,7 @@ def _where_to_put(module: str) -> str:
 
 
 def _has_instead(module: ModuleType, base: type[Discoverable]) -> str:
-    """Name the classes of a module that are there, or nothing."""
+    """Return a hint that lists the classes that a module has, or says that it has none."""
     found = [
         cls.__name__
         for cls in vars(module).values()
@@ -207,7 +209,7 @@ def _unknown(name: str, base: type[Discoverable], hint: str = "; nnpipe list sho
 
 
 def _homes(base: type[Discoverable]) -> list[str]:
-    """Return the packages of nnpipe in which subclasses of ``base`` are."""
+    """Return the packages of nnpipe that hold subclasses of ``base``."""
     groups: tuple[Families[Any], ...] = (FAMILIES, PARTS)
     if not any(group.at_home(base) for group in groups):
         groups = (FAMILIES,) if issubclass(base, Component) else groups
@@ -242,13 +244,13 @@ def _by_name(known: tuple[type[D], ...], declared: tuple[type[D], ...]) -> Mappi
 def _known(
     base: type[D], read: Callable[..., importlib.metadata.EntryPoints], state: tuple[tuple[str, int], ...]
 ) -> tuple[type[D], ...]:
-    """Return what :func:`components` lists, remembered until what is installed changes: files name many classes."""
+    """Return the result of :func:`components`, cached until the installed packages change."""
     return tuple(components(base))
 
 
-def _look_through(base: type[D]) -> tuple[list[type[D]], list[Broken]]:
+def _look_through(base: type[D]) -> tuple[list[type[D]], list[BrokenModule]]:
     found: dict[str, type[D]] = {}
-    broken: list[Broken] = []
+    broken: list[BrokenModule] = []
     for package in (*_homes(base), *_plugins(importlib.metadata.entry_points, _import_path())):
         here: dict[str, type[D]] = {}
         for module in _modules(package, broken):
@@ -268,12 +270,12 @@ def _look_through(base: type[D]) -> tuple[list[type[D]], list[Broken]]:
 def _plugins(
     read: Callable[..., importlib.metadata.EntryPoints], state: tuple[tuple[str, int], ...]
 ) -> tuple[str, ...]:
-    """Return the packages that installed distributions add; reading the lists of all of them takes milliseconds."""
+    """Return the packages that installed distributions add; cached, since reading their metadata takes milliseconds."""
     return tuple(sorted({entry.module for entry in read(group=ENTRY_POINTS)}))
 
 
 def _import_path() -> tuple[tuple[str, int], ...]:
-    """Return what changes when a distribution is installed or removed: the folders, and when each last changed."""
+    """Return a cache key of the installed packages: each folder of the import path with its modification time."""
     return tuple((place, _changed(place)) for place in sys.path)
 
 
@@ -284,15 +286,15 @@ def _changed(place: str) -> int:
         return 0
 
 
-def _modules(package: str, broken: list[Broken]) -> Iterator[ModuleType]:
+def _modules(package: str, broken: list[BrokenModule]) -> Iterator[ModuleType]:
     try:
         root = importlib.import_module(package)
     except ModuleNotFoundError as error:
         if error.name != package or not package.startswith("nnpipe."):
-            broken.append(Broken(package, str(error)))
+            broken.append(BrokenModule(package, str(error)))
         return
-    except Exception as error:  # a plugin may fail in any way; it must not take the rest down
-        broken.append(Broken(package, f"{type(error).__name__}: {error}"))
+    except Exception as error:  # a plugin may fail in any way; the others must still be found
+        broken.append(BrokenModule(package, f"{type(error).__name__}: {error}"))
         return
     yield root
     for info in pkgutil.iter_modules(getattr(root, "__path__", ()), package + "."):

@@ -21,8 +21,8 @@ class Runtime(Component):
     accepts
         Formats that can be loaded, such as ``("onnx",)``.
     native_code
-        Formats among them that run machine code from the file itself (a
-        shared library); servers refuse these unless told otherwise.
+        Those of the formats whose files contain machine code that is run (a
+        shared library); servers refuse these by default.
 
     Examples
     --------
@@ -44,14 +44,14 @@ class Runtime(Component):
     native_code: ClassVar[tuple[str, ...]] = ()
 
     def load(self, artifact: Artifact) -> InferenceSession:
-        """Load a model and give the session that runs it.
+        """Load a model and return the session that runs it.
 
         Raises
         ------
         ConfigError
-            If the format is not one that this runtime accepts.
+            If this runtime does not accept the format.
         MissingDependency
-            If the runtime's own package, or a program that it runs, is not installed.
+            If a package or program that the runtime needs is not installed.
         ArtifactError
             If the file is damaged; the message names it.
         """
@@ -63,9 +63,10 @@ class Runtime(Component):
         return self._load(artifact)
 
     def import_framework(self) -> None:
-        """Import what loading a first model would import, so that load time is the model's alone; by default nothing.
+        """Import all packages that loading a first model would import, so that load times do not include imports.
 
-        It is called with all of ``requires`` imported, and may raise :class:`ImportError`.
+        It is called after all of ``requires`` have been imported, may raise :class:`ImportError`, and does nothing by
+        default.
         """
 
     @abstractmethod

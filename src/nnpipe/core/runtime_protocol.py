@@ -11,19 +11,19 @@ from nnpipe.core.component import Component
 
 
 class Channel(Closing):
-    """An open line that carries bytes both ways, in order.
+    """An open connection that carries bytes in order in both directions.
 
-    One thread sends and one receives; both may be the same.  A call that makes
-    no progress for the channel's time limit raises :class:`LineTimeout`, one
-    on a broken line :class:`TransportError`.
+    One thread may send while one other receives.  A call that makes no progress
+    within the channel's time limit raises :class:`LineTimeout`; a call on a broken
+    connection raises :class:`TransportError`.
 
     Attributes
     ----------
     timeout
-        Seconds without progress after which a call gives up.
+        The time limit in seconds without progress.
     capacity
-        Bytes that can be sent while the other side does not read; requests
-        are sent ahead only as far as their answers fit in here.
+        Bytes that can be sent while the other side does not read.  Requests are
+        sent ahead only as long as their answers fit into this capacity.
     """
 
     timeout: float
@@ -31,27 +31,27 @@ class Channel(Closing):
 
     @abstractmethod
     def send(self, buffers: Sequence[memoryview | bytes]) -> None:
-        """Send all buffers one after another, without joining them."""
+        """Send all buffers in order, without copying them into one."""
 
     @abstractmethod
     def receive_into(self, buffer: memoryview) -> int:
-        """Wait for bytes, put up to ``len(buffer)`` of them there, say how many; 0 when the other side is gone."""
+        """Wait for bytes, read at most ``len(buffer)`` of them, and return their number; 0 if the other side closed."""
 
 
 class Listener(Closing):
-    """A waiting server's end of a line."""
+    """A server's open endpoint that waits for clients."""
 
     @abstractmethod
     def accept(self, timeout: float | None = None) -> Channel | None:
-        """Wait for the next client; ``None`` when ``timeout`` seconds have passed."""
+        """Wait for the next client; return ``None`` after ``timeout`` seconds without one."""
 
     @abstractmethod
     def close(self) -> None:
-        """Stop waiting; channels that were accepted live on."""
+        """Stop waiting; accepted channels stay open."""
 
 
 class RuntimeProtocol(Component):
-    """A kind of line between a host and a target, and where it leads.
+    """A kind of connection between a host and a target, with its address.
 
     Examples
     --------
@@ -64,13 +64,13 @@ class RuntimeProtocol(Component):
     """
 
     def exposed(self) -> bool:
-        """Return whether others than the people on this machine can reach a listener; servers then demand a token."""
+        """Return whether other machines can reach a listener; servers then require a token."""
         return True
 
     @abstractmethod
     def connect(self) -> Channel:
-        """Open the line from the host's side; raises :class:`TransportError`."""
+        """Connect from the host to the target; raise :class:`TransportError` on failure."""
 
     @abstractmethod
     def listen(self) -> Listener:
-        """Wait for hosts on the target's side; raises :class:`TransportError`."""
+        """Listen for hosts on the target; raise :class:`TransportError` on failure."""

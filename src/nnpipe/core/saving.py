@@ -1,4 +1,4 @@
-"""Save results of long work: check at the beginning that it will be possible, and keep a copy elsewhere if it fails."""
+"""Save results of long work: check at the beginning that it is possible, and write elsewhere if it fails."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nnpipe.core.files import check_writable, shortened_path
 
 T = TypeVar("T")
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-"""What a disk that is full says."""
+"""Error numbers of a full disk."""
 
 
 def check_destination(path: str | os.PathLike[str], size: int = 0) -> None:
@@ -23,9 +23,9 @@ def check_destination(path: str | os.PathLike[str], size: int = 0) -> None:
     Parameters
     ----------
     path
-        The file.  Folders that are missing will be made.
+        The file.  Missing folders count as writable if they can be made.
     size
-        Bytes that it will have, or the least that it will have.
+        The size of the file in bytes, or a lower bound of it.
     """
     path = check_writable(path)
     if not size or not hasattr(os, "posix_fallocate"):
@@ -37,25 +37,25 @@ def check_destination(path: str | os.PathLike[str], size: int = 0) -> None:
         with tempfile.TemporaryFile(dir=folder) as file:
             os.posix_fallocate(file.fileno(), 0, size)
     except OSError as error:
-        if error.errno in FULL:  # else the file system cannot reserve
+        if error.errno in FULL:  # other errors mean that the file system cannot reserve space
             told = f"{error.strerror}; {_shown(size)} are needed there"
             raise ConfigError(f"{shortened_path(path)} cannot be written: {told}") from None
 
 
 def save(write: Callable[[Path], T], path: str | os.PathLike[str]) -> T:
-    """Write a file; where that fails, write it somewhere else and say where.
+    """Write a file; if that fails, write it to another folder and name that in the error.
 
     Parameters
     ----------
     write
-        Writes the file that it is given, whole or not at all.
+        Writes the file at the given path, atomically.
     path
-        Where it should be.
+        The intended path.
 
     Raises
     ------
     ArtifactError
-        If it cannot be written there; the message says where it is instead.
+        If the file cannot be written there; the message says where it is instead.
     """
     path = Path(path)
     try:
@@ -67,7 +67,7 @@ def save(write: Callable[[Path], T], path: str | os.PathLike[str]) -> T:
 
 
 def kept_elsewhere(write: Callable[[Path], object], name: str) -> Path | None:
-    """Write a file in the first place that takes it, and give where that is; None where no place does."""
+    """Write a file to the first folder that accepts it, and return its path, or None if all fail."""
     for place in dict.fromkeys((Path.cwd(), Path(tempfile.gettempdir()), Path.home(), Path("/dev/shm"))):
         folder: Path | None = None
         try:

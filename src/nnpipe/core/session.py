@@ -1,4 +1,4 @@
-"""The narrow waist: a loaded model, wherever it lives."""
+"""The interface of sessions: a loaded model that can be run, in this process or elsewhere."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from nnpipe.core.tensors import Batch, IOSpec
 class InferenceSession(Closing):
     """A model that is loaded and ready to run: in a framework, a runtime, or on a target.
 
-    Callers use ``put``, ``run``, ``get``, ``infer`` in a ``with`` block; these
-    check specifications and order.  Authors write ``_put``, ``_run``, ``_get``
-    and, where something must be released, ``_close``; who can do several of
-    these at one go, or overlap batches, also writes ``_infer`` or ``_stream``.
+    Callers use ``put``, ``run``, ``get`` and ``infer`` in a ``with`` block; these
+    check specifications and the order of calls.  Authors write ``_put``, ``_run``,
+    ``_get`` and, if something must be released, ``_close``.  An author may also write
+    ``_infer`` to do all three in one step, or ``_stream`` to overlap batches.
 
-    One thread uses a session at a time.  A batch given to ``put`` must not be
-    changed before ``run`` has returned.  Arrays from ``get`` belong to the
-    caller: the session never writes into them again.
+    Only one thread may use a session at a time.  A batch given to ``put`` must not
+    be changed before ``run`` has returned.  Arrays from ``get`` belong to the
+    caller: the session never writes to them again.
 
     Attributes
     ----------
     io
-        What the session takes and gives; the author's constructor sets it.
+        The inputs and outputs of the model; the author's constructor sets them.
 
     Examples
     --------
@@ -61,12 +61,12 @@ class InferenceSession(Closing):
         """
         self._check_open()
         self.io.check_inputs(batch)
-        self._state = "empty"  # should _put fail, nothing of an earlier batch is taken for this one's
+        self._state = "empty"  # if _put fails, the inputs of an earlier batch must not be used
         self._put(batch)
         self._state = "loaded"
 
     def run(self) -> None:
-        """Compute the outputs; returns only when they exist."""
+        """Compute the outputs; return only when they are complete."""
         self._check_open()
         if self._state == "empty":
             raise NNPipeError("nothing to run: put a batch first")
@@ -82,7 +82,7 @@ class InferenceSession(Closing):
         return self._get()
 
     def infer(self, batch: Batch) -> dict[str, np.ndarray]:
-        """Put, run and get."""
+        """Put a batch, run it, and return its outputs by name."""
         self._check_open()
         self.io.check_inputs(batch)
         self._state = "empty"
@@ -91,16 +91,15 @@ class InferenceSession(Closing):
         return outputs
 
     def stream(self, batches: Iterable[Batch]) -> Iterator[dict[str, np.ndarray]]:
-        """Put, run and get one batch after another, overlapping them where the session can.
+        """Run batches in order, overlapping them if the session can, and yield the outputs of each.
 
-        Yields the outputs of each batch, in order.  A batch must not be changed
-        before its outputs are there, and nothing else may be asked of the
-        session meanwhile.
+        A batch must not be changed before its outputs have been returned.  No
+        other method of the session may be called in the meantime.
 
         Raises
         ------
         SpecMismatch
-            If a batch is not what the session takes.
+            If a batch does not fit the model's inputs.
         """
         self._check_open()
         self._state = "empty"
@@ -108,21 +107,21 @@ class InferenceSession(Closing):
         self._state = "done"
 
     def stats(self) -> Mapping[str, Any]:
-        """Figures that only the session knows (a target's own clock, memory arenas); none by default."""
+        """Return values that only the session knows (a target's clock, memory arenas); none by default."""
         return {}
 
     def split(self, start_ns: np.ndarray, end_ns: np.ndarray) -> Mapping[str, np.ndarray]:
-        """Divide up the time of runs that were made between these stamps of ``perf_counter_ns``; not by default.
+        """Divide the time of each run between these ``perf_counter_ns`` timestamps into parts; none by default.
 
-        A session whose model runs elsewhere gives columns that add up to
-        ``end_ns - start_ns``: what this machine, the line and the target took.
+        A session whose model runs elsewhere returns columns in nanoseconds that add up to
+        ``end_ns - start_ns``: the times of this machine, the connection and the target.
         """
         return {}
 
     def resources(self) -> Mapping[str, np.ndarray]:
-        """Tell how the resources of another machine that runs the model were used; nothing by default.
+        """Return the use of resources on another machine that runs the model; nothing by default.
 
-        Columns of equal length: ``time_ns`` on this machine's ``perf_counter_ns``, and what was observed then.
+        The columns have equal lengths: ``time_ns``, on this machine's ``perf_counter_ns``, and the observed values.
         """
         return {}
 
@@ -143,25 +142,25 @@ class InferenceSession(Closing):
 
     @abstractmethod
     def _put(self, batch: Batch) -> None:
-        """Take inputs that have been checked."""
+        """Set the inputs; they have been checked."""
 
     @abstractmethod
     def _run(self) -> None:
-        """Compute; return only when the outputs exist.  This, and only this, is timed."""
+        """Compute the outputs, and return only when they are complete.  Only this method is timed."""
 
     @abstractmethod
     def _get(self) -> dict[str, np.ndarray]:
         """Return the outputs by name, as arrays that the caller may keep."""
 
     def _infer(self, batch: Batch) -> dict[str, np.ndarray]:
-        """Do all three with inputs that have been checked."""
+        """Put, run and get a batch that has been checked."""
         self._put(batch)
         self._run()
         return self._get()
 
     def _stream(self, batches: Iterable[Batch]) -> Iterator[dict[str, np.ndarray]]:
-        """Do all three with each of the batches, which have been checked."""
+        """Put, run and get each of the batches, which have been checked."""
         return map(self._infer, batches)
 
     def _close(self) -> None:
-        """Release what the constructor took."""
+        """Release the resources of the constructor."""

@@ -1,4 +1,4 @@
-"""What a model expects of the samples of one input, and what one of its outputs means."""
+"""How samples are prepared for one input of a model, and what one of its outputs means."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ InputKind = Literal["image", "features", "other"]
 OutputKind = Literal["probabilities", "logits", "scores", "label", "boxes", "mask", "value", "features"]
 Quantised = Literal["auto", "raw", "already"]
 
-# Bounds on what is taken from a file.
+# Limits on what is read from a file.
 _MOST_NUMBERS, _MOST_CLASSES, _LONGEST = 1 << 16, 1 << 20, 1024
 _CHOICES: Mapping[str, tuple[str, ...]] = {
     "kind": (*get_args(InputKind), *get_args(OutputKind)),
@@ -28,39 +28,37 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class InputMeaning:
-    """What one input of a model expects of samples.
+    """How samples are prepared for one input of a model.
 
-    A sample goes through these steps, each left out where nothing asks for it:
-    colours are converted and put into order, the image is resized, every number
-    is divided by ``scale``, ``mean`` is subtracted and the rest divided by
-    ``deviation``, axes are put into order, and the result is stored as the
-    input is.
+    The steps are, each only if it is asked for: convert and reorder colours,
+    resize the image, divide every number by ``scale``, subtract ``mean``, divide
+    by ``deviation``, reorder the axes, and convert to the input's element type.
 
     Parameters
     ----------
     name
-        Of the input.
+        The name of the input.
     kind
-        What its samples are.
+        The kind of its samples.
     sample_range
-        Least and greatest number of the samples that the model was made for, before any step.
+        The least and greatest number in the samples for which the model was made, before any step.
     observed_range
-        Least and greatest number that a quantiser saw of them, after all steps but the last.
+        The least and greatest number that a quantiser observed, after all steps but the last.
     scale, mean, deviation
-        One number, or one for each channel in the order that the model has.
+        One number, or one for each channel in the model's order.
     channel_order
-        Of colours, as the model takes them.
+        The order of colour channels in the model's input.
     colours
-        ``"convert"``: grey samples become coloured, or coloured ones grey, where the model takes no others.
+        ``"convert"``: grey samples are converted to colour, or colour samples to grey, if the model needs it.
     layout
-        Whether channels come last or first; ``"auto"`` goes by the input's shape.
+        Whether channels come last or first; ``"auto"`` derives it from the input's shape.
     resize
-        How images of another size are brought to the model's; ``"none"``: they are refused.
+        How images are resized to the model's size; ``"none"``: images of another size are refused.
     size
-        Height and width to bring images to, where the input's shape does not say.
+        Height and width in pixels to resize images to, if the input's shape leaves them free.
     quantised
-        How numbers become integers: by the input's scale and zero point (``"auto"``), pixels as they are, shifted
-        for int8 (``"raw"``), or not at all, because samples are what the input stores (``"already"``).
+        How numbers are converted to integers: by the input's scale and zero point (``"auto"``); as pixel values,
+        shifted for int8 (``"raw"``); or not at all, since the samples are quantised already (``"already"``).
 
     Examples
     --------
@@ -111,16 +109,16 @@ class InputMeaning:
             object.__setattr__(self, "size", tuple(self.size))
 
     def to_json(self) -> dict[str, Any]:
-        """Return what differs from the defaults, as JSON can hold it."""
+        """Return the values that differ from the defaults, in their JSON form."""
         return _plain(self)
 
     @classmethod
     def from_json(cls, data: Any) -> InputMeaning:
-        """Read what :meth:`to_json` gave; raise :class:`ConfigError` for anything else."""
+        """Make a meaning from the output of :meth:`to_json`; raise :class:`ConfigError` if it is malformed."""
         return _read(cls, data)
 
     def words(self) -> str:
-        """Return the steps in a few words."""
+        """Return a short description of the steps."""
         steps = []
         if self.colours == "convert":
             steps.append("grey and colour converted")
@@ -151,13 +149,13 @@ class OutputMeaning:
     Parameters
     ----------
     name
-        Of the output.
+        The name of the output.
     kind
-        What it holds.  ``"scores"`` are numbers of which a greater one means a more likely class.
+        The kind of values.  ``"scores"`` are numbers of which a greater one means a more likely class.
     class_names
-        Of the classes that it tells apart, in order, after ``class_offset``; empty where they are not known.
+        The names of its classes in order, from class ``class_offset`` on; empty if they are unknown.
     class_offset
-        Classes that come before those.
+        The number of classes without a name that come first.
 
     Examples
     --------
@@ -180,12 +178,12 @@ class OutputMeaning:
             raise ConfigError(f"class_offset of {self.name!r} should be a number of classes")
 
     def to_json(self) -> dict[str, Any]:
-        """Return what differs from the defaults, as JSON can hold it."""
+        """Return the values that differ from the defaults, in their JSON form."""
         return _plain(self)
 
     @classmethod
     def from_json(cls, data: Any) -> OutputMeaning:
-        """Read what :meth:`to_json` gave; raise :class:`ConfigError` for anything else."""
+        """Make a meaning from the output of :meth:`to_json`; raise :class:`ConfigError` if it is malformed."""
         return _read(cls, data)
 
 
@@ -202,7 +200,7 @@ def _read(cls: Callable[..., T], data: Any) -> T:
     if not isinstance(data, Mapping):
         raise ConfigError("the meaning of a tensor should be an object")
     known = {each.name for each in fields(cls)}  # type: ignore[arg-type]
-    # What a later version adds is not known here, and may change what the rest means.
+    # Unknown entries come from a later version, and may change the meaning of the others.
     strange = [str(name)[:40] for name in data if name not in known]
     if strange:
         raise ConfigError(f"the meaning of a tensor holds {', '.join(strange[:3])}, which this version does not know")
@@ -222,7 +220,7 @@ def _check(value: Any, kinds: tuple[str, ...]) -> None:
 
 
 def is_name(value: Any) -> bool:
-    """Return whether something may be the name of a tensor or class: a text that is neither empty nor very long."""
+    """Return whether a value can be the name of a tensor or class: a string that is neither empty nor very long."""
     return isinstance(value, str) and 0 < len(value) <= _LONGEST
 
 
@@ -237,5 +235,5 @@ def _finite(value: Any) -> bool:
 def _is_finite(value: float) -> bool:
     try:
         return math.isfinite(value)
-    except OverflowError:  # an integer beyond all floats
+    except OverflowError:  # an integer too large for a float
         return False

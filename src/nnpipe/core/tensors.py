@@ -1,4 +1,4 @@
-"""What tensors a model takes and gives, by name."""
+"""Specifications of the tensors that a model has as inputs and outputs."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class TensorSpec:
     Parameters
     ----------
     name
-        Tensors are bound by it, never by position.
+        The name; tensors are bound by name, never by position.
     shape
-        Axis lengths; ``None`` where any length will do.
+        The length of each axis; ``None`` for any length.
     dtype
         One of :data:`DTYPES`.
     scale, zero_point
@@ -88,12 +88,12 @@ class TensorSpec:
 
     @property
     def quantised(self) -> bool:
-        """Whether stored numbers stand for real ones by scale and zero point."""
+        """Whether the tensor has a scale, so that stored integers represent real numbers."""
         return self.scale is not None
 
     def check(self, array: np.ndarray) -> None:
         """Raise :class:`SpecMismatch` unless ``array`` has this element type and shape."""
-        wanted = _NUMPY.get(self.dtype)  # to numpy, None is float64
+        wanted = _NUMPY.get(self.dtype)  # numpy would read None as float64
         if (wanted is None or array.dtype != wanted) and not self._holds(array.dtype):
             raise SpecMismatch(f"tensor {self.name!r} has {array.dtype} elements, expected {self.dtype}")
         shape = array.shape
@@ -111,7 +111,7 @@ class TensorSpec:
         return False
 
     def to_json(self) -> dict[str, Any]:
-        """Return the specification as JSON can hold it."""
+        """Return the specification in its JSON form."""
         found: dict[str, Any] = {"name": self.name, "shape": list(self.shape), "dtype": self.dtype}
         if self.scale is not None:
             found["scale"] = list(self.scale) if isinstance(self.scale, tuple) else self.scale
@@ -122,7 +122,7 @@ class TensorSpec:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> TensorSpec:
-        """Read what :meth:`to_json` gave; raises :class:`SpecMismatch` for anything else."""
+        """Make a specification from the output of :meth:`to_json`; raise :class:`SpecMismatch` if it is malformed."""
         try:
             scale, zero = data.get("scale"), data.get("zero_point")
             return cls(
@@ -139,7 +139,7 @@ class TensorSpec:
 
 @dataclass(frozen=True)
 class IOSpec:
-    """The tensors that go into a model and come out of it.
+    """The input and output tensors of a model.
 
     Examples
     --------
@@ -162,11 +162,11 @@ class IOSpec:
                 raise SpecMismatch(f"two {side} bear one name: {', '.join(names)}")
 
     def check_inputs(self, batch: Batch) -> None:
-        """Raise :class:`SpecMismatch` unless ``batch`` holds exactly the inputs, each as specified."""
+        """Raise :class:`SpecMismatch` unless ``batch`` holds exactly the inputs, each with its shape and type."""
         check_batch(self.inputs, batch, "input")
 
     def check_outputs(self, batch: Batch) -> None:
-        """Raise :class:`SpecMismatch` unless ``batch`` holds exactly the outputs, each as specified."""
+        """Raise :class:`SpecMismatch` unless ``batch`` holds exactly the outputs, each with its shape and type."""
         check_batch(self.outputs, batch, "output")
 
     def __iter__(self) -> Iterator[TensorSpec]:
@@ -174,12 +174,12 @@ class IOSpec:
         yield from self.outputs
 
     def to_json(self) -> dict[str, Any]:
-        """Return the specification as JSON can hold it."""
+        """Return the specification in its JSON form."""
         return {"inputs": [s.to_json() for s in self.inputs], "outputs": [s.to_json() for s in self.outputs]}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> IOSpec:
-        """Read what :meth:`to_json` gave; raises :class:`SpecMismatch` for anything else."""
+        """Make a specification from the output of :meth:`to_json`; raise :class:`SpecMismatch` if it is malformed."""
         try:
             inputs, outputs = data["inputs"], data["outputs"]
             return cls(tuple(map(TensorSpec.from_json, inputs)), tuple(map(TensorSpec.from_json, outputs)))
@@ -188,7 +188,7 @@ class IOSpec:
 
 
 def check_batch(specs: tuple[TensorSpec, ...], batch: Batch, what: str = "tensor") -> None:
-    """Raise :class:`SpecMismatch` unless ``batch`` holds exactly these tensors, as many samples of each."""
+    """Raise :class:`SpecMismatch` unless ``batch`` holds exactly these tensors, with equally many samples of each."""
     try:
         if len(batch) != len(specs):
             raise KeyError
@@ -200,21 +200,21 @@ def check_batch(specs: tuple[TensorSpec, ...], batch: Batch, what: str = "tensor
 
 
 def batch_size(batch: Batch) -> int:
-    """Number of samples in a batch, or 1 where its tensors have no axes."""
+    """Return the number of samples in a batch, or 1 if its tensors have no axes."""
     for array in batch.values():
         return int(array.shape[0]) if array.ndim else 1
     return 0
 
 
 def show_shape(shape: tuple[int | None, ...]) -> str:
-    """Write a shape with ``?`` for free axes."""
+    """Return a shape as text, with ``?`` for free axes."""
     return "(" + ", ".join("?" if length is None else str(length) for length in shape) + ")"
 
 
 def random_batch(io: IOSpec, size: int, seed: int = 0) -> dict[str, np.ndarray]:
-    """Make inputs of any model: standard normal reals, small integers, from a seed.
+    """Return random inputs for a model: standard normal real numbers and small integers.
 
-    Free axes other than the first get length 1.
+    ``size`` is the length of free first axes; other free axes get length 1.
     """
     generator = np.random.default_rng(seed)
     batch: dict[str, np.ndarray] = {}

@@ -1,4 +1,4 @@
-"""What a training is asked for, and what it reports."""
+"""Options of a training, and its history."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ class TrainingOptions(Component):
     resume: bool = argument(True, help="go on with the training in --run-folder that was killed; else begin anew")
 
     def validate(self) -> None:
-        """Check what cannot work together."""
+        """Raise :class:`ConfigError` if there are callbacks but no run folder."""
         if self.run_folder is None and not set(self.callbacks) <= {"default", "none"}:
             raise ConfigError(f"{', '.join(self.callbacks)}: callbacks write into a run's folder; give --run-folder")
 
-    def course(self) -> dict[str, Any]:
+    def weight_options(self) -> dict[str, Any]:
         """Return the options on which the weights depend, as JSON: all but output paths and observers."""
         free = ("logdir", "run_folder", "callbacks", "resume", "weights")
         return {name: value for name, value in self.to_json().items() if name not in free}
@@ -58,16 +58,16 @@ class TrainingOptions(Component):
 
 @dataclass(frozen=True)
 class TrainingHistory:
-    """Figures after each epoch, by name: ``loss``, ``accuracy``, ``validation_loss``, ``validation_accuracy``, ...
+    """Metrics after each epoch, by name: ``loss``, ``accuracy``, ``validation_loss``, ``validation_accuracy``, ...
 
     Attributes
     ----------
     epochs
-        The figures.
+        The metrics of each epoch.
     weights
         Which weights the model has at the end: ``"last"``, ``"best"`` or ``"average"``.
     epoch
-        After which epoch, from 1, they were so; by default after the last one.
+        The epoch, counted from 1, after which the model had these weights; by default the last one.
 
     Examples
     --------
@@ -82,11 +82,11 @@ class TrainingHistory:
 
     @property
     def figures(self) -> Mapping[str, float]:
-        """The figures of the weights that the model has."""
+        """The metrics of the weights that the model has."""
         return self.epochs[(self.epoch or len(self.epochs)) - 1] if self.epochs else {}
 
     def to_json(self) -> dict[str, Any]:
-        """Return which weights they are, as a description beside them holds it."""
+        """Return which weights the model has, in the JSON form of the description beside them."""
         return {"weights": self.weights, "epoch": self.epoch or len(self.epochs), "figures": dict(self.figures)}
 
     def __str__(self) -> str:

@@ -5,7 +5,7 @@ The classes are here as well, each imported when it is first used.
 
 from typing import TYPE_CHECKING
 
-from nnpipe.core.lazy_exports import lazily
+from nnpipe.core.lazy_exports import lazy_getattr
 
 if TYPE_CHECKING:
     from nnpipe.datasets.arrays import ArraysDataset as ArraysDataset
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from nnpipe.datasets.synthetic import SyntheticVectorsDataset as SyntheticVectorsDataset
     from nnpipe.datasets.worn_digits import WornDigitsDataset as WornDigitsDataset
 
-__getattr__ = lazily(
+__getattr__ = lazy_getattr(
     __name__,
     {
         "arrays": ("ArraysDataset",),

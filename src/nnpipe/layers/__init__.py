@@ -17,7 +17,7 @@ module.  These are imported when they are first used.
 
 from typing import TYPE_CHECKING
 
-from nnpipe.core.lazy_exports import lazily
+from nnpipe.core.lazy_exports import lazy_getattr
 from nnpipe.layers.catalogue import layer_classes
 from nnpipe.layers.graph.graph import NetworkGraph, network
 from nnpipe.layers.graph.references import LayerEntry, Ref, Use
@@ -115,7 +115,7 @@ if TYPE_CHECKING:
     from nnpipe.layers.torch.to_trainer import compile_arguments as compile_arguments
     from nnpipe.layers.torch.to_trainer import to_trainer as to_trainer
 
-__getattr__ = lazily(
+__getattr__ = lazy_getattr(
     __name__,
     {
         "description.from_description": ("from_description",),

@@ -46,7 +46,7 @@ def too_few(times: Floats, starts: npt.NDArray[Any]) -> Iterator[Doubt]:
         )
 
 
-def course(times: Floats) -> Iterator[Doubt]:
+def stability(times: Floats) -> Iterator[Doubt]:
     """Changes in the course of a run: its beginning, its trend, its ups and downs."""
     warm_up = warm_up_calls(times)
     if warm_up > _LONG * len(times) and any(doubt.kind == "drifting" for doubt in _moved(times)):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nnpipe.measuring._latency_doubts import coarse_clock, course, too_few
+from nnpipe.measuring._latency_doubts import coarse_clock, stability, too_few
 from nnpipe.measuring._machine_doubts import clock_jumps, loaded, preempted, throttled
 from nnpipe.measuring.doubt import Doubt, Kind
 from nnpipe.measuring.series import Series
@@ -70,7 +70,7 @@ def _doubts(run: Run, inference: Series) -> Iterator[Doubt]:
         yield from throttled(times, resources, before, after)
         yield from loaded(resources, _mapping(run.host.get("cpu")).get("logical_cores"))
         yield from preempted(resources, before, after)
-    yield from course(times)
+    yield from stability(times)
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.model import ModelWrapper
-from nnpipe.core.preprocessing import bound, held_range
+from nnpipe.core.preprocessing import bound, representable_range
 from nnpipe.core.tensors import Batch, IOSpec
 
 _MOST_SAMPLES, _MOST_BYTES = 64, 64 << 20
@@ -49,7 +49,7 @@ def input_ranges(
         for name, numbers in real.items():
             _note(found.setdefault(name, {}), "numbers", numbers)
         for spec in session_io.inputs:
-            held = held_range(spec)
+            held = representable_range(spec)
             # Whole numbers are stored as they are: pixels, or what is quantised already.
             if held is not None and spec.name in real and real[spec.name].dtype.kind == "f":
                 beyond = _beyond(real[spec.name], held)

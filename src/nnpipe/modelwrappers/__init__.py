@@ -5,7 +5,7 @@ The classes are here, each imported when it is first used.
 
 from typing import TYPE_CHECKING
 
-from nnpipe.core.lazy_exports import lazily
+from nnpipe.core.lazy_exports import lazy_getattr
 
 if TYPE_CHECKING:
     from nnpipe.modelwrappers.classification.pytorch_cifar_resnet import PyTorchCIFARResNet as PyTorchCIFARResNet
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from nnpipe.modelwrappers.files.tflite import TFLiteModel as TFLiteModel
     from nnpipe.modelwrappers.files.torch_export import TorchExportModel as TorchExportModel
 
-__getattr__ = lazily(
+__getattr__ = lazy_getattr(
     __name__,
     {
         "classification.pytorch_cifar_resnet": ("PyTorchCIFARResNet",),

@@ -5,7 +5,7 @@ The classes are here, each imported when it is first used.
 
 from typing import TYPE_CHECKING
 
-from nnpipe.core.lazy_exports import lazily
+from nnpipe.core.lazy_exports import lazy_getattr
 
 if TYPE_CHECKING:
     from nnpipe.onnxconverters.jax import JAXONNXConversion as JAXONNXConversion
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from nnpipe.onnxconverters.pytorch import PyTorchONNXConversion as PyTorchONNXConversion
     from nnpipe.onnxconverters.sklearn import SklearnONNXConversion as SklearnONNXConversion
 
-__getattr__ = lazily(
+__getattr__ = lazy_getattr(
     __name__,
     {
         "jax": ("JAXONNXConversion",),

@@ -5,7 +5,7 @@ The public names are imported when they are first used: a server needs few of th
 
 from typing import TYPE_CHECKING
 
-from nnpipe.core.lazy_exports import lazily
+from nnpipe.core.lazy_exports import lazy_getattr
 
 if TYPE_CHECKING:
     from nnpipe.protocols.client.session import RemoteSession as RemoteSession
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from nnpipe.protocols.tls import TLSProtocol as TLSProtocol
     from nnpipe.protocols.unix import UnixProtocol as UnixProtocol
 
-__getattr__ = lazily(
+__getattr__ = lazy_getattr(
     __name__,
     {
         "client.session": ("RemoteSession", "open_session"),

@@ -5,7 +5,7 @@ The classes are here, and for authors the base of runtimes of sealed models; eac
 
 from typing import TYPE_CHECKING
 
-from nnpipe.core.lazy_exports import lazily
+from nnpipe.core.lazy_exports import lazy_getattr
 
 if TYPE_CHECKING:
     from nnpipe.runtimes.executorch import ExecuTorchRuntime as ExecuTorchRuntime
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from nnpipe.runtimes.torch_inductor import TorchInductorRuntime as TorchInductorRuntime
     from nnpipe.runtimes.tvm import TVMRuntime as TVMRuntime
 
-__getattr__ = lazily(
+__getattr__ = lazy_getattr(
     __name__,
     {
         "executorch": ("ExecuTorchRuntime",),

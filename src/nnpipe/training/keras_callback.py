@@ -120,7 +120,7 @@ def keras_callback(
                 where = None if folder is None else Path(folder)
                 self.training = KerasTraining(
                     model, model.optimizer, data, asked, callbacks=callbacks,
-                    folder=where, identity={"options": asked.course()}, resume=resume,
+                    folder=where, identity={"options": asked.weight_options()}, resume=resume,
                 )  # fmt: skip
                 self.training.begin(self._figures, (f"{FITTED}/train", f"{FITTED}/validation"))
             return self.training.fit.epoch

@@ -65,7 +65,7 @@ class TrainerOptions(Component):
         """Return a C++ compiler where the model is to be compiled for the processor."""
         return (CXX,) if self.compile and self.device == "cpu" else ()
 
-    def course(self) -> dict[str, object]:
+    def weight_options(self) -> dict[str, object]:
         """Return the options on which the weights depend; a run can only be continued with equal ones."""
         free = {
             "num_epochs", "checkpoint_every", "keep_every", "callback_errors", "abort_above", "train_metrics",

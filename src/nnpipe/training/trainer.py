@@ -285,7 +285,7 @@ def steps_of(datasets: Datasets, options: TrainerOptions) -> int | None:
 def _course(fit: Fit, optimiser: Mapping[str, Any], rate: Rate, members: Team) -> dict[str, Any]:
     """Return what the weights depend on; a run can only be continued with the same."""
     splits = {name: list(parts) for name, parts in fit.datasets.items()}
-    return fit.options.course() | {
+    return fit.options.weight_options() | {
         "datasets": splits,
         "processes": members.world,
         "optimiser": dict(optimiser),

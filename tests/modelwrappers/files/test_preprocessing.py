@@ -34,7 +34,7 @@ NAMES = ("a", "b", "c")
 def model(taken: TensorSpec, *given: TensorSpec, **options: Any) -> ONNXModel:
     """A model of which only inputs and outputs are known; there is no file."""
     outputs = given or (TensorSpec("y", (None, 3), "float32"),)
-    return ONNXModel.from_json({"model_path": "none.onnx", **options}).knowing(IOSpec((taken,), outputs))
+    return ONNXModel.from_json({"model_path": "none.onnx", **options}).with_io(IOSpec((taken,), outputs))
 
 
 def images(*shape: int) -> np.ndarray:
@@ -323,7 +323,7 @@ def test_without_classes_outputs_keep_their_names() -> None:
     np.testing.assert_array_equal(found["y"], [[2.0]])
 
 
-# -- knowing ----------------------------------------------------------------------------------------
+# -- with_io ----------------------------------------------------------------------------------------
 
 
 def test_a_process_that_runs_the_compiled_model_needs_neither_file_nor_framework(
@@ -331,7 +331,7 @@ def test_a_process_that_runs_the_compiled_model_needs_neither_file_nor_framework
 ) -> None:
     monkeypatch.setattr("nnpipe.modelwrappers.files.keras.opened_keras", lambda *given: pytest.fail("opened"))
     io = IOSpec((IMAGE,), (TensorSpec("y", (None, 3), "float32"),))
-    wrapper = KerasModel(model_path=Path("nowhere.h5"), scale=255.0).knowing(io).for_dataset(SPEC)
+    wrapper = KerasModel(model_path=Path("nowhere.h5"), scale=255.0).with_io(io).for_dataset(SPEC)
     assert wrapper.io == io
     assert wrapper.preprocess({"image": images(2, 4, 4, 3)})["x"].max() <= 1
 
@@ -367,7 +367,7 @@ def described(folder: Path, **said: Any) -> ONNXModel:
     io = IOSpec((IMAGE,), (TensorSpec("y", (None, 3), "float32"), TensorSpec("features", (None, 3), "float32")))
     meaning = Meaning((InputMeaning("x", "image", **said),), (OutputMeaning("y", "logits", NAMES),))
     Artifact.of(path, "onnx", io, meaning=meaning)
-    return ONNXModel(model_path=path).knowing(io)
+    return ONNXModel(model_path=path).with_io(io)
 
 
 def test_what_stands_beside_the_file_is_the_default_of_the_options(tmp_path: Path) -> None:
@@ -382,7 +382,7 @@ def test_what_stands_beside_the_file_is_the_default_of_the_options(tmp_path: Pat
 
 def test_an_option_overrides_one_step_and_that_is_told(tmp_path: Path) -> None:
     wrapper = replace(described(tmp_path, scale=16, mean=(0.5,)), scale=255.0)
-    wrapper = wrapper.knowing(IOSpec((IMAGE,), (TensorSpec("y", (None, 3), "float32"),))).for_dataset(SPEC)
+    wrapper = wrapper.with_io(IOSpec((IMAGE,), (TensorSpec("y", (None, 3), "float32"),))).for_dataset(SPEC)
     pixels = images(1, 4, 4, 3)
     np.testing.assert_allclose(wrapper.preprocess({"image": pixels})["x"], pixels / 255 - 0.5, rtol=1e-5, atol=1e-6)
     assert wrapper.preparation().overridden == {"scale": (16.0, 255.0)}
@@ -407,7 +407,7 @@ def test_a_description_without_a_meaning_still_names_the_class_that_made_the_mod
     path = tmp_path / "old.onnx"
     path.write_bytes(b"anything")
     Artifact.of(path, "onnx", source.io, producer=source.describe())
-    wrapper = ONNXModel(model_path=path).knowing(source.io)
+    wrapper = ONNXModel(model_path=path).with_io(source.io)
     pixels = np.full((1, 8, 8, 1), 16, np.uint8)
     assert wrapper.preprocess({"image": pixels})["image"].max() == 1
     assert wrapper.preparation().source == "description"
@@ -449,18 +449,18 @@ def test_where_only_code_says_what_to_do_the_class_that_has_it_is_found_again(
     made = Halving(step=4).open().save(tmp_path / "m.onnx")
     assert made.meaning is not None
     assert made.meaning.code == {"class": Halving.dotted_path(), "arguments": {"step": 4}}
-    wrapper = ONNXModel(model_path=made.path).knowing(Halving.io)
+    wrapper = ONNXModel(model_path=made.path).with_io(Halving.io)
     assert wrapper.preparation().source == "unknown"
     assert "which is not installed here" in wrapper.preparation().by
     monkeypatch.setattr(registry, "components", lambda base: [Halving])
-    found = ONNXModel(model_path=made.path).knowing(Halving.io).for_dataset(SPEC)
+    found = ONNXModel(model_path=made.path).with_io(Halving.io).for_dataset(SPEC)
     pixels = images(1, 4, 4, 3)
     np.testing.assert_array_equal(found.preprocess({"image": pixels})["x"], (pixels[:, ::-1] / 4).astype(np.float32))
     np.testing.assert_array_equal(found.postprocess({"y": np.array([[1.0, 2, 3]])})["scores"], [[3, 2, 1]])
     assert found.preparation().source == "description"
     assert found.meaning is not None
     assert found.meaning.code == made.meaning.code  # so that it goes along, whoever exports the file again
-    changed = ONNXModel(model_path=made.path, scale=1).knowing(Halving.io).for_dataset(SPEC)
+    changed = ONNXModel(model_path=made.path, scale=1).with_io(Halving.io).for_dataset(SPEC)
     np.testing.assert_array_equal(changed.preprocess({"image": pixels})["x"], pixels)
     assert changed.preparation().overridden == {"preprocess": (Halving.dotted_path(), "options")}
 
@@ -472,7 +472,7 @@ def test_no_class_is_imported_because_a_description_names_it(tmp_path: Path, str
     (tmp_path / "evil_module.py").write_text("raise SystemExit('imported')")
     io = IOSpec((IMAGE,), (TensorSpec("y", (None, 3), "float32"),))
     Artifact.of(path, "onnx", io, producer={"class": stranger, "arguments": {"model_path": "/etc/passwd"}})
-    wrapper = ONNXModel(model_path=path).knowing(io)
+    wrapper = ONNXModel(model_path=path).with_io(io)
     assert wrapper.preparation().source == "unknown"
 
 
@@ -481,7 +481,7 @@ def test_tensors_that_are_several_are_bound_by_name() -> None:
         tuple(TensorSpec(name, (None, n), "float32") for name, n in (("first", 2), ("second", 3))),
         (TensorSpec("y", (None, 3), "float32"),),
     )
-    wrapper = ONNXModel(model_path=Path("none.onnx")).knowing(io)
+    wrapper = ONNXModel(model_path=Path("none.onnx")).with_io(io)
     found = wrapper.preprocess({"second": np.ones((1, 3)), "first": np.zeros((1, 2))})
     assert {name: array.shape for name, array in found.items()} == {"first": (1, 2), "second": (1, 3)}
     with pytest.raises(ConfigError, match="takes first, second, the data set gives first"):

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
-from nnpipe.core.discoverable import Discoverable, Option, annotation_said, parameters_said
+from nnpipe.core.discoverable import Discoverable, Option, annotation_text, parameter_descriptions
 from nnpipe.layers.problems import Misfit
 from nnpipe.layers.vocabulary import field_table
 from nnpipe.layers.vocabulary.constraints import Constraint
@@ -203,7 +203,7 @@ class Layer(Discoverable):
     @classmethod
     def options(cls) -> tuple[Option, ...]:
         """Describe the arguments of the table, with what the docstring says of them."""
-        said, kinds = parameters_said(cls), {f.name: annotation_said(f.type) for f in dataclasses.fields(cls)}
+        said, kinds = parameter_descriptions(cls), {f.name: annotation_text(f.type) for f in dataclasses.fields(cls)}
         return tuple(Option(r.name, kinds[r.name], said.get(r.name, ""), r.default) for r in field_table.table(cls))
 
     def on(self, inputs: Inputs, *, training: bool | None = None) -> LayerCall:

@@ -102,7 +102,7 @@ class Preprocessing(ModelWrapper):
                 "leave out --scale, --mean, --deviation"
             )
 
-    def knowing(self, io: IOSpec) -> Self:
+    def with_io(self, io: IOSpec) -> Self:
         """Return this wrapper with ``io`` known, so that no file has to be opened to ask for it."""
         return self._with(io=io)
 

@@ -88,7 +88,7 @@ def train(
                 identity={
                     "wrapper": wrapper.describe(),
                     "dataset": dataset.describe(),
-                    "training": options.course(),
+                    "training": options.weight_options(),
                 },
                 progress=Renaming(progress, figures_of),
             )

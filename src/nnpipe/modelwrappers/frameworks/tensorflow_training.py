@@ -148,7 +148,7 @@ def train(
     asked = TrainerOptions.from_json(
         {"num_epochs": options.num_epochs, "seed": options.seed, "weights": options.weights}
     )
-    identity = {"wrapper": wrapper.describe(), "dataset": dataset.describe(), "training": options.course()}
+    identity = {"wrapper": wrapper.describe(), "dataset": dataset.describe(), "training": options.weight_options()}
     with seeded(options.seed), curves(options.logdir) as write:
         reseed(model, options.seed)
         callbacks = looking_on(wrapper, dataset, options)

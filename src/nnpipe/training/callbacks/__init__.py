@@ -5,10 +5,10 @@ For authors, the bases of all callbacks are here, imported when they are first u
 
 from typing import TYPE_CHECKING
 
-from nnpipe.core.lazy_exports import lazily
+from nnpipe.core.lazy_exports import lazy_getattr
 
 if TYPE_CHECKING:
     from nnpipe.training.callbacks.callback import Callback as Callback
     from nnpipe.training.callbacks.writing_callback import WritingCallback as WritingCallback
 
-__getattr__ = lazily(__name__, {"callback": ("Callback",), "writing_callback": ("WritingCallback",)})
+__getattr__ = lazy_getattr(__name__, {"callback": ("Callback",), "writing_callback": ("WritingCallback",)})

@@ -6,8 +6,8 @@ import inspect
 from dataclasses import MISSING
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from nnpipe.core.argument_checks import taken_by
-from nnpipe.core.discoverable import Discoverable, Option, is_installed, parameters_said
+from nnpipe.core.argument_checks import parameter_kinds
+from nnpipe.core.discoverable import Discoverable, Option, is_installed, parameter_descriptions
 from nnpipe.experiment.module import Module
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class Callback(Module, Discoverable):
     @classmethod
     def options(cls) -> tuple[Option, ...]:
         """Describe the constructor's parameters, with what the docstring says of them."""
-        said, taken = parameters_said(cls), taken_by(cls)
+        said, taken = parameter_descriptions(cls), parameter_kinds(cls)
         return tuple(
             Option(p.name, taken.get(p.name, ""), said.get(p.name, ""), MISSING if p.default is p.empty else p.default)
             for p in inspect.signature(cls).parameters.values()

@@ -126,7 +126,9 @@ def _export(spec: CandidateSpec, model: LiveModel, request: Mapping[str, Any]) -
     made = model.export(Path(request["to"]), request["format"])
     meaning = made.meaning or spec.wrapper.meaning_of_files()
     if meaning is not None:  # of wrappers that describe their files themselves, too
-        made.described(meaning if spec.dataset is None else meaning.naming(spec.dataset.spec.class_names))
+        made.update_meaning(
+            meaning if spec.dataset is None else meaning.with_class_names(spec.dataset.spec.class_names)
+        )
     return str(made.path)
 
 

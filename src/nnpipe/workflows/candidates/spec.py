@@ -144,7 +144,7 @@ class CandidateSpec:
         if self.dataset is None:
             return self
         self.dataset.prepare()
-        wrapper = self.wrapper if self.artifact is None else self.wrapper.knowing(self.artifact.exported.io)
+        wrapper = self.wrapper if self.artifact is None else self.wrapper.with_io(self.artifact.exported.io)
         spec = self.dataset.spec
         return replace(self, wrapper=wrapper.for_dataset(spec) if self.judged else wrapper.for_samples(spec))
 

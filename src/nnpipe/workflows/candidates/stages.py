@@ -76,8 +76,10 @@ def trained(
         def write(there: Path) -> Artifact:
             made = model.save(there)
             meaning = made.meaning or wrapper.meaning_of_files()
-            described = made if meaning is None else made.described(meaning.naming(dataset.spec.class_names))
-            return described.noting(history.to_json())
+            described = (
+                made if meaning is None else made.update_meaning(meaning.with_class_names(dataset.spec.class_names))
+            )
+            return described.update_trained(history.to_json())
 
         return save(write, path), history
 
