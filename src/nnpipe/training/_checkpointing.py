@@ -9,9 +9,9 @@ from typing import Any
 from nnpipe.core.errors import ConfigError
 from nnpipe.experiment.state_file import read_state
 from nnpipe.training._batches import Feed
-from nnpipe.training._gradient_steps import Descent
+from nnpipe.training._gradient_steps import GradientSteps
 from nnpipe.training._hooks import Hooks
-from nnpipe.training._metric_sums import Tally
+from nnpipe.training._metric_sums import MetricSums
 from nnpipe.training._random import random_states, set_random_states
 from nnpipe.training.checkpoints import (
     BEST,
@@ -24,11 +24,11 @@ from nnpipe.training.checkpoints import (
 )
 from nnpipe.training.distributed import Team
 from nnpipe.training.fit import Fit
-from nnpipe.training.run_folder import check_course
+from nnpipe.training.run_folder import check_same_settings
 from nnpipe.training.run_status import tell
 
 
-class Keeper:
+class Checkpointer:
     """Copies the state of a training and has it written, and puts it back.
 
     A checkpoint is made between steps, never with gradients that wait for more.
@@ -38,23 +38,23 @@ class Keeper:
         self,
         fit: Fit,
         hooks: Hooks,
-        descent: Descent,
+        gradient_steps: GradientSteps,
         writer: CheckpointWriter,
         team: Team,
         course: Mapping[str, Any],
     ) -> None:
         self._fit = fit
         self._hooks = hooks
-        self._descent = descent
+        self._gradient_steps = gradient_steps
         self._writer = writer
         self._team = team
         self._course = dict(course)
         self._rows = writer.rows
         self._best: Mapping[str, Any] | None = None
 
-    def checkpoint(self, tallies: Mapping[str, Tally], feed: Feed) -> None:
+    def checkpoint(self, metric_sums: Mapping[str, MetricSums], feed: Feed) -> None:
         """Keep, amid an epoch, all that a resumed run needs, with the sums and the feed."""
-        self._keep((LAST,), tallies, feed, None)
+        self._keep((LAST,), metric_sums, feed, None)
 
     def epoch(self, best: str | None) -> None:
         """Keep an epoch that is through: its weights as the best ones where a figure is named, and all of the run."""
@@ -64,24 +64,26 @@ class Keeper:
         # Last, for a run that finds this one does not look back.
         self._keep((*names, LAST), {}, None, best)
 
-    def _keep(self, names: tuple[str, ...], tallies: Mapping[str, Tally], feed: Feed | None, best: str | None) -> None:
-        fit, descent = self._fit, self._descent
+    def _keep(
+        self, names: tuple[str, ...], metric_sums: Mapping[str, MetricSums], feed: Feed | None, best: str | None
+    ) -> None:
+        fit, gradient_steps = self._fit, self._gradient_steps
         if fit.folder is None:
             if best is not None and fit.options.weights == "best":
                 self._best = copied(self._weights())
             return
         own = {
             "random": random_states(fit.device),
-            "tallies": {key: tally.state_dict() for key, tally in tallies.items()},
+            "tallies": {key: sums.state_dict() for key, sums in metric_sums.items()},
         }
         processes = self._team.gathered(own)
         if self._team.rank == 0:
             state = {
                 "course": self._course,
                 "fit": fit.state_dict(),
-                "optimiser": descent.optimiser.state_dict(),
-                "rate": descent.rate.state_dict(),
-                "scaler": descent.scaler.state_dict() if descent.scaler is not None else None,
+                "optimiser": gradient_steps.optimiser.state_dict(),
+                "rate": gradient_steps.rate.state_dict(),
+                "scaler": gradient_steps.scaler.state_dict() if gradient_steps.scaler is not None else None,
                 "feed": feed.state_dict() if feed is not None else None,
                 "inexact": inexact(fit.datasets),
                 "callbacks": self._hooks.state_dict(),
@@ -116,19 +118,19 @@ class Keeper:
 
     def restore(self, path: Path) -> dict[str, Any] | None:
         """Go to where a checkpoint was made; give the sums and the feed's place if that is amid an epoch."""
-        fit, descent = self._fit, self._descent
+        fit, gradient_steps = self._fit, self._gradient_steps
         state = read_checkpoint(path, self._rows)
-        check_course(path, state["course"], self._course)
+        check_same_settings(path, state["course"], self._course)
         try:
             fit.model.load_state_dict(state["model"])
-            descent.optimiser.load_state_dict(state["optimiser"])
+            gradient_steps.optimiser.load_state_dict(state["optimiser"])
         except (RuntimeError, ValueError, KeyError) as error:
             raise ConfigError(f"{path}: of another model or optimiser: {error}") from None
-        descent.rate.load_state_dict(state["rate"])
-        if descent.scaler is not None:
-            descent.scaler.load_state_dict(state["scaler"])
-        if descent.average is not None:
-            descent.average.load_state_dict(state["average"])
+        gradient_steps.rate.load_state_dict(state["rate"])
+        if gradient_steps.scaler is not None:
+            gradient_steps.scaler.load_state_dict(state["scaler"])
+        if gradient_steps.average is not None:
+            gradient_steps.average.load_state_dict(state["average"])
         fit.load_state_dict(state["fit"])
         self._hooks.load_state_dict(state["callbacks"])
         own = state["processes"][self._team.rank]
@@ -136,7 +138,7 @@ class Keeper:
         return None if state["feed"] is None else {"feed": state["feed"], "tallies": own["tallies"]}
 
     def _weights(self) -> dict[str, Any]:
-        average = self._descent.average
+        average = self._gradient_steps.average
         return {"model": dict(self._fit.model.state_dict()), "average": average.state_dict() if average else None}
 
 

@@ -9,7 +9,7 @@ from nnpipe.training._average import WeightAverage
 from nnpipe.training._batches import share_of, size_of, tensors_of
 from nnpipe.training._forward import forward_plainly, precision
 from nnpipe.training._hooks import Hooks, same_modes
-from nnpipe.training._metric_sums import Tally
+from nnpipe.training._metric_sums import MetricSums
 from nnpipe.training._random import seed_all, undisturbed
 from nnpipe.training.distributed import Team
 from nnpipe.training.fit import Fit
@@ -48,7 +48,7 @@ class Evaluator:
         """Return the names of a split's figures, from its first batch; none where it has none."""
         import torch
 
-        fit, tally = self._fit, Tally()
+        fit, sums = self._fit, MetricSums()
         with undisturbed(fit.device), same_modes(fit.model), torch.no_grad():
             fit.model.eval()
             sequence = fit.datasets[dataset][split]
@@ -58,12 +58,12 @@ class Evaluator:
                 return []
             with self._precision():
                 _, outputs = forward_plainly(fit.model, tensors_of(given, fit.device))
-            tally.add(outputs)
-        return list(tally.figures())
+            sums.add(outputs)
+        return list(sums.figures())
 
     def _evaluate(self, dataset: str, split: str, aloud: bool) -> dict[str, float]:
         fit, hooks, team = self._fit, self._hooks, self._team
-        sequence, tally, watched = fit.datasets[dataset][split], Tally(), aloud and hooks.has("on_evaluate_batch")
+        sequence, sums, watched = fit.datasets[dataset][split], MetricSums(), aloud and hooks.has("on_evaluate_batch")
         sequence.set_epoch(0)
         fit.dataset = dataset
         try:
@@ -77,16 +77,16 @@ class Evaluator:
             batch = tensors_of(given, fit.device)
             with self._precision():
                 _, outputs = forward_plainly(fit.model, batch)
-            tally.add(outputs)
+            sums.add(outputs)
             if watched:
                 hooks.call("on_evaluate_batch", dataset, split, batch, outputs, batch=batch)
-        return {f"{dataset}/{split}/{name}": value for name, value in figures_of(tally, team).items()}
+        return {f"{dataset}/{split}/{name}": value for name, value in figures_of(sums, team).items()}
 
 
-def figures_of(tally: Tally, team: Team) -> dict[str, float]:
+def figures_of(sums: MetricSums, team: Team) -> dict[str, float]:
     """Return the figures over the samples of all processes; all have to call it."""
     if team.world == 1:
-        return tally.figures()
-    whole = Tally()
-    whole.join(team.gathered(tally.state_dict()))
+        return sums.figures()
+    whole = MetricSums()
+    whole.join(team.gathered(sums.state_dict()))
     return whole.figures()

@@ -10,7 +10,7 @@ from nnpipe.training._learning_rate import Rate
 from nnpipe.training.options import TrainerOptions
 
 
-class Descent:
+class GradientSteps:
     """Gathers gradients over batches and processes, and makes steps.
 
     With one batch a step and one process, a batch's mean loss is what is

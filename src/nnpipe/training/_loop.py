@@ -11,14 +11,14 @@ from nnpipe.core.errors import ConfigError, TrainingError
 from nnpipe.core.progress import Progress, tell
 from nnpipe.training._batches import Feed, ids_of, share_of, size_of, tensors_of
 from nnpipe.training._best_epoch import better, check_monitor, monitored
-from nnpipe.training._checkpointing import Keeper
+from nnpipe.training._checkpointing import Checkpointer
 from nnpipe.training._evaluation import Evaluator, figures_of
 from nnpipe.training._forward import Forward, precision
-from nnpipe.training._gradient_steps import Descent
+from nnpipe.training._gradient_steps import GradientSteps
 from nnpipe.training._hooks import Hooks
-from nnpipe.training._metric_sums import Tally
+from nnpipe.training._metric_sums import MetricSums
 from nnpipe.training.distributed import Team
-from nnpipe.training.final_weights import settle
+from nnpipe.training.final_weights import choose_final_weights
 from nnpipe.training.fit import Fit
 
 # Asking a GPU for the loss makes the host wait, so it is asked now and then.
@@ -29,25 +29,25 @@ class Loop:
     """A training under way, with all that belongs to it.
 
     ``amid`` says where in an epoch a resumed training stands, as
-    :meth:`Keeper.restore <nnpipe.training._checkpointing.Keeper.restore>` gives it.
+    :meth:`Checkpointer.restore <nnpipe.training._checkpointing.Checkpointer.restore>` gives it.
     """
 
     def __init__(
         self,
         fit: Fit,
         hooks: Hooks,
-        descent: Descent,
+        gradient_steps: GradientSteps,
         forward: Forward,
-        keeper: Keeper,
+        checkpointer: Checkpointer,
         team: Team,
         progress: Progress,
         amid: Mapping[str, Any] | None,
     ) -> None:
         self._fit = fit
         self._hooks = hooks
-        self._descent = descent
+        self._gradient_steps = gradient_steps
         self._forward = forward
-        self._keeper = keeper
+        self._checkpointer = checkpointer
         self._evaluator = Evaluator(fit, hooks, team, progress)
         self._team = team
         self._progress = progress
@@ -56,7 +56,7 @@ class Loop:
         self._training = {f"{d}/{s}": fit.datasets[d][s] for d, s in splits if s in fit.options.train_splits}
         self._evaluated = [(d, s) for d, s in splits if s not in fit.options.train_splits]
         self._feed = Feed(self._training, fit.options.mixing == "interleaved")
-        self._tallies: dict[str, Tally] = {}
+        self._metric_sums: dict[str, MetricSums] = {}
         self._amid = amid
         self._unchecked: list[tuple[Any, Any, int]] = []
         self._check_every = 1 if fit.device == "cpu" else _STEPS_BETWEEN_CHECKS
@@ -71,27 +71,27 @@ class Loop:
             self._begin_epoch()
             self._train()
             self._finish_epoch()
-        self._keeper.wait()
-        settle(fit, self._descent, self._keeper, self._evaluator)
+        self._checkpointer.wait()
+        choose_final_weights(fit, self._gradient_steps, self._checkpointer, self._evaluator)
 
     def _begin_epoch(self) -> None:
         fit = self._fit
-        self._tallies = {name: Tally() for name in self._training}
+        self._metric_sums = {name: MetricSums() for name in self._training}
         if self._amid is not None:
             self._feed.load_state_dict(self._amid["feed"], fit.epoch)
-            for name, tally in self._tallies.items():
-                tally.load_state_dict(self._amid["tallies"][name])
+            for name, sums in self._metric_sums.items():
+                sums.load_state_dict(self._amid["tallies"][name])
             self._amid = None
             return
         fit.epoch += 1
         fit.batch = 0
-        self._keeper.tell()
+        self._checkpointer.tell()
         self._feed.begin(fit.epoch)
         self._hooks.call_aside("on_epoch_begin")
 
     def _train(self) -> None:
-        fit, descent, hooks, team = self._fit, self._descent, self._hooks, self._team
-        options, device, tallies = fit.options, fit.device, self._tallies
+        fit, gradient_steps, hooks, team = self._fit, self._gradient_steps, self._hooks, self._team
+        options, device, metric_sums = fit.options, fit.device, self._metric_sums
         watch_begin, watch_end = hooks.has("on_batch_begin"), hooks.has("on_batch_end")
         plain, every = options.precision == "float32", options.checkpoint_every
         fit.model.train()
@@ -109,26 +109,26 @@ class Loop:
                 with self._precision():
                     loss, outputs = self._forward(batch)
             self._check(loss, given)
-            descent.backward(loss, size)
+            gradient_steps.backward(loss, size)
             fit.batch += 1
             if size:
-                tallies[name].add(outputs, options.train_metrics)
-            stepped = descent.ready
+                metric_sums[name].add(outputs, options.train_metrics)
+            stepped = gradient_steps.ready
             if stepped:
                 self._step()
             if watch_end:
                 hooks.call("on_batch_end", batch, outputs, batch=batch)
             if stepped and every and fit.step % every == 0:
                 self._check_all()
-                self._keeper.checkpoint(tallies, self._feed)
-        if descent.pending:
+                self._checkpointer.checkpoint(metric_sums, self._feed)
+        if gradient_steps.pending:
             self._step()
         self._check_all()
 
     def _step(self) -> None:
-        self._descent.step(self._fit.step)
+        self._gradient_steps.step(self._fit.step)
         self._fit.step += 1
-        self._fit.gradient_norm = self._descent.norm
+        self._fit.gradient_norm = self._gradient_steps.norm
 
     @property
     def batches(self) -> int | None:
@@ -161,23 +161,23 @@ class Loop:
         fit, options = self._fit, self._fit.options
         row = {
             f"{name}/{key}": value
-            for name, tally in self._tallies.items()
-            for key, value in figures_of(tally, self._team).items()
+            for name, sums in self._metric_sums.items()
+            for key, value in figures_of(sums, self._team).items()
         }
         last = fit.epoch >= options.num_epochs
         if self._evaluated and (last or fit.epoch % options.evaluate_every == 0):
-            row |= self._evaluator.evaluate(self._evaluated, self._descent.average)
+            row |= self._evaluator.evaluate(self._evaluated, self._gradient_steps.average)
         fit.history.append(epoch=fit.epoch, step=fit.step, learning_rate=fit.rates[0], **row)
         figure, best = self._judge(row)
-        self._descent.rate.after_epoch(figure)
-        average = self._descent.average
+        self._gradient_steps.rate.after_epoch(figure)
+        average = self._gradient_steps.average
         # Callbacks look at the weights that the row tells of.
         with nullcontext() if average is None else average.in_place():
             self._hooks.call_aside("on_epoch_end")
         tell(self._progress, fit.epoch, options.num_epochs, row)
         fit.batch = 0
         self._check_all()
-        self._keeper.epoch(best)
+        self._checkpointer.epoch(best)
 
     def _judge(self, row: Mapping[str, float]) -> tuple[float | None, str | None]:
         """Return the monitored figure, and its name where this epoch is the best so far."""

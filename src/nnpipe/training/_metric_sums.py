@@ -13,7 +13,7 @@ from nnpipe.training.outputs.metric import Metric, figure
 _EVERY = 64  # batches whose metrics wait on the device before their sums are fetched
 
 
-class Tally:
+class MetricSums:
     """Sums of the metrics of one split in one epoch, in double precision.
 
     Metrics wait on the device, so that no step waits for it.  Each batch is
@@ -92,7 +92,7 @@ class Tally:
         self._sums = {name: list(kept) for name, kept in state.items()}
 
     def join(self, states: Iterable[Mapping[str, Any]]) -> None:
-        """Add the sums of other tallies, in order."""
+        """Add the sums of other sums, in order."""
         for state in states:
             for name, (above, below, finish) in state.items():
                 kept = self._sums.setdefault(name, [0.0, 0.0, finish])

@@ -91,8 +91,8 @@ class Training(Module):
         if self.state.finished:
             return
         folder = RunFolder(Path(self.folder) if self.folder else Path("runs") / file_name(session.experiment))
-        looking_on = self.trainer.looking_on(folder)
-        trainer = dataclasses.replace(self.trainer, callbacks=(*looking_on, _Telling(session)))
+        callbacks = self.trainer.callbacks_for(folder)
+        trainer = dataclasses.replace(self.trainer, callbacks=(*callbacks, _Telling(session)))
         tree = session.configuration.tree
         history = trainer.fit(
             self._module, self.datasets, folder=folder.path, optimiser=self.optimiser, schedule=self.schedule,

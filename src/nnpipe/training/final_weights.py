@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from nnpipe.core.files import write_text
 
 if TYPE_CHECKING:
-    from nnpipe.training._checkpointing import Keeper
+    from nnpipe.training._checkpointing import Checkpointer
     from nnpipe.training._evaluation import Evaluator
-    from nnpipe.training._gradient_steps import Descent
+    from nnpipe.training._gradient_steps import GradientSteps
     from nnpipe.training.fit import Fit
 
 TABLE = "final_weights"
@@ -68,20 +68,22 @@ def tell_final(fit: Fit) -> None:
         write_text(fit.folder.table(TABLE), json.dumps([final.to_json()], indent=1) + "\n")
 
 
-def settle(fit: Fit, descent: Descent, keeper: Keeper, evaluator: Evaluator) -> None:
+def choose_final_weights(
+    fit: Fit, gradient_steps: GradientSteps, checkpointer: Checkpointer, evaluator: Evaluator
+) -> None:
     """Put the weights that are wanted into the model, and say which they are; all processes call it."""
     which, epoch = wanted(fit), fit.epoch
     if which == "best" and not fit.best_epoch:
         fit.log.warning("no epoch was judged, so there are no best weights: the model keeps the last ones")
         which = "last"
     if which == "best":
-        model, average = keeper.best_weights()
+        model, average = checkpointer.best_weights()
         fit.model.load_state_dict(dict(model) | dict(average or {}))
         epoch = fit.best_epoch
-    elif which == "average" and descent.average is not None:
-        descent.average.stay()
+    elif which == "average" and gradient_steps.average is not None:
+        gradient_steps.average.stay()
     # A row is measured with the average where there is one, and may be of an epoch without an evaluation.
-    figures = {} if which == "last" and descent.average is not None else figures_at(fit, epoch)
+    figures = {} if which == "last" and gradient_steps.average is not None else figures_at(fit, epoch)
     evaluated = [(d, s) for d, parts in fit.datasets.items() for s in parts if s not in fit.options.train_splits]
     if not figures and evaluated and epoch:
         figures = evaluator.evaluate(evaluated, aloud=False)

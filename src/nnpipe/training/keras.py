@@ -31,7 +31,7 @@ from nnpipe.training.final_weights import end, figures_at, tell_final
 from nnpipe.training.fit import Fit
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.run_end import tell_end
-from nnpipe.training.run_folder import RunFolder, check_course
+from nnpipe.training.run_folder import RunFolder, check_same_settings
 from nnpipe.training.run_settings import data_settings, keras_settings
 from nnpipe.training.run_status import tell
 
@@ -272,7 +272,7 @@ class KerasTraining:
     def _restore(self, path: Path) -> None:
         fit = self.fit
         state = read_checkpoint(path, self._writer.rows)
-        check_course(path, state["course"], self._course)
+        check_same_settings(path, state["course"], self._course)
         pairs = [*_pairs(fit.model, state["model"], path), *_pairs(fit.optimiser, state["optimiser"], path)]
         for variable, value in pairs:
             variable.assign(value)

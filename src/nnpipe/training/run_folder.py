@@ -151,7 +151,7 @@ class RunFolder:
                 stack.enter_context(_locked(self.path))
                 # With a checkpoint, that one is asked by whoever reads it: it knows more exactly.
                 if resume and self.begun.exists() and not self.checkpoint("last.state").exists():
-                    check_course(self.begun, self._stored(), known)
+                    check_same_settings(self.begun, self._stored(), known)
                 for kind in ("", *_KINDS):
                     for path in (self.path / kind).glob(".*.partial*"):
                         path.unlink(missing_ok=True)
@@ -219,7 +219,7 @@ def file_name(*parts: str) -> str:
     return "-".join("".join(c if c.isalnum() or c in "-_." else "-" for c in part) for part in parts)
 
 
-def check_course(path: Path, stored: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+def check_same_settings(path: Path, stored: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """Raise :class:`ConfigError`, naming what differs, unless a run is continued as it was begun."""
     wrong = list(differences(plain(dict(stored)), plain(dict(now)), _NEWER))
     if wrong:

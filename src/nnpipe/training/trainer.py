@@ -16,10 +16,10 @@ from nnpipe.core.saving import FULL, check_destination
 from nnpipe.experiment.history import History
 from nnpipe.experiment.module import Module
 from nnpipe.training._average import WeightAverage
-from nnpipe.training._checkpointing import Keeper, inexact
+from nnpipe.training._checkpointing import Checkpointer, inexact
 from nnpipe.training._evaluation import Evaluator
 from nnpipe.training._forward import training_forward
-from nnpipe.training._gradient_steps import Descent
+from nnpipe.training._gradient_steps import GradientSteps
 from nnpipe.training._hooks import Hooks, check_callbacks
 from nnpipe.training._learning_rate import Rate
 from nnpipe.training._loop import Loop
@@ -150,7 +150,7 @@ class Trainer(Module):
             where.check()
         model, given = model_of(model), datasets_of(datasets, self.options.seed)
         _check_splits(given, self.options)
-        callbacks = self.looking_on(where)
+        callbacks = self.callbacks_for(where)
         # The folder is given back last: checkpoints are written until the writer is closed.
         with team(self.options.device) as members, undisturbed(self.options.device), ExitStack() as claims:
             # Each process draws its own numbers, for dropout and the like.
@@ -189,9 +189,9 @@ class Trainer(Module):
         forward = training_forward(fit.model, options, members)
         average = None if options.ema_decay is None else WeightAverage(fit.model, options.ema_decay)
         rate = Rate(fit.optimiser, schedule, steps_of(fit.datasets, options))
-        descent = Descent(fit.optimiser, rate, options, members.world, average)
+        gradient_steps = GradientSteps(fit.optimiser, rate, options, members.world, average)
         course = {} if fit.folder is None else _course(fit, settings, rate, members) | dict(identity)
-        keeper = Keeper(fit, hooks, descent, writer, members, course)
+        checkpointer = Checkpointer(fit, hooks, gradient_steps, writer, members, course)
         amid = None
         if fit.folder is not None:
             if members.rank == 0:
@@ -199,13 +199,13 @@ class Trainer(Module):
                 claims.enter_context(fit.folder.claimed(course, resume=resume))
             last = fit.folder.checkpoint(LAST)
             if resume and last.exists():
-                amid = keeper.restore(last)
+                amid = checkpointer.restore(last)
             if members.rank == 0:
                 check_destination(last, 2 * size_of_state(dict(fit.model.state_dict())))
                 claims.enter_context(told(fit))
         hooks.call_aside("on_fit_begin")
         shown = progress if members.rank == 0 else silent
-        Loop(fit, hooks, descent, forward, keeper, members, shown, amid).run()
+        Loop(fit, hooks, gradient_steps, forward, checkpointer, members, shown, amid).run()
         if fit.stopping:
             fit.log.info("the training stopped: %s", fit.stopping)
         if members.rank == 0:
@@ -220,7 +220,7 @@ class Trainer(Module):
         check_callbacks(self.callbacks or ())
         check_frameworks(self.callbacks or (), "torch")
 
-    def looking_on(self, folder: RunFolder | None) -> Sequence[Callback]:
+    def callbacks_for(self, folder: RunFolder | None) -> Sequence[Callback]:
         """Return the callbacks of a training that writes to a folder, or to none."""
         if self.callbacks is not None:
             return self.callbacks

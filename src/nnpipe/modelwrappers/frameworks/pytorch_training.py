@@ -19,7 +19,7 @@ from nnpipe.frameworks.training_curves import DATA, curves, figures_of
 from nnpipe.modelwrappers.frameworks.pytorch_training_data import (
     EpochCurves,
     as_tuple,
-    looking_on,
+    callbacks_for,
     sequence_of,
     trained,
 )
@@ -77,7 +77,7 @@ def train(
     try:
         with seeded(options.seed, wrapper.device), threads(useful), curves(options.logdir) as write:
             epochs = EpochCurves(write)
-            history = Trainer(asked, (epochs, *looking_on(wrapper, dataset, options))).fit(
+            history = Trainer(asked, (epochs, *callbacks_for(wrapper, dataset, options))).fit(
                 trained(wrapper, module),
                 {DATA: parts},
                 folder=options.run_folder,

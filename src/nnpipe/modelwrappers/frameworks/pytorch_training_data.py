@@ -112,7 +112,7 @@ def judged(wrapper: PyTorchWrapper, outputs: tuple[Any, ...], truth: Mapping[str
     return OutputOfWrapper(outputs, truth, wrapper=wrapper)
 
 
-def looking_on(wrapper: PyTorchWrapper, dataset: Dataset, options: TrainingOptions) -> tuple[Callback, ...]:
+def callbacks_for(wrapper: PyTorchWrapper, dataset: Dataset, options: TrainingOptions) -> tuple[Callback, ...]:
     """Make the callbacks that were asked for; none where there is no folder for what they write."""
     if options.run_folder is None:
         return ()

@@ -16,7 +16,7 @@ from nnpipe.frameworks.training_curves import DATA, curves, figures_of
 from nnpipe.modelwrappers.frameworks.tensorflow_seeds import reseed, seeded
 from nnpipe.modelwrappers.frameworks.tensorflow_training_data import (
     OUTPUT,
-    looking_on,
+    callbacks_for,
     outputs_of,
     parts_of,
     sequence_of,
@@ -151,7 +151,7 @@ def train(
     identity = {"wrapper": wrapper.describe(), "dataset": dataset.describe(), "training": options.weight_options()}
     with seeded(options.seed), curves(options.logdir) as write:
         reseed(model, options.seed)
-        callbacks = looking_on(wrapper, dataset, options)
+        callbacks = callbacks_for(wrapper, dataset, options)
         steps = len(parts["train"]) * options.num_epochs
         step = TrainingStep(
             wrapper,

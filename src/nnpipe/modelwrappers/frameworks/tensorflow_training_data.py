@@ -68,7 +68,7 @@ def outputs_of(wrapper: TensorFlowBase, found: Mapping[str, Any], truth: Mapping
     return {OUTPUT: GivenOutput(arrays, dict(truth), given=losses)}
 
 
-def looking_on(wrapper: TensorFlowBase, dataset: Dataset, options: TrainingOptions) -> tuple[Callback, ...]:
+def callbacks_for(wrapper: TensorFlowBase, dataset: Dataset, options: TrainingOptions) -> tuple[Callback, ...]:
     """Make the callbacks that were asked for; none where there is no folder for what they write."""
     if options.run_folder is None:
         return ()

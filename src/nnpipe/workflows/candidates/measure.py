@@ -29,7 +29,7 @@ from nnpipe.measuring.load_options import LoadOptions
 from nnpipe.measuring.measure_options import MeasureOptions
 from nnpipe.measuring.quality_doubts import quality_doubts
 from nnpipe.measuring.run import Run
-from nnpipe.workflows.candidates.model_process import Source
+from nnpipe.workflows.candidates.model_process import ModelProcess
 from nnpipe.workflows.candidates.spec import CandidateSpec
 from nnpipe.workflows.isolation.subprocess_worker import Worker
 from nnpipe.workflows.progress import bar
@@ -121,7 +121,7 @@ def _verification(
 
 
 @contextmanager
-def source_outputs(source: Source, options: VerifyOptions, seconds: float = 0.0) -> Iterator[Verification | None]:
+def source_outputs(source: ModelProcess, options: VerifyOptions, seconds: float = 0.0) -> Iterator[Verification | None]:
     """Run the source once for all that is made of it; ``None`` if no samples are wanted."""
     if not options.verify_samples:
         yield None

@@ -43,7 +43,7 @@ class LimitOptions(Component):
     )
 
 
-class Source(Closing):
+class ModelProcess(Closing):
     """A trained model; used in a ``with`` block by one thread.
 
     Each step raises :class:`~nnpipe.core.errors.NNPipeError`, with what the
@@ -104,7 +104,7 @@ class Source(Closing):
 
 
 class Loaded:
-    """What :class:`Source` asks for, in this process."""
+    """What :class:`ModelProcess` asks for, in this process."""
 
     def __init__(self) -> None:
         self._spec: CandidateSpec | None = None

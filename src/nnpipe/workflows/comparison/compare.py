@@ -16,7 +16,7 @@ from nnpipe.core.progress import Progress
 from nnpipe.measuring.measure_options import MeasureOptions
 from nnpipe.measuring.paired_comparison import ComparisonPlan
 from nnpipe.workflows.candidates.measure import Verification, source_outputs
-from nnpipe.workflows.candidates.model_process import Source
+from nnpipe.workflows.candidates.model_process import ModelProcess
 from nnpipe.workflows.candidates.spec import CandidateSpec
 from nnpipe.workflows.candidates.stages import prepared, suffix
 from nnpipe.workflows.comparison.contest import Contest, carried_out
@@ -178,7 +178,7 @@ def _compiled(
     for wrapper in dict.fromkeys(each.wrapper for each in chosen):
         own = [each for each in chosen if each.wrapper is wrapper]
         path = own[0].path
-        with Source(wrapper, dataset, path) as source:
+        with ModelProcess(wrapper, dataset, path) as source:
             compiling = [each for each in own if each.plan is not None]
             reference = stack.enter_context(source_outputs(source, VerifyOptions(), limit)) if compiling else None
             for each in own:

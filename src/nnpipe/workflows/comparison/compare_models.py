@@ -19,7 +19,7 @@ from nnpipe.measuring.measure_options import MeasureOptions
 from nnpipe.measuring.paired_comparison import ComparisonPlan
 from nnpipe.measuring.result_json import is_result
 from nnpipe.workflows.candidates.measure import Verification
-from nnpipe.workflows.candidates.model_process import Source
+from nnpipe.workflows.candidates.model_process import ModelProcess
 from nnpipe.workflows.candidates.spec import CandidateSpec
 from nnpipe.workflows.candidates.stages import prepared
 from nnpipe.workflows.comparison.contest import Contest, carried_out
@@ -211,7 +211,7 @@ def compare_pipeline(
     with ExitStack() as stack:
         for model in pipeline.models:
             train_model(pipeline, model, retrain)
-            source = stack.enter_context(Source(model.wrapper, pipeline.dataset, model.path))
+            source = stack.enter_context(ModelProcess(model.wrapper, pipeline.dataset, model.path))
             verification = stack.enter_context(verification_of(pipeline, model, source))
             for each in model.candidates:
                 stem = stem_of(pipeline, each, len(candidates) + len(failures) + 1)

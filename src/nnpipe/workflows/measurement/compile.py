@@ -10,7 +10,7 @@ from nnpipe.core.argument_checks import check_call
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.progress import Progress
-from nnpipe.workflows.candidates.model_process import Source
+from nnpipe.workflows.candidates.model_process import ModelProcess
 from nnpipe.workflows.candidates.stages import prepared
 from nnpipe.workflows.progress import bar
 from nnpipe.workflows.user_inputs.inputs import given, working_folder
@@ -95,5 +95,5 @@ def compile(
         if taken.dataset is None and observing:
             raise ConfigError(f"{observing[0]} observes samples while it quantises: give calibration")
         dataset = None if taken.dataset is None else prepared(taken.dataset)
-        with Source(chosen.wrapper, dataset, chosen.path) as source:
+        with ModelProcess(chosen.wrapper, dataset, chosen.path) as source:
             return source.compile(chosen.plan, chosen.compilers, Path(to), calibration_samples, time_limit)

@@ -15,7 +15,7 @@ from nnpipe.measuring.load_options import LoadOptions, call_size
 from nnpipe.measuring.measure_options import MeasureOptions
 from nnpipe.workflows.candidates.deployment import Deployment, check_reached
 from nnpipe.workflows.candidates.measure import measure_apart, source_outputs, title_of
-from nnpipe.workflows.candidates.model_process import Source
+from nnpipe.workflows.candidates.model_process import ModelProcess
 from nnpipe.workflows.candidates.spec import CandidateSpec
 from nnpipe.workflows.candidates.stages import prepared, suffix
 from nnpipe.workflows.measurement.result import Measurement
@@ -140,7 +140,7 @@ def measure(
         chosen.wrapper.check_installed()
         dataset = prepared(taken.dataset)
         result = Path(place / "result.json" if output is None else output)
-        with Source(chosen.wrapper, dataset, chosen.path) as source:
+        with ModelProcess(chosen.wrapper, dataset, chosen.path) as source:
             artifact, verification = None, None
             if chosen.plan is not None:
                 to = compiled_path or result.with_suffix(suffix(chosen.plan, chosen.compilers))

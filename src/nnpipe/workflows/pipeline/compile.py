@@ -12,7 +12,7 @@ from nnpipe.core.plan import Plan
 from nnpipe.core.progress import Progress
 from nnpipe.workflows.candidates.deployment import check_reached
 from nnpipe.workflows.candidates.measure import Verification, source_outputs
-from nnpipe.workflows.candidates.model_process import Source
+from nnpipe.workflows.candidates.model_process import ModelProcess
 from nnpipe.workflows.candidates.spec import CandidateSpec
 from nnpipe.workflows.candidates.stages import suffix, train_once
 from nnpipe.workflows.pipeline.entries import made_from
@@ -51,7 +51,7 @@ def train_model(pipeline: Pipeline, model: ModelSettings, retrain: bool = False,
 
 
 def verification_of(
-    pipeline: Pipeline, model: ModelSettings, source: Source
+    pipeline: Pipeline, model: ModelSettings, source: ModelProcess
 ) -> AbstractContextManager[Verification | None]:
     """Load the source and run it, if anything is made of it."""
     model.wrapper.check_installed()
@@ -62,7 +62,7 @@ def verification_of(
 
 
 def compiled_candidate(
-    pipeline: Pipeline, model: ModelSettings, settings: CandidateSettings, source: Source, stem: Path
+    pipeline: Pipeline, model: ModelSettings, settings: CandidateSettings, source: ModelProcess, stem: Path
 ) -> CandidateSpec:
     """Compile what a candidate runs, if it runs something compiled; the file's name starts with ``stem``."""
     artifact = None

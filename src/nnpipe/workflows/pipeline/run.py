@@ -16,7 +16,7 @@ from nnpipe.core.progress import Progress, tell
 from nnpipe.measuring.run import Run
 from nnpipe.report.sections.outcome import Failure
 from nnpipe.workflows.candidates.measure import Verification, measure_apart
-from nnpipe.workflows.candidates.model_process import Source
+from nnpipe.workflows.candidates.model_process import ModelProcess
 from nnpipe.workflows.candidates.stages import prepared
 from nnpipe.workflows.pipeline.compile import (
     check_targets,
@@ -193,7 +193,7 @@ def _measure_model(
     known = {title: run for title, run in found.items() if run is not None}
     waiting = replace(model, candidates=tuple(each for each in model.candidates if each.title not in known))
     with (
-        Source(model.wrapper, pipeline.dataset, model.path) as source,
+        ModelProcess(model.wrapper, pipeline.dataset, model.path) as source,
         verification_of(pipeline, waiting, source) as verification,
     ):
         for place, settings in enumerate(model.candidates, before):
@@ -216,7 +216,7 @@ def _measured(
     pipeline: Pipeline,
     model: ModelSettings,
     settings: CandidateSettings,
-    source: Source,
+    source: ModelProcess,
     stem: Path,
     command: Sequence[str],
     verification: Verification | None,

@@ -19,7 +19,7 @@ from nnpipe.measuring.doubt import Doubt
 from nnpipe.measuring.run import Run
 from nnpipe.report.quantity_text import ranged
 from nnpipe.workflows.candidates.measure import source_outputs
-from nnpipe.workflows.candidates.model_process import Source
+from nnpipe.workflows.candidates.model_process import ModelProcess
 from nnpipe.workflows.journal import Journal, Outcome, said
 from nnpipe.workflows.sweep.estimates import Figures
 from nnpipe.workflows.sweep.file import Sweep
@@ -109,7 +109,7 @@ def _outcome(sweep: Sweep, candidate: Judged, journal: Journal, command: Sequenc
     done = candidate.done
     point, key = done.point, done.key
     with ExitStack() as stack:
-        source = stack.enter_context(Source(point.model.wrapper, sweep.dataset, point.model.path))
+        source = stack.enter_context(ModelProcess(point.model.wrapper, sweep.dataset, point.model.path))
         artifact = compiled(sweep, point, source, done.artifact)
         known = journal.read(key)
         if known is not None and _is_of(known, artifact) and not (known.run is None and retry):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,8 +19,7 @@ from nnpipe.core.plan import Plan
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.training import TrainingOptions
 from nnpipe.experiment.settings import check_keys
-from nnpipe.measuring.constraints import MetricConstraint, check_consistent, metric_of
-from nnpipe.measuring.doubt import BARRING
+from nnpipe.measuring.constraints import MetricConstraint
 from nnpipe.measuring.measure_options import MeasureOptions
 from nnpipe.measuring.quantities import Quantity
 from nnpipe.workflows.candidates.model_process import LimitOptions
@@ -28,15 +27,21 @@ from nnpipe.workflows.candidates.stages import check_plan
 from nnpipe.workflows.journal import digest_of
 from nnpipe.workflows.pipeline.entries import component_of, count_of, made_of, model_of, part_of, text_of
 from nnpipe.workflows.pipeline.file import file_name
+from nnpipe.workflows.sweep.choice_settings import (
+    accepted_doubts,
+    check_sources,
+    confidence_of,
+    constraints_of,
+    metric_at,
+    seed_of,
+)
 from nnpipe.workflows.sweep.grid import chains_of, list_of, named, runtimes_of
 from nnpipe.workflows.verification.compare_outputs import VerifyOptions
 
 C = TypeVar("C", bound=Component)
 
-OF_SOURCE = ("accuracy_loss", "agreement")  # metrics that compare with the model as trained
 CONFIRMATIONS = 5  # candidates that are measured again at most, where a file says nothing
 _MOST_POINTS = 100_000
-_MOST_NAMES = 5  # in one line
 _KEYS = (
     "title", "output", "dataset", "calibration_samples", "measure", "verify", "models", "as_trained", "compilers",
     "runtimes", "threads", "batch_sizes", "time_limit", "constraints", "objectives", "choose", "confirmations",
@@ -137,13 +142,14 @@ class Sweep:
         runtimes = tuple(runtimes_of(data))
         sizes = [count_of(size, f"batch_sizes.{i}") for i, size in enumerate(list_of(data, "batch_sizes", [1]))]
         points, impossible = _combined(models, chains, runtimes, sizes, measure, _flag(data, "as_trained", True))
-        constraints = tuple(_constraints(data))
+        constraints = constraints_of(data)
         objectives = tuple(
-            _metric(name, f"objectives.{i}")
+            metric_at(name, f"objectives.{i}")
             for i, name in enumerate(list_of(data, "objectives", ["latency_median", "accuracy", "size"]))
         )
-        choose = _metric(data.get("choose", objectives[0].name), "choose")
-        _check_sources(points, {m.name for m in (*objectives, choose, *(c.metric for c in constraints))})
+        choose = metric_at(data.get("choose", objectives[0].name), "choose")
+        judged = {metric.name for metric in (*objectives, choose, *(c.metric for c in constraints))}
+        check_sources(judged, {p.model.title for p in points} - {p.model.title for p in points if p.runtime is None})
         return cls(
             title=text_of(data.get("title", "Sweep"), "title"),
             output=output,
@@ -157,9 +163,9 @@ class Sweep:
             objectives=objectives,
             choose=choose,
             confirmations=count_of(data.get("confirmations", CONFIRMATIONS), "confirmations"),
-            accept_doubts=_accepted(list_of(data, "accept_doubts", [])),
-            confidence=_confidence(data.get("confidence", 0.95)),
-            seed=_seed(data.get("seed", 0)),
+            accept_doubts=accepted_doubts(list_of(data, "accept_doubts", [])),
+            confidence=confidence_of(data.get("confidence", 0.95)),
+            seed=seed_of(data.get("seed", 0)),
             time_limit=made_of(LimitOptions, {k: data[k] for k in ("time_limit",) if k in data}, "sweep").time_limit,
         )
 
@@ -238,66 +244,11 @@ def _point(
     return Point(" · ".join(parts), model, all_for_batch(chain, size), fitted, way, measure)
 
 
-def _constraints(data: Mapping[str, Any]) -> Iterator[MetricConstraint]:
-    found = []
-    for i, text in enumerate(list_of(data, "constraints", [])):
-        try:
-            found.append(MetricConstraint.parse(text_of(text, f"constraints.{i}")))
-        except ConfigError as error:
-            place = "" if str(error).startswith("constraints") else f"constraints.{i}: "
-            raise ConfigError(f"{place}{error}") from None
-    try:
-        check_consistent(found)
-    except ConfigError as error:
-        raise ConfigError(f"constraints: {error}") from None
-    return iter(found)
-
-
-def _check_sources(points: Sequence[Point], metrics: set[str]) -> None:
-    wanted = sorted(metrics & set(OF_SOURCE))
-    lacking = {p.model.title for p in points} - {p.model.title for p in points if p.runtime is None}
-    if wanted and lacking:
-        first = sorted(lacking)[:_MOST_NAMES]
-        more = f" and {len(lacking) - len(first):,} more" if len(lacking) > len(first) else ""
-        raise ConfigError(
-            f"{', '.join(wanted)}: cannot be told for {', '.join(first)}{more}, which is not measured as trained; "
-            "set as_trained: true and have its framework installed, or leave the metric out"
-        )
-
-
-def _metric(name: Any, where: str) -> Quantity:
-    try:
-        return metric_of(text_of(name, where))
-    except ConfigError as error:
-        raise ConfigError(str(error) if str(error).startswith(where) else f"{where}: {error}") from None
-
-
 def _flag(data: Mapping[str, Any], key: str, default: bool) -> bool:
     found = data.get(key, default)
     if not isinstance(found, bool):
         raise ConfigError(f"{key}: expected true or false, found {found!r}")
     return found
-
-
-def _accepted(kinds: Sequence[Any]) -> tuple[str, ...]:
-    for place, kind in enumerate(kinds):
-        if kind not in BARRING:
-            raise ConfigError(
-                f"accept_doubts.{place}: {kind!r} keeps no candidate from being chosen; these do: {', '.join(BARRING)}"
-            )
-    return tuple(kinds)
-
-
-def _confidence(given: Any) -> float:
-    if isinstance(given, bool) or not isinstance(given, (int, float)) or not 0.5 <= given < 1:
-        raise ConfigError(f"confidence: expected a number from 0.5 to below 1, found {given!r}")
-    return float(given)
-
-
-def _seed(given: Any) -> int:
-    if isinstance(given, bool) or not isinstance(given, int) or given < 0:
-        raise ConfigError(f"seed: expected a whole number from 0 upwards, found {given!r}")
-    return given
 
 
 def _check_titles(titles: Sequence[str]) -> None:

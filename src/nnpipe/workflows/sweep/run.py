@@ -14,7 +14,7 @@ from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import ArtifactError, ConfigError, NNPipeError
 from nnpipe.core.files import sha256_of
 from nnpipe.workflows.candidates.measure import Verification, measure_apart, source_outputs
-from nnpipe.workflows.candidates.model_process import Source
+from nnpipe.workflows.candidates.model_process import ModelProcess
 from nnpipe.workflows.candidates.spec import CandidateSpec
 from nnpipe.workflows.candidates.stages import suffix, train_once
 from nnpipe.workflows.journal import Journal, Outcome, digest_of, said
@@ -71,7 +71,7 @@ def _all_of(
     if found:
         log.info("%s: %d of %d points are done already", model.title, len(found), len(points))
     with ExitStack() as stack:
-        source = stack.enter_context(Source(model.wrapper, sweep.dataset, model.path))
+        source = stack.enter_context(ModelProcess(model.wrapper, sweep.dataset, model.path))
         verification = None
         if any(point.way is not None for point in waiting):
             verification = stack.enter_context(source_outputs(source, sweep.verify, sweep.time_limit))
@@ -112,7 +112,7 @@ def _known(journal: Journal, key: str, retry: bool) -> Outcome | None:
 
 
 def _carried_out(
-    sweep: Sweep, point: Point, source: Source, weights: str, output: Path, command: Sequence[str],
+    sweep: Sweep, point: Point, source: ModelProcess, weights: str, output: Path, command: Sequence[str],
     verification: Verification | None,
 ) -> Outcome:  # fmt: skip
     try:
@@ -123,7 +123,7 @@ def _carried_out(
     return measured(sweep, point, artifact, output, command, verification)
 
 
-def compiled(sweep: Sweep, point: Point, source: Source, path: Path | None) -> Artifact | None:
+def compiled(sweep: Sweep, point: Point, source: ModelProcess, path: Path | None) -> Artifact | None:
     """Return the compiled model; one that another point, or an earlier try, has left at ``path`` is taken as it is."""
     if path is None or point.way is None:
         return None

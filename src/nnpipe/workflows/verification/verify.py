@@ -18,7 +18,7 @@ from nnpipe.core.progress import Progress
 from nnpipe.core.registry import find
 from nnpipe.core.runtime import Runtime
 from nnpipe.workflows.candidates.model_files import format_of
-from nnpipe.workflows.candidates.model_process import Source
+from nnpipe.workflows.candidates.model_process import ModelProcess
 from nnpipe.workflows.candidates.spec import CandidateSpec
 from nnpipe.workflows.candidates.stages import prepared
 from nnpipe.workflows.isolation.subprocess_worker import Worker
@@ -131,7 +131,7 @@ def verify(
         assert dataset is not None
         prepared(dataset)
         reference = folder / "reference.npz"
-        with Source(wrapper, dataset, path, judged=False) as running:
+        with ModelProcess(wrapper, dataset, path, judged=False) as running:
             running.run(samples, reference, time_limit, source_made)
         task = {
             "reference": str(reference), "artifact": str(other), "source": str(path),
