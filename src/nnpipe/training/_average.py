@@ -8,7 +8,7 @@ from typing import Any
 
 
 class WeightAverage:
-    """Exponential moving average of the weights; whole numbers and buffers are as in the model.
+    """Exponential moving average of a model's weights; integer tensors and buffers are copied from the model.
 
     The decay is at most ``(1 + step) / (10 + step)``, so that the first weights
     are soon forgotten (as in TensorFlow's ``ExponentialMovingAverage``).
@@ -20,7 +20,7 @@ class WeightAverage:
         self._shadow = {name: p.detach().clone() for name, p in self._weights.items()}
 
     def update(self, step: int) -> None:
-        """Move towards the weights after a step, counted from 0."""
+        """Update the average with the weights after a step, counted from 0."""
         import torch
 
         decay = min(self._decay, (1 + step) / (10 + step))
@@ -29,7 +29,7 @@ class WeightAverage:
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
-        """Put the average into the model for a while."""
+        """Give the model the averaged weights until the block ends."""
         self._swap()
         try:
             yield
@@ -37,7 +37,7 @@ class WeightAverage:
             self._swap()
 
     def stay(self) -> None:
-        """Put the average into the model for good."""
+        """Give the model the averaged weights for good."""
         import torch
 
         with torch.no_grad():
@@ -54,10 +54,10 @@ class WeightAverage:
                 self._shadow[name].copy_(kept)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the average by the weights' names."""
+        """Return the averaged weights by name."""
         return dict(self._shadow)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take it back."""
+        """Restore what :meth:`state_dict` returned."""
         for name, value in self._shadow.items():
             value.copy_(state[name])

@@ -11,7 +11,7 @@ from nnpipe.training.fit import Fit
 
 
 def monitored(fit: Fit) -> str | None:
-    """Name the figure that tells the best epoch: by default the loss of the first split that is evaluated."""
+    """Return the name of the figure that decides which epoch is best: by default the first evaluated split's loss."""
     if fit.options.monitor:
         return fit.options.monitor
     evaluated = [name for name in splits_of(fit) if name.partition("/")[2] not in fit.options.train_splits]
@@ -19,12 +19,12 @@ def monitored(fit: Fit) -> str | None:
 
 
 def splits_of(fit: Fit) -> list[str]:
-    """Name all splits as figures do."""
+    """Return all splits as ``dataset/split``, as the names of figures begin."""
     return [f"{name}/{split}" for name, parts in fit.datasets.items() for split in parts]
 
 
 def better(fit: Fit, name: str, value: float) -> bool:
-    """Return whether a figure is the best so far; ask the training to stop after enough epochs without one."""
+    """Return whether a figure is the best so far; stop the training after ``patience`` evaluations without a better."""
     options = fit.options
     gain = (value - fit.best) if options.monitor_mode == "max" else (fit.best - value)
     if not math.isnan(value) and (fit.best_epoch == 0 or gain > options.min_delta):
@@ -37,21 +37,21 @@ def better(fit: Fit, name: str, value: float) -> bool:
 
 
 def check_monitor(fit: Fit, figures: Callable[[str, str], Iterable[str]], others: Iterable[str] = ()) -> None:
-    """Raise now, not after an epoch, where there will be no such figure.
+    """Raise before the first epoch if the monitored figure will not exist.
 
     Parameters
     ----------
     fit
-        Before its first epoch.
+        The training, before its first epoch.
     figures
-        Takes a data set and a split and gives the names of their figures, from a first batch; none where it has none.
+        Takes the names of a data set and a split, and returns the names of its figures, read from its first batch.
     others
-        Splits whose figures cannot be known beforehand.
+        Splits whose figures are not known before they are computed.
 
     Raises
     ------
     ConfigError
-        If there is nothing to watch, or no figure of the name that was given.
+        If no split is evaluated, or there is no figure of the name that was given.
     """
     options, name = fit.options, fit.options.monitor
     if name is None:

@@ -1,4 +1,4 @@
-"""What of a training is kept: the last checkpoint, the best weights."""
+"""Writing a training's last checkpoint and best weights, and restoring them."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from nnpipe.training.run_status import tell
 
 
 class Checkpointer:
-    """Copies the state of a training and has it written, and puts it back.
+    """Copies the state of a training, has it written in the background, and restores it.
 
-    A checkpoint is made between steps, never with gradients that wait for more.
+    A checkpoint is made between steps, never while gradients are being accumulated.
     """
 
     def __init__(
@@ -53,15 +53,15 @@ class Checkpointer:
         self._best: Mapping[str, Any] | None = None
 
     def checkpoint(self, metric_sums: Mapping[str, MetricSums], feed: Feed) -> None:
-        """Keep, amid an epoch, all that a resumed run needs, with the sums and the feed."""
+        """Write a checkpoint within an epoch, with the sums of its metrics and the place in its batches."""
         self._keep((LAST,), metric_sums, feed, None)
 
     def epoch(self, best: str | None) -> None:
-        """Keep an epoch that is through: its weights as the best ones where a figure is named, and all of the run."""
+        """Write a checkpoint at the end of an epoch, and its weights as the best ones if ``best`` names a figure."""
         fit = self._fit
         every = fit.options.keep_every
         names = (f"epoch-{fit.epoch:04d}.state",) if every and fit.epoch % every == 0 else ()
-        # Last, for a run that finds this one does not look back.
+        # Written last: a run that finds this one needs all others before it.
         self._keep((*names, LAST), {}, None, best)
 
     def _keep(
@@ -98,26 +98,26 @@ class Checkpointer:
         self.tell()
 
     def wait(self) -> None:
-        """Wait until all is written, and raise what went wrong."""
+        """Wait until everything is written; raise what went wrong."""
         self._writer.wait()
 
     def best_weights(self) -> tuple[Mapping[str, Any], Mapping[str, Any] | None]:
-        """Return the weights of the best epoch, and their moving average where there is one; all processes call it."""
+        """Return the best epoch's weights, and their moving average if there is one; all processes must call it."""
         found: Mapping[str, Any] | None = self._best
         if self._fit.folder is not None:
             self._writer.wait()
-            self._team.gathered(None)  # the first process writes, and all read
+            self._team.gathered(None)  # only the first process writes; all read
             found = read_state(self._fit.folder.checkpoint(BEST), kind=WEIGHTS)
         assert found is not None  # there is a best epoch
         return found["model"], found["average"]
 
     def tell(self) -> None:
-        """Say in the folder how far it is."""
+        """Write the training's progress into the run's folder."""
         if self._team.rank == 0:
             tell(self._fit, "running")
 
     def restore(self, path: Path) -> dict[str, Any] | None:
-        """Go to where a checkpoint was made; give the sums and the feed's place if that is amid an epoch."""
+        """Restore a checkpoint; return the metric sums and the place in the batches if it was made within an epoch."""
         fit, gradient_steps = self._fit, self._gradient_steps
         state = read_checkpoint(path, self._rows)
         check_same_settings(path, state["course"], self._course)
@@ -143,7 +143,7 @@ class Checkpointer:
 
 
 def inexact(datasets: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Name the sequences whose batches depend on time, so that a resumed training sees others than it would have."""
+    """Name the sequences whose batches depend on timing, so that a resumed training sees different ones."""
     return [
         f"{name}/{split} ({_stage(sequence)})"
         for name, parts in datasets.items()
@@ -153,6 +153,6 @@ def inexact(datasets: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 
 def _stage(sequence: Any) -> str:
-    """Name the first stage, from the source on, that is not exact."""
+    """Return the name of the first stage, counted from the source, that is not exact."""
     stages = [*sequence.stages()][::-1] if hasattr(sequence, "stages") else [sequence]
     return next((type(stage).__name__ for stage in stages if not stage.exact), type(sequence).__name__)

@@ -1,4 +1,4 @@
-"""Figures of whole splits."""
+"""Computing the figures of whole splits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nnpipe.training.fit import Fit
 
 
 class Evaluator:
-    """Evaluates splits, so that the training does not notice."""
+    """Evaluates splits without any effect on the training."""
 
     def __init__(self, fit: Fit, hooks: Hooks, team: Team, progress: Progress) -> None:
         self._fit = fit
@@ -28,9 +28,9 @@ class Evaluator:
     def evaluate(
         self, splits: list[tuple[str, str]], average: WeightAverage | None = None, *, aloud: bool = True
     ) -> dict[str, float]:
-        """Return the figures of some splits, of the moving average of the weights where there is one.
+        """Return the figures of some splits, computed with ``average`` instead of the weights if it is given.
 
-        Callbacks see the batches, unless it is not said ``aloud``.
+        Callbacks see the batches only if ``aloud`` is true.
         """
         import torch
 
@@ -45,7 +45,7 @@ class Evaluator:
         return row
 
     def names(self, dataset: str, split: str) -> list[str]:
-        """Return the names of a split's figures, from its first batch; none where it has none."""
+        """Return the names of a split's figures, read from its first batch; an empty list if it has no batch."""
         import torch
 
         fit, sums = self._fit, MetricSums()
@@ -84,7 +84,7 @@ class Evaluator:
 
 
 def figures_of(sums: MetricSums, team: Team) -> dict[str, float]:
-    """Return the figures over the samples of all processes; all have to call it."""
+    """Return the figures over the samples of all processes; all processes must call it."""
     if team.world == 1:
         return sums.figures()
     whole = MetricSums()

@@ -1,4 +1,4 @@
-"""From a batch to outputs and the loss: plainly, compiled, or spread over processes."""
+"""From a batch to outputs and the loss: as the model is, compiled, or distributed over processes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Forward = Callable[[dict[str, Any]], tuple[Any, dict[str, Output]]]
 
 
 def outputs_of(found: Any, batch: dict[str, Any], model: Any) -> dict[str, Output]:
-    """Check what ``forward`` gave, name a single output ``"output"``, and hand each the sample ids."""
+    """Check what ``forward`` returned, name a single output ``"output"``, and give each output the sample ids."""
     if isinstance(found, Output):
         found = {"output": found}
     if type(found) is not dict or not found:
@@ -34,7 +34,7 @@ def outputs_of(found: Any, batch: dict[str, Any], model: Any) -> dict[str, Outpu
 
 
 def forward_plainly(model: Any, batch: dict[str, Any]) -> tuple[Any, dict[str, Output]]:
-    """Run the model; give the sum of the outputs' losses, and the outputs."""
+    """Run the model; return the sum of the outputs' losses, and the outputs."""
     outputs = outputs_of(model(batch), batch, model)
     total: Any = None
     for output in outputs.values():
@@ -51,7 +51,7 @@ def training_forward(model: Any, options: TrainerOptions, team: Team) -> Forward
 
     whole: Any = _whole(model, _Outputs if team.world > 1 else dict)
     if team.world > 1:
-        # A batch may not touch the layers of another data set's task, and a layer may be idle in all of them.
+        # A batch of one data set may leave the layers of another's task unused, and some layers may never be used.
         whole = torch.nn.parallel.DistributedDataParallel(whole, find_unused_parameters=True)
     if options.compile:
         whole = torch.compile(whole)
@@ -66,10 +66,9 @@ def training_forward(model: Any, options: TrainerOptions, team: Team) -> Forward
 
 
 class _Outputs:
-    """Outputs by name, where the processes' gradients are waited for by what a step returns.
+    """Outputs by name, hidden from ``DistributedDataParallel``, which waits for a gradient of each tensor that it sees.
 
-    Only the loss is looked at then: an output that has no loss, or no part in
-    it, would be waited for for ever.
+    It sees the loss only: for an output without a loss it would wait for ever.
     """
 
     def __init__(self, found: dict[str, Output]) -> None:
@@ -77,7 +76,7 @@ class _Outputs:
 
 
 def _whole(model: Any, holding: Callable[[dict[str, Output]], Any]) -> Any:
-    """Return a module of model and loss, so that the gradients' bookkeeping begins at the loss."""
+    """Return a module of the model and its loss, so that PyTorch's wrappers see both as one."""
     import torch
 
     class Whole(torch.nn.Module):  # type: ignore[misc]
@@ -93,7 +92,7 @@ def _whole(model: Any, holding: Callable[[dict[str, Output]], Any]) -> Any:
 
 
 def precision(options: TrainerOptions) -> Callable[[], AbstractContextManager[Any]]:
-    """Return what makes the context in which the model runs."""
+    """Return a function that makes the context (precision) in which the model runs."""
     if options.precision == "float32":
         return nullcontext
     import torch

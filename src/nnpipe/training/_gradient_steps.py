@@ -1,4 +1,4 @@
-"""Gradients, and the steps that are made of them."""
+"""Accumulating gradients, and making optimiser steps from them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from nnpipe.training.options import TrainerOptions
 
 
 class GradientSteps:
-    """Gathers gradients over batches and processes, and makes steps.
+    """Accumulates gradients over batches and processes, and makes optimiser steps from them.
 
-    With one batch a step and one process, a batch's mean loss is what is
-    differentiated.  Otherwise it is the sum over its samples, and the gradients
-    are divided by the number of samples of the whole step: so it is the mean
-    over them, however unequally they were cut.
+    With one batch per step and one process, the batch's mean loss is
+    differentiated.  Otherwise the sum over its samples is, and the gradients are
+    then divided by the number of samples of the whole step.  So the result is
+    always the mean over all samples, even if batches differ in size.
     """
 
     def __init__(
@@ -39,12 +39,12 @@ class GradientSteps:
 
     @property
     def ready(self) -> bool:
-        """Whether as many batches are in as a step takes."""
+        """Whether enough batches for a step have been accumulated."""
         return self._pending >= self._options.accumulate
 
     @property
     def pending(self) -> bool:
-        """Whether there are gradients that no step was made of."""
+        """Whether there are gradients that no step has used yet."""
         return self._pending > 0
 
     def backward(self, loss: Any, size: int) -> None:

@@ -1,4 +1,4 @@
-"""Call callbacks, and attribute their errors."""
+"""Calling callbacks, and naming the one that failed."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _NAMES = (
 
 
 Aside = Callable[[Fit], AbstractContextManager[Any]]
-"""Gives a block at whose end all that a callback must not change is as it was."""
+"""Returns a context manager that restores, at its end, everything that a callback must not change."""
 
 
 class Hooks:
-    """The callbacks of a training, by hook: what a callback does not have costs nothing."""
+    """The callbacks of a training, by hook: a hook that a callback does not define costs nothing."""
 
     def __init__(self, callbacks: Sequence[Callback], fit: Fit, aside: Aside | None = None) -> None:
         self._fit = fit
@@ -35,11 +35,11 @@ class Hooks:
         }
 
     def has(self, hook: str) -> bool:
-        """Return whether anybody listens."""
+        """Return whether any callback defines a hook."""
         return bool(self._by_name[hook])
 
     def call(self, hook: str, *arguments: Any, batch: Mapping[str, Any] | None = None) -> None:
-        """Call a hook of all; ``batch`` is the one in hand."""
+        """Call a hook of all callbacks; errors name the samples of ``batch``."""
         for callback in self._by_name[hook]:
             try:
                 getattr(callback, hook)(*(() if hook == "close" else (self._fit,)), *arguments)
@@ -47,14 +47,14 @@ class Hooks:
                 self._failed(callback, hook, batch, error)
 
     def call_aside(self, hook: str) -> None:
-        """Call a hook, and put random states and the model's modes back after it."""
+        """Call a hook, then restore the random states and the model's modes."""
         if not self._by_name[hook]:
             return
         with self._aside(self._fit):
             self.call(hook)
 
     def close(self) -> None:
-        """Close all callbacks, whatever the others do, and raise the first error."""
+        """Close all callbacks, even if some fail, and raise the first error."""
         with ExitStack() as stack:
             for callback in self._callbacks:
                 stack.callback(self._close, callback)
@@ -76,11 +76,11 @@ class Hooks:
         fit.log.error(told, exc_info=error)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the states of callbacks by class; several of a class by number."""
+        """Return the states of callbacks by class name; several of one class are numbered."""
         return {name: callback.state_dict() for name, callback in self._named()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take them back; callbacks that are new begin anew, and those that are gone are passed over."""
+        """Restore the states; new callbacks keep their initial state, and states of missing callbacks are ignored."""
         for name, callback in self._named():
             if name in state:
                 callback.load_state_dict(state[name])
@@ -100,7 +100,7 @@ def _aside(fit: Fit) -> Iterator[None]:
 
 
 def check_callbacks(callbacks: Sequence[Any]) -> None:
-    """Raise :class:`ConfigError` naming what is no callback."""
+    """Raise :class:`ConfigError` if anything in the list is not a callback."""
     for callback in callbacks:
         if not isinstance(callback, Callback):
             raise ConfigError(f"{callback!r} is no Callback")
@@ -108,7 +108,7 @@ def check_callbacks(callbacks: Sequence[Any]) -> None:
 
 @contextmanager
 def same_modes(model: Any) -> Iterator[None]:
-    """Put each layer's mode, training or inference, back at the end of the block."""
+    """Restore each layer's mode, training or inference, at the end of the block."""
     before = [(layer, layer.training) for layer in model.modules()]
     try:
         yield

@@ -1,4 +1,4 @@
-"""Setting the learning rate that a step uses."""
+"""Setting the learning rate for each step."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from nnpipe.training.run_settings import schedule_settings
 class Rate:
     """The optimiser's rates, set before each step.
 
-    Owned by the trainer's loop; the optimiser is the very one that steps.  ``settings`` says which schedule it is.
+    Owned by the trainer's loop.  ``settings`` describes the schedule.
     """
 
     def __init__(self, optimiser: Any, schedule: Schedule | TorchSchedule | None, steps: int | None) -> None:
-        self._optimiser = optimiser  # not its groups: loading a state replaces them
+        self._optimiser = optimiser  # not its groups, which loading a state replaces
         self._steps = steps
         self._torch: Any = schedule.make(optimiser) if isinstance(schedule, TorchSchedule) else None
         if self._torch is not None and not hasattr(self._torch, "step"):
@@ -29,19 +29,19 @@ class Rate:
         self._bases = [group["lr"] for group in optimiser.param_groups] if self._schedule else []
 
     def before_step(self, step: int) -> None:
-        """Set the rates of a step."""
+        """Set the rates for a step."""
         if self._schedule is not None:
             factor = self._schedule.factor(step, self._steps)
             for group, base in zip(self._optimiser.param_groups, self._bases, strict=True):
                 group["lr"] = base * factor
 
     def after_step(self) -> None:
-        """Move a scheduler of PyTorch on."""
+        """Step a PyTorch scheduler that counts steps."""
         if self._torch is not None and self._per == "step":
             self._torch.step()
 
     def after_epoch(self, figure: float | None) -> None:
-        """Move a scheduler of PyTorch on that counts epochs."""
+        """Step a PyTorch scheduler that counts epochs."""
         if self._torch is None or self._per != "epoch":
             return
         if not hasattr(self._torch, "patience"):  # ReduceLROnPlateau
@@ -53,11 +53,11 @@ class Rate:
         """Return what a resumed run needs."""
         if self._torch is None:
             return {"bases": list(self._bases)}
-        # Functions are not part of a state; PyTorch leaves them out of LambdaLR's for that reason, too.
+        # A state holds no functions; PyTorch's own LambdaLR leaves them out for the same reason.
         return {"torch": {k: v for k, v in self._torch.state_dict().items() if not callable(v)}}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take it back."""
+        """Restore what :meth:`state_dict` returned."""
         if self._torch is not None:
             self._torch.load_state_dict(state["torch"])
         else:

@@ -1,4 +1,4 @@
-"""Epochs, evaluations, and what is kept of them."""
+"""The training loop: epochs, evaluations, and the figures and checkpoints of each."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from nnpipe.training.distributed import Team
 from nnpipe.training.final_weights import choose_final_weights
 from nnpipe.training.fit import Fit
 
-# Asking a GPU for the loss makes the host wait, so it is asked now and then.
+# Fetching the loss from a GPU makes the host wait, so it is fetched only every few steps.
 _STEPS_BETWEEN_CHECKS = 50
 
 
 class Loop:
-    """A training under way, with all that belongs to it.
+    """The epochs of one training.
 
-    ``amid`` says where in an epoch a resumed training stands, as
-    :meth:`Checkpointer.restore <nnpipe.training._checkpointing.Checkpointer.restore>` gives it.
+    ``amid`` is the place within an epoch from which a resumed training goes on, as
+    :meth:`Checkpointer.restore <nnpipe.training._checkpointing.Checkpointer.restore>` returns it.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Loop:
     # -- the course -----------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Do what is left of the epochs, and leave the weights that are wanted in the model."""
+        """Run the remaining epochs, then give the model its final weights."""
         fit = self._fit
         check_monitor(fit, self._evaluator.names)
         while not fit.stopping and (self._amid is not None or fit.epoch < fit.options.num_epochs):
@@ -132,7 +132,7 @@ class Loop:
 
     @property
     def batches(self) -> int | None:
-        """Batches of an epoch; None where a sequence has no length."""
+        """The number of batches in an epoch; None if a sequence has no length."""
         try:
             return len(self._feed)
         except TypeError:
@@ -171,7 +171,7 @@ class Loop:
         figure, best = self._judge(row)
         self._gradient_steps.rate.after_epoch(figure)
         average = self._gradient_steps.average
-        # Callbacks look at the weights that the row tells of.
+        # Callbacks see the weights with which the row's figures were measured.
         with nullcontext() if average is None else average.in_place():
             self._hooks.call_aside("on_epoch_end")
         tell(self._progress, fit.epoch, options.num_epochs, row)
@@ -180,7 +180,7 @@ class Loop:
         self._checkpointer.epoch(best)
 
     def _judge(self, row: Mapping[str, float]) -> tuple[float | None, str | None]:
-        """Return the monitored figure, and its name where this epoch is the best so far."""
+        """Return the monitored figure, and its name if this epoch is the best so far."""
         fit, options = self._fit, self._fit.options
         name = monitored(fit)
         if name is None:

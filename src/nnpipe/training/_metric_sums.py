@@ -1,4 +1,4 @@
-"""Sums of metrics over batches: exact to the order of batches, cheap at each step, and part of a checkpoint."""
+"""Sums of metrics over batches: always added in the same order, cheap at each step, and part of a checkpoint."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import numpy as np
 
 from nnpipe.training.outputs.metric import Metric, figure
 
-_EVERY = 64  # batches whose metrics wait on the device before their sums are fetched
+_EVERY = 64  # batches whose metrics stay on the device before their sums are fetched
 
 
 class MetricSums:
     """Sums of the metrics of one split in one epoch, in double precision.
 
-    Metrics wait on the device, so that no step waits for it.  Each batch is
-    summed by itself and batches are added in order: when the sums are fetched
-    changes no bit.
+    Metrics stay on the device for some batches, so that no step waits for it.
+    Each batch is summed separately and batches are added in order, so the
+    result does not depend on when the sums are fetched.
     """
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class MetricSums:
         waiting.append(metric)
 
     def fetch(self) -> None:
-        """Add what waits to the sums."""
+        """Add the metrics that are still on the device to the sums."""
         for name, metrics in self._waiting.items():
             counted = [metric for metric in metrics if len(metric.numerator)]
             if not counted:
@@ -87,12 +87,12 @@ class MetricSums:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take sums."""
+        """Restore sums that :meth:`state_dict` returned."""
         self._waiting, self._count = {}, 0
         self._sums = {name: list(kept) for name, kept in state.items()}
 
     def join(self, states: Iterable[Mapping[str, Any]]) -> None:
-        """Add the sums of other sums, in order."""
+        """Add sums that other processes returned by :meth:`state_dict`, in order."""
         for state in states:
             for name, (above, below, finish) in state.items():
                 kept = self._sums.setdefault(name, [0.0, 0.0, finish])

@@ -1,4 +1,4 @@
-"""Random numbers: those of PyTorch, numpy and Python, seeded, kept and put back; and those derived from a purpose."""
+"""Seeding, saving and restoring the generators of PyTorch, numpy and Python; generators derived from a purpose."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 
 
 def generator(seed: int, purpose: str, *numbers: int) -> np.random.Generator:
-    """Return a generator that depends on its arguments alone."""
+    """Return a generator that depends only on the arguments."""
     word = int.from_bytes(hashlib.sha256(purpose.encode()).digest()[:8], "little")
     return np.random.default_rng([seed, word, *numbers])
 
@@ -44,7 +44,7 @@ def random_states(device: str) -> dict[str, Any]:
 
 
 def set_random_states(states: Mapping[str, Any]) -> None:
-    """Put back what :func:`random_states` gave."""
+    """Restore the states that :func:`random_states` returned."""
     import torch
 
     python, numpy = states["python"], states["numpy"]
@@ -57,7 +57,7 @@ def set_random_states(states: Mapping[str, Any]) -> None:
 
 @contextmanager
 def undisturbed(device: str) -> Iterator[None]:
-    """Put the random states back at the end of the block as they were at its start."""
+    """Restore the random states at the end of the block."""
     before = random_states(device)
     try:
         yield

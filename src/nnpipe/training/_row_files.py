@@ -1,8 +1,8 @@
-"""Rows of epochs in files beside the checkpoints: each checkpoint adds what is new, and is as large as the first.
+"""Rows of epochs in files beside the checkpoints: each checkpoint appends only new rows, so its size does not grow.
 
-A line of such a file is a row as JSON.  A checkpoint holds in its place the file's
-name, the number of rows that were there when it was made, and the SHA-256 of
-their lines.  Lines behind those are of later checkpoints, or of one that was never finished.
+A line of such a file is a row as JSON.  Instead of the rows, a checkpoint holds
+the file's name, the number of rows when it was made, and the SHA-256 of their
+lines.  Later lines belong to later checkpoints, or to one that was never finished.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LONGEST = 100_000_000  # bytes of a line
 
 @dataclass
 class _Written:
-    """What of a file is known to be on the disk."""
+    """The part of a file that is known to be on the disk."""
 
     count: int = 0
     size: int = 0
@@ -42,7 +42,7 @@ class RowFiles:
         self._written: dict[Path, _Written] = {}
 
     def put(self, state: Any, folder: Path, name: str = "") -> Any:
-        """Return a state with files' names for rows, after adding to these files what is new."""
+        """Append new rows to their files, and return the state with a reference to each file in place of its rows."""
         if isinstance(state, AppendOnly):
             return self._add(folder / f"{name}{ENDING}", state)
         if isinstance(state, Mapping):
@@ -50,12 +50,12 @@ class RowFiles:
         return state
 
     def take(self, state: Any, folder: Path) -> Any:
-        """Return a state with the rows for files' names; what is written next follows them.
+        """Return the state with the rows in place of references; rows that are written next follow them.
 
         Raises
         ------
         ArtifactError
-            If a file is missing, or its rows are not those that were there.
+            If a file is missing, or its rows differ from those that the checkpoint was made with.
         """
         if not isinstance(state, Mapping):
             return state

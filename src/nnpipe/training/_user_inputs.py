@@ -1,4 +1,4 @@
-"""Convert what callers pass to a trainer, and refuse in one line what cannot be used."""
+"""Converting and checking the arguments that callers pass to a trainer."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from nnpipe.training.optimization import AdamW, Schedule, TorchSchedule
 
 _HINT = "give sequences by data set and split, such as {'digits': {'train': ArraySequence(...), 'test': ...}}"
 ONLY = "data"
-"""What a data set is called that was given without a name."""
+"""The name of a data set that was given without one."""
 
 
 def model_of(given: Any) -> Any:
-    """Return the ``torch.nn.Module``; raises :class:`ConfigError` where there is none."""
+    """Return the ``torch.nn.Module``; raise :class:`ConfigError` if it is anything else."""
     import torch
 
     found = getattr(given, "module", given) if not isinstance(given, torch.nn.Module) else given
@@ -31,12 +31,12 @@ def datasets_of(given: Any, seed: int) -> dict[str, dict[str, Any]]:
     """Return sequences by data set and split.
 
     A ``torch.utils.data.DataLoader`` becomes a sequence.  A single sequence or
-    loader is learned from; splits without a data set's name get one.
+    loader becomes the training split; splits without a data set's name get one.
 
     Raises
     ------
     ConfigError
-        Naming what is no sequence, and what would make it one.
+        If a value is not a sequence; the message says how to make one of it.
     """
     if _goes(given):
         given = {ONLY: {"train": given}}
@@ -86,7 +86,7 @@ def _hint(value: Any) -> str:
 
 
 def optimiser_of(given: Any, model: Any, parameters: Iterable[Any] | None) -> Any:
-    """Return the ``torch.optim.Optimizer``: the one that was given, or the one that a factory makes."""
+    """Return the ``torch.optim.Optimizer`` that was given, or the one that the given factory makes."""
     import torch
 
     if isinstance(given, torch.optim.Optimizer):
@@ -120,7 +120,7 @@ def optimiser_of(given: Any, model: Any, parameters: Iterable[Any] | None) -> An
 
 
 def check_schedule(given: Any) -> None:
-    """Raise :class:`ConfigError` saying how to give it, unless it is a schedule that the trainer follows."""
+    """Raise :class:`ConfigError`, with advice, unless this is a schedule that the trainer can follow."""
     if given is None or isinstance(given, (Schedule, TorchSchedule)):
         return
     if isinstance(given, type) and issubclass(given, Schedule):
@@ -135,7 +135,7 @@ def check_schedule(given: Any) -> None:
 
 
 def check_others(folder: Any, resume: Any, identity: Any, progress: Any) -> None:
-    """Raise :class:`ConfigError` naming which of these is of another kind than it must be."""
+    """Raise :class:`ConfigError` naming the argument of a wrong type."""
     wrong = [
         (name, value, wanted)
         for name, value, fits, wanted in (

@@ -1,6 +1,6 @@
 """Callbacks, which observe a training, each in a module of its own.
 
-For authors, the bases of all callbacks are here, imported when they are first used.
+The base classes, for authors of callbacks, can be imported from here; each is loaded when it is first used.
 """
 
 from typing import TYPE_CHECKING

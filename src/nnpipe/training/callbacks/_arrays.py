@@ -9,12 +9,12 @@ import numpy as np
 
 
 def array_of(value: Any) -> np.ndarray:
-    """Return a tensor or an array as an array, fetched from the device it is on."""
+    """Return a tensor or an array as a numpy array, fetched from its device."""
     return value.detach().cpu().numpy() if hasattr(value, "detach") else np.asarray(value)
 
 
 def joined(values: Sequence[Any]) -> np.ndarray:
-    """Join tensors, or arrays, along their first axis; tensors by one transfer from their device."""
+    """Join tensors or arrays along their first axis into one array; tensors are fetched in one transfer."""
     if not hasattr(values[0], "detach"):
         return np.concatenate([np.asarray(value) for value in values])
     import torch

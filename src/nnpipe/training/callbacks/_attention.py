@@ -1,4 +1,4 @@
-"""Attention weights of a model that runs, and what follows from them."""
+"""Recording attention weights while a model runs, and computing the attention rollout from them."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ import numpy as np
 
 @contextmanager
 def watched(model: Any) -> Iterator[list[tuple[str, Any]]]:
-    """Yield a list that fills, while the model runs, with the names of layers and their attention weights.
+    """Yield a list that receives the name and the attention weights of each layer while the model runs.
 
-    Weights are tensors ``(n, heads, queries, keys)``, each row of which adds up
-    to 1, in the order in which they were used; without dropout.  What the model
-    computes is what it computes otherwise, but for rounding.
+    Weights are tensors ``(n, heads, queries, keys)`` whose rows add up to 1,
+    without dropout, in the order in which they were used.  The model's results
+    change by rounding only.
 
-    Seen are ``torch.nn.MultiheadAttention`` (within ``TransformerEncoder``, too)
-    and whatever else calls ``torch.nn.functional.scaled_dot_product_attention``.
-    A softmax written out by hand, and attention within a compiled model, are not.
+    This records ``torch.nn.MultiheadAttention`` (also within ``TransformerEncoder``)
+    and everything else that calls ``torch.nn.functional.scaled_dot_product_attention``.
+    It does not record a softmax that a model computes itself, or attention within a compiled model.
     """
     import torch
     from torch.nn import functional
@@ -39,7 +39,7 @@ def watched(model: Any) -> Iterator[list[tuple[str, Any]]]:
             found.append((running[-1] if running else type(model).__name__, weights.detach()))
 
     class Watch(TorchFunctionMode):  # type: ignore[misc]
-        """Sees the functions that modules call.  What runs within one of them, it does not see."""
+        """Sees the functions that modules call, but not the functions that those call."""
 
         def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             if function is multi_head:
@@ -80,10 +80,10 @@ def weights_of(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Any:
-    """Return the weights that ``scaled_dot_product_attention`` multiplies values by; arguments are its own.
+    """Return the weights by which ``scaled_dot_product_attention`` multiplies values; it takes the same arguments.
 
     ``softmax(query key^T / sqrt(features) + mask)`` (Vaswani et al., 2017,
-    section 3.2.1).  A query that may look at nothing has weights of 0.
+    section 3.2.1).  A query whose keys are all masked has weights of 0.
     """
     import torch
 
@@ -105,13 +105,13 @@ def rollout(layers: Sequence[np.ndarray]) -> np.ndarray:
     """Return how much of each input token is in each output token, ``(tokens, tokens)``; rows add up to 1.
 
     Abnar and Zuidema, "Quantifying Attention Flow in Transformers", 2020,
-    section 3: with the mean over heads ``W`` of a layer, half of which is passed
-    by through the residual connection, ``A = (W + I) / 2``, the product of all ``A``, the last on the left.
+    section 3: the product of ``A = (W + I) / 2`` of all layers, the last on the
+    left, where ``W`` is the mean over a layer's heads and ``I`` stands for its residual connection.
 
     Parameters
     ----------
     layers
-        Weights of layers ``(heads, tokens, tokens)``, from the first on.
+        Weights of each layer ``(heads, tokens, tokens)``, from the first layer on.
     """
     flow = np.eye(layers[0].shape[-1])
     for weights in layers:

@@ -1,4 +1,4 @@
-"""Outputs that tell classes apart, as logits of classes: those of several classes, and those of yes or no."""
+"""Outputs of classifiers, with several classes or binary, as logits of classes."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from nnpipe.training.outputs.output import Output
 
 
 def by_label(output: Output) -> list[tuple[str, Any, Any]]:
-    """Return the logits ``(n, classes)`` and the targets ``(n,)`` that an output has; none where it has no classes.
+    """Return title, logits ``(n, classes)`` and targets ``(n,)`` of an output; an empty list if it has no classes.
 
-    A yes or no has the classes no and yes; of several labels each has, by its number.
+    A binary output has two classes, no and yes.  With several labels, there is one entry for each label.
     """
     if isinstance(output, ClassificationOutput):
         given = output.output if isinstance(output.output, np.ndarray) else output.output.detach()
@@ -32,7 +32,7 @@ def by_label(output: Output) -> list[tuple[str, Any, Any]]:
 
 
 def _two(logits: Any) -> Any:
-    """Return the logits of no and yes, whose softmax is the sigmoid."""
+    """Return the logits of no and yes, so that their softmax is the sigmoid."""
     import torch
 
     return torch.stack([torch.zeros_like(logits), logits], 1)

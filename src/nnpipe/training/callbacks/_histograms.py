@@ -1,4 +1,4 @@
-"""Histograms of many arrays, as one file of arrays."""
+"""Histograms of many arrays, in one file of arrays."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _BINS = 40
 
 
 def histograms_of(named: Mapping[str, Any]) -> dict[str, Any]:
-    """Count the values of tensors in 40 bins each, from the least to the greatest; what is not finite is left out.
+    """Return histograms of the finite values of tensors, in 40 bins each from the least to the greatest value.
 
-    Gives ``names``, ``edges (n, 41)`` and ``counts (n, 40)``; a tensor without values is left out.
+    The result has ``names``, ``edges (n, 41)`` and ``counts (n, 40)``; a tensor without values is left out.
     """
     names, edges, counts = [], [], []
     for name, tensor in named.items():
@@ -34,7 +34,7 @@ def histograms_of(named: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def write_histograms(fit: Fit, name: str, found: Mapping[str, Any], step: int) -> None:
-    """Write what :func:`histograms_of` gave, and the step that it was taken at, as ``tables/NAME.npz``."""
+    """Write the result of :func:`histograms_of`, and its step, as ``tables/NAME.npz``."""
     arrays = {"names": np.array(found["names"], np.str_), "edges": found["edges"], "counts": found["counts"]}
     with replacing(folder_of(fit).table(name, ending="npz")) as path, path.open("wb") as file:
         np.savez_compressed(file, **arrays, step=np.array(step))

@@ -1,4 +1,4 @@
-"""What callbacks ask of a Keras model."""
+"""The layers and weights of a Keras model, for callbacks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 
 def keras_layers(model: Any) -> tuple[list[dict[str, Any]], int, int]:
-    """Return a row for each layer that holds no others, the number of parameters, and that of the trainable ones.
+    """Return a row for each innermost layer, the number of parameters, and the number of trainable ones.
 
     Layers are in the order in which they were declared.  Parameters that
     several layers share are counted with the first.
@@ -36,7 +36,7 @@ def keras_layers(model: Any) -> tuple[list[dict[str, Any]], int, int]:
 
 
 def not_finite(model: Any) -> list[str]:
-    """Name the weights of a Keras model that hold NaN or infinity."""
+    """Return the names of a Keras model's weights that hold NaN or infinity."""
     return [v.path for v in model.weights if not np.isfinite(np.asarray(v.numpy(), np.float64)).all()]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 
 def leaves(model: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the layers that hold no others, with their names; a model without layers is its own."""
+    """Yield the innermost layers with their names; a model without layers yields itself."""
     for name, layer in model.named_modules():
         if next(layer.children(), None) is None:
             yield name or type(layer).__name__, layer

@@ -1,4 +1,4 @@
-"""Files of TensorBoard's embedding projector: points, what is known of each, and a small picture of each."""
+"""Files of TensorBoard's embedding projector: points, with labels and a small picture of each."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ def write_points(
     columns: Mapping[str, Sequence[Any]],
     tiles: Sequence[np.ndarray] | None,
 ) -> str:
-    """Write an embedding, and give what tells the projector of it.
+    """Write an embedding, and return its entry for the projector's configuration.
 
     Parameters
     ----------
     folder
         The run's folder.
     name
-        What the projector calls it.
+        The name that the projector shows.
     points
         Features ``(n, features)``.
     columns
-        What is known of each point, by what it is.
+        The labels of each point, by title.
     tiles
         Pictures ``(32, 32, 3)`` of 8 bits, one a point; more than 65,536 are left out.
     """

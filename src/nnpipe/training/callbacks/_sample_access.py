@@ -1,4 +1,4 @@
-"""Samples of a sequence by their ids, and what of them can be drawn."""
+"""Reading samples of a sequence by id, and drawing those that are pictures."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ def each_sample(
 ) -> Generator[tuple[int, dict[str, Any]], None, None]:
     """Yield the samples of a sequence, or those of some ids, in its order, as batches of one.
 
-    They are as the model sees them in an epoch.  Call this between epochs
-    only, and close the iterator: the sequence is gone through until all are found.
-    An id that does not come up is left out.
+    They are as the model sees them in an epoch.  Call this between epochs only,
+    and close the iterator: it reads the sequence until all ids are found.
+    An id that does not occur is left out.
     """
     wanted = None if ids is None else set(ids)
     sequence.set_epoch(epoch)
@@ -66,7 +66,7 @@ def first_batch(sequence: Any, epoch: int) -> dict[str, Any] | None:
 
 
 def features_of(sample: dict[str, Any]) -> dict[str, Any]:
-    """Return the features of a batch of one without its axis; what is no feature of a sample is left out."""
+    """Return the features of a batch of one sample without the first axis."""
     found = {}
     for name, value in sample.items():
         if name != "sample_id" and hasattr(value, "__getitem__") and not isinstance(value, (str, dict)):
@@ -110,9 +110,9 @@ def as_image(value: np.ndarray) -> np.ndarray | None:
 
 
 def called(name: str, value: Any, classes: Sequence[str] = ()) -> str:
-    """Write a label of a sample for its picture: by the class's name where it is known, else as it is.
+    """Return the text of a sample's label for its picture, with the class's name if it is known.
 
-    What lies under ``input`` is given to the model, and is no label.
+    Features under ``input`` are inputs of the model, not labels.
     """
     number = int(value)
     if not name.startswith("input/") and 0 <= number < len(classes):
@@ -121,7 +121,7 @@ def called(name: str, value: Any, classes: Sequence[str] = ()) -> str:
 
 
 def show_images(figure: Any, images: list[np.ndarray], titles: list[str], columns: int) -> None:
-    """Fill a figure with pictures and what is written above each."""
+    """Draw pictures with their titles into a figure."""
     rows = -(-len(images) // columns)
     grid = figure.subplots(rows, columns, squeeze=False).ravel()
     for axes in grid:

@@ -1,4 +1,4 @@
-"""A figure of each step, kept in bounded memory."""
+"""The values of a figure by step, kept in bounded memory."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from nnpipe.experiment.state import State
 
 
 class Trace(State):
-    """Values by step: of a long training every 2nd, 4th, 8th, ... step only.
+    """Values by step; in a long training, of every 2nd, 4th, 8th, ... step only.
 
-    Which steps are kept follows from their numbers alone, so a resumed training keeps the same ones.
+    Which steps are kept depends only on their numbers, so a resumed training keeps the same ones.
 
     Parameters
     ----------
     most
-        How many to keep at most.
+        The greatest number of values to keep.
     """
 
     stride: int
@@ -38,7 +38,7 @@ class Trace(State):
             self.steps, self.values = [self.steps[n] for n in kept], [self.values[n] for n in kept]
 
     def fetch(self) -> None:
-        """Turn all tensors into numbers, by one transfer for all."""
+        """Turn all tensors into numbers, with one transfer for all."""
         waiting = [n for n, value in enumerate(self.values) if not isinstance(value, float)]
         if waiting:
             import torch

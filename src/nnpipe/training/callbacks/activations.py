@@ -1,4 +1,4 @@
-"""What layers give, by layer and epoch."""
+"""Statistics of each layer's output, by epoch."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _NAMES = ("mean", "deviation", "zeros")
 class ActivationStatistics(WritingCallback):
     """Record mean, standard deviation and the share of zeros of each layer's output, at each epoch's first batch.
 
-    Layers are those that hold no others; of a layer that runs several times
-    the last output counts.  A share of zeros near 1 after a ReLU tells of dead
-    units.  A compiled model does not show its layers, and nothing is recorded.
+    Only innermost layers are recorded; of a layer that runs several times, the
+    last output counts.  A share of zeros near 1 after a ReLU is a sign of dead
+    units.  The layers of a compiled model cannot be seen, so nothing is recorded.
     Writes ``pictures/activations.png`` and ``tables/activations.json``.
     """
 
@@ -34,7 +34,7 @@ class ActivationStatistics(WritingCallback):
         self._found: dict[str, Any] = {}
 
     def on_batch_begin(self, fit: Fit, batch: dict[str, Any]) -> None:
-        """Listen to the layers for one batch."""
+        """Hook the layers for one batch."""
         if fit.batch == 0 and not fit.options.compile:
             self._found = {}
             for name, layer in leaves(fit.model):
@@ -52,7 +52,7 @@ class ActivationStatistics(WritingCallback):
         return record
 
     def on_batch_end(self, fit: Fit, batch: dict[str, Any], outputs: dict[str, Any]) -> None:
-        """Keep what was heard."""
+        """Store the statistics and remove the hooks."""
         if not self._handles:
             return
         self.close()
@@ -64,7 +64,7 @@ class ActivationStatistics(WritingCallback):
             self.state.rows.append({"epoch": fit.epoch, "layers": named})
 
     def on_epoch_end(self, fit: Fit) -> None:
-        """Write table and picture."""
+        """Write the table and the picture."""
         rows = self.state.rows
         if not rows:
             return
@@ -78,6 +78,6 @@ class ActivationStatistics(WritingCallback):
         save_figure(fit, "activations", picture)
 
     def close(self) -> None:
-        """Listen no more."""
+        """Remove the hooks."""
         while self._handles:
             self._handles.pop().remove()

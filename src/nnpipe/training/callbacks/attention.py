@@ -1,4 +1,4 @@
-"""Where a model's attention goes."""
+"""Maps of a model's attention."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
     from nnpipe.training.fit import Fit
 
 _LAYERS, _HEADS = 12, 16
-"""How many are drawn at most."""
+"""The greatest number of layers or samples that are drawn."""
 
 _LARGEST = 2**28
-"""Attention weights of a sample that are kept at most: a gibibyte."""
+"""The greatest number of attention weights that are kept of a sample: a gibibyte."""
 
 
 class AttentionMaps(WritingCallback):
-    """Draw, at the end, the attention of each head for some samples of each split that is evaluated.
+    """Draw, at the end, the attention of each head for some samples of each evaluated split.
 
-    Attention is seen of ``torch.nn.MultiheadAttention``, by itself or within
-    ``TransformerEncoder`` and the like, and of all models that call
-    ``torch.nn.functional.scaled_dot_product_attention`` (those of timm and, as a
-    rule, of Hugging Face).  A softmax that a model writes out by hand is not seen.
-    Where there is no attention, that is logged and nothing is written.
+    This sees the attention of ``torch.nn.MultiheadAttention``, by itself or within
+    ``TransformerEncoder`` and similar modules, and of all models that call
+    ``torch.nn.functional.scaled_dot_product_attention`` (those of timm and most
+    of Hugging Face).  It does not see a softmax that a model computes itself.
+    If no attention is seen, this is logged and nothing is written.
 
     Writes a picture for each sample, ``pictures/attention-DATASET-SPLIT-ID.png``,
     with a row for each layer and a column for each head, and
@@ -47,13 +47,13 @@ class AttentionMaps(WritingCallback):
     count
         How many samples to draw of each split: the first ones.
     ids
-        Samples to draw instead, by id.
+        Ids of the samples to draw instead.
     grid
-        Rows and columns of patches, where tokens are patches of a picture, row by
-        row.  Then attention is laid over the picture: that of the class token, or, where
-        there are no tokens but patches, the mean over all.  Tokens that
-        come before the patches (a class token, registers) are what is left over.
-        Without a grid, the picture of a head is its matrix, a row for each query and a column for each key.
+        Rows and columns of patches, if tokens are patches of a picture, row by row.
+        Attention is then drawn over the picture: that of the class token, or the mean
+        over all tokens if there are only patches.  Other tokens (a class token,
+        registers) must come before the patches.  Without a grid, a head is drawn as
+        its matrix, with a row for each query and a column for each key.
     input
         The feature that holds the picture; by default the first that looks like one.
     """
@@ -74,13 +74,13 @@ class AttentionMaps(WritingCallback):
         self.input = input
 
     def on_fit_begin(self, fit: Fit) -> None:
-        """Complain now of what would make it fail."""
+        """Check the options; raise :class:`ConfigError` if they cannot work."""
         super().on_fit_begin(fit)
         if self.grid is not None and (len(self.grid) != 2 or min(self.grid) < 1):
             raise ConfigError(f"AttentionMaps: grid is {self.grid}; give rows and columns of patches, such as (7, 7)")
 
     def on_fit_end(self, fit: Fit) -> None:
-        """Run the model on the samples, and draw."""
+        """Run the model on the samples and draw their attention."""
         fit.model.eval()
         for dataset, parts in fit.datasets.items():
             for split, sequence in parts.items():
@@ -108,7 +108,7 @@ class AttentionMaps(WritingCallback):
         size = 0
         for name, weights in found:
             size += weights.numel()
-            # Attention within windows makes several of one sample: no token of it stands for a place.
+            # Attention within windows makes several entries of one sample: its tokens are not places in the picture.
             if len(weights) == 1 and size <= _LARGEST:
                 layers.append((name, weights[0].float().cpu().numpy()))
         if size > _LARGEST:
@@ -130,7 +130,7 @@ class _Sample:
     grid: tuple[int, int] | None
 
     def heads(self) -> Any:
-        """Return a figure of a row for each layer and a column for each head."""
+        """Return a figure with a row for each layer and a column for each head."""
         layers = _spread(self.layers, _LAYERS)
         columns = min(_HEADS, max(len(weights) for _, weights in layers))
         picture = new_figure(1.5 + 1.5 * columns, 0.5 + 1.65 * len(layers))
@@ -160,7 +160,7 @@ class _Sample:
         return rollout([weights for _, weights in self.layers])
 
     def _shown(self, weights: np.ndarray) -> np.ndarray:
-        """Return of weights ``(queries, keys)`` what is drawn: those of the patches, ``grid``, or all."""
+        """Return the part of weights ``(queries, keys)`` that is drawn: those of the patches, as ``grid``, or all."""
         if self.grid is None:
             return weights
         rows, columns = self.grid
@@ -187,7 +187,7 @@ class _Sample:
 
 
 def _drawn(samples: Sequence[_Sample]) -> Any:
-    """Return a figure of samples and their rollouts, a column for each."""
+    """Return a figure with a column for each sample: its picture and its rollout."""
     rows = 2 if any(sample.image is not None for sample in samples) else 1
     picture = new_figure(1.0 + max(3.5, 1.9 * len(samples)), 0.5 + 1.9 * rows)
     grid = picture.subplots(rows, len(samples), squeeze=False)
@@ -207,7 +207,7 @@ def _drawn(samples: Sequence[_Sample]) -> Any:
 
 
 def _spread(layers: Sequence[Any], most: int) -> list[Any]:
-    """Return at most so many, evenly spaced, the first and the last among them."""
+    """Return at most ``most`` layers, evenly spaced, including the first and the last."""
     if len(layers) <= most:
         return list(layers)
     return [layers[round(n * (len(layers) - 1) / (most - 1))] for n in range(most)]

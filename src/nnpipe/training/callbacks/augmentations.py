@@ -1,4 +1,4 @@
-"""What augmentation makes of a sample."""
+"""Pictures of augmented samples."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 
 
 class Augmentations(WritingCallback):
-    """Draw some training samples as they were in each of several epochs: a row a sample, a column an epoch.
+    """Draw training samples as they were in several epochs: a row for each sample, a column for each epoch.
 
-    It goes through the sequence once for each column when the training ends,
-    so it costs as many epochs of loading.  Without augmentation the pictures of a
-    row are equal.  Writes ``pictures/augmentations-DATASET-SPLIT.png``.
+    It reads the sequence once for each column when the training ends, so it costs
+    as many epochs of loading.  Without augmentation, the pictures of a row are equal.  Writes
+    ``pictures/augmentations-DATASET-SPLIT.png``.
 
     Parameters
     ----------
     ids
-        Samples to draw.
+        Ids of the samples to draw.
     epochs
-        How many epochs, from the first on.
+        Number of epochs, from the first on.
     """
 
     draws = True
@@ -38,7 +38,7 @@ class Augmentations(WritingCallback):
         self.epochs = epochs
 
     def on_fit_end(self, fit: Fit) -> None:
-        """Collect and draw them."""
+        """Collect and draw the samples."""
         for dataset, parts in fit.datasets.items():
             for split in fit.options.train_splits:
                 if split in parts:

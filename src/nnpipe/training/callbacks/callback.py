@@ -1,4 +1,4 @@
-"""The base of all callbacks."""
+"""The base class of all callbacks."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ if TYPE_CHECKING:
 
 
 class Callback(Module, Discoverable):
-    """Looks on while a model is trained; every method may be left out.
+    """Observes the training of a model; every method is optional.
 
     A class in a plugin is found by its name, as components are: ``--callbacks Spread:every=5`` makes a
-    ``Spread(every=5)``.  Its options are its constructor's parameters, and what its docstring says of them in
-    a section ``Parameters`` is their help.
+    ``Spread(every=5)``.  Its options are its constructor's parameters, and their help is the section
+    ``Parameters`` of its docstring.
 
     Attributes that are modules (such as a
-    :class:`~nnpipe.experiment.state.State`) go into each checkpoint and come
-    back from it.  After a kill, what happened since the last checkpoint happens again: a
-    callback that writes files must be able to write them twice.
+    :class:`~nnpipe.experiment.state.State`) are saved in each checkpoint and
+    restored from it.  A killed training repeats what happened after the last
+    checkpoint, so a callback that writes files must be able to write them twice.
 
-    A callback that raises stops the training, by a
-    :class:`~nnpipe.core.errors.TrainingError` that names it and the samples in
-    hand, unless ``TrainerOptions.callback_errors`` is ``"log"``.
+    If a callback raises, the training stops with a
+    :class:`~nnpipe.core.errors.TrainingError` that names the callback and the
+    samples of the batch, unless ``TrainerOptions.callback_errors`` is ``"log"``.
 
-    Around ``on_fit_begin``, ``on_epoch_begin``, ``on_epoch_end`` and
-    ``on_fit_end`` the trainer puts random states and the model's mode back as
-    they were.  In the hooks of batches it does not: draw from
+    The trainer restores random states and the model's mode after
+    ``on_fit_begin``, ``on_epoch_begin``, ``on_epoch_end`` and ``on_fit_end``.  It
+    does not after the hooks of batches: take random numbers from
     :meth:`Fit.generator <nnpipe.training.fit.Fit.generator>` there.
 
-    With several processes, callbacks run in the first one only.
+    With several processes, callbacks run in the first process only.
 
     Attributes
     ----------
     frameworks
-        Whose trainings it can look on.  With ``"torch"`` batches and outputs hold
-        tensors, with ``"keras"`` arrays, and ``fit.model`` is a ``keras.Model``.
+        The frameworks whose trainings it can observe.  With ``"torch"``, batches and
+        outputs hold tensors; with ``"keras"``, they hold arrays and ``fit.model`` is a ``keras.Model``.
 
     Examples
     --------
@@ -62,7 +62,7 @@ class Callback(Module, Discoverable):
 
     @classmethod
     def options(cls) -> tuple[Option, ...]:
-        """Describe the constructor's parameters, with what the docstring says of them."""
+        """Return the constructor's parameters, with their help from the docstring."""
         said, taken = parameter_descriptions(cls), parameter_kinds(cls)
         return tuple(
             Option(p.name, taken.get(p.name, ""), said.get(p.name, ""), MISSING if p.default is p.empty else p.default)
@@ -72,33 +72,33 @@ class Callback(Module, Discoverable):
 
     @classmethod
     def missing(cls) -> tuple[str, ...]:
-        """Return packages that are not installed: ``requires``, and the framework whose trainings it looks on."""
+        """Return the packages that are not installed, of ``requires`` and the frameworks that it supports."""
         framework = "|".join(cls.frameworks)
         absent = () if any(map(is_installed, cls.frameworks)) else (framework,)
         return (*absent, *super().missing())
 
     def on_fit_begin(self, fit: Fit) -> None:
-        """Begin; after a resumed run's state was loaded."""
+        """Prepare for the training; the state of a resumed run has been restored."""
 
     def on_epoch_begin(self, fit: Fit) -> None:
-        """Begin an epoch; ``fit.epoch`` counts from 1.  Not called where a run resumes amid an epoch."""
+        """Prepare for an epoch; ``fit.epoch`` counts from 1.  Not called if a run resumes within an epoch."""
 
     def on_batch_begin(self, fit: Fit, batch: dict[str, Any]) -> None:
-        """See, or change, a training batch of tensors before the model does."""
+        """Inspect or change a training batch before the model receives it."""
 
     def on_batch_end(self, fit: Fit, batch: dict[str, Any], outputs: dict[str, Any]) -> None:
-        """See a training batch and its outputs; the gradients of this step are still there."""
+        """Inspect a training batch and its outputs; the gradients of this step are still available."""
 
     def on_evaluate_batch(
         self, fit: Fit, dataset: str, split: str, batch: dict[str, Any], outputs: dict[str, Any]
     ) -> None:
-        """See a batch of a split that is evaluated."""
+        """Inspect a batch of an evaluated split, and its outputs."""
 
     def on_epoch_end(self, fit: Fit) -> None:
-        """End an epoch: ``fit.history.last`` holds its figures."""
+        """Finish an epoch; ``fit.history.last`` holds its figures."""
 
     def on_fit_end(self, fit: Fit) -> None:
-        """End, when all epochs are done or the training has stopped by itself; not after an error."""
+        """Finish, after the last epoch or after a call of ``fit.stop``; not called after an error."""
 
     def close(self) -> None:
-        """Let go of files and processes; always called, after an error, too."""
+        """Close files and end processes; always called, also after an error."""

@@ -1,4 +1,4 @@
-"""How good a classifier is, class by class."""
+"""Confusion matrix, precision, recall, F1 and AUC of a classifier."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
 
 _BINS = 4096
 _LIMIT = 20.0
-"""Log odds beyond which scores are told apart no more: one in 500 million."""
+"""The log odds beyond which scores are treated as equal: one in 500 million."""
 
 
 class ClassificationReport(WritingCallback):
     """Write the confusion matrix, and precision, recall, F1 and AUC of each class against all others.
 
-    Of each output of classes and each split that is evaluated, after each
-    evaluation: ``tables/classes-DATASET-SPLIT-OUTPUT.json`` and two pictures,
-    ``confusion-...png`` and ``roc-...png``.  Rows of the matrix are targets,
-    columns are predictions.  An output of yes or no has two classes, 0 and 1; of
-    several labels each has a table and pictures of its own.
+    After each evaluation, this writes ``tables/classes-DATASET-SPLIT-OUTPUT.json``
+    and the pictures ``confusion-...png`` and ``roc-...png`` for each evaluated
+    split and each output with classes.  Rows of the matrix are targets, columns
+    are predictions.  A binary output has the classes 0 and 1; with several
+    labels, each label has its own table and pictures.
 
-    Scores are gathered into 4,096 bins of the log odds of each class, so that
-    memory does not grow with the data; the AUC is the area under that curve
-    by the trapezoid rule, which counts samples of one bin as ties.
+    Scores are counted in 4,096 bins of the log odds of each class, so that memory
+    does not grow with the data.  The AUC is computed from these bins by the
+    trapezoid rule, which treats samples of one bin as ties.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ class ClassificationReport(WritingCallback):
     def on_evaluate_batch(
         self, fit: Fit, dataset: str, split: str, batch: dict[str, Any], outputs: dict[str, Any]
     ) -> None:
-        """Count a batch; nothing is fetched from the device."""
+        """Count a batch, without fetching anything from the device."""
         if self._epoch != fit.epoch:
             self._epoch, self._sums = fit.epoch, {}
         for name, output in outputs.items():
@@ -119,7 +119,7 @@ class ClassificationReport(WritingCallback):
     def _draw_curves(self, fit: Fit, file: str, curves: list[Any], names: list[str], where: str) -> None:
         picture = new_figure(5.5, 5)
         axes = picture.subplots()
-        # Of very many classes, the worst ones are drawn.
+        # If there are very many classes, only the worst ones are drawn.
         shown = sorted(range(len(names)), key=lambda n: -1.0 if curves[n][2] is None else curves[n][2])[:10]
         for n in sorted(shown):
             false, true, area = curves[n]
@@ -133,14 +133,14 @@ class ClassificationReport(WritingCallback):
 
 
 def _counts_of_tensors(logits: Any, target: Any, before: tuple[Any, Any] | None) -> tuple[Any, Any]:
-    """Add a batch to the counts of the matrix, and of bins by class and whether it is the target.
+    """Add a batch to the counts of the matrix, and to those of bins by class and by whether the class is the target.
 
     Parameters
     ----------
     logits, target
-        ``(n, classes)`` and ``(n,)``.
+        Tensors ``(n, classes)`` and ``(n,)``.
     before
-        The counts so far, which are added to in place.
+        The counts so far, which are changed in place.
     """
     import torch
 
@@ -161,7 +161,7 @@ def _counts_of_tensors(logits: Any, target: Any, before: tuple[Any, Any] | None)
 
 
 def _counts_of_arrays(logits: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the counts of one batch, as :func:`_counts_of_tensors` adds them."""
+    """Return the counts of one batch, like :func:`_counts_of_tensors`."""
     classes = logits.shape[1]
     matrix = np.bincount(target * classes + logits.argmax(1), minlength=classes * classes)
     values = logits.astype(np.float64)
@@ -185,7 +185,7 @@ def _log_odds(logits: Any) -> Any:
 
 
 def roc_of(positive: np.ndarray, negative: np.ndarray) -> tuple[np.ndarray, np.ndarray, float | None]:
-    """Return false and true positive rates from the strictest threshold on, and the area below.
+    """Return false and true positive rates, from the strictest threshold on, and the area under the curve.
 
     Parameters
     ----------

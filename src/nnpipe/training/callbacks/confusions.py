@@ -1,4 +1,4 @@
-"""Which classes are confused with which."""
+"""Lists of the most common confusions of classes."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 class Confusions(WritingCallback):
     """List the errors of the last evaluation, the most common confusions first, with the samples.
 
-    For each output of classes and each split that is evaluated it writes
-    ``tables/confusions-DATASET-SPLIT-OUTPUT.json`` and, at the end, a picture
-    of one sample of each of the most common confusions where samples look like pictures.
+    For each output with classes and each evaluated split it writes
+    ``tables/confusions-DATASET-SPLIT-OUTPUT.json``.  If samples are pictures, it
+    also draws, at the end, one sample of each of the most common confusions.
 
-    Of an evaluation, the class and the target of each sample are kept.
+    It keeps the predicted class and the target of each sample of one evaluation.
 
     Parameters
     ----------
     count
-        How many confusions to list.
+        Number of confusions to list.
     classes
         Names of the classes; by default their numbers.
     samples
-        How many ids to list for a confusion.
+        Number of sample ids to list for each confusion.
     """
 
     frameworks = ("torch", "keras")
@@ -51,7 +51,7 @@ class Confusions(WritingCallback):
     def on_evaluate_batch(
         self, fit: Fit, dataset: str, split: str, batch: dict[str, Any], outputs: dict[str, Any]
     ) -> None:
-        """Keep what was said of each sample."""
+        """Keep the prediction and the target of each sample."""
         if self._epoch != fit.epoch:
             self._epoch, self._kept = fit.epoch, {}
         for name, output in outputs.items():
@@ -60,7 +60,7 @@ class Confusions(WritingCallback):
                 kept.append((np.asarray(batch["sample_id"]), output.predictions(), output.target))
 
     def on_epoch_end(self, fit: Fit) -> None:
-        """Write the tables of the epoch's evaluation; at the last epoch the pictures, too."""
+        """Write the tables of the epoch's evaluation, and the pictures at the last epoch."""
         last = fit.epoch >= fit.options.num_epochs or bool(fit.stopping)
         for (dataset, split, name), kept in self._kept.items():
             ids = np.concatenate([own for own, _, _ in kept])

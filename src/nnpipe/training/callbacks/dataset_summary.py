@@ -1,4 +1,4 @@
-"""What the data are, as the model sees them."""
+"""A summary of the data, as the model sees them."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _CLASSES = 256
 
 
 class DatasetSummary(WritingCallback):
-    """Count samples, and describe each feature: shape, type, mean, deviation, least and greatest value, classes.
+    """Count samples and summarise each feature: shape, type, mean, standard deviation, minimum, maximum and classes.
 
-    It looks at the batches of the first epoch as they pass, so augmentation is
-    seen as the model sees it.  Whole numbers that are one a sample and lie
-    between 0 and 255 are counted as classes.  Writes ``tables/datasets.json``.
+    It inspects the batches of the first epoch during training, so it includes
+    augmentation.  A feature with one whole number from 0 to 255 for each sample is
+    counted as a class.  Writes ``tables/datasets.json``.
     """
 
     frameworks = ("torch", "keras")
@@ -30,14 +30,14 @@ class DatasetSummary(WritingCallback):
         self.state = State(features={}, samples={})
 
     def on_batch_begin(self, fit: Fit, batch: dict[str, Any]) -> None:
-        """Look at a training batch of the first epoch."""
+        """Inspect a training batch of the first epoch."""
         if fit.epoch == 1:
             self._look(f"{fit.dataset}/{'+'.join(fit.options.train_splits)}", batch)
 
     def on_evaluate_batch(
         self, fit: Fit, dataset: str, split: str, batch: dict[str, Any], outputs: dict[str, Any]
     ) -> None:
-        """Look at a batch of the first evaluation."""
+        """Inspect a batch of the first evaluation."""
         if fit.epoch == fit.options.evaluate_every or (
             fit.epoch == fit.options.num_epochs < fit.options.evaluate_every
         ):
@@ -64,7 +64,7 @@ class DatasetSummary(WritingCallback):
             known |= {figure: _joined(figure, one, known.get(figure)) for figure, one in found.items()}
 
     def on_epoch_end(self, fit: Fit) -> None:
-        """Write the table while there is something new."""
+        """Write the table if it has changed."""
         if fit.epoch > max(1, fit.options.evaluate_every) and fit.epoch != fit.options.num_epochs:
             return
         rows = [
@@ -75,9 +75,9 @@ class DatasetSummary(WritingCallback):
 
 
 def _figures_of_tensor(value: Any) -> dict[str, Any]:
-    """Return sums of values and squares, the ends, and counts of classes; nothing is fetched from the device.
+    """Return sums of values and squares, minimum, maximum and counts of classes, without fetching from the device.
 
-    The least value has its sign turned, so that both ends are greatest values.
+    The minimum is negated, so that it is joined by taking the maximum, too.
     """
     import torch
 
@@ -86,7 +86,7 @@ def _figures_of_tensor(value: Any) -> dict[str, Any]:
     if values.numel():
         found["ends"] = torch.stack([-values.min(), values.max()])
     if value.dim() == 1 and not value.is_floating_point() and value.dtype != torch.bool:
-        # What lies outside is counted, too, in places of its own; nothing is fetched for it.
+        # Values outside 0 to 255 are counted in bins of their own, so that nothing has to be fetched to find them.
         found["classes"] = torch.zeros(_CLASSES + 1, dtype=torch.int64, device=value.device)
         places = torch.where((value >= 0) & (value < _CLASSES), value, _CLASSES).long()
         found["classes"].scatter_add_(0, places, torch.ones_like(places))
@@ -94,7 +94,7 @@ def _figures_of_tensor(value: Any) -> dict[str, Any]:
 
 
 def _figures_of_array(value: np.ndarray) -> dict[str, np.ndarray]:
-    """Return what :func:`_figures_of_tensor` gives."""
+    """Return the same as :func:`_figures_of_tensor`, for an array."""
     values = value.astype(np.float64)
     found = {"sums": np.array([values.sum(), np.square(values).sum()])}
     if values.size:

@@ -1,4 +1,4 @@
-"""How a model spreads samples in its space of features."""
+"""Pictures of samples in a model's feature space."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 
 
 class Embeddings(WritingCallback):
-    """Draw the features of each split that is evaluated, on their two main axes, coloured by label.
+    """Draw the features of each evaluated split on their two principal axes, coloured by label.
 
-    Features are those of outputs of type
-    :class:`~nnpipe.training.outputs.embedding.EmbeddingOutput`, of the last
-    evaluation.  Writes ``pictures/embeddings-DATASET-SPLIT-OUTPUT.png``, and
-    into ``tables`` the file ``....npz`` with ``name``, ``sample_id``, ``features`` and, where there are
-    some, ``labels``.
+    Features come from outputs of type
+    :class:`~nnpipe.training.outputs.embedding.EmbeddingOutput` in the last
+    evaluation.  Writes ``pictures/embeddings-DATASET-SPLIT-OUTPUT.png`` and
+    ``tables/embeddings-DATASET-SPLIT-OUTPUT.npz`` with ``name``, ``sample_id``,
+    ``features`` and, if there are any, ``labels``.
 
     Parameters
     ----------
     count
-        How many samples to keep at most: the first ones.
+        The greatest number of samples to keep; the first ones are kept.
     """
 
     draws = True
@@ -42,7 +42,7 @@ class Embeddings(WritingCallback):
     def on_evaluate_batch(
         self, fit: Fit, dataset: str, split: str, batch: dict[str, Any], outputs: dict[str, Any]
     ) -> None:
-        """Keep the features of a batch, while there is room."""
+        """Keep the features of a batch until there are ``count`` samples."""
         if self._epoch != fit.epoch:
             self._epoch, self._kept = fit.epoch, {}
         for name, output in outputs.items():
@@ -80,7 +80,7 @@ class Embeddings(WritingCallback):
         labels = arrays.get("labels")
         told = labels if labels is not None and labels.ndim == 1 else None
         few = told is not None and told.dtype.kind in "iu" and 0 <= told.min(initial=0) <= told.max(initial=0) < 10
-        # A colour for each class, with its number beside the middle of the colour.
+        # Each class has a colour; its number is in the middle of the colour's range.
         limits = (
             {"cmap": "tab10", "vmin": -0.5, "vmax": 9.5} if few else {"cmap": "viridis"} if told is not None else {}
         )
@@ -99,9 +99,9 @@ class Embeddings(WritingCallback):
 
 
 def main_axes(features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return places ``(n, 2)`` on the two main axes, and each one's share of the variance ``(2,)`` (PCA).
+    """Return coordinates ``(n, 2)`` on the two principal axes, and each axis's share of the variance ``(2,)``.
 
-    Of the two ways an axis may point, the one with the greatest weight positive is taken.
+    The sign of each axis is chosen so that its largest weight is positive.
     """
     centred = features.astype(np.float64) - features.mean(0)
     _, sizes, axes = np.linalg.svd(centred, full_matrices=False)

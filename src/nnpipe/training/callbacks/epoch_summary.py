@@ -20,8 +20,8 @@ _OTHERS = ("epoch", "step", "learning_rate")
 class EpochSummary(Callback):
     """Log a line for each epoch, and write all of them to ``tables/epochs.txt`` where the run has a folder.
 
-    An arrow says whether a figure went up or down since the last time, a star
-    that the epoch is the best so far.  Lines go to the log ``nnpipe.training``, level INFO.
+    An arrow shows whether a figure rose or fell since the last line; a star marks
+    the best epoch so far.  Lines go to the log ``nnpipe.training``, level INFO.
     """
 
     frameworks = ("torch", "keras")
@@ -31,7 +31,7 @@ class EpochSummary(Callback):
         self._began = 0.0
 
     def on_fit_begin(self, fit: Fit) -> None:
-        """Start the clock: a resumed epoch's time is that of its rest."""
+        """Start the clock; the time of a resumed epoch is that of its remaining part."""
         self._began = perf_counter()
 
     def on_epoch_begin(self, fit: Fit) -> None:

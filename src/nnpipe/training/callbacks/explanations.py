@@ -1,4 +1,4 @@
-"""What a classifier looks at in a picture."""
+"""Explanations of a classifier's predictions: Grad-CAM and integrated gradients."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 class Explanations(WritingCallback):
-    """Draw, at the end, Grad-CAM and integrated gradients of samples for the class that the model says.
+    """Draw, at the end, Grad-CAM and integrated gradients of samples for the predicted class.
 
-    Grad-CAM (Selvaraju et al., 2017) is taken at the last convolution of two
-    dimensions; integrated gradients (Sundararajan et al., 2017) along 32 steps
-    from a black picture, of value 0.  Both by captum.  Writes
-    ``pictures/explanations-DATASET-SPLIT.png`` of the first samples of each
-    split that is evaluated.
+    Grad-CAM (Selvaraju et al., 2017) is computed at the last two-dimensional
+    convolution; integrated gradients (Sundararajan et al., 2017) in 32 steps from
+    a black picture of value 0.  Both are computed by captum.  Writes
+    ``pictures/explanations-DATASET-SPLIT.png`` with the first samples of each
+    evaluated split.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class Explanations(WritingCallback):
     def on_evaluate_batch(
         self, fit: Fit, dataset: str, split: str, batch: dict[str, Any], outputs: dict[str, Any]
     ) -> None:
-        """Complain at the first evaluation, not at the end, of a feature that is not there."""
+        """Raise :class:`ConfigError` at the first evaluation if the feature does not exist."""
         if self.output in outputs and self.input not in batch:
             raise ConfigError(f"Explanations: a batch has no {self.input!r}; it has {', '.join(batch)}")
 
@@ -58,7 +58,7 @@ class Explanations(WritingCallback):
         fit.model.eval()
         for dataset, parts in fit.datasets.items():
             for split, sequence in parts.items():
-                # Read anew, so that a run that was killed after its last evaluation draws them, too.
+                # Read again, so that a run that was killed after its last evaluation draws them, too.
                 first = None if split in fit.options.train_splits else first_batch(sequence, 0)
                 if first is None or self.input not in first:
                     continue
@@ -94,10 +94,10 @@ class Explanations(WritingCallback):
 
 
 def explain(model: Any, batch: dict[str, Any], input: str, output: str) -> tuple[Any, Any, Any] | None:
-    """Return classes ``(n,)``, Grad-CAM and integrated gradients ``(n, rows, columns)``, for the classes said.
+    """Return predicted classes ``(n,)``, and Grad-CAM and integrated gradients ``(n, rows, columns)`` for them.
 
-    Integrated gradients are summed over channels.  Grad-CAM is None where
-    the model has no convolution of two dimensions.  A model that lacks the output gives nothing.
+    Integrated gradients are summed over channels.  Grad-CAM is None if the model
+    has no two-dimensional convolution.  The result is None if the model lacks the output.
     """
     import torch
     from captum.attr import IntegratedGradients, LayerAttribution, LayerGradCam

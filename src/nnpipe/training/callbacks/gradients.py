@@ -1,4 +1,4 @@
-"""How large gradients are, by parameter and epoch."""
+"""Norms of gradients, by parameter and epoch."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 
 
 class GradientNorms(WritingCallback):
-    """Record the Euclidean norm of each parameter's gradient, and of all together.
+    """Record the Euclidean norm of each parameter's gradient, and of all gradients together.
 
-    They are the gradients that the optimiser used: after clipping.  Where
+    They are the gradients that the optimiser used, after clipping.  If
     ``clip_norm`` is set, the norm before clipping is recorded, too.  Norms are
-    summed up on the device and fetched once an epoch.  Writes
-    ``pictures/gradients.png`` and ``tables/gradients.json``, with the mean and
-    the greatest norm of each parameter in each epoch, and as
-    ``tables/gradient_histograms.npz`` histograms at the first step of the last
-    epoch that was looked at.
+    summed on the device and fetched once for each epoch.  Writes
+    ``pictures/gradients.png``; ``tables/gradients.json`` with the mean and the
+    greatest norm of each parameter in each epoch; and
+    ``tables/gradient_histograms.npz`` with histograms of the first recorded step
+    of the last epoch.
 
     Parameters
     ----------
     every
-        Steps between two that are looked at.
+        Record every so many steps.
     """
 
     draws = True
@@ -53,7 +53,7 @@ class GradientNorms(WritingCallback):
         state.step = fit.step
         named = [(n, p.grad) for n, p in fit.model.named_parameters() if p.requires_grad]
         names = [name for name, _ in named]
-        if names != state.names:  # the first step, or layers were frozen or freed
+        if names != state.names:  # the first step, or layers were frozen or unfrozen
             state.names, state.sums, state.greatest, state.count = names, None, None, 0
         with torch.no_grad():
             zero = torch.zeros((), device=fit.device)
@@ -72,7 +72,7 @@ class GradientNorms(WritingCallback):
                 self.unclipped.add(fit.step, fit.gradient_norm)
 
     def on_epoch_end(self, fit: Fit) -> None:
-        """Write table and picture, and begin new sums."""
+        """Write the table and the picture, and begin new sums."""
         state = self.state
         if not state.count:
             return

@@ -19,14 +19,14 @@ _OTHERS = ("epoch", "step", "learning_rate")
 
 
 class HistoryPlots(WritingCallback):
-    """Draw each figure of the history over the epochs, a panel a figure and a line a split.
+    """Draw each figure of the history over the epochs, in a panel with a line for each split.
 
     Writes ``pictures/history.png`` and ``tables/history.csv``.
 
     Parameters
     ----------
     every
-        Epochs between two drawings; the last one is always drawn.
+        Draw every so many epochs; the last epoch is always drawn.
     """
 
     frameworks = ("torch", "keras")
@@ -37,12 +37,12 @@ class HistoryPlots(WritingCallback):
         self.every = every
 
     def on_epoch_end(self, fit: Fit) -> None:
-        """Draw now and then."""
+        """Draw every ``every`` epochs."""
         if fit.epoch % self.every == 0:
             self._write(fit)
 
     def on_fit_end(self, fit: Fit) -> None:
-        """Draw all of it."""
+        """Draw all epochs."""
         self._write(fit)
 
     def _write(self, fit: Fit) -> None:
@@ -56,7 +56,7 @@ class HistoryPlots(WritingCallback):
 
         panels: dict[str, list[tuple[str, str]]] = {}
         for name in names:
-            # An output that is only looked at has a loss of 0 throughout: nothing to see.
+            # An output without a loss has the loss 0 in all epochs, which is not worth a panel.
             if name not in _OTHERS and not (name.endswith("/loss") and not np.nan_to_num(history[name]).any()):
                 dataset, split, figure = name.split("/", 2)
                 panels.setdefault(figure, []).append((f"{dataset}/{split}", name))

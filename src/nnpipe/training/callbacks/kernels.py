@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 class Kernels(WritingCallback):
-    """Draw the kernels of the first convolution of two dimensions after each epoch, into ``pictures/kernels.png``.
+    """Draw the kernels of the first two-dimensional convolution after each epoch, into ``pictures/kernels.png``.
 
     Kernels of 1 or 3 input channels are drawn as they are, others as the mean over the channels.
 
     Parameters
     ----------
     count
-        How many kernels to draw.
+        Number of kernels to draw.
     """
 
     draws = True
@@ -32,7 +32,7 @@ class Kernels(WritingCallback):
         self.count = count
 
     def on_epoch_end(self, fit: Fit) -> None:
-        """Draw them, if there are any."""
+        """Draw the kernels, if there are any."""
         import torch
 
         convolutions = ((n, m) for n, m in fit.model.named_modules() if isinstance(m, torch.nn.Conv2d))
@@ -44,7 +44,7 @@ class Kernels(WritingCallback):
             weights = weights.mean(1, keepdims=True)
         images = []
         for kernel in weights:
-            large = np.kron(kernel, np.ones((1, 4, 4)))  # so that small kernels, too, are pictures
+            large = np.kron(kernel, np.ones((1, 4, 4)))  # small kernels are enlarged
             image = as_image(large)
             if image is not None:
                 images.append(image)

@@ -1,4 +1,4 @@
-"""The learning rates that were really used."""
+"""The learning rates that the optimiser used."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 class LearningRateRecorder(WritingCallback):
     """Record the rate that the optimiser used at each step, one line for each group of its parameters.
 
-    It asks the optimiser itself, not the schedule.  Of more than 2,000 steps,
-    every 2nd, 4th, ... is kept.  Writes ``pictures/learning_rate.png`` and
+    It reads the optimiser, not the schedule.  If there are more than 2,000 steps,
+    only every 2nd, 4th, ... is kept.  Writes ``pictures/learning_rate.png`` and
     ``tables/learning_rate.json``.
     """
 
@@ -31,7 +31,7 @@ class LearningRateRecorder(WritingCallback):
             self.trace.add(fit.step, fit.rates)
 
     def on_epoch_end(self, fit: Fit) -> None:
-        """Write table and picture."""
+        """Write the table and the picture."""
         steps, rates = self.trace.steps, self.trace.values
         write_table(
             fit, "learning_rate", ({"step": step, "rates": rate} for step, rate in zip(steps, rates, strict=True))

@@ -1,4 +1,4 @@
-"""Which learning rates a training can bear."""
+"""Finding a suitable learning rate by a range test."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
 
 
 class LearningRateFinder(WritingCallback):
-    """Try rising rates on a copy of the model before the training, and draw the loss over the rate.
+    """Try increasing rates on a copy of the model before the training, and draw the loss over the rate.
 
-    Smith, "Cyclical Learning Rates for Training Neural Networks", 2017: the rate
-    rises by the same factor from step to step, until the loss is 4 times its
-    least.  The training itself is not changed; the rate where the loss falls
-    most steeply is logged and marked.  It starts from the first epoch's
-    batches, and does nothing where a run is resumed.  Writes
+    Smith, "Cyclical Learning Rates for Training Neural Networks", 2017: the rate is
+    multiplied by the same factor at each step, until the loss is 4 times its
+    minimum.  The rate at which the loss falls most steeply is logged and marked.
+    The training itself does not change.  It uses the first epoch's batches, and
+    does nothing if a run is resumed.  Writes
     ``pictures/learning_rate_finder.png`` and ``tables/learning_rate_finder.json``.
 
     Parameters
     ----------
     lowest, highest
-        Rates to begin and to end with.
+        The first and the last rate.
     steps
-        How many to try.
+        Number of rates to try.
     """
 
     draws = True
@@ -43,7 +43,7 @@ class LearningRateFinder(WritingCallback):
         self.steps = steps
 
     def on_fit_begin(self, fit: Fit) -> None:
-        """Try them."""
+        """Try the rates, and write the table and the picture."""
         super().on_fit_begin(fit)
         if not 0 < self.lowest < self.highest or self.steps < 2:
             raise ConfigError("LearningRateFinder needs 0 < lowest < highest, and 2 steps at least")
@@ -66,7 +66,7 @@ class LearningRateFinder(WritingCallback):
     def _try(self, fit: Fit) -> tuple[list[float], list[float]]:
         import torch
 
-        # Copied together, so that the copied optimiser holds the copied weights.
+        # Copied together, so that the copied optimiser refers to the copied weights.
         model, optimiser = copy.deepcopy((fit.model, fit.optimiser))
         model.train()
         factor = (self.highest / self.lowest) ** (1 / (self.steps - 1))
@@ -108,7 +108,7 @@ class LearningRateFinder(WritingCallback):
 
 
 def smoothed(losses: list[float], keep: float = 0.9) -> list[float]:
-    """Return an exponential moving average without the pull of its start (Kingma and Ba, 2015, section 3)."""
+    """Return an exponential moving average with bias correction (Kingma and Ba, 2015, section 3)."""
     mean, found = 0.0, []
     for number, loss in enumerate(losses, 1):
         mean = keep * mean + (1 - keep) * loss
@@ -117,5 +117,5 @@ def smoothed(losses: list[float], keep: float = 0.9) -> list[float]:
 
 
 def steepest(rates: list[float], losses: list[float]) -> float:
-    """Return the rate at which losses fall most by the logarithm of the rate."""
+    """Return the rate at which the loss falls most steeply over the logarithm of the rate."""
     return rates[int(np.gradient(losses, np.log(rates)).argmin())]

@@ -1,4 +1,4 @@
-"""What a model is made of."""
+"""A table of a model's layers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class ModelSummary(WritingCallback):
-    """List the layers that hold no others with the shapes of their outputs and the numbers of their parameters.
+    """List the innermost layers, with the shapes of their outputs and the numbers of their parameters.
 
     Shapes are those of the first training batch.  Layers are in the order in
     which they ran; those that did not run come last.  Parameters that several
@@ -28,7 +28,7 @@ class ModelSummary(WritingCallback):
         self._shapes: dict[str, Any] = {}
 
     def on_batch_begin(self, fit: Fit, batch: dict[str, Any]) -> None:
-        """Listen to the layers for the first batch."""
+        """Hook the layers for the first batch."""
         if fit.epoch == 1 and fit.batch == 0 and fit.framework == "keras":
             self._write(fit, type(fit.model).__name__, *keras_layers(fit.model))
         elif fit.epoch == 1 and fit.batch == 0:
@@ -75,7 +75,7 @@ class ModelSummary(WritingCallback):
         write_text(folder_of(fit).table("model", ending="txt"), _text(model, rows, total, free))
 
     def close(self) -> None:
-        """Listen no more."""
+        """Remove the hooks."""
         while self._handles:
             self._handles.pop().remove()
 

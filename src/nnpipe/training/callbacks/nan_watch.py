@@ -1,4 +1,4 @@
-"""Where the first NaN or infinity comes from."""
+"""Finding where the first NaN or infinity occurs."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
 
 
 class NanWatch(Callback):
-    """Name the layer or the parameter in which NaN or infinity came up first.
+    """Name the layer or the parameter in which NaN or infinity occurred first.
 
-    The trainer stops by itself when the loss is no number.  This looks into
-    each layer's output, whose name it logs as an error then, and into each
-    gradient, for which it stops the training before the loss shows it.  Nothing
-    is fetched from the device but every few steps.
+    The trainer itself stops when the loss is not finite.  This callback checks each
+    layer's output and logs the name of the first bad layer as an error.  It also
+    checks each gradient, and stops the training before the loss is affected.  It
+    fetches results from the device only every few steps.
 
-    Keras hands no gradients out: there it looks at the weights after a step.
+    Keras gives no access to gradients, so there it checks the weights after a step.
 
     Parameters
     ----------
     every
-        Steps between two looks at the gradients; on a GPU each look makes the host wait.
+        Check the gradients every so many steps; on a GPU each check makes the host wait.
     layers
-        Whether to look into the layers, too: a pass over each output, at each step.
-        Layers of a compiled model are not seen.
+        Whether to check the layers, too, which costs a pass over each output at each step.
+        Layers of a compiled model cannot be checked.
     """
 
     frameworks = ("torch", "keras")
@@ -46,7 +46,7 @@ class NanWatch(Callback):
         self._log: logging.Logger | None = None
 
     def on_fit_begin(self, fit: Fit) -> None:
-        """Listen to the layers."""
+        """Hook the layers."""
         self._log = fit.log
         if self.layers and not fit.options.compile and fit.framework == "torch":
             for name, layer in leaves(fit.model):
@@ -62,13 +62,13 @@ class NanWatch(Callback):
         return look
 
     def on_batch_begin(self, fit: Fit, batch: dict[str, Any]) -> None:
-        """Forget the last batch, which was a good one."""
+        """Forget the layers of the last batch, in which all was well."""
         self._finite = {}
 
     def on_batch_end(self, fit: Fit, batch: dict[str, Any], outputs: dict[str, Any]) -> None:
-        """Look at the gradients, now and then."""
+        """Check the gradients every ``every`` steps."""
         self._finite = {}
-        # A scaler passes over steps whose gradients are infinite; that is its way of finding its scale.
+        # A scaler skips steps with infinite gradients; this is how it finds its scale.
         if fit.step % self.every or fit.options.precision == "float16":
             return
         if fit.framework == "keras":
@@ -87,7 +87,7 @@ class NanWatch(Callback):
             raise TrainingError(f"the gradient of {', '.join(names[:5])} is not finite; the loss may still be")
 
     def close(self) -> None:
-        """Name the layer where the training ended amid a batch, and listen no more."""
+        """Log the bad layer if the training ended within a batch, and remove the hooks."""
         bad = [name for name, finite in self._finite.items() if not bool(finite)]
         if bad and self._log is not None:
             self._log.error("the first layer whose output is not finite is %s", bad[0])

@@ -1,4 +1,4 @@
-"""The trained model as ONNX, checked against itself."""
+"""Exporting the trained model to ONNX, and checking the file against the model."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ if TYPE_CHECKING:
 
 
 class OnnxExport(WritingCallback):
-    """Export the model at the end, to ``model/model.onnx``, and compare what both give.
+    """Export the model at the end to ``model/model.onnx``, and compare the outputs of both.
 
-    Features of the batch are the inputs, under their names and with a batch
-    axis of any size; ``sample_id`` and targets are none.  Outputs have their
-    names, and the tensors that the model gives (logits of a classifier).  The
-    file is run by ONNX Runtime on batches of the example's size and of one
-    sample; the greatest difference goes to ``tables/onnx.json``.
+    The file's inputs are features of the batch, with their names and a free batch
+    axis, but not ``sample_id`` or targets.  Its outputs are those of the model,
+    with their names and tensors (for a classifier, its logits).  ONNX Runtime runs
+    the file on batches of the example's size and of one sample; the greatest
+    difference is written to ``tables/onnx.json``.
 
     Parameters
     ----------
     inputs
         The features that the model needs to predict.
     tolerance
-        The greatest difference that passes, as a part of the greatest value.
+        The greatest difference that is accepted, relative to the greatest value.
 
     Raises
     ------
     ConversionError
-        If the model cannot be exported, or the file gives something else.
+        If the model cannot be exported, or the file's outputs differ from the model's.
     """
 
     requires = ("onnx", "onnxscript", "onnxruntime")
@@ -51,13 +51,13 @@ class OnnxExport(WritingCallback):
         self._checked = False
 
     def on_fit_begin(self, fit: Fit) -> None:
-        """Complain now of what would make the export fail."""
+        """Raise :class:`ConfigError` if there are no inputs to export."""
         super().on_fit_begin(fit)
         if not self.inputs:
             raise ConfigError('OnnxExport needs the names of the features that are inputs, such as ["image"]')
 
     def on_batch_begin(self, fit: Fit, batch: dict[str, Any]) -> None:
-        """Complain at the first batch, not at the end, of a feature that is not there."""
+        """Raise :class:`ConfigError` at the first batch if an input does not exist."""
         if not self._checked:
             missing = [name for name in self.inputs if name not in batch]
             if missing:
@@ -65,7 +65,7 @@ class OnnxExport(WritingCallback):
             self._checked = True
 
     def on_fit_end(self, fit: Fit) -> None:
-        """Export and check."""
+        """Export the model and check the file."""
         import copy
 
         import torch
@@ -93,7 +93,7 @@ class OnnxExport(WritingCallback):
         write_table(fit, "onnx", rows)
 
     def _example(self, fit: Fit) -> dict[str, Any]:
-        """Return some samples as the first epoch had them: the same, however often the run was killed."""
+        """Return some samples of the first epoch: the same ones, however often the run was killed."""
         for parts in fit.datasets.values():
             for split, sequence in parts.items():
                 found = first_batch(sequence, 1) if split in fit.options.train_splits else None
@@ -130,7 +130,7 @@ class OnnxExport(WritingCallback):
 
 
 def _plain(model: Any, inputs: tuple[str, ...], example: dict[str, Any]) -> Any:
-    """Return a module from the inputs' tensors to the outputs' tensors; it fills targets up, which cannot matter."""
+    """Return a module from the inputs' tensors to the outputs' tensors; it fills in targets, which have no effect."""
     import torch
 
     class Plain(torch.nn.Module):  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""Where the time of a step goes."""
+"""Profiling some training steps."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 
 
 class ProfilerTrace(WritingCallback):
-    """Record some batches of the first epoch that has enough, with PyTorch's profiler.
+    """Record some batches of the first epoch that has enough batches, with PyTorch's profiler.
 
     Writes ``profile/trace.json.gz`` for Perfetto (https://ui.perfetto.dev) and
-    ``tables/profile.txt`` with the operators that took most.
+    ``tables/profile.txt`` with the operators that took the most time.
 
     Parameters
     ----------
     skip
-        Batches before it starts, in which memory is still being allocated.
+        Number of batches before recording starts, in which memory is still being allocated.
     batches
-        Batches to record.
+        Number of batches to record.
     """
 
     def __init__(self, skip: int = 3, batches: int = 5) -> None:
@@ -37,8 +37,8 @@ class ProfilerTrace(WritingCallback):
         self._recorded = 0
 
     def on_batch_begin(self, fit: Fit, batch: dict[str, Any]) -> None:
-        """Start when it is time."""
-        # A run that was killed amid the batches records others.
+        """Start recording after ``skip`` batches."""
+        # A run that was killed while recording records other batches.
         if self._profiler is None and not self.state.done and fit.batch >= self.skip:
             from torch.profiler import ProfilerActivity, profile
 
@@ -48,14 +48,14 @@ class ProfilerTrace(WritingCallback):
             self._recorded = 0
 
     def on_batch_end(self, fit: Fit, batch: dict[str, Any], outputs: dict[str, Any]) -> None:
-        """Stop and write when there is enough."""
+        """Stop and write after ``batches`` batches."""
         if self._profiler is not None:
             self._recorded += 1
             if self._recorded >= self.batches:
                 self._write(fit)
 
     def on_epoch_end(self, fit: Fit) -> None:
-        """Write what there is, of an epoch that was shorter."""
+        """Stop and write if the epoch had fewer batches."""
         if self._profiler is not None:
             self._write(fit)
 
@@ -64,7 +64,7 @@ class ProfilerTrace(WritingCallback):
         self.state.done = True
         profiler.stop()
         with replacing(folder_of(fit).trace) as path:
-            # The profiler packs by the name's ending, which a temporary name may lack.
+            # The profiler compresses only if the name ends in .gz, which a temporary name may not.
             packed = path.with_name(f".{os.getpid()}.partial.json.gz")
             profiler.export_chrome_trace(str(packed))
             packed.replace(path)
@@ -74,7 +74,7 @@ class ProfilerTrace(WritingCallback):
         )
 
     def close(self) -> None:
-        """Stop."""
+        """Stop recording."""
         if self._profiler is not None:
             self._profiler.stop()
             self._profiler = None

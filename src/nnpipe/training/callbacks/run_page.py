@@ -24,5 +24,5 @@ class RunPage(WritingCallback):
         write_run_page(folder_of(fit).path)
 
     def on_fit_end(self, fit: Fit) -> None:
-        """Write it a last time, with what others wrote at the end."""
+        """Write the page a last time, with files that other callbacks wrote at the end."""
         self.on_epoch_end(fit)

@@ -1,4 +1,4 @@
-"""Samples as the model sees them."""
+"""Pictures of samples as the model sees them."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 class RandomSamples(WritingCallback):
     """Draw samples of the first training batch of each data set, and of the first batch of each other split.
 
-    Where pictures are in the batch it writes ``pictures/samples-DATASET-SPLIT.png``, with
-    what the labels are and, after an evaluation, what the model says.
+    If the batch holds pictures, it writes ``pictures/samples-DATASET-SPLIT.png`` with
+    their labels and, after an evaluation, the model's predictions.
 
     Parameters
     ----------
     count
-        How many to draw.
+        Number of samples to draw.
     classes
         Names of the classes; by default captions have their numbers.
     """
@@ -39,12 +39,12 @@ class RandomSamples(WritingCallback):
         check_call(RandomSamples, locals())
         self.count = count
         self.classes = tuple(classes)
-        # Kept, so that a resumed run does not take its first batch for the run's.
+        # Kept in checkpoints, so that a resumed run does not draw its own first batch.
         self.state = State(drawn=[])
         self._seen: set[tuple[int, str]] = set()
 
     def on_batch_end(self, fit: Fit, batch: dict[str, Any], outputs: dict[str, Any]) -> None:
-        """Draw a data set's first training batch of the run."""
+        """Draw the run's first training batch of a data set."""
         split = f"{fit.dataset}/{'+'.join(fit.options.train_splits)}"
         if split not in self.state.drawn:
             self.state.drawn = [*self.state.drawn, split]

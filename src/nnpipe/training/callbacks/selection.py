@@ -1,4 +1,4 @@
-"""Callbacks by name, as command lines and files of settings have them."""
+"""Choosing callbacks by name, as command lines and settings files give them."""
 
 from __future__ import annotations
 
@@ -17,46 +17,46 @@ from nnpipe.training.callbacks.callback import Callback
 log = logging.getLogger("nnpipe.training")
 
 DEFAULT, NONE = "default", "none"
-"""Names that stand for several callbacks, and for none."""
+"""The names for the default callbacks, and for none."""
 
 _DEFAULT = (
     "EpochSummary", "DatasetSummary", "ModelSummary", "HistoryPlots", "LearningRateRecorder", "RandomSamples",
     "ClassificationReport", "Confusions", "WorstSamples", "SourceSnapshot",
 )  # fmt: skip
 _PAGE = "RunPage"
-_LAST = ("TensorBoard", _PAGE)  # in this order, for they show what the others wrote
+_LAST = ("TensorBoard", _PAGE)  # in this order, since they show the files of the others
 _OF_CLASSES = ("ClassificationReport", "Confusions", "WorstSamples")
 
 
 def callback_classes() -> dict[str, type[Callback]]:
-    """Return the callbacks of nnpipe and of plugins by name; of two that have one name, nnpipe's."""
+    """Return the callbacks of nnpipe and of plugins by name; if two have one name, nnpipe's."""
     return dict(sorted({cls.__name__: cls for cls in reversed(components(Callback))}.items()))
 
 
 def choose(
     names: Sequence[str], *, framework: str, known: Mapping[str, Any], classes: bool = True
 ) -> tuple[Callback, ...]:
-    """Make callbacks by name; what shows the others' findings comes last.
+    """Return callbacks by name; those that show the files of others come last.
 
     Parameters
     ----------
     names
         Names of classes or their dotted paths, and ``default`` or ``none``.
-        What ``default`` brings along is left out where it cannot work; what is named must.
-        Options stand behind a colon: ``NanWatch:every=5,layers=false``.
+        Callbacks of ``default`` that cannot work here are left out; for named ones this is an error.
+        Options follow a colon: ``NanWatch:every=5,layers=false``.
     framework
-        Whose training it is, as :attr:`Callback.frameworks <nnpipe.training.callbacks.callback.Callback>` has it.
+        The framework of the training, as in :attr:`Callback.frameworks <nnpipe.training.callbacks.callback.Callback>`.
     known
-        Arguments by name; a callback is given those that it takes, where no option says otherwise.
+        Arguments by name; each callback receives those that it takes, unless an option replaces them.
     classes
-        Whether what is learned is to tell classes apart.
+        Whether the model is a classifier.
 
     Raises
     ------
     ComponentNotFound
-        If there is no callback of a name.
+        If there is no callback of a given name.
     ConfigError
-        Naming what is not for this framework, an unknown option, or an argument that is needed and not known.
+        If a callback does not support the framework, an option is unknown, or a required argument is missing.
     """
     chosen: dict[str, tuple[type[Callback], Mapping[str, Any]]] = {}
     for text in names:
@@ -77,7 +77,7 @@ def choose(
 
 
 def check_frameworks(callbacks: Iterable[Callback], framework: str) -> None:
-    """Raise :class:`ConfigError` naming callbacks that do not support a framework."""
+    """Raise :class:`ConfigError` if a callback does not support the framework."""
     for callback in callbacks:
         if framework not in callback.frameworks:
             raise _not_for(framework, type(callback))
@@ -112,7 +112,7 @@ def _named(name: str) -> type[Callback]:
 
 
 def _read_options(cls: type[Callback], text: str) -> dict[str, Any]:
-    """Read ``every=5,layers=false``; values are YAML, so that lists stand in brackets."""
+    """Return the options of ``every=5,layers=false``; values are YAML, so lists are written in brackets."""
     given: dict[str, Any] = {}
     for part in re.split(r",(?=\s*\w+\s*=)", text) if text else ():
         name, equals, value = part.partition("=")

@@ -1,4 +1,4 @@
-"""The source that a model was trained by."""
+"""An archive of the source code that trained a model."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _LARGEST = 1_000_000
 
 
 class SourceSnapshot(WritingCallback):
-    """Keep Python files and settings of some folders in ``source/source.zip``, when the training begins.
+    """Save the Python and settings files of some folders in ``source/source.zip`` when the training begins.
 
-    Hidden folders, links and files of over a megabyte are left out.  The same files make the same archive.
+    Hidden folders, links and files over one megabyte are left out.  Equal files give an equal archive.
 
     Parameters
     ----------
     folders
         Folders or single files.
     endings
-        What to keep of folders.
+        Endings of the files to save.
     """
 
     frameworks = ("torch", "keras")
@@ -47,7 +47,7 @@ class SourceSnapshot(WritingCallback):
                     if not folder.exists():
                         raise ConfigError(f"SourceSnapshot: {folder} is not there")
                     for path in self._files(folder):
-                        # Folders may have the same name, so each has its number.
+                        # Folders may have equal names, so each has a number.
                         name = f"{number}-{folder.resolve().name}"
                         if path != folder:
                             name += f"/{path.relative_to(folder).as_posix()}"

@@ -1,4 +1,4 @@
-"""What callbacks found, for TensorBoard."""
+"""Writing a run for TensorBoard."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ _HISTOGRAMS = {"weight_histograms": "weights", "gradient_histograms": "gradients
 
 
 class TensorBoard(WritingCallback):
-    """Write the run for ``tensorboard --logdir``: into ``tensorboard`` of the run's folder.
+    """Write the run for ``tensorboard --logdir``, into ``tensorboard`` of the run's folder.
 
     - *Scalars*: all figures of the history at each epoch, over the steps of the optimiser.
-    - *Histograms*: of weights and of gradients at each epoch, where ``WeightStatistics`` and ``GradientNorms`` look on.
-    - *Images*: the pictures that others wrote, after epochs 1, 2, 4, 8, ... and at the
-      end, where they have changed; so they do not fill the disk in a long training.
-    - *Projector*: the features that ``Embeddings`` kept, with ids, labels and, where samples
-      look like pictures, a small picture of each.
+    - *Histograms*: of weights and gradients at each epoch, if ``WeightStatistics`` and ``GradientNorms`` are used.
+    - *Images*: pictures of other callbacks that have changed, after epochs 1, 2, 4, 8, ... and at
+      the end, so that they do not fill the disk in a long training.
+    - *Projector*: the features of ``Embeddings``, with ids, labels and, if samples are
+      pictures, a small picture of each.
 
-    Callbacks are called in the order in which they are named: name this one
-    after those whose findings it shows.  A run that is resumed goes on with the
-    same file, cut to where its checkpoint was made.
+    Callbacks are called in the order in which they are named: name this one after
+    those whose files it shows.  A resumed run continues the same file, shortened
+    to the state at its checkpoint.
 
     Parameters
     ----------
@@ -52,12 +52,12 @@ class TensorBoard(WritingCallback):
     def __init__(self, pictures: bool = True) -> None:
         check_call(TensorBoard, locals())
         self.pictures = pictures
-        # How much of the file belongs to finished epochs, the last one's step, and which pictures it has.
+        # The bytes of the file that belong to finished epochs, the step of the last one, and the pictures in it.
         self.state = State(size=0, step=0, shown={})
         self._file: EventFile | None = None
 
     def on_fit_begin(self, fit: Fit) -> None:
-        """Open the file; where what it should hold is lost, begin with the history anew."""
+        """Open the file; if its content is lost, write the history again from the start."""
         super().on_fit_begin(fit)
         path, state = folder_of(fit).events, self.state
         if not path.exists() or path.stat().st_size < state.size:
@@ -83,7 +83,7 @@ class TensorBoard(WritingCallback):
         self._end(file)
 
     def on_fit_end(self, fit: Fit) -> None:
-        """Write what others wrote at the end, and the projector's files."""
+        """Write pictures that other callbacks made at the end, and the projector's files."""
         file = self._file
         assert file is not None
         self._pictures(fit, file)
@@ -106,7 +106,7 @@ class TensorBoard(WritingCallback):
             arrays = {name: found[name] for name in found.files}
         step = int(arrays["step"])
         if not self.state.step < step <= now:
-            return  # what is there is not of this epoch
+            return  # the file is not of this epoch
         for name, edges, counts in zip(arrays["names"], arrays["edges"], arrays["counts"], strict=True):
             file.histogram(f"{tag}/{name}", edges.tolist(), counts.tolist(), step, time.time())
 
@@ -121,7 +121,7 @@ class TensorBoard(WritingCallback):
                 file.picture(path.stem, content, fit.step, time.time())
 
     def _project(self, fit: Fit, path: Path) -> str:
-        """Write what the projector shows of some features, and give what tells it so."""
+        """Write an embedding's files for the projector, and return its entry for the projector's configuration."""
         with np.load(path, allow_pickle=False) as found:
             arrays = {name: found[name] for name in found.files}
         name, ids = str(arrays["name"]), arrays["sample_id"].tolist()

@@ -1,4 +1,4 @@
-"""How weights are spread, by parameter and epoch."""
+"""Statistics of the weights, by parameter and epoch."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _NAMES = ("mean", "deviation", "least", "greatest")
 
 
 class WeightStatistics(WritingCallback):
-    """Record mean, standard deviation, least and greatest value of each parameter after each epoch.
+    """Record mean, standard deviation, minimum and maximum of each parameter after each epoch.
 
-    The deviation is that of the population.  Writes ``pictures/weights.png`` and ``tables/weights.json``,
+    The standard deviation is that of the population.  Writes ``pictures/weights.png`` and ``tables/weights.json``,
     and the last epoch's histograms as ``tables/weight_histograms.npz``.
     """
 
@@ -30,7 +30,7 @@ class WeightStatistics(WritingCallback):
         self.state = State(rows=AppendOnly())
 
     def on_epoch_end(self, fit: Fit) -> None:
-        """Record, and write table and picture."""
+        """Record the statistics, and write the table and the picture."""
         import torch
 
         with torch.no_grad():

@@ -26,33 +26,33 @@ if TYPE_CHECKING:
 
 
 class WorstSamples(WritingCallback):
-    """Rank samples by how much more they lose than others, over all epochs: wrong labels come first.
+    """Rank samples by how much larger their loss is than others', over all epochs: wrong labels come first.
 
-    A sample's score is the mean over the epochs of its loss divided by the mean
-    loss of all samples in that epoch.  It is taken as the sample comes up, before it is learned
-    from.  A sample that is merely hard loses no more than others once it is learned; a wrong
-    label contradicts what all others teach, and its share grows until it is learned by heart.  So an
-    epoch counts the more, the more the model knows: in a plain sum of
-    losses, the first epochs, in which everything is new, would outweigh all others.
-    Like the area under the margin (Pleiss et al., 2020) and forgetting
-    events (Toneva et al., 2019) it needs nothing but the training itself, and, unlike
-    them, no classes.  An epoch in which a sample did not come up counts as 0.
+    A sample's score is its relative loss, averaged over the epochs.  The relative
+    loss is the loss before the step that learns from the sample, divided by the
+    mean loss of all samples in that epoch.  Once the model has learned a hard
+    sample, its loss is no larger than others'.  A wrong label contradicts the other
+    samples, so its relative loss grows until the model memorises it.  Dividing by
+    the mean gives all epochs the same weight: in a plain sum of losses the first
+    epochs, in which everything is new, would outweigh all others.  Like the area
+    under the margin (Pleiss et al., 2020) and forgetting events (Toneva et al.,
+    2019) it needs only the training itself; unlike them, it needs no classes.  An
+    epoch without the sample counts as 0.
 
-    Trust it after ten epochs or more, with a rate that learns the training samples; a model that is
-    far from that finds many samples hard.
+    The ranking is reliable after ten epochs or more, if the model has learned the training samples;
+    before that, many samples are hard.
 
-    Of each data set, one ranking for the samples that are learned from and one
-    for each split that is evaluated.  For each it writes
-    ``tables/worst-DATASET-SPLIT.json``, a picture of the losses by epoch of the
-    same name, and, where samples look like pictures, ``worst-DATASET-SPLIT-samples.png``
-    at the end.
+    There is one ranking for the training samples of each data set, and one for each
+    evaluated split.  For each it writes ``tables/worst-DATASET-SPLIT.json``, a
+    picture of the same name with the losses by epoch, and, at the end, if samples
+    are pictures, ``worst-DATASET-SPLIT-samples.png``.
 
-    One number a sample is kept on the device through an epoch.
+    During an epoch, one number for each sample is kept on the device.
 
     Parameters
     ----------
     count
-        How many to rank.
+        Number of samples to list.
     output
         The output whose losses count; by default the sum over all.
     classes
@@ -68,7 +68,7 @@ class WorstSamples(WritingCallback):
         self.classes = tuple(classes)
         self.output = output
         # By split: ids and losses of this epoch's batches; sums by sample; and for
-        # each epoch the losses of those that were worst in it.
+        # each epoch the losses of its worst samples.
         self.state = State(waiting={}, sums={}, epochs={})
 
     def on_batch_end(self, fit: Fit, batch: dict[str, Any], outputs: dict[str, Any]) -> None:
@@ -78,7 +78,7 @@ class WorstSamples(WritingCallback):
     def on_evaluate_batch(
         self, fit: Fit, dataset: str, split: str, batch: dict[str, Any], outputs: dict[str, Any]
     ) -> None:
-        """Keep the losses of a batch that is evaluated."""
+        """Keep the losses of an evaluated batch."""
         self._keep(f"{dataset}/{split}", batch, outputs)
 
     def _keep(self, split: str, batch: dict[str, Any], outputs: dict[str, Any]) -> None:
@@ -92,17 +92,17 @@ class WorstSamples(WritingCallback):
             self.state.waiting.setdefault(split, []).append([batch["sample_id"], losses])
 
     def on_epoch_end(self, fit: Fit) -> None:
-        """Add the epoch's losses up, and write tables and heat maps."""
+        """Add the epoch's losses to the sums, and write tables and heat maps."""
         state = self.state
         for split, kept in state.waiting.items():
             ids = np.concatenate([np.asarray(own) for own, _ in kept]).astype(np.int64)
             losses = joined([own for _, own in kept]).astype(np.float64)
-            # A sample may come up several times in an epoch: its mean counts.
+            # A sample may occur several times in an epoch; then the mean of its losses counts.
             unique, place, times = np.unique(ids, return_inverse=True, return_counts=True)
             means = np.bincount(place, weights=losses) / times
             state.sums[split] = _added(state.sums.get(split), unique, relative(means))
             worst = np.argsort(-means, kind="stable")[: 10 * self.count]
-            # Those that are worst so far are kept of each epoch, whatever they lost in this one.
+            # For each epoch, the losses of the samples that are worst so far are kept, whatever they are in this epoch.
             so_far = np.searchsorted(unique, self._ranking(split)[0])
             so_far = so_far[so_far < len(unique)]
             kept_here = np.union1d(worst, so_far)
@@ -114,7 +114,7 @@ class WorstSamples(WritingCallback):
     def _ranking(self, split: str) -> tuple[np.ndarray, np.ndarray]:
         sums = self.state.sums[split]
         order = np.argsort(-sums["losses"], kind="stable")[: self.count]
-        # The epoch under way is not among those kept yet while its samples are ranked.
+        # While its samples are ranked, the current epoch has not been stored yet.
         return sums["ids"][order], sums["losses"][order] / max(1, len(self.state.epochs.get(split, [])))
 
     def _write(self, fit: Fit, split: str) -> None:
@@ -149,7 +149,7 @@ class WorstSamples(WritingCallback):
         save_figure(fit, name, picture)
 
     def on_fit_end(self, fit: Fit) -> None:
-        """Draw the samples themselves."""
+        """Draw the worst samples."""
         for split in self.state.sums:
             dataset, part = split.split("/")
             ids, scores = self._ranking(split)
@@ -169,10 +169,10 @@ class WorstSamples(WritingCallback):
 
 
 def relative(losses: np.ndarray) -> np.ndarray:
-    """Return losses ``(n,)`` of an epoch as multiples of their mean.
+    """Return the losses ``(n,)`` of an epoch as multiples of their mean.
 
-    Where there are negative ones, losses count from the least on.  A loss that is no
-    finite number counts as if the others were nothing beside it, as the number of samples.
+    If some are negative, the least loss is subtracted from all first.  A loss that is
+    not finite becomes ``n``, as if all others were 0.
     """
     finite = np.isfinite(losses)
     if not finite.any():
@@ -195,7 +195,7 @@ def _added(sums: dict[str, Any] | None, ids: np.ndarray, losses: np.ndarray) -> 
 
 
 def _labels(sample: dict[str, Any], classes: Sequence[str]) -> str:
-    """Return the whole numbers of a sample, which are labels as a rule."""
+    """Return the whole numbers of a sample, which are usually its labels."""
     found = [
         called(n, v, classes)
         for n, v in sample.items()

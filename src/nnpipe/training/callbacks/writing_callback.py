@@ -1,4 +1,4 @@
-"""The base of callbacks that write files, and the functions with which they write tables and pictures."""
+"""The base class of callbacks that write files, and functions that write tables and pictures."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
 
 class WritingCallback(Callback):
-    """A callback that writes tables into ``tables`` of the run's folder, and pictures into ``pictures``.
+    """A callback that writes tables and pictures into the folders ``tables`` and ``pictures`` of the run's folder.
 
-    Each file has one name throughout the training and is written over, whole or
-    not at all: a run of many epochs has as many files as one of a single epoch.
+    Each file keeps its name throughout the training and is replaced atomically, so
+    the number of files does not grow with the epochs.
     Write tables with :func:`write_table` and pictures with :func:`new_figure` and
-    :func:`save_figure`.  A subclass with an ``on_fit_begin`` of its own calls this one first.
+    :func:`save_figure`.  A subclass that overrides ``on_fit_begin`` calls this one first.
 
     Attributes
     ----------
     draws
-        Whether it draws pictures, which needs matplotlib.
+        Whether it draws pictures, which requires matplotlib.
     """
 
     abstract: ClassVar[bool] = True
@@ -37,19 +37,19 @@ class WritingCallback(Callback):
 
     @classmethod
     def missing(cls) -> tuple[str, ...]:
-        """Return packages that are not installed, matplotlib among them where it ``draws``."""
+        """Return the packages that are not installed, including matplotlib if it ``draws``."""
         absent = ("matplotlib",) if cls.draws and not is_installed("matplotlib") else ()
         return (*super().missing(), *absent)
 
     def on_fit_begin(self, fit: Fit) -> None:
-        """Check now, not after an epoch, that there is a folder to write to, and matplotlib for pictures.
+        """Check before the first epoch that there is a folder to write to, and matplotlib for pictures.
 
         Raises
         ------
         ConfigError
             If the training has no folder.
         MissingDependency
-            If something that it needs is not installed.
+            If a package that it needs is not installed.
         """
         name = type(self).__name__
         if fit.folder is None:
@@ -59,12 +59,12 @@ class WritingCallback(Callback):
 
 def folder_of(fit: Fit) -> RunFolder:
     """Return the run's folder, which names its files."""
-    assert fit.folder is not None  # on_fit_begin has seen to that
+    assert fit.folder is not None  # on_fit_begin has checked this
     return fit.folder
 
 
 def write_table(fit: Fit, name: str, rows: Iterable[dict[str, Any]]) -> None:
-    """Write rows as a JSON list; what is no finite number becomes null, as JSON has no NaN."""
+    """Write rows as a JSON list; numbers that are not finite become null, as JSON has no NaN."""
     lines = ",\n".join(json.dumps(_finite(row), allow_nan=False) for row in rows)
     write_text(folder_of(fit).table(name), f"[\n{lines}\n]\n")
 
@@ -78,14 +78,14 @@ def _finite(value: Any) -> Any:
 
 
 def new_figure(width: float, height: float) -> Any:
-    """Return a ``matplotlib.figure.Figure`` of some inches that belongs to no window and no global list."""
+    """Return a ``matplotlib.figure.Figure``, with width and height in inches, that pyplot does not know of."""
     from matplotlib.figure import Figure
 
     return Figure((width, height), layout="constrained")
 
 
 def save_figure(fit: Fit, name: str, figure: Any) -> None:
-    """Write a figure as PNG into ``pictures``, with the same bytes for the same figure."""
+    """Write a figure as PNG into ``pictures``; equal figures give equal bytes."""
     with replacing(folder_of(fit).picture(name)) as path:
         figure.savefig(path, format="png", dpi=90, metadata={"Software": None})
 
@@ -93,7 +93,7 @@ def save_figure(fit: Fit, name: str, figure: Any) -> None:
 def heat_map(
     axes: Any, values: Any, rows: Sequence[str], columns: Sequence[str], *, label: str, colours: str = "viridis"
 ) -> None:
-    """Draw a matrix ``(rows, columns)`` as colours with its scale; names are thinned out where they would touch."""
+    """Draw a matrix ``(rows, columns)`` as colours with a scale; some names are left out if they would overlap."""
     picture = axes.imshow(values, aspect="auto", interpolation="nearest", cmap=colours)
     for names, axis, most in ((rows, axes.yaxis, 40), (columns, axes.xaxis, 20)):
         step = -(-len(names) // most) or 1
