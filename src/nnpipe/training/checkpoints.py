@@ -1,4 +1,4 @@
-"""Checkpoints: a copy at once, the writing in the background, and errors where the training sees them."""
+"""Checkpoints: copied at once, written in the background, with errors raised in the training."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from nnpipe.training._row_files import RowFiles
 from nnpipe.training.run_folder import RunFolder
 
 CHECKPOINT = "training checkpoint"
-"""The kind of the state files that hold all of a run."""
+"""The kind of state files that hold a whole run."""
 
 WEIGHTS = "training weights"
-"""The kind of those that hold a model's weights, and how good they were."""
+"""The kind of state files that hold a model's weights and their figures."""
 
 LAST, BEST = "last.state", "best.state"
 
 
 LARGE = 32_000_000
-"""Bytes of a state from which on there is one copy of it in memory, never two."""
+"""The size in bytes from which only one copy of a state is kept in memory, never two."""
 
 
 def copied(state: Any, spare: Any = None) -> Any:
-    """Return a state that no later step changes, with its tensors on the CPU.
+    """Return a copy of a state that no later step changes, with its tensors on the CPU.
 
     Parameters
     ----------
     state
         Dictionaries, lists, arrays, tensors and plain values.
     spare
-        A copy that nobody needs any more: its tensors' memory is used where they are alike.
+        A copy that is no longer needed; the memory of its tensors is reused where shapes and types agree.
     """
     if isinstance(state, AppendOnly):
         return AppendOnly(state)
@@ -57,7 +57,7 @@ def copied(state: Any, spare: Any = None) -> Any:
 
 
 def size_of_state(state: Any) -> int:
-    """Return the bytes of a state's arrays and tensors."""
+    """Return the size of a state's arrays and tensors in bytes."""
     if isinstance(state, Mapping):
         return sum(map(size_of_state, state.values()))
     if isinstance(state, (list, tuple)) and not isinstance(state, AppendOnly):
@@ -66,14 +66,14 @@ def size_of_state(state: Any) -> int:
 
 
 class CheckpointWriter:
-    """Writes state files in a thread; the newest of a name is what counts.
+    """Writes state files in a thread; of several states for one path, only the newest matters.
 
-    A state that was handed over and has not begun to be written is replaced by
-    a newer one of the same path, at the end of the queue: what was handed over
-    before a checkpoint is on the disk before it is.  Whatever goes wrong is raised by the next
-    :meth:`copied`, :meth:`write`, :meth:`check` or :meth:`close`.
+    If a newer state of the same path arrives before writing has begun, it replaces
+    the older one and goes to the end of the queue.  So everything handed over
+    before a checkpoint is on the disk before the checkpoint.  Errors are raised by
+    the next call of :meth:`copied`, :meth:`write`, :meth:`check` or :meth:`close`.
 
-    All methods belong to one thread; states are the writer's own from when they are handed over.
+    All methods must be called by one thread.  A state belongs to the writer after it is handed over.
     """
 
     def __init__(self, write: Callable[..., None] = write_state) -> None:
@@ -89,10 +89,10 @@ class CheckpointWriter:
         self._large: Any = None
 
     def copied(self, state: Mapping[str, Any]) -> Any:
-        """Copy a state to be written.
+        """Return a copy of a state, to be written.
 
-        Of a large one there is never more than one copy: this waits until the one
-        before is written, and takes its memory.
+        There is never more than one copy of a large state: this waits until the
+        previous one is written, and reuses its memory.
         """
         spare, self._large = self._large, None
         if spare is not None:
@@ -103,17 +103,17 @@ class CheckpointWriter:
         return copy
 
     def wait(self) -> None:
-        """Wait until all is written, and raise what went wrong."""
+        """Wait until everything is written; raise what went wrong."""
         with self._condition:
             while self._waiting or self._busy:
                 self._condition.wait()
         self.check()
 
     def write(self, path: Path, state: Mapping[str, Any], kind: str) -> None:
-        """Hand a state over to be written."""
+        """Queue a state to be written."""
         self.check()
         with self._condition:
-            self._waiting.pop(path, None)  # a newer state takes its place at the end
+            self._waiting.pop(path, None)  # a newer state goes to the end of the queue
             self._waiting[path] = (kind, state)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="checkpoints", daemon=True)
@@ -121,7 +121,7 @@ class CheckpointWriter:
             self._condition.notify_all()
 
     def check(self) -> None:
-        """Raise what went wrong since the last time."""
+        """Raise what went wrong since the last check."""
         with self._condition:
             error, self._error = self._error, None
         if error is not None:
@@ -129,7 +129,7 @@ class CheckpointWriter:
             raise error
 
     def close(self) -> None:
-        """Write what waits, end the thread, and raise what went wrong."""
+        """Write all queued states, end the thread, and raise what went wrong."""
         with self._condition:
             self._closing = True
             self._condition.notify_all()
@@ -154,13 +154,13 @@ class CheckpointWriter:
                 self._write(path, self.rows.put(state, path.parent), kind=kind)
             except BaseException as error:
                 with self._condition:
-                    # The first is the cause; what follows may be its consequence.
+                    # The first error is the cause; later ones may follow from it.
                     self._error = self._error or error
-            del state  # not kept while there is nothing to do
+            del state  # frees the memory while the queue is empty
 
 
 def rescued(weights: Mapping[str, Any], folder: RunFolder, epoch: int, error: OSError) -> TrainingError:
-    """Keep a model's weights somewhere else, since its folder takes no more, and give the error that says where."""
+    """Save a model's weights elsewhere, since its folder cannot be written, and return the error that says where."""
     state = {"model": copied(weights), "average": None, "epoch": epoch, "monitor": "", "value": 0.0}
     kept = kept_elsewhere(lambda path: write_state(path, state, kind=WEIGHTS), "rescued.state")
     there = f"the weights as they are now, in epoch {epoch}, are kept as {kept}, which read_weights reads"
@@ -170,7 +170,7 @@ def rescued(weights: Mapping[str, Any], folder: RunFolder, epoch: int, error: OS
 
 
 def read_checkpoint(path: Path, rows: RowFiles | None = None) -> dict[str, Any]:
-    """Read a checkpoint with the rows that lie beside it; raises :class:`ArtifactError` naming what is damaged."""
+    """Return a checkpoint with the rows in files beside it; raise :class:`ArtifactError` if a file is damaged."""
     found: dict[str, Any] = (rows or RowFiles()).take(read_state(path, kind=CHECKPOINT), path.parent)
     return found
 
@@ -187,22 +187,22 @@ def load_weights(
     model
         The ``torch.nn.Module``.
     names
-        For beginnings of names in the file, what they are called in the model: ``{"body.": "encoder."}``.
+        Prefixes of names in the file, and the prefixes that replace them in the model: ``{"body.": "encoder."}``.
     partial
-        Whether the model may have weights that the file lacks, or of another shape, which then stay;
-        and the file some that the model lacks.
+        Whether the model and the file may differ: weights that the file lacks, or has in another shape, stay
+        unchanged, and weights that the model lacks are ignored.
     average
-        Whether to take the moving average where the file has one.
+        Whether to load the moving average if the file has one.
 
     Returns
     -------
     list of str
-        The names loaded.
+        The names of the loaded weights.
 
     Raises
     ------
     ArtifactError
-        If the file is no such file, or does not fit; the model is as before.
+        If the file is of another kind or does not fit the model.  The model is unchanged then.
     """
     found = read_weights(path, average=average)
     renamed = {_renamed(name, names or {}): value for name, value in found.items()}
@@ -220,7 +220,20 @@ def load_weights(
 
 
 def read_weights(path: str | Path, *, average: bool = True) -> dict[str, Any]:
-    """Read the weights of a checkpoint or a file of the best weights; raises as :func:`load_weights`."""
+    """Return the weights of a checkpoint or a file of the best weights, by name.
+
+    Parameters
+    ----------
+    path
+        The file.
+    average
+        Whether to return the moving average if the file has one.
+
+    Raises
+    ------
+    ArtifactError
+        If the file is damaged or of another kind.
+    """
     try:
         state = read_state(path, kind=WEIGHTS)
     except ArtifactError as error:

@@ -11,13 +11,13 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Team:
-    """The processes: which one this is, and how many there are."""
+    """The rank of this process, and the number of processes."""
 
     rank: int = 0
     world: int = 1
 
     def gathered(self, value: Any) -> list[Any]:
-        """Return the values of all processes, in order; all have to call it."""
+        """Return the values of all processes, in order of rank; all processes must call it."""
         if self.world == 1:
             return [value]
         import torch.distributed
@@ -29,11 +29,11 @@ class Team:
 
 @contextmanager
 def team(device: str) -> Iterator[Team]:
-    """Join the processes that ``torchrun`` started, or be the only one.
+    """Join the processes that ``torchrun`` started, or be a single process.
 
-    Uses the process group that there is; otherwise makes one, with gloo or on
-    GPUs with NCCL, and ends it with the block.  Each process takes the GPU of
-    its local rank.
+    This uses the current process group, if there is one.  Otherwise it makes one,
+    with gloo, or with NCCL on GPUs, and ends it with the block.  Each process
+    uses the GPU of its local rank.
     """
     import torch
 

@@ -1,4 +1,4 @@
-"""A training as the part of an experiment that a session calls."""
+"""A training as the main module of an experiment, which a session calls."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("nnpipe.training")
 
-_LARGEST = 20_000_000  # bytes of a run folder's file that goes into the database
+_LARGEST = 20_000_000  # bytes; larger files of a run's folder are not stored in the database
 
 
 class Training(Module):
     """Trains a model when a session calls it: each epoch is a row of the session's history.
 
-    Weights, optimiser, random states and the place amid an epoch are in the
-    checkpoints of the run's folder, which this goes on from to the bit.  The
-    session records figures as they come and, at the end, the means of the last
-    epoch as statistics and the files of the folder as artifacts.
+    The checkpoints in the run's folder hold weights, optimiser, random states and
+    the place within an epoch; a resumed training continues from them exactly.  The
+    session records figures after each epoch and, at the end, the last epoch's means
+    as statistics and the folder's files as artifacts.
 
     Parameters
     ----------
     trainer
-        With its options and callbacks.
+        The trainer, with its options and callbacks.
     model
-        A ``torch.nn.Module``, or what has one as ``module``, such as
+        A ``torch.nn.Module``, or an object with one as its attribute ``module``, such as
         :class:`~nnpipe.training.network.Network`.
     datasets
-        By data set and split, the sequences.
+        Sequences by data set and split.
     optimiser, schedule
         As :meth:`Trainer.fit <nnpipe.training.trainer.Trainer.fit>` takes them.
     folder
@@ -73,11 +73,11 @@ class Training(Module):
         self.state = State(finished=False)
 
     def children(self) -> Any:
-        """Yield whether it is finished; the rest is in the checkpoints."""
+        """Yield the state that says whether it is finished; everything else is in the checkpoints."""
         yield "state", self.state
 
     def keeps(self) -> list[Any]:
-        """Return the parts whose states are in the checkpoints."""
+        """Return the modules whose states are in the checkpoints."""
         sequences = [sequence for parts in self.datasets.values() for sequence in parts.values()]
         return [self.trainer, self.model, self._module, *(self.trainer.callbacks or ()), *sequences]
 
@@ -86,7 +86,7 @@ class Training(Module):
         return self.trainer.options.num_epochs
 
     def __call__(self, *arguments: Any) -> None:
-        """Train; given the session."""
+        """Train the model; the argument is the session."""
         (session,) = arguments
         if self.state.finished:
             return
@@ -101,8 +101,8 @@ class Training(Module):
         )  # fmt: skip
         session.history.load_state_dict(history.state_dict())
         session.statistics.clear()
-        for name, value in {**history.last, **history.about}.items():  # those of the weights that stay count
-            if "/" in name:  # a figure of a split; the others tell the place
+        for name, value in {**history.last, **history.about}.items():  # the figures of the final weights
+            if "/" in name:  # a figure of a split; other values are epoch and step
                 session.statistics.add(name, value)
         put_folder(session.database, session.run_id, folder)
         self.state.finished = True
@@ -118,7 +118,7 @@ class Training(Module):
 
 
 def put_folder(database: RunDatabase, run: str, folder: RunFolder) -> None:
-    """Store the files of a run's folder as artifacts; the checkpoint to go on from and very large ones stay there."""
+    """Store the files of a run's folder as artifacts, except the last checkpoint and very large files."""
     for path in [*folder.pictures(), *folder.tables(), *folder.others(), folder.page]:
         if not path.is_file() or path == folder.checkpoint(LAST):
             continue
@@ -129,19 +129,19 @@ def put_folder(database: RunDatabase, run: str, folder: RunFolder) -> None:
 
 
 class _Telling(Callback):
-    """Tells the session of each epoch."""
+    """Reports each epoch to the session."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
 
     def children(self) -> Any:
-        """Return none: the session is above all this."""
+        """Return none: the session saves itself."""
         return iter(())
 
     def on_epoch_end(self, fit: Fit) -> None:
-        """Hand the history on and save."""
+        """Give the history to the session and save it."""
         session = self._session
-        # The training's own history counts: it may stand before or after what the session saved last.
+        # The training's own history is right: it may be older or newer than what the session saved last.
         session.history.load_state_dict(fit.history.state_dict())
         session.callbacks.trigger("step", session)
         if fit.epoch % session.save_every == 0:

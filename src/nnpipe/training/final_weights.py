@@ -1,4 +1,4 @@
-"""The weights that a training leaves in its model: which they are, and the figures that were measured with them."""
+"""The weights that a model has after a training, and the figures that were measured with them."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ if TYPE_CHECKING:
     from nnpipe.training.fit import Fit
 
 TABLE = "final_weights"
-"""The table of a run's folder that says this."""
+"""The table of a run's folder that holds this."""
 
 
 @dataclass(frozen=True)
 class FinalWeights:
-    """What the model holds when a training has ended, and every export of it.
+    """Which weights the model has after a training, and with it every export of the model.
 
     Attributes
     ----------
     which
-        ``"last"``, ``"best"`` or ``"average"``, as :class:`~nnpipe.training.options.TrainerOptions` has it.
+        ``"last"``, ``"best"`` or ``"average"``, as in :class:`~nnpipe.training.options.TrainerOptions`.
     epoch
-        After which epoch they were so.
+        The epoch after which the model had these weights.
     figures
-        The figures of these very weights, called as in a history.
+        The figures of exactly these weights, named as in a history.
     """
 
     which: str
@@ -42,17 +42,17 @@ class FinalWeights:
         return f"{said.get(self.which, self.which)}, after epoch {self.epoch}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
+        """Return the weights' kind, epoch and figures as JSON can hold them."""
         return {"weights": self.which, "epoch": self.epoch, **self.figures}
 
 
 def wanted(fit: Fit) -> str:
-    """Return which weights the model is to have at the end: by default those that the history shows."""
+    """Return which weights the model should have at the end: by default those whose figures the history shows."""
     return fit.options.weights or ("last" if fit.options.ema_decay is None else "average")
 
 
 def figures_at(fit: Fit, epoch: int) -> dict[str, float]:
-    """Return the figures of the splits that were evaluated after an epoch; none where there was no evaluation."""
+    """Return the figures of the splits that were evaluated after an epoch; empty if there was no evaluation."""
     row = next((row for row in fit.history.rows() if row.get("epoch") == epoch), {})
     trained = tuple(f"{name}/{split}/" for name in fit.datasets for split in fit.options.train_splits)
     return {name: value for name, value in row.items() if "/" in name and not name.startswith(trained)}
@@ -71,7 +71,7 @@ def tell_final(fit: Fit) -> None:
 def choose_final_weights(
     fit: Fit, gradient_steps: GradientSteps, checkpointer: Checkpointer, evaluator: Evaluator
 ) -> None:
-    """Put the weights that are wanted into the model, and say which they are; all processes call it."""
+    """Give the model its final weights, and record which they are; all processes must call it."""
     which, epoch = wanted(fit), fit.epoch
     if which == "best" and not fit.best_epoch:
         fit.log.warning("no epoch was judged, so there are no best weights: the model keeps the last ones")
@@ -82,7 +82,7 @@ def choose_final_weights(
         epoch = fit.best_epoch
     elif which == "average" and gradient_steps.average is not None:
         gradient_steps.average.stay()
-    # A row is measured with the average where there is one, and may be of an epoch without an evaluation.
+    # A row is measured with the average if there is one, and its epoch may have had no evaluation.
     figures = {} if which == "last" and gradient_steps.average is not None else figures_at(fit, epoch)
     evaluated = [(d, s) for d, parts in fit.datasets.items() for s in parts if s not in fit.options.train_splits]
     if not figures and evaluated and epoch:
@@ -91,6 +91,6 @@ def choose_final_weights(
 
 
 def end(fit: Fit, which: str, epoch: int, figures: Mapping[str, float]) -> None:
-    """Note which weights the model has, for callbacks and in the history."""
+    """Record which weights the model has, for callbacks and in the history."""
     fit.final = FinalWeights(which, epoch, figures)
     fit.history.about = fit.final.to_json()

@@ -1,4 +1,4 @@
-"""A running training as callbacks see it."""
+"""A running training, as callbacks see it."""
 
 from __future__ import annotations
 
@@ -19,43 +19,43 @@ from nnpipe.training.run_folder import RunFolder
 
 @dataclass(eq=False)
 class Fit:
-    """A training under way: made by :meth:`Trainer.fit <nnpipe.training.trainer.Trainer.fit>`, given to callbacks.
+    """A running training, which :meth:`Trainer.fit <nnpipe.training.trainer.Trainer.fit>` gives to callbacks.
 
-    Callbacks may read all of it; they change it by :meth:`stop` only.
+    Callbacks may read all attributes; to change the training they may only call :meth:`stop`.
 
     Attributes
     ----------
     model
-        The ``torch.nn.Module`` itself, neither compiled nor spread over processes.
+        The ``torch.nn.Module`` itself, neither compiled nor distributed.
     optimiser
         The ``torch.optim.Optimizer``.
     datasets
-        By data set and split, the sequences.
+        Sequences by data set and split.
     folder
-        Names the run's files; None where nothing is written.
+        The run's folder, which names its files; None if nothing is written.
     epoch
-        The epoch under way, from 1; before the first one 0.
+        The current epoch, counted from 1; 0 before the first one.
     batch
-        Batches of this epoch that were learned from.
+        Number of training batches of this epoch so far.
     step
-        Steps of the optimiser so far.
+        Number of optimiser steps so far.
     history
         A row for each epoch, with ``epoch``, ``step``, ``learning_rate`` and figures
-        called ``dataset/split/loss`` and ``dataset/split/output/metric``.
+        named ``dataset/split/loss`` and ``dataset/split/output/metric``.
     dataset
-        The data set of the batch in hand.
+        The data set of the current batch.
     gradient_norm
-        A scalar tensor, the norm before clipping; None unless ``clip_norm`` is set.
+        The norm of all gradients before clipping, a scalar tensor; None unless ``clip_norm`` is set.
     best_epoch, best
-        The best epoch so far, 0 if none, and its monitored figure.
+        The best epoch so far, 0 if there is none, and its monitored figure.
     waited
-        Evaluations since then.
+        Number of evaluations since the best epoch.
     final
-        Which weights the model has at the end, known in ``on_fit_end``.
+        Which weights the model has at the end; set before ``on_fit_end``.
     stopping
         Why the training ends after this epoch; empty if it does not.
     log
-        For messages to whoever runs the training.
+        The logger for messages to the user.
     """
 
     model: Any
@@ -78,35 +78,35 @@ class Fit:
 
     @property
     def framework(self) -> str:
-        """Whose model this is: ``"torch"`` or ``"keras"``; see :attr:`Callback.frameworks
+        """The model's framework, ``"torch"`` or ``"keras"``; see :attr:`Callback.frameworks
         <nnpipe.training.callbacks.callback.Callback>`."""
         return "torch"
 
     @property
     def device(self) -> str:
-        """Where the model computes: ``"cpu"`` or ``"cuda"``."""
+        """The device of the model: ``"cpu"`` or ``"cuda"``."""
         return self.options.device
 
     @property
     def rates(self) -> list[float]:
-        """The learning rate of each group of the optimiser, as the last step used it."""
+        """The learning rate of each group of the optimiser at the last step."""
         return [float(group["lr"]) for group in self.optimiser.param_groups]
 
     def generator(self, purpose: str, *numbers: int) -> np.random.Generator:
-        """Return random numbers that depend on the run's seed, a purpose and numbers (epoch, sample, ...) alone."""
+        """Return a generator that depends only on the run's seed, a purpose and numbers (epoch, sample, ...)."""
         return generator(self.options.seed, purpose, *numbers)
 
     def stop(self, reason: str) -> None:
-        """End the training after this epoch."""
+        """Stop the training after this epoch, for a reason that is logged."""
         self.stopping = self.stopping or reason
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what a resumed run needs of it."""
+        """Return the values that a resumed run needs."""
         names = ("epoch", "batch", "step", "best_epoch", "best", "waited", "stopping")
         return {name: getattr(self, name) for name in names} | {"history": self.history.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take it back."""
+        """Restore what :meth:`state_dict` returned."""
         self.history.load_state_dict(state["history"])
         for name, value in state.items():
             if name != "history":

@@ -37,24 +37,24 @@ from nnpipe.training.run_status import tell
 
 
 class KerasFit(Fit):
-    """A Keras training under way, as callbacks see it: ``model`` is a ``keras.Model``, ``optimiser`` Keras's own."""
+    """A running Keras training; ``model`` is a ``keras.Model`` and ``optimiser`` a Keras optimiser."""
 
     @property
     def framework(self) -> str:
-        """Keras."""
+        """The framework of the model: ``"keras"``."""
         return "keras"
 
     @property
     def rates(self) -> list[float]:
         """The learning rate that the last step used."""
         rate = getattr(self.optimiser, "_learning_rate", None)
-        if callable(rate):  # a schedule, of which the optimiser itself tells the next step's
+        if callable(rate):  # a schedule; the optimiser itself returns the rate of the next step
             return [float(rate(max(0, int(self.optimiser.iterations) - 1)))]
         return [float(self.optimiser.learning_rate)]
 
 
 class KerasTraining:
-    """Calls callbacks, keeps the history and writes checkpoints, for whoever drives a Keras model's training.
+    """Calls callbacks, keeps the history and writes checkpoints for a training loop of a Keras model.
 
     ::
 
@@ -69,31 +69,31 @@ class KerasTraining:
                 training.end_epoch({"digits/train/loss": loss})
             training.end()
 
-    There is a checkpoint at the end of each epoch; a training that was killed
-    goes on from the last epoch that was finished.
+    A checkpoint is written at the end of each epoch; a killed training continues
+    after the last finished epoch.
 
     Parameters
     ----------
     model, optimiser
-        The ``keras.Model`` and its optimiser, whose variables are there.
+        The ``keras.Model`` and its optimiser, whose variables have been built.
     datasets
-        By data set and split, the sequences.
+        Sequences by data set and split.
     options
-        As the trainer takes them; ``num_epochs``, ``seed``, ``callback_errors`` and
-        what tells the best epoch count.
+        Options of the trainer.  Only ``num_epochs``, ``seed``, ``callback_errors`` and
+        those that decide the best epoch are used.
     callbacks
         Observers of the training.
     folder
         The run's folder; None to write nothing.
     identity
-        What the weights depend on; a run is only continued with what it was begun with.
+        Values on which the weights depend; a run can only be continued with equal ones.
     resume
-        Whether to go on from the folder's last checkpoint.
+        Whether to continue from the folder's last checkpoint.
 
     Raises
     ------
     ConfigError
-        Naming a callback that needs PyTorch, or where the optimiser averages weights by itself.
+        If a callback needs PyTorch, or the optimiser averages weights itself.
     """
 
     def __init__(
@@ -133,19 +133,19 @@ class KerasTraining:
     def begin(
         self, figures: Callable[[str, str], Iterable[str]] = lambda dataset, split: (), others: Iterable[str] = ()
     ) -> None:
-        """Go to where the folder's run was left, if there is one, and begin.
+        """Restore the folder's run, if there is one, and begin.
 
         Parameters
         ----------
         figures
-            Takes a data set and a split and gives the names of their figures, where these can be known.
+            Takes the names of a data set and a split, and returns the names of its figures if they are known.
         others
-            Further splits that there will be figures of.
+            Further splits that will have figures.
 
         Raises
         ------
         ConfigError
-            If there will be no figure to monitor, or the folder is another run's.
+            If the monitored figure will not exist, or the folder holds a different run.
         """
         fit = self.fit
         check_monitor(fit, figures, others)
@@ -170,23 +170,23 @@ class KerasTraining:
         self.hooks.call_aside("on_epoch_begin")
 
     def begin_batch(self, dataset: str, batch: dict[str, Any]) -> None:
-        """Show a batch of arrays before its step."""
+        """Show a batch of arrays to the callbacks before its step."""
         self.fit.dataset = dataset
         self.hooks.call("on_batch_begin", batch, batch=batch)
 
     def end_batch(self, batch: dict[str, Any], outputs: dict[str, Any]) -> None:
-        """Show a batch and its outputs after its step."""
+        """Show a batch and its outputs to the callbacks after its step."""
         self.fit.batch += 1
         self.fit.step += 1
         self.hooks.call("on_batch_end", batch, outputs, batch=batch)
 
     def evaluated(self, dataset: str, split: str, batch: dict[str, Any], outputs: dict[str, Any]) -> None:
-        """Show a batch that was evaluated."""
+        """Show an evaluated batch and its outputs to the callbacks."""
         self.fit.dataset = dataset
         self.hooks.call("on_evaluate_batch", dataset, split, batch, outputs, batch=batch)
 
     def end_epoch(self, figures: Mapping[str, float]) -> None:
-        """Keep the figures of the epoch, called as the trainer calls them, and write a checkpoint."""
+        """Record the figures of the epoch, named as the trainer names them, and write a checkpoint."""
         fit = self.fit
         fit.history.append(epoch=fit.epoch, step=fit.step, learning_rate=fit.rates[0], **figures)
         best = self._judge(figures)
@@ -209,7 +209,7 @@ class KerasTraining:
             self._best = _weights(fit.model)
 
     def end(self) -> None:
-        """End after the last epoch, with the weights in the model that are wanted."""
+        """Finish after the last epoch, and give the model its final weights."""
         fit, which = self.fit, "last"
         self._writer.wait()
         if fit.options.weights == "best" and fit.best_epoch:
@@ -224,7 +224,7 @@ class KerasTraining:
         self.hooks.call_aside("on_fit_end")
 
     def close(self, error: BaseException | None = None) -> None:
-        """Write what waits and how it ended, close callbacks and give the folder back; raises what went wrong."""
+        """Write all queued files and the status, close callbacks and release the folder; raise what went wrong."""
         with self._stack:
             try:
                 try:
@@ -260,7 +260,7 @@ class KerasTraining:
             raise failed
 
     def _judge(self, figures: Mapping[str, float]) -> str | None:
-        """Name the figure that tells the best epoch, where this one is the best so far."""
+        """Return the name of the monitored figure if this epoch is the best so far."""
         fit = self.fit
         name = monitored(fit)
         if name is None or (name not in figures and fit.options.monitor is None):

@@ -1,4 +1,4 @@
-"""A ``keras.callbacks.Callback`` through which our callbacks observe ``keras.Model.fit``."""
+"""A ``keras.callbacks.Callback`` with which callbacks of nnpipe observe ``keras.Model.fit``."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from nnpipe.training.options import TrainerOptions
 from nnpipe.training.outputs.array_outputs import GivenClassification
 
 Judge = Callable[[Any, dict[str, Any]], dict[str, Any]]
-"""Takes a model and a batch of arrays, and gives outputs by name."""
+"""Takes a model and a batch of arrays, and returns outputs by name."""
 
 FITTED = "fit"
-"""What the data that Keras itself goes through is called in histories."""
+"""The name in histories of the data that ``keras.Model.fit`` itself reads."""
 
 
 def classifier(*inputs: str, target: str = "label", output: str = "output") -> Judge:
-    """Judge a model whose only output are chances by its cross entropy.
+    """Return a function that evaluates a classifier, whose only output are probabilities, by its cross entropy.
 
-    Of classes they are ``(n, classes)``, of a yes or no ``(n, 1)`` or ``(n,)``.
+    The output is ``(n, classes)``, or for a binary classifier ``(n, 1)`` or ``(n,)``.
 
     Parameters
     ----------
     inputs
-        The features that the model takes, in its order.
+        The features that the model takes, in the order of its inputs.
     target
         The feature that holds classes ``(n,)``.
     output
-        What the output is called in histories.
+        The name of the output in histories.
     """
     check_call(classifier, locals())
 
@@ -48,7 +48,7 @@ def classifier(*inputs: str, target: str = "label", output: str = "output") -> J
         said = model(given[0] if len(given) == 1 else given, training=False)
         chances = keras.ops.convert_to_numpy(said).astype(np.float64)
         classes = np.asarray(batch[target])
-        if chances.size == len(classes):  # of a sigmoid: how likely it is class 1
+        if chances.size == len(classes):  # of a sigmoid: the probability of class 1
             yes = chances.reshape(-1, 1)
             chances, classes = np.concatenate([1 - yes, yes], 1), classes.reshape(-1).astype(np.int64)
         found = GivenClassification.of_chances(chances, classes, None)
@@ -67,35 +67,35 @@ def keras_callback(
     options: TrainerOptions | None = None,
     resume: bool = True,
 ) -> Any:
-    """Make a ``keras.callbacks.Callback`` that has our callbacks look on.
+    """Return a ``keras.callbacks.Callback`` with which callbacks of nnpipe observe ``keras.Model.fit``.
 
     ::
 
         with keras_callback(callbacks, {"digits": {"test": test}}, classifier("image"), folder="runs/digits") as look:
             model.fit(images, labels, epochs=5, initial_epoch=look.restore(model), callbacks=[look])
 
-    Keras hands out neither batches nor outputs of the steps it does.  So the
-    splits in ``datasets`` are evaluated after each epoch, training samples, too,
-    if they are among them.  Of the steps themselves callbacks learn that they happened.
+    Keras gives access neither to the batches nor to the outputs of its steps.  So
+    all splits in ``datasets`` are evaluated after each epoch, including training
+    splits.  Of the steps, callbacks learn only that they happened.
 
-    There is a checkpoint after each epoch.  ``look.restore(model)`` goes back to
-    the last one and gives the epochs that are done.  The order in which Keras
-    draws samples is not part of it.
+    A checkpoint is written after each epoch.  ``look.restore(model)`` restores the
+    last one and returns the number of finished epochs.  The order in which Keras
+    draws samples is not restored.
 
     Parameters
     ----------
     callbacks
-        Observers of the training; one that needs PyTorch is refused by name.
+        Observers of the training; one that needs PyTorch is an error.
     datasets
-        By data set and split, sequences of batches.
+        Sequences of batches by data set and split.
     judge
-        Runs the model on a batch, such as :func:`classifier`; needed where there are data sets.
+        Runs the model on a batch, such as :func:`classifier`; required if there are data sets.
     folder
         The run's folder; None to write nothing.
     options
-        Of these, ``seed``, ``callback_errors`` and what tells the best epoch count.
+        Options of the trainer.  Only ``seed``, ``callback_errors`` and those that decide the best epoch are used.
     resume
-        Whether :meth:`restore` goes on from the folder's last checkpoint.
+        Whether ``restore`` continues from the folder's last checkpoint.
     """
     check_call(keras_callback, locals())
     import keras
@@ -106,14 +106,14 @@ def keras_callback(
     data = datasets_of(datasets, asked.seed) if datasets else {}
 
     class LookOn(keras.callbacks.Callback):  # type: ignore[misc]
-        """Calls our callbacks from Keras's hooks."""
+        """Calls callbacks of nnpipe from Keras's hooks."""
 
         def __init__(self) -> None:
             super().__init__()
             self.training: KerasTraining | None = None
 
         def restore(self, model: Any) -> int:
-            """Go to the folder's last checkpoint, if there is one, and give the epochs that are done."""
+            """Restore the folder's last checkpoint, if there is one, and return the number of finished epochs."""
             if self.training is None:
                 if not model.optimizer.built:
                     model.optimizer.build(model.trainable_variables)
@@ -127,7 +127,7 @@ def keras_callback(
 
         @property
         def _looking(self) -> KerasTraining:
-            assert self.training is not None  # on_train_begin has seen to that
+            assert self.training is not None  # on_train_begin has set it
             return self.training
 
         def on_train_begin(self, logs: Any = None) -> None:
@@ -171,7 +171,7 @@ def keras_callback(
             return {f"{dataset}/{split}/{name}": total / count for name, total in sums.items()} if count else {}
 
         def _figures(self, dataset: str, split: str) -> list[str]:
-            """Name the figures of a split, from its first batch."""
+            """Return the names of a split's figures, read from its first batch."""
             assert judge is not None
             sequence = data[dataset][split]
             sequence.set_epoch(0)

@@ -1,4 +1,4 @@
-"""A PyTorch module put together from layers and outputs, so that a configuration needs no code."""
+"""A PyTorch module built from layers and outputs, so that a configuration needs no code."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from nnpipe.training.outputs.output import Output
 
 
 class Head(Module):
-    """What is done with what the layers give: an output, and the feature that holds its target.
+    """An output of a network, and the feature that holds its target.
 
     Parameters
     ----------
     output
         The dotted path of an :class:`~nnpipe.training.outputs.output.Output`.
     target
-        The feature with what the output should be; none for outputs without.
+        The feature that holds the target; None for an output without one.
     layers
-        Layers of this output alone, after those of all.
+        Layers of this output only, after the common ones.
     options
         Further arguments of the output, such as ``label_smoothing`` or ``scale``.
     weights
-        The feature that says how much each sample counts.
+        The feature that holds the weight of each sample.
     """
 
     def __init__(
@@ -44,12 +44,12 @@ class Head(Module):
         self.weights = weights
 
     def children(self) -> Any:
-        """Return none: layers belong to the network's module."""
+        """Return none: the layers belong to the network's module."""
         return iter(())
 
 
 class Network(Module):
-    """Layers one after another, and outputs from what the last one gives.
+    """A chain of layers, with one or more outputs after the last one.
 
     In a configuration::
 
@@ -66,18 +66,18 @@ class Network(Module):
     Attributes
     ----------
     module
-        The ``torch.nn.Module``, whose ``forward(batch)`` gives outputs by name as the trainer takes them.
+        The ``torch.nn.Module``, whose ``forward(batch)`` returns outputs by name, as the trainer expects.
 
     Parameters
     ----------
     layers
-        Modules that take and give one tensor each.
+        Modules that take one tensor and return one.
     outputs
-        By name, what is done with the last layer's.
+        The outputs by name.
     input
-        The feature that the first layer takes.
+        The feature that is the first layer's input.
     scale
-        What the input is multiplied with, such as 1/255 for pixels; integers become real numbers.
+        The factor of the input, such as 1/255 for pixels; integers are converted to floating point.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Network(Module):
 
 
 def output_class(path: str) -> type[Output]:
-    """Find a class of outputs by its dotted path; raises :class:`ConfigError` naming what is none."""
+    """Return a class of outputs by its dotted path; raise :class:`ConfigError` if there is none."""
     module, _, name = path.rpartition(".")
     try:
         found = getattr(importlib.import_module(module), name)

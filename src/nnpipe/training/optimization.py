@@ -1,4 +1,4 @@
-"""Optimisers and schedules as values: what to make, made when the weights are there."""
+"""Optimisers and schedules as values; PyTorch's objects are made from them once the weights exist."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from nnpipe.core.errors import ConfigError
 
 
 class OptimiserFactory(Protocol):
-    """Makes a ``torch.optim.Optimizer`` of parameters, or of PyTorch's groups of them."""
+    """Makes a ``torch.optim.Optimizer`` for parameters, or for PyTorch's groups of them."""
 
     def __call__(self, parameters: Iterable[Any]) -> Any:
-        """Make it."""
+        """Return the optimiser."""
         raise NotImplementedError
 
 
@@ -29,7 +29,7 @@ class AdamW(Component):
     weight_decay: float = argument(0.01, help="part of a weight that a step of rate 1 takes away", minimum=0.0)
 
     def __call__(self, parameters: Iterable[Any]) -> Any:
-        """Make the optimiser."""
+        """Return the optimiser."""
         import torch
 
         return torch.optim.AdamW(parameters, lr=self.rate, betas=self.betas, weight_decay=self.weight_decay)
@@ -44,7 +44,7 @@ class SGD(Component):
     weight_decay: float = argument(0.0, help="part of a weight that is added to its gradient", minimum=0.0)
 
     def __call__(self, parameters: Iterable[Any]) -> Any:
-        """Make the optimiser."""
+        """Return the optimiser."""
         import torch
 
         return torch.optim.SGD(
@@ -57,26 +57,27 @@ class SGD(Component):
 
 
 class Schedule(Component):
-    """The learning rate as a function of the step, so that nothing needs to be kept to resume it.
+    """The learning rate as a function of the step, so that a resumed run needs no state of it.
 
     Attributes
     ----------
     of_length
-        Whether it depends on the steps of the whole training: such a run cannot go on for more epochs.
+        Whether it depends on the number of steps of the whole training.  A run with such a schedule cannot be
+        extended to more epochs.
     """
 
     of_length: ClassVar[bool] = True
 
     @abstractmethod
     def factor(self, step: int, steps: int | None) -> float:
-        """Return what the optimiser's own rate is multiplied with.
+        """Return the factor of the optimiser's rate at a step.
 
         Parameters
         ----------
         step
-            Number of the step, from 0.
+            Number of the step, counted from 0.
         steps
-            Steps of the whole training; None where the length of an epoch is not known.
+            Number of steps of the whole training; None if the length of an epoch is not known.
         """
 
 
@@ -88,7 +89,7 @@ class ConstantRate(Schedule):
     warmup: int = argument(0, help="steps in which the rate rises from nothing", minimum=0)
 
     def factor(self, step: int, steps: int | None) -> float:
-        """Return 1, or the way to it."""
+        """Return 1, or less during the warm-up."""
         return _warming(step, self.warmup)
 
 
@@ -112,7 +113,7 @@ class Cosine(Schedule):
 
 
 class Milestones(Schedule):
-    """The rate times ``gamma`` after each of some steps."""
+    """The rate is multiplied by ``gamma`` at each milestone."""
 
     of_length: ClassVar[bool] = False
 
@@ -121,12 +122,12 @@ class Milestones(Schedule):
     warmup: int = argument(0, help="steps in which the rate rises from nothing", minimum=0)
 
     def factor(self, step: int, steps: int | None) -> float:
-        """Return ``gamma`` to the power of the milestones passed."""
+        """Return ``gamma`` to the power of the number of milestones passed."""
         return float(_warming(step, self.warmup) * self.gamma ** sum(step >= at for at in self.milestones))
 
 
 class Exponential(Schedule):
-    """The rate times ``gamma`` after each step."""
+    """The rate is multiplied by ``gamma`` after each step."""
 
     of_length: ClassVar[bool] = False
 
@@ -134,7 +135,7 @@ class Exponential(Schedule):
     warmup: int = argument(0, help="steps in which the rate rises from nothing", minimum=0)
 
     def factor(self, step: int, steps: int | None) -> float:
-        """Return ``gamma`` to the power of the steps."""
+        """Return ``gamma`` to the power of the number of steps."""
         return float(_warming(step, self.warmup) * self.gamma**step)
 
 
@@ -144,15 +145,15 @@ def _warming(step: int, warmup: int) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class TorchSchedule:
-    """A scheduler of ``torch.optim.lr_scheduler``, made when the optimiser is there.
+    """A scheduler of ``torch.optim.lr_scheduler``, which is made once the optimiser exists.
 
     Attributes
     ----------
     make
-        Takes the optimiser and gives the scheduler, whose state goes into checkpoints.
+        Takes the optimiser and returns the scheduler, whose state is saved in checkpoints.
     per
-        When it is stepped; one that takes a figure (``ReduceLROnPlateau``)
-        is given the monitored one at each epoch that is evaluated.
+        ``"step"`` or ``"epoch"``: when it is stepped.  A scheduler that takes a figure
+        (``ReduceLROnPlateau``) receives the monitored one after each evaluation.
     """
 
     make: Callable[[Any], Any]

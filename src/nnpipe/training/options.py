@@ -1,4 +1,4 @@
-"""What a trainer is asked for."""
+"""The options of a trainer."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ class TrainerOptions(Component):
     callback_errors: Literal["raise", "log"] = argument("raise", help="what to do when a callback raises")
 
     def validate(self) -> None:
-        """Check what cannot work together."""
+        """Raise :class:`ConfigError` if options contradict each other."""
         if not self.train_splits:
             raise ConfigError("there are no splits to train on")
         if self.weights == "average" and self.ema_decay is None:
             raise ConfigError("weights='average' needs ema_decay, which says how the average is taken")
 
     def tools(self) -> tuple[Tool, ...]:
-        """Return a C++ compiler where the model is to be compiled for the processor."""
+        """Return a C++ compiler if the model is to be compiled for the CPU."""
         return (CXX,) if self.compile and self.device == "cpu" else ()
 
     def weight_options(self) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""Writing how a training ends: in its status, and on its page if it has one."""
+"""Writing how a training ended, into its status file and its page."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nnpipe.training.run_status import tell
 
 @contextmanager
 def told(fit: Fit) -> Iterator[None]:
-    """Write that a training is under way, and at the end of the block how it ended."""
+    """Write that a training is running, and at the end of the block how it ended."""
     tell(fit, "running")
     try:
         yield
@@ -23,7 +23,7 @@ def told(fit: Fit) -> Iterator[None]:
 
 
 def tell_end(fit: Fit, error: BaseException | None) -> None:
-    """Write how a training ended, also on its page if it has one; that the disk is full must not hide why."""
+    """Write how a training ended, also to its page if it has one; a full disk must not hide the original error."""
     if error is None:
         tell(fit, "completed", fit.stopping or "")
         _tell_page(fit)

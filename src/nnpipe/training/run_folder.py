@@ -1,4 +1,4 @@
-"""The folder of a run: what its files are called, whose it is, and what lies in it."""
+"""The folder of a run: the names of its files, its lock, and the files in it."""
 
 from __future__ import annotations
 
@@ -22,36 +22,36 @@ _WRITTEN = {
     "checkpoints": _STATES | {".jsonl"}, "pictures": _PICTURES, "tables": _TABLES | {".npz"},
     "tensorboard": frozenset({".run", ".pbtxt"}),
 }  # fmt: skip
-"""What a run that begins anew removes; all else has names that it writes over."""
+"""The files that a new run removes; it overwrites all others."""
 
 _LARGEST = 20_000_000
-_MOST = 8  # differences that are named
-_NEWER = frozenset({"optimiser", "schedule", "data", "structure"})  # older runs do not tell
+_MOST = 8  # differences that a message names
+_NEWER = frozenset({"optimiser", "schedule", "data", "structure"})  # older runs did not store these
 
 
 @dataclass(frozen=True)
 class RunFolder:
-    """Names every file of a run's folder; nothing is made before it is written.
+    """Names every file of a run's folder; nothing is created before it is written.
 
     ::
 
         index.html      the run's page
-        run.json        what the run was begun with
-        status.json     how it stands
-        checkpoints/    what a resumed run needs, with the rows of all epochs, and the best weights
-        pictures/       of the callbacks, as PNG
-        tables/         of the callbacks, as JSON, CSV, text and arrays (.npz)
-        tensorboard/    the events of the whole run, and the embedding projector's files
+        run.json        the settings that the run was begun with
+        status.json     the run's status
+        checkpoints/    the state that a resumed run needs, the rows of all epochs, and the best weights
+        pictures/       pictures of the callbacks, as PNG
+        tables/         tables of the callbacks, as JSON, CSV, text and arrays (.npz)
+        tensorboard/    the events of the whole run, and files of the embedding projector
         model/          the exported model
-        profile/        a trace of some steps
-        source/         the source that the model was trained by
+        profile/        the profiler's trace of some steps
+        source/         the source code that trained the model
 
-    Names are made of parts, such as ``("worst", "mnist", "train")``, as :func:`file_name` joins them.
+    Names of files are made of parts, such as ``("worst", "mnist", "train")``, which :func:`file_name` joins.
 
     Attributes
     ----------
     path
-        The folder; it need not be there.
+        The folder; it need not exist.
     """
 
     path: Path
@@ -60,27 +60,27 @@ class RunFolder:
 
     @property
     def page(self) -> Path:
-        """The page that shows all of it."""
+        """The page that shows the run."""
         return self.path / "index.html"
 
     @property
     def begun(self) -> Path:
-        """What the run was begun with."""
+        """The settings that the run was begun with."""
         return self.path / "run.json"
 
     @property
     def status(self) -> Path:
-        """How the run stands; see :func:`~nnpipe.training.run_status.read_status`."""
+        """The run's status; see :func:`~nnpipe.training.run_status.read_status`."""
         return self.path / "status.json"
 
     @property
     def trace(self) -> Path:
-        """The profiler's trace, packed."""
+        """The profiler's trace, compressed."""
         return self.path / "profile" / "trace.json.gz"
 
     @property
     def source(self) -> Path:
-        """The archive of the source."""
+        """The archive of the source code."""
         return self.path / "source" / "source.zip"
 
     @property
@@ -90,34 +90,34 @@ class RunFolder:
 
     @property
     def events(self) -> Path:
-        """TensorBoard's events; it knows them by ``tfevents`` in the name."""
+        """The events for TensorBoard, which finds them by ``tfevents`` in the name."""
         return self.path / "tensorboard" / "events.out.tfevents.run"
 
     @property
     def projector(self) -> Path:
-        """What tells TensorBoard's embedding projector which files there are; it looks for this very name."""
+        """The configuration of TensorBoard's embedding projector, which looks for exactly this name."""
         return self.path / "tensorboard" / "projector_config.pbtxt"
 
     def projected(self, name: str, file: str) -> Path:
-        """Return a file of an embedding in the projector."""
+        """Return the path of an embedding's file for the projector."""
         return self.path / "tensorboard" / file_name(name) / file
 
     def checkpoint(self, name: str) -> Path:
-        """Return a state file."""
+        """Return the path of a state file."""
         return self.path / "checkpoints" / name
 
     def picture(self, *parts: str) -> Path:
-        """Return a picture."""
+        """Return the path of a picture."""
         return self.path / "pictures" / f"{file_name(*parts)}.png"
 
     def table(self, *parts: str, ending: str = "json") -> Path:
-        """Return a table: rows as ``json`` or ``csv``, a text as ``txt``, arrays as ``npz``."""
+        """Return the path of a table: rows as ``json`` or ``csv``, text as ``txt``, arrays as ``npz``."""
         return self.path / "tables" / f"{file_name(*parts)}.{ending}"
 
     # -- whose it is ----------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Raise :class:`ConfigError` at once, before anything slow, if no run could be written here."""
+        """Raise :class:`ConfigError` if no run can be written here; call it before anything slow."""
         if self.path.exists() and not self.path.is_dir():
             raise ConfigError(f"{self.path} is a file; a run needs a folder")
         for path in (self.path, self.checkpoint("last.state").parent):
@@ -125,23 +125,23 @@ class RunFolder:
 
     @contextmanager
     def claimed(self, course: Mapping[str, Any], *, resume: bool) -> Iterator[None]:
-        """Make the folder and have it for one training, until the block ends.
+        """Create the folder and lock it for one training until the block ends.
 
-        What a killed training left half written is removed.  A process that dies gives the folder back.
+        Partly written files of a killed training are removed.  If a process dies, its lock ends.
 
         Parameters
         ----------
         course
-            What the run depends on; it is kept in :attr:`begun`.
+            The settings on which the run depends; they are stored in :attr:`begun`.
         resume
-            Whether a run that is there is to be continued; otherwise its checkpoints, pictures,
-            tables and events are removed, so that those of two runs are never mixed.
+            Whether to continue an existing run; otherwise its checkpoints, pictures, tables
+            and events are removed, so that those of two runs are never mixed.
 
         Raises
         ------
         ConfigError
-            If a training is writing there now, if what is there is no run's, or,
-            where it is to be continued, of a run that was started with different settings.  Nothing was changed then.
+            If another training is writing there, if the folder holds files that no training wrote, or if a run that
+            should be continued was started with different settings.  Nothing has been changed then.
         """
         known = plain(dict(course))
         self._check_foreign()
@@ -149,7 +149,7 @@ class RunFolder:
             try:
                 self.path.mkdir(parents=True, exist_ok=True)
                 stack.enter_context(_locked(self.path))
-                # With a checkpoint, that one is asked by whoever reads it: it knows more exactly.
+                # If there is a checkpoint, its reader checks this more exactly.
                 if resume and self.begun.exists() and not self.checkpoint("last.state").exists():
                     check_same_settings(self.begun, self._stored(), known)
                 for kind in ("", *_KINDS):
@@ -166,7 +166,7 @@ class RunFolder:
             yield
 
     def _check_foreign(self) -> None:
-        """Raise where files would be written over that no training has written."""
+        """Raise :class:`ConfigError` if files would be overwritten that no training has written."""
         self.check()
         if self.begun.exists() or _inside(self.path / "checkpoints", _STATES):
             return
@@ -192,20 +192,20 @@ class RunFolder:
     # -- what lies in it ------------------------------------------------------------------------
 
     def pictures(self) -> list[Path]:
-        """Return the pictures, by name."""
+        """Return the paths of the pictures, sorted by name."""
         return _inside(self.path / "pictures", _PICTURES)
 
     def tables(self) -> list[Path]:
-        """Return the tables that can be read as text, by name."""
+        """Return the paths of the tables that are text, sorted by name."""
         return _inside(self.path / "tables", _TABLES)
 
     def arrays(self, *parts: str) -> list[Path]:
-        """Return the files of arrays whose names begin with these parts, by name."""
+        """Return the paths of the files of arrays whose names begin with these parts, sorted by name."""
         own = _inside(self.path / "tables", frozenset({".npz"}))
         return [path for path in own if path.stem.startswith(file_name(*parts))]
 
     def others(self) -> list[Path]:
-        """Return all other files but the page itself; hidden ones are half-written or nobody's business."""
+        """Return the paths of all other files, without the page itself and hidden files, which may be incomplete."""
         found: list[Path] = []
         for root, folders, names in os.walk(self.path):
             folders[:] = sorted(name for name in folders if not name.startswith("."))
@@ -215,12 +215,12 @@ class RunFolder:
 
 
 def file_name(*parts: str) -> str:
-    """Join names to that of a file: what is neither a letter, a digit, a dot nor a dash becomes a dash."""
+    """Join parts to the name of a file; anything but a letter, digit, dot or dash becomes a dash."""
     return "-".join("".join(c if c.isalnum() or c in "-_." else "-" for c in part) for part in parts)
 
 
 def check_same_settings(path: Path, stored: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Raise :class:`ConfigError`, naming what differs, unless a run is continued as it was begun."""
+    """Raise :class:`ConfigError` naming the differences if a run was begun with other settings."""
     wrong = list(differences(plain(dict(stored)), plain(dict(now)), _NEWER))
     if wrong:
         told = [f"{name} {_change(was, comes)}" for name, was, comes in wrong[:_MOST]]
@@ -245,11 +245,11 @@ def _inside(folder: Path, endings: frozenset[str]) -> list[Path]:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Keep other processes out.
+    """Lock the folder against other processes.
 
-    The lock belongs to this process alone: it is not handed to workers, and ends
-    with the process, however that ends.  Where a system or a file system has no
-    such locks there is none.
+    The lock belongs to this process only: workers do not inherit it, and it ends
+    with the process in any case.  If the system or the file system has no such
+    locks, the folder is not locked.
     """
     try:
         import fcntl

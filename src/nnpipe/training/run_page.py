@@ -1,4 +1,4 @@
-"""A page of HTML that shows a run's folder; it needs no server and nothing from the network."""
+"""An HTML page that shows a run's folder, without a server or a network."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nnpipe.training.run_folder import RunFolder
 from nnpipe.training.run_status import read_status
 
 _ROWS = 200
-"""Of longer tables only the last rows are shown; the file has them all."""
+"""The number of rows shown of a longer table: the last ones; the file has all."""
 
 _TITLES = {
     "history": "Course of the training", "epochs": "Epochs", "confusion": "Confusion matrix",
@@ -25,10 +25,10 @@ _TITLES = {
     "augmentations": "Augmentations", "explanations": "Explanations", "learning_rate": "Learning rate",
     "final_weights": "The weights that the model has", "datasets": "Data", "model": "Model",
 }  # fmt: skip
-"""What sections are called, by the first part of a file's name, in the order in which a reader asks; others follow."""
+"""The titles of sections by the first part of a file's name, in the order of the page; others follow."""
 
 _LAST_SPLITS = ("train",)
-"""Of these splits a model has learned; how it does on others comes first."""
+"""Splits that the model has learned; figures of other splits are shown first."""
 
 _WEIGHTS = {"last": "the last weights", "best": "the best weights", "average": "the average of the weights"}
 
@@ -50,16 +50,15 @@ th { position: sticky; top: 0; background: Canvas; }
 
 
 def write_run_page(folder: str | Path) -> Path:
-    """Gather the pictures and tables of a run's folder in ``index.html``, and give its path.
+    """Write ``index.html``, which shows the pictures and tables of a run's folder, and return its path.
 
     Pictures and files are linked by relative addresses, so the folder can be
-    moved or sent as a whole.  Whatever lies in the folder is shown as text,
-    never as HTML.
+    moved or sent as a whole.  The content of files is shown as text, never as HTML.
 
     Raises
     ------
     ConfigError
-        If there is no such folder.
+        If the folder does not exist.
     """
     folder = Path(folder)
     own = RunFolder(folder)
@@ -75,7 +74,7 @@ def write_run_page(folder: str | Path) -> Path:
     rows = {path.stem for path in tables if path.suffix != ".txt"}
     for path in tables:
         link = f'<p><a href="{_address(folder, path)}">{html.escape(path.name)}</a></p>'
-        # The same as rows and as a text is shown once.
+        # A table that exists as rows and as text is shown once.
         shown = [] if path.suffix == ".txt" and path.stem in rows else [_shown(path)]
         sections.setdefault(_section(path.stem), []).extend([*shown, link])
     names = sorted(sections, key=_place)
@@ -101,7 +100,7 @@ def write_run_page(folder: str | Path) -> Path:
 
 
 def _what(own: RunFolder) -> str:
-    """Return which model learns what, if the folder was begun with that."""
+    """Return the model and its data, if the run's settings name them."""
     try:
         begun = json.loads(own.begun.read_text("utf-8"))
         model, data = (str(begun[part]["class"]).rpartition(".")[2] for part in ("wrapper", "dataset"))
@@ -111,7 +110,7 @@ def _what(own: RunFolder) -> str:
 
 
 def _result(own: RunFolder) -> list[str]:
-    """Return how the training stands, and what it has reached."""
+    """Return the HTML of the training's status and figures."""
     try:
         status = read_status(own)
     except ConfigError as error:
@@ -126,7 +125,7 @@ def _result(own: RunFolder) -> list[str]:
         row = next((each for each in history if each.get("epoch") == str(best)), history[-1])
         which = f"epoch {row.get('epoch', '')}, {'the best' if row.get('epoch') == str(best) else 'the last'}"
         final = _final(own)
-        if final:  # what counts are the figures of the weights that the model has
+        if final:  # show the figures of the model's final weights
             epoch = final.pop("epoch")
             which = f"{_WEIGHTS.get(final.pop('weights'), 'the weights')} of epoch {epoch}, which the model has"
             row = next((each for each in history if each.get("epoch") == epoch), {}) | final
@@ -141,7 +140,7 @@ def _result(own: RunFolder) -> list[str]:
 
 
 def _final(own: RunFolder) -> dict[str, str]:
-    """Read which weights the training left, and their figures; nothing while it is under way."""
+    """Return the final weights and their figures; empty while the training is running."""
     try:
         (found,) = json.loads(own.table(TABLE).read_text("utf-8"))
         return {"weights": str(found["weights"]), "epoch": str(found["epoch"])} | {
@@ -160,13 +159,13 @@ def _history(own: RunFolder) -> list[dict[str, str]]:
 
 
 def _figure_title(name: str) -> str:
-    """Name a figure of the history, which is DATASET/SPLIT/FIGURE, with its split last."""
+    """Return the title of a figure of the history, DATASET/SPLIT/FIGURE, with the split last."""
     dataset, split, figure = name.split("/", 2)
     return f"{figure.removeprefix('output/').replace('_', ' ')}, {split}" + (f" of {dataset}" * (dataset != "data"))
 
 
 def _figure(name: str, text: str) -> str:
-    """Write a figure; a share of right answers as everywhere else, in percent."""
+    """Return a figure as text; an accuracy is in percent, as everywhere else."""
     try:
         return f"{100 * float(text):.2f}\u00a0%" if name.endswith("accuracy") else _cell(text)
     except ValueError:
@@ -179,7 +178,7 @@ def _figure_place(name: str) -> tuple[bool, bool, str]:
 
 
 def _section(stem: str) -> str:
-    """Return the name of the section in which a file is shown: what belongs to one question stands together."""
+    """Return the name of the section in which a file is shown; related files share a section."""
     return stem.removesuffix("-samples") if stem.startswith("worst-") else stem
 
 
@@ -201,7 +200,7 @@ def _title(name: str) -> str:
 
 
 def _shown(path: Path) -> str:
-    """Return a table or a text as HTML; a file that is damaged is named and does not hide the others."""
+    """Return a table or a text as HTML; a damaged file is named and does not hide the others."""
     try:
         text = path.read_text("utf-8")
         if path.suffix == ".txt":
@@ -220,7 +219,7 @@ def _table(rows: list[dict[str, Any]]) -> str:
     left_out = f"<p>the last {_ROWS} of {len(rows):,} rows</p>" if len(rows) > _ROWS else ""
     lines = ("<tr>" + "".join(f"<td>{_cell(row.get(name))}</td>" for name in names) + "</tr>" for row in rows[-_ROWS:])
     whole = f'<div class="table"><table><thead><tr>{head}</tr></thead><tbody>\n' + "\n".join(lines)
-    # Tables of tables are for programs first: a reader opens them where he wants to.
+    # Nested tables are mainly for programs, so they are closed at first.
     nested = any(isinstance(value, dict) for row in rows for value in row.values())
     whole = f"{left_out}{whole}</tbody></table></div>"
     return f"<details><summary>table</summary>{whole}</details>" if nested else whole

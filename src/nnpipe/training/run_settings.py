@@ -1,4 +1,4 @@
-"""What the weights of a training depend on, in words that can be compared and shown."""
+"""The settings on which the weights of a training depend, as values that can be compared and shown."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 from nnpipe.core.component import Component
 
 _HOW = frozenset({"params", "foreach", "fused", "capturable", "differentiable", "initial_lr"})
-"""What of PyTorch's groups says how, not what, is computed."""
+"""The settings of PyTorch's groups that say how, not what, to compute."""
 
 _LONGEST = 200  # characters of a setting
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON has it."""
+    """Return a value as JSON represents it."""
     return json.loads(json.dumps(value, default=repr))
 
 
@@ -26,7 +26,7 @@ def class_of(value: Any) -> str:
 
 
 def optimiser_settings(optimiser: Any) -> dict[str, Any]:
-    """Return which optimiser of PyTorch it is, and the settings of each of its groups."""
+    """Return the class of a PyTorch optimiser, and the settings of each of its groups."""
     groups = [
         {name: _simple(value) for name, value in group.items() if name not in _HOW} | {"weights": len(group["params"])}
         for group in optimiser.param_groups
@@ -36,7 +36,7 @@ def optimiser_settings(optimiser: Any) -> dict[str, Any]:
 
 
 def schedule_settings(schedule: Any, made: Any, steps: int | None) -> dict[str, Any]:
-    """Return which schedule it is; ``made`` is the scheduler of PyTorch, where it is one."""
+    """Return the class and the settings of a schedule; ``made`` is PyTorch's scheduler, if it is one."""
     if schedule is None:
         return {"class": "none"}
     if made is not None:
@@ -49,7 +49,7 @@ def schedule_settings(schedule: Any, made: Any, steps: int | None) -> dict[str, 
 
 
 def data_settings(datasets: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Return what the sequences hold, and how they cut it into batches."""
+    """Return the content of the sequences, and how it is cut into batches."""
     return {f"{name}/{split}": _sequence(part) for name, parts in datasets.items() for split, part in parts.items()}
 
 
@@ -57,13 +57,13 @@ def _sequence(sequence: Any) -> dict[str, Any]:
     if hasattr(sequence, "fingerprint"):
         return dict(sequence.fingerprint())
     found: dict[str, Any] = {"class": class_of(sequence)}
-    with suppress(TypeError):  # not known
+    with suppress(TypeError):  # of unknown length
         found["batches"] = len(sequence)
     return found
 
 
 def structure_of(model: Any) -> dict[str, str]:
-    """Return what a ``torch.nn.Module`` is made of: each layer with its settings, and what lies outside of layers."""
+    """Return each layer of a ``torch.nn.Module`` with its settings, and the parameters outside of layers."""
     found = {}
     for name, layer in model.named_modules():
         shapes = [f"{n} {tuple(p.shape)}" for n, p in layer.named_parameters(recurse=False)]
@@ -75,7 +75,7 @@ def structure_of(model: Any) -> dict[str, str]:
 
 
 def keras_settings(model: Any, optimiser: Any) -> dict[str, Any]:
-    """Return which optimiser of Keras it is, and what a ``keras.Model`` is made of; Keras's own names do not count."""
+    """Return a Keras optimiser's settings and the layers of a ``keras.Model``, without Keras's automatic names."""
     layers = {}
     for number, layer in enumerate(getattr(model, "layers", ())):
         config = layer.get_config()
@@ -89,14 +89,14 @@ def keras_settings(model: Any, optimiser: Any) -> dict[str, Any]:
 def differences(
     stored: Mapping[str, Any], now: Mapping[str, Any], newer: frozenset[str]
 ) -> Iterator[tuple[str, Any, Any]]:
-    """Return the settings that differ by their dotted names, with what was and what is.
+    """Yield the dotted name, the stored value and the present value of each setting that differs.
 
     Parameters
     ----------
     stored, now
-        Settings, nested in any depth.
+        Settings, nested to any depth.
     newer
-        Top-level names that an older record may lack: nothing is known of them then.
+        Top-level names that an older record may lack; they are not compared then.
     """
     for name in {**stored, **now}:
         if name in newer and name not in stored:

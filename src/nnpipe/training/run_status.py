@@ -1,4 +1,4 @@
-"""The status of a training, in a file of its run folder that anyone may read at any time."""
+"""The status of a training, in a file of its run folder that can be read at any time."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ _LONGEST = 4000  # characters of a reason
 
 @dataclass(frozen=True, kw_only=True)
 class RunStatus:
-    """What a training last said of itself.
+    """The last status that a training wrote.
 
-    A training that was killed says nothing any more: it stays ``running``, and
-    ``process`` is gone.
+    The status of a killed training stays ``running``, while its ``process`` no
+    longer exists.
 
     Parameters
     ----------
     state
-        One of :data:`STATES`; ``cancelled`` by Ctrl-C.
+        One of :data:`STATES`; ``cancelled`` after Ctrl-C.
     epoch, epochs
-        The epoch under way or the last one, and how many there are to be.
+        The current or last epoch, and the number of epochs of the whole training.
     step
-        Steps of the optimiser so far.
+        Number of optimiser steps so far.
     changed
-        When this was written, in UTC.
+        The time of writing, in UTC.
     process, machine
-        Who wrote it.
+        The process and the machine that wrote it.
     reason
-        Why it stopped before its time: what was raised, or that it got no better.
+        Why it stopped early: the error, or that the monitored figure did not improve.
     best_epoch
         The best epoch so far, 0 if none is known.
     """
@@ -56,7 +56,7 @@ class RunStatus:
 
 
 def read_status(folder: RunFolder) -> RunStatus | None:
-    """Return what the training of a folder last said, or nothing if it never did.
+    """Return the last status of a folder's training, or None if there is none.
 
     Raises
     ------
@@ -77,7 +77,7 @@ def read_status(folder: RunFolder) -> RunStatus | None:
 
 
 def tell(fit: Fit, state: str, reason: str = "") -> None:
-    """Write how a training stands, if it has a folder."""
+    """Write the status of a training, if it has a folder."""
     if fit.folder is None:
         return
     status = RunStatus(

@@ -1,4 +1,4 @@
-"""The trainer."""
+"""The trainer of PyTorch models."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ from nnpipe.training.run_folder import RunFolder
 from nnpipe.training.run_settings import data_settings, optimiser_settings, structure_of
 
 Datasets = Mapping[str, Mapping[str, Any]]
-"""By data set and split, a sequence of batches."""
+"""Sequences of batches by data set and split."""
 
 
 @dataclass(frozen=True)
 class Trainer(Module):
     """Trains PyTorch modules on batches that are dictionaries.
 
-    A module's ``forward(batch)`` gives its outputs by name, or a single one::
+    A module's ``forward(batch)`` returns outputs by name, or a single one::
 
         class Net(torch.nn.Module):
             def forward(self, batch):
@@ -58,10 +58,10 @@ class Trainer(Module):
     Attributes
     ----------
     options
-        What does not depend on model and data.
+        Options that do not depend on the model or the data.
     callbacks
         Observers of the training, called in this order.  They belong to one training at a time.
-        By default, where there is a folder, those that ``--callbacks default`` names; ``()`` for none.
+        By default those of ``--callbacks default`` if there is a folder; ``()`` for none.
     """
 
     options: TrainerOptions = field(default_factory=TrainerOptions)
@@ -71,7 +71,7 @@ class Trainer(Module):
         check_call(Trainer, vars(self))
 
     def build(self, make: Callable[..., Any], *arguments: Any) -> Any:
-        """Call what makes a model, so that its initial weights follow from the seed and nothing else is moved by it.
+        """Return what ``make`` returns, called with generators seeded by ``options.seed`` and restored afterwards.
 
         ::
 
@@ -97,37 +97,36 @@ class Trainer(Module):
     ) -> History:
         """Train a model.
 
-        On the CPU, the same arguments give the same weights, history and
-        metrics to the last bit, however often the run was killed and started
-        again with them.
+        On the CPU, equal arguments give bit-identical weights, history and metrics,
+        however often the run was killed and started again.
 
         Parameters
         ----------
         model
-            A ``torch.nn.Module``; it is moved to the device, trained in place, and left in inference mode,
-            with the weights that ``options.weights`` names.
+            A ``torch.nn.Module``.  It is moved to the device and trained in place; afterwards it is in
+            inference mode and has the weights that ``options.weights`` names.
         datasets
-            By data set and split, sequences of batches, or PyTorch's ``DataLoader``.  Splits named in
-            ``options.train_splits`` are learned from, the others evaluated.  Where there is one data set,
-            its splits alone will do, or the sequence to learn from.
+            Sequences of batches, or PyTorch's ``DataLoader``, by data set and split.  The model is trained on
+            the splits of ``options.train_splits`` and evaluated on the others.  For a single data set, its
+            splits by name are enough, or only the sequence to train on.
         folder
-            The run's folder; with one there are checkpoints, and a run that
-            has some already goes on from the last.
+            The run's folder, for checkpoints; if it has a checkpoint, the run continues
+            from the last one.  None to write nothing.
         optimiser
-            Makes the optimiser of the parameters, or is one of PyTorch's that has them;
+            A PyTorch optimiser, or a function that makes one for the parameters;
             by default :class:`~nnpipe.training.optimization.AdamW`.
         schedule
-            The learning rate by step; by default it stays.
+            The learning rate by step; by default it is constant.
         parameters
-            What to learn, or PyTorch's groups of such; by default all that needs a gradient.
+            The parameters to train, or PyTorch's groups of them; by default all that require a gradient.
         resume
-            Whether to go on from the folder's last checkpoint; otherwise the run begins anew, and
-            pictures, tables and checkpoints of the one before are removed.
+            Whether to continue from the folder's last checkpoint.  Otherwise a new run begins, and the
+            pictures, tables and checkpoints of the previous one are removed.
         identity
-            What else the weights depend on, such as the arguments of the model;
-            a run is only continued with what it was begun with.
+            Further values on which the weights depend, such as the arguments of the model;
+            a run can only be continued with equal ones.
         progress
-            Shows how far it is.
+            Shows the progress.
 
         Returns
         -------
@@ -137,9 +136,9 @@ class Trainer(Module):
         Raises
         ------
         TrainingError
-            If the loss is no number, or a callback failed; the message names samples.
+            If the loss is not finite or a callback failed; the message names the samples.
         ConfigError
-            If arguments do not fit each other, the folder's run was begun with others, or another
+            If arguments do not fit together, the folder's run was begun with different ones, or another
             training is writing there.
         """
         self._check()
@@ -151,9 +150,9 @@ class Trainer(Module):
         model, given = model_of(model), datasets_of(datasets, self.options.seed)
         _check_splits(given, self.options)
         callbacks = self.callbacks_for(where)
-        # The folder is given back last: checkpoints are written until the writer is closed.
+        # The folder is released last: checkpoints are written until the writer is closed.
         with team(self.options.device) as members, undisturbed(self.options.device), ExitStack() as claims:
-            # Each process draws its own numbers, for dropout and the like.
+            # Each process draws its own random numbers, for example for dropout.
             seed_all(self.options.seed + members.rank, self.options.device)
             model.to(self.options.device)
             made = optimiser_of(optimiser, model, parameters)
@@ -227,7 +226,7 @@ class Trainer(Module):
         return () if folder is None else choose([DEFAULT], framework="torch", known={})
 
     def evaluate(self, model: Any, datasets: Datasets, *, progress: Progress = silent) -> dict[str, float]:
-        """Return the figures of all splits, called as in a history; nothing is learned and nothing written."""
+        """Return the figures of all splits, named as in a history, without training or writing files."""
         self._check()
         model, datasets = model_of(model), datasets_of(datasets, self.options.seed)
         with team(self.options.device) as members:
@@ -245,7 +244,7 @@ class Trainer(Module):
 
 
 def _end(fit: Fit, hooks: Hooks, writer: CheckpointWriter, done: bool) -> None:
-    """End threads and processes; after an error, errors of the ending are told but do not hide it."""
+    """End threads and processes; after an error, further errors are logged and do not hide it."""
     fit.model.eval()
     try:
         try:
@@ -272,7 +271,7 @@ def _tell_inexact(fit: Fit) -> None:
 
 
 def steps_of(datasets: Datasets, options: TrainerOptions) -> int | None:
-    """Return the steps of a whole training; None where a sequence has no length."""
+    """Return the number of steps of a whole training; None if a sequence has no length."""
     try:
         batches = sum(
             len(s) for parts in datasets.values() for name, s in parts.items() if name in options.train_splits
@@ -283,7 +282,7 @@ def steps_of(datasets: Datasets, options: TrainerOptions) -> int | None:
 
 
 def _course(fit: Fit, optimiser: Mapping[str, Any], rate: Rate, members: Team) -> dict[str, Any]:
-    """Return what the weights depend on; a run can only be continued with the same."""
+    """Return the settings on which the weights depend; a run can only be continued with equal ones."""
     splits = {name: list(parts) for name, parts in fit.datasets.items()}
     return fit.options.weight_options() | {
         "datasets": splits,

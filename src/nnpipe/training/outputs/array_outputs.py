@@ -14,7 +14,7 @@ from nnpipe.training.outputs.output import Output
 
 @dataclass(eq=False)
 class GivenOutput(Output):
-    """An array ``(n, ...)``, or several by name, with the losses ``(n,)`` of its samples."""
+    """An array ``(n, ...)``, or several by name, with the losses ``(n,)`` of the samples."""
 
     given: Any = field(kw_only=True)
 
@@ -22,11 +22,11 @@ class GivenOutput(Output):
         check_call(GivenOutput, vars(self))
 
     def compute_losses(self) -> Any:
-        """Return them."""
+        """Return the given losses ``(n,)``."""
         return self.given
 
     def predictions(self) -> Any:
-        """Return the output."""
+        """Return the given output."""
         return self.output
 
 
@@ -41,12 +41,12 @@ class GivenClassification(ClassificationOutput):
 
     @classmethod
     def of_chances(cls, chances: np.ndarray, target: Any, losses: Any) -> GivenClassification:
-        """Take what a softmax gave; a chance of 0 counts as the least number above it."""
+        """Return an output for probabilities ``(n, classes)``; 0 is replaced by the least positive number."""
         least = np.finfo(np.float32).tiny
         return cls(np.log(np.maximum(np.asarray(chances, np.float64), least)), np.asarray(target), given=losses)
 
     def compute_losses(self) -> Any:
-        """Return them."""
+        """Return the given losses ``(n,)``."""
         return self.given
 
     def predictions(self) -> Any:

@@ -1,4 +1,4 @@
-"""Yes or no, once or several times a sample."""
+"""Binary classification with one or more labels."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from nnpipe.training.outputs.output import Output, per_sample, real, same_shape
 class BinaryOutput(Output):
     """Logits ``(n,)`` or ``(n, labels)`` with targets 0 or 1 of the same shape: the binary cross entropy.
 
-    Metrics are the accuracy, and precision, recall and F1 of the ones, taken
-    over all samples; with several labels, the mean over them.
+    Metrics are the accuracy, and precision, recall and F1 of class 1 over all
+    samples; with several labels, their mean.
 
     Parameters
     ----------
     positive_weight
-        How much more a one counts than a zero in the loss.
+        The factor of the loss where the target is 1.
     """
 
     positive_weight: float = field(default=1.0, kw_only=True)
@@ -29,7 +29,7 @@ class BinaryOutput(Output):
         check_call(BinaryOutput, vars(self))
 
     def compute_losses(self) -> Any:
-        """Compute the binary cross entropies ``(n,)``, the mean over labels."""
+        """Return the binary cross entropies ``(n,)``, averaged over labels."""
         import torch.nn.functional as F
 
         same_shape("BinaryOutput", self.output, self.target)
@@ -42,7 +42,7 @@ class BinaryOutput(Output):
         )
 
     def predictions(self) -> Any:
-        """Return whether each logit is above zero."""
+        """Return whether each logit is above 0."""
         return self.output.detach() > 0
 
     def metrics(self) -> dict[str, Metric]:

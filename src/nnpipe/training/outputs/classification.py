@@ -1,4 +1,4 @@
-"""One class of several."""
+"""Classification into one of several classes."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class ClassificationOutput(Output):
     Parameters
     ----------
     label_smoothing
-        Part of the target's weight that is spread over all classes
+        Part of the target's weight that is distributed over all classes
         (Szegedy et al., "Rethinking the Inception Architecture", 2016).
     top
-        Ranks for whose accuracy to ask besides the first: ``(5,)`` gives ``top5``.
+        Further ranks whose accuracy to compute: ``(5,)`` gives ``top5``.
     """
 
     label_smoothing: float = field(default=0.0, kw_only=True)
@@ -30,7 +30,7 @@ class ClassificationOutput(Output):
         check_call(ClassificationOutput, vars(self))
 
     def compute_losses(self) -> Any:
-        """Compute the cross entropies ``(n,)``."""
+        """Return the cross entropies ``(n,)``."""
         import torch.nn.functional as F
 
         return F.cross_entropy(real(self.output), self.target, reduction="none", label_smoothing=self.label_smoothing)
@@ -40,7 +40,7 @@ class ClassificationOutput(Output):
         return self.output.detach().argmax(1)
 
     def metrics(self) -> dict[str, Metric]:
-        """Return ``accuracy`` and what ``top`` asks for."""
+        """Return ``accuracy`` and the accuracies of ``top``."""
         output = self.output.detach()
         found = {"accuracy": self.weighed(output.argmax(1) == self.target)}
         for rank in self.top:

@@ -1,4 +1,4 @@
-"""Vectors that are looked at, not learned from."""
+"""Feature vectors for callbacks, without a target."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from nnpipe.training.outputs.output import Output
 
 @dataclass(eq=False)
 class EmbeddingOutput(Output):
-    """Features ``(n, ...)`` for callbacks that draw or search them; ``target`` may hold labels for colours.
+    """Features ``(n, ...)`` for callbacks that draw or search them; ``target`` may hold labels, shown as colours.
 
-    They have no loss unless one is given.
+    They have no loss unless it is given.
 
     Parameters
     ----------
     given
-        Tensor ``(n,)``, a loss on the features that the model computed itself, such as a penalty.
+        Tensor ``(n,)`` of losses that the model computed itself, such as a penalty.
     """
 
     given: Any = field(default=None, kw_only=True)
@@ -27,7 +27,7 @@ class EmbeddingOutput(Output):
         check_call(EmbeddingOutput, vars(self))
 
     def compute_losses(self) -> Any:
-        """Return the losses ``(n,)`` that were given, or zeros that no gradient comes from."""
+        """Return the given losses ``(n,)``, or zeros without a gradient."""
         if self.given is not None:
             return self.given
         import torch

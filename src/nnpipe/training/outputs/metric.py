@@ -1,4 +1,4 @@
-"""Metrics as two sums that add up over batches, so that no figure depends on the batch size."""
+"""Metrics as two sums over samples, so that no figure depends on the batch size."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ Finish = Literal["mean", "root"]
 
 @dataclass(frozen=True, eq=False)
 class Metric:
-    """Each sample's part in a figure that is one sum divided by another.
+    """Each sample's contribution to a metric that is one sum divided by another.
 
-    A mean has the values above and the samples' weights below; a recall has
-    hits above and members below; a Dice score has twice the intersection above
-    and both areas below.
+    A mean divides the values by the samples' weights, a recall the hits by the
+    members of the class, and a Dice score twice the intersection by the sum of
+    both areas.
 
     Attributes
     ----------
     numerator
-        Tensor ``(n, ...)``.  Further axes are for classes or the like; the
-        figure is then the mean over those for which there is anything below.
+        Tensor ``(n, ...)``.  Further axes are for classes, for example; the metric is
+        then the mean over those whose denominator is not 0.
     denominator
-        Tensor of the same shape; ``None`` counts each sample once.
+        Tensor of the same shape; ``None`` stands for ones.
     finish
-        ``"root"`` takes the square root at the end, as a root mean square needs.
+        ``"root"`` takes the square root of the quotient, as a root mean square needs.
     """
 
     numerator: Any
@@ -41,7 +41,7 @@ class Metric:
 
 
 def figure(numerator: npt.NDArray[np.float64], denominator: npt.NDArray[np.float64], finish: Finish) -> float:
-    """Return the figure that two sums over samples stand for; NaN where nothing was counted."""
+    """Return the metric that follows from two sums over samples; NaN if nothing was counted."""
     above, below = np.broadcast_arrays(np.asarray(numerator, np.float64), np.asarray(denominator, np.float64))
     counted = below != 0
     if not counted.any():

@@ -1,4 +1,4 @@
-"""The base of all outputs."""
+"""The base class of all outputs."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from nnpipe.training.outputs.metric import Metric
 
 @dataclass(eq=False)
 class Output(ABC):
-    """One output of a model on one batch, with all that is needed to judge it.
+    """One output of a model for one batch, with everything needed to compute losses and metrics.
 
-    A model's ``forward(batch)`` gives a dictionary of outputs by name; the
-    trainer minimises the sum of their losses, each times its ``scale``.
+    A model's ``forward(batch)`` returns a dictionary of outputs by name; the
+    trainer minimises the sum of their losses, each multiplied by its ``scale``.
 
-    The constructor only stores, so that ``torch.compile`` can look through it;
-    losses and metrics are computed when they are asked for.
+    The constructor only stores its arguments, so that ``torch.compile`` can trace
+    it; losses and metrics are computed on demand.
 
     Parameters
     ----------
     output
-        Tensor ``(n, ...)``, what the model gives.
+        Tensor ``(n, ...)``: the model's result.
     target
-        Tensor ``(n, ...)``, what it should give; None where there is none.
+        Tensor ``(n, ...)``: the expected result; None if there is none.
     weights
-        Tensor ``(n,)``, how much each sample counts, in the loss and in every
-        metric; None counts all alike.  The loss that is minimised is
-        ``sum(weights * losses) / n``: what a sample of weight 2 adds to the
-        gradient is twice what it would add, whoever its neighbours are.
+        Tensor ``(n,)``: the weight of each sample in the loss and in every metric;
+        None gives all samples the weight 1.  The trainer minimises
+        ``sum(weights * losses) / n``, so a sample of weight 2 always contributes twice
+        as much to the gradient, whatever the other weights are.
     sample_id
-        Tensor or array ``(n,)``; the trainer takes the batch's own where it is None.
+        Tensor or array ``(n,)``; if None, the trainer sets that of the batch.
     scale
-        What the loss is multiplied with before the losses are added up.
+        The factor of this output's loss in the sum of losses.
     """
 
     output: Any
@@ -57,29 +57,29 @@ class Output(ABC):
 
     @abstractmethod
     def compute_losses(self) -> Any:
-        """Compute the loss of each sample: a tensor ``(n,)``."""
+        """Return the loss of each sample: a tensor ``(n,)``."""
 
     def loss(self) -> Any:
-        """Return the weighted mean of the losses, times ``scale``: the scalar tensor that is minimised."""
+        """Return the weighted mean of the losses times ``scale``: the scalar tensor that the trainer minimises."""
         losses = self.losses
         mean = losses.mean() if self.weights is None else (losses * self.weights).mean()
         return mean if self.scale == 1.0 else mean * self.scale
 
     def loss_metric(self) -> Metric:
-        """Return the loss as a metric: its mean over samples, each counting by its weight, without ``scale``."""
+        """Return the loss as a metric: its weighted mean over samples, without ``scale``."""
         losses = self.losses.detach()
         return Metric(losses) if self.weights is None else Metric(losses * self.weights, self.weights)
 
     def metrics(self) -> dict[str, Metric]:
-        """Return metrics by name, without the loss; the trainer calls it without gradients."""
+        """Return metrics by name, without the loss; the trainer calls this with gradients disabled."""
         return {}
 
     def predictions(self) -> Any:
-        """Return what the output means: a class, a value, a mask; by default the tensor itself, detached."""
+        """Return the predictions: classes, values or masks; by default the output itself, detached."""
         return self.output.detach()
 
     def weighed(self, numerator: Any, denominator: Any = None) -> Metric:
-        """Make a metric of per-sample tensors ``(n, ...)``, counting each sample by its weight."""
+        """Return a metric of per-sample tensors ``(n, ...)``, with each sample multiplied by its weight."""
         if self.weights is None:
             return Metric(numerator, denominator)
         weights = self.weights.reshape(-1, *[1] * (numerator.dim() - 1))
@@ -89,18 +89,18 @@ class Output(ABC):
 
 
 def real(tensor: Any) -> Any:
-    """Return a tensor in single precision if it is in half: losses are not computed in less."""
+    """Return a half-precision tensor in single precision, in which losses are computed; others unchanged."""
     import torch
 
     return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
 
 
 def same_shape(name: str, output: Any, target: Any) -> None:
-    """Raise :class:`ConfigError` unless two tensors have one shape: broadcasting would hide a mistake."""
+    """Raise :class:`ConfigError` unless two tensors have equal shapes: broadcasting would hide a mistake."""
     if output.shape != target.shape:
         raise ConfigError(f"{name}: the output is {tuple(output.shape)} and the target {tuple(target.shape)}")
 
 
 def per_sample(values: Any) -> Any:
-    """Return the means of ``(n, ...)`` over all axes but the first."""
+    """Return the means ``(n,)`` of a tensor ``(n, ...)`` over all axes but the first."""
     return values if values.dim() == 1 else values.flatten(1).mean(1)

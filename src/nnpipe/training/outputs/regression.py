@@ -1,4 +1,4 @@
-"""Numbers."""
+"""Regression: outputs that are numbers."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class RegressionOutput(Output):
     Parameters
     ----------
     distance
-        What is minimised: ``"squared"``, ``"absolute"``, or ``"huber"``
-        (squared below 1, absolute above; Huber, 1964), the mean over a sample's values.
+        The distance to minimise, averaged over a sample's values: ``"squared"``,
+        ``"absolute"``, or ``"huber"`` (squared below 1, absolute above; Huber, 1964).
     """
 
     distance: Distance = field(default="squared", kw_only=True)
@@ -30,7 +30,7 @@ class RegressionOutput(Output):
         check_call(RegressionOutput, vars(self))
 
     def compute_losses(self) -> Any:
-        """Compute the distances ``(n,)``."""
+        """Return the distances ``(n,)``."""
         import torch.nn.functional as F
 
         same_shape("RegressionOutput", self.output, self.target)
@@ -41,7 +41,7 @@ class RegressionOutput(Output):
         return per_sample(functions[self.distance](output, self.target.to(output.dtype), reduction="none"))
 
     def metrics(self) -> dict[str, Metric]:
-        """Return ``mae``, the mean absolute error, and ``rmse``, the root of the mean squared one."""
+        """Return ``mae``, the mean absolute error, and ``rmse``, the root mean squared error."""
         error = real(self.output.detach()) - self.target
         square = self.weighed(per_sample(error.square()))
         return {

@@ -1,4 +1,4 @@
-"""A class for each place."""
+"""Segmentation: a class for each position."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ SegmentationLoss = Literal["cross_entropy", "dice"]
 class SegmentationOutput(Output):
     """Logits ``(n, classes, ...)`` with targets ``(n, ...)``.
 
-    Metrics are the accuracy over places, and the Dice score and intersection
-    over union of each class over all samples, of which the mean is taken.
+    Metrics are the accuracy over positions, and the Dice score and intersection
+    over union, averaged over classes; each class is computed over all samples.
 
     Parameters
     ----------
     criterion
-        ``"cross_entropy"``, the mean over a sample's places, or ``"dice"``,
+        ``"cross_entropy"``, the mean over a sample's positions, or ``"dice"``,
         one minus the mean over classes of ``2 sum(p t) / sum(p + t)``
         (Milletari et al., "V-Net", 2016, with plain instead of squared sums below).
     ignore
-        Target of places that do not count at all.
+        The target of positions to ignore.
     """
 
     criterion: SegmentationLoss = field(default="cross_entropy", kw_only=True)
@@ -37,7 +37,7 @@ class SegmentationOutput(Output):
         check_call(SegmentationOutput, vars(self))
 
     def compute_losses(self) -> Any:
-        """Compute the losses ``(n,)``."""
+        """Return the losses ``(n,)``."""
         import torch.nn.functional as F
 
         output = real(self.output)
@@ -49,7 +49,7 @@ class SegmentationOutput(Output):
             truth = _one_hot(self.target, output.shape[1], counted)
             given = output.softmax(1).flatten(2) * counted[:, None]
             both = (given * truth).sum(2)
-            # The one is far below any class that is there, and makes an absent class that is not found perfect.
+            # The 1 is small beside any class that is present; an absent class that is not predicted gets loss 0.
             return 1 - ((2 * both + 1) / ((given + truth).sum(2) + 1)).mean(1)
         raise ConfigError(f"there is no criterion {self.criterion!r}; there are cross_entropy and dice")
 
@@ -73,7 +73,7 @@ class SegmentationOutput(Output):
 
 
 def _one_hot(labels: Any, classes: int, counted: Any) -> Any:
-    """Return ``(n, classes, places)`` of ones where a label is and counts."""
+    """Return ``(n, classes, positions)`` with 1 at each label that is not ignored, else 0."""
     import torch
 
     flat = labels.flatten(1)

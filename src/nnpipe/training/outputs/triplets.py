@@ -1,4 +1,4 @@
-"""Embeddings that should be near where samples belong together."""
+"""Embeddings that should be close for samples of one class."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from nnpipe.training.outputs.output import Output, real
 
 @dataclass(eq=False)
 class TripletOutput(Output):
-    """Three embeddings ``(n, features)`` a sample: an anchor, one of its kind, one of another kind.
+    """Three embeddings ``(n, features)``: an anchor, a positive of the same class, and a negative of another class.
 
     The loss is ``max(0, |a - p| - |a - n| + margin)`` (Schroff et al.,
-    "FaceNet", 2015, with distances for their squares); ``ordered`` is the part of the
-    triplets in which the positive is nearer.
+    "FaceNet", 2015, with distances instead of their squares); the metric ``ordered``
+    is the share of triplets whose positive is closer than the negative.
 
     Parameters
     ----------
     output, positive, negative
         Tensors ``(n, features)``; ``output`` is the anchor.
     margin
-        How much nearer the positive has to be.
+        How much closer than the negative the positive has to be.
     """
 
     positive: Any = field(kw_only=True)
@@ -34,7 +34,7 @@ class TripletOutput(Output):
         check_call(TripletOutput, vars(self))
 
     def compute_losses(self) -> Any:
-        """Compute the losses ``(n,)``."""
+        """Return the losses ``(n,)``."""
         import torch.nn.functional as F
 
         return F.triplet_margin_loss(

@@ -1,1 +1,1 @@
-"""Input pipelines: sequences of batches, chained, with the ids of their samples, workers, and exact resume."""
+"""Input pipelines: chains of sequences of batches, with sample ids, workers and exact resume."""

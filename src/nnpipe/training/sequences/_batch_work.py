@@ -1,4 +1,4 @@
-"""What a map does with a batch, in whichever process."""
+"""Applying a map's function to a batch, in any process."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from nnpipe.training.sequences.randomness import sample_generator
 
 @dataclass(frozen=True, kw_only=True)
 class ProcessedBatch:
-    """A batch that went through a function.
+    """The result of applying a function to a batch.
 
     Parameters
     ----------
     batch
-        What came out; None if no sample is left.
+        The resulting batch; None if no sample is left.
     samples
-        How many went in.
+        Number of samples of the original batch.
     failures
-        What was raised for the samples that were left out.
+        The errors of the samples that were left out.
     """
 
     batch: dict[str, Any] | None
@@ -34,7 +34,7 @@ class ProcessedBatch:
 
 
 class Randoms(Sequence[np.random.Generator]):
-    """One generator a sample, each made when it is asked for."""
+    """One generator for each sample, made when it is used."""
 
     def __init__(self, seed: int, stage: int, epoch: int, ids: list[int], repeats: list[int]) -> None:
         self._stream = (seed, stage, epoch)
@@ -55,7 +55,7 @@ class Randoms(Sequence[np.random.Generator]):
 
 @dataclass(frozen=True, kw_only=True)
 class BatchWork:
-    """A function and how it is applied; see :class:`~nnpipe.training.sequences.map.MapSequence`."""
+    """A function and the way to apply it; see :class:`~nnpipe.training.sequences.map.MapSequence`."""
 
     function: Callable[..., Any]
     each: str
@@ -65,7 +65,7 @@ class BatchWork:
 
     @property
     def name(self) -> str:
-        """Name the function in messages."""
+        """The name of the function in messages."""
         return getattr(self.function, "__qualname__", type(self.function).__name__)
 
     def __call__(self, batch: dict[str, Any], epoch: int) -> ProcessedBatch:
@@ -74,7 +74,7 @@ class BatchWork:
         Raises
         ------
         TransformError
-            If the function raises, unless such samples are to be dropped.
+            If the function raises, unless ``errors`` is ``"drop"``.
         """
         ids = batch["sample_id"].tolist()
         repeats = batch["sample_repeat"].tolist() if "sample_repeat" in batch else [0] * len(ids)
@@ -101,7 +101,7 @@ class BatchWork:
         failures: list[TransformError] = []
         kept: list[int] = []
         results: list[dict[str, Any]] = []
-        # All at once: between calls of a function that waits or fills the caches, the same takes several times as long.
+        # All at once: between calls of a function that waits or fills the caches, this is several times slower.
         names = [name for name, _ in columns] + ["sample_id"]
         values = zip(*(value for _, value in columns), ids, strict=True)
         samples = [dict(zip(names, row, strict=True)) for row in values]

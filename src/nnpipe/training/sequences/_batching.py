@@ -1,4 +1,4 @@
-"""From samples to batches and back."""
+"""Joining samples to batches, and cutting batches."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from nnpipe.core.errors import ConfigError
 
 IDENTITY = ("sample_id", "sample_repeat")
-"""What says which sample it is; functions do not change it."""
+"""The feature that identifies a sample; functions do not change it."""
 
 
 def joined(values: Sequence[Any]) -> Any:
@@ -30,7 +30,7 @@ def joined(values: Sequence[Any]) -> Any:
 
 
 def concatenated(parts: Sequence[Any]) -> Any:
-    """Join fields of batches: to an array if all are arrays that fit, else to a list."""
+    """Join fields of batches, to an array if all are arrays that fit together, else to a list."""
     if len(parts) == 1:
         return parts[0]
     first = parts[0]
@@ -43,7 +43,7 @@ def concatenated(parts: Sequence[Any]) -> Any:
 
 
 def merged(batches: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Join batches to one."""
+    """Join batches into one."""
     if len(batches) == 1:
         return batches[0]
     names = list(batches[0])
@@ -54,7 +54,7 @@ def merged(batches: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def cut(batch: dict[str, Any], start: int, stop: int) -> dict[str, Any]:
-    """Return some samples of a batch; all of them give the batch itself."""
+    """Return samples ``start`` to ``stop`` of a batch; if these are all samples, the batch itself."""
     if start == 0 and stop >= len(batch["sample_id"]):
         return batch
     return {
@@ -64,12 +64,12 @@ def cut(batch: dict[str, Any], start: int, stop: int) -> dict[str, Any]:
 
 
 def checked(found: Any, ids: np.ndarray | None = None, where: str = "the batch") -> dict[str, Any]:
-    """Return a batch after looking whether it is one; ids that were lost are put back if the samples are as many.
+    """Check that a value is a batch and return it; missing ids are restored if the number of samples is unchanged.
 
     Raises
     ------
     ConfigError
-        If it is no dictionary, has no ids, or its fields differ in length.
+        If it is not a dictionary, has no ids, or its fields differ in length.
     """
     if not isinstance(found, dict):
         raise ConfigError(f"{where} is a {type(found).__name__}, not a dictionary of arrays and lists by name")

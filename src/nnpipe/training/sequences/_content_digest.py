@@ -1,4 +1,4 @@
-"""Short digests of data: enough to notice a change, at a cost independent of its size."""
+"""Short digests of data, which notice a change at a cost that does not depend on the size of the data."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 
 _WHOLE = 16_000_000
-"""Bytes of an array up to which all of it counts; of a larger one evenly spaced samples do, of so many bytes in all."""
+"""The size in bytes up to which a whole array is read; of a larger one, evenly spaced samples of this total size."""
 
 _ITEMS = 1000
-"""Items of a list that count."""
+"""The greatest number of items of a list that are read."""
 
 
 def digest_of(columns: Mapping[str, Any]) -> str:
-    """Return 16 hexadecimal digits of arrays and lists by name: of all of small ones, of samples of large ones."""
+    """Return 16 hexadecimal digits for arrays and lists by name; of large ones, only some samples are read."""
     found = hashlib.sha256()
     for name in sorted(columns):
         value = columns[name]
@@ -57,10 +57,10 @@ def _text(item: Any) -> bytes:
 
 
 def named(value: Any) -> str:
-    """Name a function, or an object with its settings, so that equal ones have equal names in any process."""
+    """Return the name of a function, or of an object with its settings; equal ones have equal names in any process."""
     if isinstance(value, functools.partial):
         return f"{named(value.func)} with {digest_of({'': list(value.args), **value.keywords})}"
-    if not dataclasses.is_dataclass(value) or isinstance(value, type):  # what else an object holds may change
+    if not dataclasses.is_dataclass(value) or isinstance(value, type):  # other attributes of an object may change
         return str(getattr(value, "__qualname__", type(value).__qualname__))
     return f"{type(value).__qualname__}({', '.join(f'{n}={_short(v)}' for n, v in vars(value).items())})"
 

@@ -1,10 +1,9 @@
 """A pool of worker processes that carry out the jobs of a map, in order.
 
-Nothing in here waits for a worker to take anything: batches lie in shared
-memory, and what goes through the pipes is so short, and so few at a time, that
-they never fill.  There are no threads, locks or queues between the processes
-that a killed worker could leave in a bad state.  So to end the pool is to kill
-its processes.
+Sending to a worker never blocks: batches are in shared memory, and the messages
+in the pipes are so short and so few that the pipes never fill.  There are no
+threads, locks or queues between the processes that a killed worker could leave
+in a bad state.  So the pool ends by killing its processes.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from nnpipe.training.sequences.errors import TransformError, WorkerError, some
 _LOG = logging.getLogger(__name__)
 STARTS = ("spawn", "forkserver")
 _KILLED_WITHIN = 5.0
-"""Seconds until a killed process is no longer waited for: only a hung disk can make it last."""
+"""Seconds to wait for a killed process; only a disk that hangs can delay its end."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -43,7 +42,7 @@ class _Worker:
     slots: list[Slot]
     free: list[int]
     ids: dict[int, Any] = field(default_factory=dict)
-    """Of the jobs in its hands, by number, the sample ids."""
+    """Sample ids of its current jobs, by number."""
     said: str = ""
     dead: bool = False
 
@@ -54,11 +53,11 @@ class Pool:
     Parameters
     ----------
     work
-        What they do.
+        The function to apply.
     workers
-        How many.
+        Number of processes.
     prefetch
-        Batches that each has in hand or waiting.
+        Number of batches that each worker has in progress or waiting.
     time_limit
         Seconds to wait for one batch; None for no limit.
     start
@@ -87,7 +86,7 @@ class Pool:
         try:
             for _ in range(workers):
                 ours, theirs = context.Pipe()
-                # One for each: whom the kernel tells of its end is a property of the pipe.
+                # One pipe for each worker: the process that the kernel signals is a property of the pipe.
                 life, held = context.Pipe(duplex=False)
                 slots = [Slot() for _ in range(prefetch)]
                 process = context.Process(
@@ -105,20 +104,20 @@ class Pool:
 
     @property
     def closed(self) -> bool:
-        """Whether the processes were ended."""
+        """Whether the pool is closed."""
         return self._closed.set
 
     @property
     def pids(self) -> list[int]:
-        """The processes' numbers."""
+        """The ids of the processes."""
         return [worker.process.pid for worker in self._workers if worker.process.pid is not None]
 
     def close(self) -> None:
-        """Kill the processes; whoever waits for a result in another thread gets a :class:`WorkerError`."""
+        """Kill the processes; a thread that waits for a result gets a :class:`WorkerError`."""
         self._end()
 
     def run(self, jobs: Iterator[tuple[dict[str, Any], Any]], epoch: int) -> Iterator[tuple[ProcessedBatch, Any]]:
-        """Yield what the workers make of batches, each with what came with the batch, in the order of the batches."""
+        """Yield each processed batch, in the order of the batches, with the value that came with it."""
         try:
             yield from self._run(jobs, epoch)
         except (GeneratorExit, TransformError):
@@ -142,14 +141,14 @@ class Pool:
                 except StopIteration:
                     more = False
                 except Exception as error:
-                    # What was asked for before comes first, as it does without workers.
+                    # Earlier results come before an error of the source, as without workers.
                     more, failure = False, error
                 else:
                     waiting.append((self._send(worker, batch, epoch), tag))
             if not waiting:
                 if not more:
                     break
-                self._wait(self._oldest())  # all slots still hold jobs of an iteration that was given up
+                self._wait(self._oldest())  # all slots still hold jobs of an abandoned iteration
                 continue
             number, tag = waiting.popleft()
             self._wait(number)
@@ -178,7 +177,7 @@ class Pool:
         return min(number for worker in self._workers for number in worker.ids)
 
     def _wait(self, number: int) -> None:
-        """Wait for a job's result, for as long as the time limit allows."""
+        """Wait for a job's result, at most until the time limit."""
         until = None if self._time_limit is None else monotonic() + self._time_limit
         while holder := next((worker for worker in self._workers if number in worker.ids), None):
             if until is not None and monotonic() >= until:
@@ -190,7 +189,7 @@ class Pool:
             self._collect(None if until is None else max(0.0, until - monotonic()))
 
     def _collect(self, timeout: float | None) -> None:
-        """Take all results that are there; wait for one if there is none."""
+        """Receive all available results; wait for one if there is none."""
         if self.closed:
             raise WorkerError("the sequence was closed while its batches were waited for")
         by_handle: dict[Any, _Worker] = {}
@@ -218,7 +217,7 @@ class Pool:
         if number > self._first:
             self._done[number] = worker.slots[slot].read(size)
             now = perf_counter_ns()
-            # The first result also waited for the processes to start.
+            # The time until the first result includes the start of the processes.
             if self._seen_ns is not None:
                 self.wall_ns += now - self._seen_ns
                 self.busy_ns += busy

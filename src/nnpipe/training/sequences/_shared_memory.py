@@ -1,9 +1,9 @@
-"""Memory that two processes share, for one object at a time.
+"""Memory shared by two processes, for one object at a time.
 
-The memory is a file without a name, which both processes have open.  So
-nothing is left behind however they end, and no third process keeps account.
-Arrays go over by one copy in and one copy out; pickle describes only what is
-around them (its protocol 5, PEP 574).  Both ends are processes of ours.
+The memory is a file without a name, which both processes have open.  So nothing
+is left behind, however they end, and no third process tracks it.  Arrays are
+copied once in and once out; pickle (protocol 5, PEP 574) describes only the
+structure around them.  Both ends are processes of nnpipe.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _LEAST = 1 << 16
 
 
 class Slot:
-    """Shared memory that grows as it is needed.
+    """Shared memory that grows as needed.
 
-    One process writes and tells the other how many bytes; that one reads.  Who
-    writes when is up to them.
+    One process writes and tells the other the number of bytes, which then reads.
+    The two must agree on who writes when.
     """
 
     def __init__(self, descriptor: int | None = None) -> None:
@@ -35,7 +35,7 @@ class Slot:
         self._size = 0
 
     def __reduce__(self) -> Any:
-        # Only while a process is being started: the file goes over to it.
+        # Only while a process is being started, which inherits the file.
         return _opened, (reduction.DupFd(self._descriptor),)
 
     def __del__(self) -> None:
@@ -51,14 +51,14 @@ class Slot:
         return self._map
 
     def write(self, value: Any) -> int:
-        """Put an object here instead of the one before, and give the bytes it takes."""
+        """Write an object in place of the previous one, and return its size in bytes."""
         buffers: list[pickle.PickleBuffer] = []
         head = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
         parts = [memoryview(head), *(buffer.raw() for buffer in buffers)]
         table = struct.pack(f"<{len(parts) + 1}q", len(parts), *(part.nbytes for part in parts))
         total = _rounded(len(table)) + sum(_rounded(part.nbytes) for part in parts)
         if os.fstat(self._descriptor).st_size < total:
-            # Half as much again: sizes vary, and each change costs new pages.
+            # Half as much again: sizes vary, and each resize costs new pages.
             os.ftruncate(self._descriptor, max(_LEAST, _rounded(total + total // 2)))
         memory = memoryview(self._mapped(total))
         memory[: len(table)] = table
@@ -70,7 +70,7 @@ class Slot:
         return total
 
     def read(self, size: int) -> Any:
-        """Return a copy of the object that takes so many bytes."""
+        """Return a copy of the object, whose size in bytes is ``size``."""
         memory = np.frombuffer(self._mapped(size), np.uint8)
         count = int(memory[:8].view(np.int64)[0])
         sizes = memory[8 : 8 + 8 * count].view(np.int64).tolist()

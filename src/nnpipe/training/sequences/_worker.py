@@ -1,6 +1,6 @@
-"""What runs in a worker process of a map.
+"""The code that runs in a worker process of a map.
 
-It imports little, since it is imported anew in each worker.
+It imports little, since each worker imports it again.
 """
 
 from __future__ import annotations
@@ -21,21 +21,24 @@ from nnpipe.training.sequences._shared_memory import Slot
 from nnpipe.training.sequences.errors import TransformError
 
 JOB = struct.Struct("<qqqq")
-"""From the pool: number, slot, bytes in the slot, epoch."""
+"""A message from the pool: job number, slot, bytes in the slot, epoch."""
 
 RESULT = struct.Struct("<qqqq")
-"""To the pool: number, slot, bytes in it, nanoseconds in the function.  Of another length: why it did not start."""
+"""A message to the pool: job number, slot, bytes in the slot, nanoseconds in the function.
+
+A message of another length is the reason why the worker did not start.
+"""
 
 
 def main(connection: Connection, life: Connection, slots: Sequence[Slot], packed: bytes) -> None:
-    """Do jobs until the pool goes away."""
-    # Ctrl-C in a terminal reaches all processes; what it means is for the pool's owner to say.
+    """Carry out jobs until the pool closes."""
+    # Ctrl-C in a terminal reaches all processes; the pool's owner decides what to do.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with(life)
     try:
         work: BatchWork = pickle.loads(packed)
         if "torch" in sys.modules:
-            # The workers are the parallelism; threads on top fight for the same cores.
+            # The workers already run in parallel; more threads would compete for the same cores.
             sys.modules["torch"].set_num_threads(1)
     except BaseException:
         _tell(connection, traceback.format_exc()[-8000:].encode())
@@ -53,7 +56,7 @@ def main(connection: Connection, life: Connection, slots: Sequence[Slot], packed
             found = work(batch, epoch)
         except TransformError as error:
             found = error
-        except Exception as error:  # a defect of ours, but no reason to leave the pool guessing
+        except Exception as error:  # a defect of nnpipe, which the pool must learn of
             found = TransformError(f"a worker of {work.name} failed: {error!r}", None, (), traceback.format_exc())
         busy = perf_counter_ns() - start
         try:
@@ -69,17 +72,16 @@ def _tell(connection: Connection, message: bytes) -> None:
     try:
         connection.send_bytes(message)
     except OSError:
-        os._exit(0)  # nobody is there any more
+        os._exit(0)  # the pool has gone
 
 
 def end_with(life: Connection) -> None:
-    """End this process when the last one that holds the other end of ``life`` is gone.
+    """End this process when the last process that holds the other end of ``life`` has ended.
 
-    On Linux the kernel does it, by the signal that a pipe can be made to send
-    when its other end closes.  So it works in the middle of a computation that
-    never lets a Python thread run; and unlike the kernel's signal for a parent's
-    death it does not take the end of a thread for the end of the parent.
-    Elsewhere a thread looks.
+    On Linux the kernel does this: a pipe can send a signal when its other end
+    closes.  So it works even during a computation that lets no Python thread run.
+    Unlike the kernel's signal for a parent's death, it is not sent when only a
+    thread of the parent ends.  On other systems a thread waits.
     """
     import fcntl
 
@@ -88,7 +90,7 @@ def end_with(life: Connection) -> None:
         fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGKILL)
         fcntl.fcntl(descriptor, fcntl.F_SETOWN, os.getpid())
         fcntl.fcntl(descriptor, fcntl.F_SETFL, fcntl.fcntl(descriptor, fcntl.F_GETFL) | os.O_ASYNC)
-        if life.poll():  # nothing is ever sent: the other end was gone before
+        if life.poll():  # nothing is ever sent, so the other end has closed already
             os._exit(0)
         return
 

@@ -1,4 +1,4 @@
-"""Batches of samples that are in memory."""
+"""Batches of samples in memory."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ class ArraySequence(Sequence):
     Parameters
     ----------
     features
-        By name, arrays and lists whose first axis counts the samples.  An
-        int64 ``"sample_id"`` gives the ids; without it they count from 0.  Arrays
-        may be maps of files (``numpy.load(..., mmap_mode="r")``).
+        Arrays and lists by name, whose first axis counts the samples.  The optional
+        ``"sample_id"``, int64 ``(n,)``, gives the ids; without it they count from 0.
+        Arrays may be memory-mapped files (``numpy.load(..., mmap_mode="r")``).
     batch
-        Samples a batch.
+        Number of samples in a batch.
     sampler
-        Which samples, in which order; by default all as they lie.
+        Chooses and orders the samples; by default all, in their order.
     seed
-        Of the order.
+        Seed of the order.
     drop_last
-        Leave out a last batch that is smaller than the others.
+        Whether to leave out a smaller last batch.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class ArraySequence(Sequence):
         return [self._batch] * (stop // self._batch) + [stop % self._batch] * (stop % self._batch > 0)
 
     def settings(self) -> dict[str, Any]:
-        """Return how samples are ordered and cut, and what they hold."""
+        """Return how samples are ordered and cut, and a digest of their content."""
         ids = {} if self._ids is None else {"sample_id": self._ids}
         return {
             "samples": self._samples,
@@ -88,7 +88,7 @@ class ArraySequence(Sequence):
         stop = self._stop(len(order))
         for begin in range(position or 0, stop, size):
             chosen = order[begin : begin + size]
-            # The indices are known to be good; without the check, numpy copies faster.
+            # The indices are known to be valid; without a check, numpy copies faster.
             batch = {
                 name: [value[index] for index in chosen.tolist()]
                 if type(value) is list

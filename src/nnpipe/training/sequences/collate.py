@@ -1,4 +1,4 @@
-"""From lists of what samples hold to arrays or tensors."""
+"""Joining the lists of a batch to arrays or tensors."""
 
 from __future__ import annotations
 
@@ -15,21 +15,22 @@ from nnpipe.training.sequences.sequence import Batch, Sequence, Stream
 
 
 class CollateSequence(Sequence):
-    """Joins the lists of a batch to arrays.
+    """Joins the lists of a batch to arrays or tensors.
 
-    Texts, and whatever else is neither number nor array, stay lists.
+    Strings, and other values that are neither numbers nor arrays, stay lists.
 
     Parameters
     ----------
     source
         Where batches come from.
     function
-        Takes a batch and gives one; applied first.
+        Takes a batch and returns one; it is applied first.
     pad
-        What to fill up arrays of different shapes with, at their ends; None
-        refuses them.  All must have as many axes.
+        The value that pads arrays of different shapes at their ends; None raises an
+        error for them.  All must have the same number of axes.
     tensors
-        Give PyTorch tensors for arrays of numbers, but for the ids; they share the arrays' memory.
+        Whether to return PyTorch tensors instead of arrays of numbers, except for the ids.  They share the
+        arrays' memory.
     """
 
     def __init__(
@@ -47,7 +48,7 @@ class CollateSequence(Sequence):
         self._tensors = tensors
 
     def settings(self) -> dict[str, Any]:
-        """Return how lists become arrays."""
+        """Return the settings by which lists become arrays."""
         return {"collate": None if self._function is None else named(self._function), "pad": self._pad}
 
     def sizes(self) -> list[int]:

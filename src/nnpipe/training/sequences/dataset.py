@@ -16,30 +16,30 @@ from nnpipe.training.sequences.sequence import Sequence, Stream, positive
 
 
 class DatasetSequence(Sequence):
-    """Batches of a split of a :class:`~nnpipe.core.dataset.Dataset`, inputs and truth by name.
+    """Batches of a split of a :class:`~nnpipe.core.dataset.Dataset`, with inputs and truth by name.
 
-    The data set is made ready when the first batch is asked for.  Order and
-    variation follow from seed, epoch and place in the epoch.
+    The data set is prepared when the first batch is requested.  The order and the
+    augmentation follow from the seed, the epoch and the place in the epoch.
 
     Parameters
     ----------
     dataset
-        Where samples come from; its own ``preprocess`` is applied.
+        The source of the samples; its own ``preprocess`` is applied.
     split
         ``"train"``, ``"validation"`` or ``"test"``.
     batch
-        Samples a batch.  A single one left over joins the last batch: batch
-        normalisation cannot learn from one sample.
+        Number of samples in a batch.  A single remaining sample joins the last batch,
+        since batch normalisation cannot learn from one sample.
     shuffle
-        Whether each epoch has another order.
+        Whether each epoch has a different order.
     seed
-        Of order and variation.
+        Seed of the order and the augmentation.
     prepare
-        Takes inputs ``{name: array}`` and gives those that the model takes.
+        Takes the data set's inputs ``{name: array}`` and returns those of the model.
     augment
-        Takes these and a generator, and varies them.
+        Takes the model's inputs and a generator, and returns augmented inputs.
     prefixes
-        What names of inputs and of truth begin with in a batch.
+        Prefixes of the names of inputs and of truth in a batch.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class DatasetSequence(Sequence):
         self._prefixes = prefixes
 
     def children(self) -> Iterator[tuple[str, Stateful]]:
-        """Return none: nothing is looked for in the data set."""
+        """Return none: a data set has no state."""
         return iter(())
 
     @cached_property
@@ -79,7 +79,7 @@ class DatasetSequence(Sequence):
         return [end - start for start, end in cuts(len(self._indices), self._batch)]
 
     def settings(self) -> dict[str, Any]:
-        """Return how samples are ordered and cut, which they are, and what some of them hold."""
+        """Return how samples are ordered and cut, and a digest of some of them."""
         indices = self._indices
         some = indices[np.unique(np.linspace(0, len(indices) - 1, min(len(indices), 8)).astype(np.int64))]
         inputs, truth = self._dataset.read(some) if len(some) else ({}, {})
@@ -112,7 +112,7 @@ class DatasetSequence(Sequence):
 
 
 def cuts(count: int, size: int) -> list[tuple[int, int]]:
-    """Cut a number of samples into batches; a single one left over joins the last batch."""
+    """Return start and stop of each batch; a single remaining sample joins the last batch."""
     starts = list(range(0, count, size))
     if len(starts) > 1 and count - starts[-1] == 1:
         starts.pop()

@@ -1,4 +1,4 @@
-"""Whether the input keeps up with its consumer, and what to do if not."""
+"""Whether an input pipeline is fast enough for its consumer, and advice if it is not."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from nnpipe.core.argument_checks import check_call
 
 _ENOUGH = 0.05
-"""Share of the time spent waiting that is not worth a word."""
+"""The share of waiting time below which no advice is given."""
 
 
 @dataclass(kw_only=True)
 class Meter:
-    """What the consumer's end of a pipeline counts; times in nanoseconds."""
+    """Counts and times at the consumer's end of a pipeline; times in nanoseconds."""
 
     batches: int = 0
     samples: int = 0
@@ -28,24 +28,24 @@ class Meter:
 
 @dataclass(frozen=True, kw_only=True)
 class StageFigures:
-    """What one stage knows of itself.
+    """Counts and times of one stage.
 
     Parameters
     ----------
     name
-        Of the function that a map applies.
+        Name of the function that a map applies.
     workers
-        Worker processes; 0 if a map runs in this process.
+        Number of worker processes; 0 if a map runs in this process.
     busy_ns
-        Time spent in the function, over all workers.
+        Time spent in the function by all workers, in nanoseconds.
     wall_ns
-        Time between the first and the last result.
+        Time between the first and the last result, in nanoseconds.
     samples
-        Samples that went through the function.
+        Number of samples that the function processed.
     dropped, dropped_ids
-        How many samples were left out after an error, and the first of them.
+        Number of samples that were left out after an error, and ids of the first ones.
     fresh, delivered
-        Of a reservoir: samples that were put in and handed out at least once, and how many were handed out in all.
+        For a reservoir: number of samples that were delivered at least once, and of all deliveries.
     """
 
     name: str = ""
@@ -64,26 +64,26 @@ class StageFigures:
 
 @dataclass(frozen=True, kw_only=True)
 class Diagnosis:
-    """How an input pipeline does.
+    """The performance of an input pipeline.
 
     Parameters
     ----------
     batches, samples
-        How many were handed out.
+        Numbers of delivered batches and samples.
     start_seconds
-        Time until the first batch of each iteration, which starts the workers.
+        Time until the first batch of each iteration, including the start of workers.
     stall_seconds, step_seconds
-        Time that the consumer waited for the other batches, and that it spent on its own steps.
+        Time for which the consumer waited for the other batches, and time of its own steps.
     workers
-        Worker processes, over all maps.
+        Number of worker processes of all maps.
     worker_efficiency
-        Share of the workers' time spent in the functions; None without workers.
+        Share of the workers' time spent in the functions; None if there are no workers.
     reuse
-        How often each sample of a reservoir was handed out; None without one.
+        Mean number of deliveries of a reservoir's sample; None if there is no reservoir.
     dropped, dropped_ids
-        How many samples were left out after errors, and the first hundred of each map.
+        Number of samples that were left out after errors, and the first hundred ids of each map.
     advice
-        What to do, a sentence each.
+        Advice, one sentence each.
     """
 
     batches: int
@@ -103,7 +103,7 @@ class Diagnosis:
 
     @property
     def stall_share(self) -> float:
-        """Share of the time, after the first batch, that the consumer waited."""
+        """The share of the time, after the first batch, for which the consumer waited."""
         total = self.stall_seconds + self.step_seconds
         return self.stall_seconds / total if total else 0.0
 
@@ -120,7 +120,7 @@ class Diagnosis:
 
 
 def diagnose(meter: Meter, stages: Sequence[StageFigures]) -> Diagnosis:
-    """Put together what the consumer's end and all stages counted."""
+    """Return the diagnosis that follows from the counts of the consumer's end and of all stages."""
     workers = sum(stage.workers for stage in stages)
     offered = sum(stage.workers * stage.wall_ns for stage in stages)
     efficiency = min(1.0, sum(s.busy_ns for s in stages if s.workers) / offered) if offered else None
@@ -170,7 +170,7 @@ def _advice(found: Diagnosis, stages: Sequence[StageFigures]) -> list[str]:
 
 def _against_stalls(found: Diagnosis, slowest: StageFigures) -> str:
     cost = f"{slowest.name} takes {slowest.busy_ns / max(1, slowest.samples) / 1e6:.3g} ms a sample"
-    # Where the consumer does next to nothing itself, no number of workers keeps up with it.
+    # If the consumer does almost nothing itself, no number of workers is enough.
     needed = slowest.busy_ns / 1e9 / found.step_seconds if found.step_seconds > 0.05 * found.stall_seconds else 0.0
     if not slowest.workers:
         own = slowest.busy_ns / 1e9

@@ -1,4 +1,4 @@
-"""What goes wrong in an input pipeline.
+"""Errors of an input pipeline.
 
 ::
 
@@ -23,13 +23,13 @@ class TransformError(TrainingError):
     Parameters
     ----------
     message
-        What and where, in one line.
+        The error and its place, in one line.
     sample_id
-        Id of the sample; None if the function takes whole batches.
+        Id of the sample for which it raised; None if the function takes whole batches.
     sample_ids
-        Ids of all samples that were in hand.
+        Ids of all samples of the batch.
     trace
-        The traceback as text, where it happened in another process.
+        The traceback of the other process as text, if it happened there.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class TransformError(TrainingError):
 
 
 class WorkerError(TrainingError):
-    """A worker process died, was stuck, or could not start; ``sample_ids`` were in its hands."""
+    """A worker process died, exceeded its time limit, or could not start; ``sample_ids`` are those it worked on."""
 
     def __init__(self, message: str, sample_ids: tuple[int, ...] = ()) -> None:
         check_call(WorkerError, locals())
@@ -55,6 +55,6 @@ class WorkerError(TrainingError):
 
 
 def some(ids: Any) -> str:
-    """Name samples in a message, the first few of many."""
+    """Return the text that names samples in a message, only the first few of many."""
     known = np.asarray(ids).tolist()
     return ", ".join(map(str, known[:8])) + (f", ... ({len(known)} in all)" if len(known) > 8 else "")

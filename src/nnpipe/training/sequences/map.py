@@ -1,4 +1,4 @@
-"""A function applied to samples, here or in worker processes."""
+"""Applying a function to samples, in this process or in workers."""
 
 from __future__ import annotations
 
@@ -18,48 +18,48 @@ from nnpipe.training.sequences.sequence import Sequence, Stream, positive
 
 _LOG = logging.getLogger(__name__)
 _REMEMBERED = 100
-"""Ids of dropped samples that are kept for the diagnosis; all are in the log."""
+"""The number of ids of dropped samples that are kept for the diagnosis; the log has all."""
 
 
 class MapSequence(Sequence):
-    """Batches whose samples went through a function.
+    """Applies a function to the samples of batches.
 
-    The function gets one sample, a dictionary, and a random generator that
-    depends on the seed, the epoch and the sample's id alone; it gives a
-    dictionary.  Results become arrays where shapes and types agree, and lists
-    where not.  Ids are kept, whatever the function does with them.  So the
-    batches are the same with any number of workers, and in a resumed run.
+    The function takes one sample, a dictionary, and a random generator that depends
+    only on the seed, the epoch and the sample's id; it returns a dictionary.  So
+    batches are the same with any number of workers, and in a resumed run.  Results
+    become arrays if shapes and types agree, else lists.  Ids are kept, whatever the
+    function does with them.
 
-    With workers, functions must be found by name in a module (no lambdas).  They
-    run in fresh processes: what they keep is not shared and is lost at the end.
-    Processes start with the first batch and stay until :meth:`close`.
+    With workers, the function must be importable by name from a module (not a
+    lambda).  It runs in new processes: its own state is not shared, and is lost at
+    the end.  Processes start with the first batch and run until :meth:`close`.
 
     Parameters
     ----------
     source
-        Where batches come from.
+        The sequence that batches come from.
     function
         ``function(sample, random)``, or with ``each="batch"``
-        ``function(batch, randoms)`` with one generator a sample; it may change
-        what it is given.
+        ``function(batch, randoms)`` with one generator for each sample; it may change
+        its arguments.
     workers
-        Processes; 0 applies the function here.
+        Number of worker processes; 0 applies the function in this process.
     each
         ``"sample"`` or ``"batch"``.
     seed
-        Of the generators.  Several maps in a chain draw differently from one seed.
+        Seed of the generators.  Several maps in a chain draw different numbers from one seed.
     errors
-        ``"raise"``: what the function raises stops the iteration by a
-        :class:`~nnpipe.training.sequences.errors.TransformError` with the
-        sample's id.  ``"drop"``: the sample (with ``each="batch"``, the batch) is left out, and logged.
+        ``"raise"``: an error of the function stops the iteration with a
+        :class:`~nnpipe.training.sequences.errors.TransformError` that has the
+        sample's id.  ``"drop"``: the sample (with ``each="batch"``, the batch) is logged and left out.
     prefetch
-        Batches that each worker has in hand or waiting.
+        Number of batches that each worker has in progress or waiting.
     time_limit
         Seconds to wait for one batch of a worker; None for no limit.
     start
         How processes start: ``"spawn"``, or ``"forkserver"``, which is faster
-        with many workers and heavy imports.  Forking is not offered: a copy of
-        a process with threads can hang.
+        with many workers and slow imports.  ``"fork"`` is not supported: a forked
+        process with threads can hang.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class MapSequence(Sequence):
         self._dropped_ids: list[int] = []
 
     def settings(self) -> dict[str, Any]:
-        """Return which function it is and what it draws; how many processes do it changes nothing."""
+        """Return the function and its seed; the number of processes does not affect batches."""
         work = self._work
         return {"function": named(work.function), "each": work.each, "seed": work.seed, "drop": work.drop}
 
@@ -140,7 +140,7 @@ class MapSequence(Sequence):
         if self._pool is None:
             closings = self._closings
             self._pool = Pool(self._work, self._workers, self._prefetch, self._time_limit, self._start)
-            if closings != self._closings:  # by another thread, while the processes were being started
+            if closings != self._closings:  # closed by another thread, while the processes were being started
                 self._pool.close()
         return self._pool
 
@@ -152,11 +152,11 @@ class MapSequence(Sequence):
 
     @property
     def pids(self) -> list[int]:
-        """Numbers of the worker processes that run."""
+        """The ids of the running worker processes."""
         return [] if self._pool is None or self._pool.closed else self._pool.pids
 
     def figures(self) -> StageFigures:
-        """Tell how busy the workers were, and what was left out."""
+        """Return how busy the workers were, and which samples were left out."""
         pool = self._pool
         return StageFigures(
             name=self._work.name,

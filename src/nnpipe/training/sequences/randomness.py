@@ -1,9 +1,9 @@
-"""Random numbers that follow from (seed, epoch, sample id) alone.
+"""Random numbers that depend only on seed, epoch and sample id.
 
 Philox is a block cipher in counter mode: any (key, counter) gives an
-independent stream at once, without a state that is handed on (Salmon, Moraes,
-Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3; SC 2011).  So it does
-not matter which process draws, in which order, or where a run was resumed.
+independent stream, without a state that has to be passed on (Salmon, Moraes,
+Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3; SC 2011).  So numbers
+do not depend on the process, the order of drawing, or the place of a resume.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 
 _WORD = 2**64
 _ORDER = 2**63
-"""Sets the streams for the order of an epoch apart from those of maps, which count from 0."""
+"""Separates the streams for the order of an epoch from those of maps, which count from 0."""
 
 
 def order_generator(seed: int, epoch: int) -> np.random.Generator:
@@ -27,13 +27,13 @@ def sample_generator(seed: int, stage: int, epoch: int, sample_id: int, repeat: 
     Parameters
     ----------
     seed
-        Of the map.
+        Seed of the map.
     stage
-        Which map of the chain draws, so that two of them do not draw alike.
+        Number of the map in the chain, so that two maps draw different numbers.
     epoch, sample_id
         The epoch and the sample.
     repeat
-        How often the sample came before in this epoch, where a sampler repeats samples.
+        How often the sample occurred before in this epoch, if a sampler repeats samples.
     """
     key = np.array([seed % _WORD, stage], np.uint64)
     counter = np.array([0, repeat, epoch % _WORD, sample_id % _WORD], np.uint64)

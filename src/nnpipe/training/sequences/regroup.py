@@ -1,4 +1,4 @@
-"""Other batches of the same samples."""
+"""Cutting the same samples into other batches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class _Regrouped(Sequence):
         self._number = positive("the number", number)
 
     def settings(self) -> dict[str, Any]:
-        """Return the number."""
+        """Return the number that it was made with."""
         return {"number": self._number}
 
     def _taken(self) -> Sequence:
@@ -24,7 +24,7 @@ class _Regrouped(Sequence):
 
 
 class Grouped(_Regrouped):
-    """Each so many batches of the source as one."""
+    """Joins every ``number`` batches of the source into one."""
 
     def sizes(self) -> list[int]:
         """Return the number of samples of each batch."""
@@ -48,16 +48,16 @@ class Grouped(_Regrouped):
 
 
 class Rebatched(_Regrouped):
-    """Batches of exactly so many samples.
+    """Batches of exactly ``number`` samples.
 
     Parameters
     ----------
     source
-        Where batches come from.
+        The sequence that batches come from.
     number
-        Samples a batch.
+        Number of samples in a batch.
     drop_last
-        Leave out a last batch that is smaller.
+        Whether to leave out a smaller last batch.
     """
 
     def __init__(self, source: Sequence, number: int, *, drop_last: bool = False) -> None:
@@ -66,7 +66,7 @@ class Rebatched(_Regrouped):
         self._drop_last = drop_last
 
     def settings(self) -> dict[str, Any]:
-        """Return the number, and what happens to the rest."""
+        """Return the number of samples, and whether a smaller last batch is left out."""
         return {"number": self._number, "drop_last": self._drop_last}
 
     def sizes(self) -> list[int]:
@@ -75,7 +75,7 @@ class Rebatched(_Regrouped):
         return [self._number] * full + [rest] * (rest > 0 and not self._drop_last)
 
     def stream(self, epoch: int, position: Any = None) -> Stream:
-        """Yield the batches; the position is the source's before what is left over, and what to skip there."""
+        """Yield the batches; the position is the source's before the remaining samples, and how many to skip there."""
         before, skip = position if position is not None else (None, 0)
         parts: list[dict[str, Any]] = []
         held, number = 0, self._number
@@ -102,7 +102,7 @@ class Rebatched(_Regrouped):
 
 
 class SubBatched(_Regrouped):
-    """Each batch of the source in parts of at most so many samples."""
+    """Cuts each batch of the source into parts of at most ``number`` samples."""
 
     def sizes(self) -> list[int]:
         """Return the number of samples of each batch."""
@@ -110,7 +110,7 @@ class SubBatched(_Regrouped):
         return [min(number, size - start) for size in self._taken().sizes() for start in range(0, size, number)]
 
     def stream(self, epoch: int, position: Any = None) -> Stream:
-        """Yield the batches; the position is the source's before a batch, and the samples of it that were given."""
+        """Yield the batches; the position is the source's before a batch, and the number of its samples delivered."""
         before, given = position if position is not None else (None, 0)
         source = self._taken().stream(epoch, before)
         try:
@@ -125,7 +125,7 @@ class SubBatched(_Regrouped):
 
 
 class MaxSamples(_Regrouped):
-    """The first so many samples of each epoch."""
+    """The first ``number`` samples of each epoch."""
 
     def sizes(self) -> list[int]:
         """Return the number of samples of each batch."""
@@ -138,7 +138,7 @@ class MaxSamples(_Regrouped):
         return found
 
     def stream(self, epoch: int, position: Any = None) -> Stream:
-        """Yield the batches; the position is the source's, and the samples so far."""
+        """Yield the batches; the position is the source's, and the number of samples so far."""
         before, given = position if position is not None else (None, 0)
         if given >= self._number:
             return

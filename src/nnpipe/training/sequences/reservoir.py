@@ -1,4 +1,4 @@
-"""A stock of samples that is refilled in the background."""
+"""A reservoir of samples that is refilled in the background."""
 
 from __future__ import annotations
 
@@ -16,37 +16,36 @@ from nnpipe.training.sequences.randomness import order_generator
 from nnpipe.training.sequences.sequence import Sequence, Stream, positive
 
 _ENDS_WITHIN = 5.0
-"""Seconds until a thread that does not end is left to itself: it may sit in a function that never returns."""
+"""Seconds to wait for the thread to end; it may be in a function that never returns."""
 
 
 class ReservoirSequence(Sequence):
-    """Batches drawn from a stock that a thread refills from the source, all the time.
+    """Batches from a reservoir of samples that a thread continuously refills from the source.
 
-    For sources that are slower than the model: no batch waits for the
-    source.  A batch holds the samples that nobody has seen yet, oldest first;
-    if they are too few, others of the stock, drawn at random, come once more.  A new
-    sample takes the place of the one that has been known for longest; none
-    goes before it was handed out.  Where the source is faster than the model,
-    nothing is handed out twice, and the source waits.
+    This is for sources that are slower than the model: no batch waits for the
+    source.  A batch holds the samples that have not been delivered yet, oldest
+    first, and if they are too few, others of the reservoir, drawn at random.  A new
+    sample replaces the oldest one that has been delivered.  If the source is faster
+    than the model, no sample is delivered twice, and the source waits.
 
-    What a batch holds depends on how fast all are, so a resumed run does not
-    see the same batches: ``exact`` is False.  :meth:`diagnosis` reports the reuse.
+    The content of a batch depends on timing, so a resumed run does not see the same
+    batches: ``exact`` is False.  :meth:`diagnosis` reports how often samples are reused.
 
     Parameters
     ----------
     source
-        Where samples come from, epoch after epoch; usually a map with workers.
-        All its batches must hold the same features, in the same shapes.
+        The sequence that samples come from, epoch after epoch; usually a map with
+        workers.  All its batches must have the same features with the same shapes.
     size
-        Samples in stock.
+        Number of samples in the reservoir.
     batch
-        Samples a batch.
+        Number of samples in a batch.
     batches
-        Batches an epoch; None for as many samples as the source has.
+        Number of batches in an epoch; None for as many samples as the source has.
     fill
-        Samples that must be in stock before the first batch; None for one batch.
+        Number of samples that must be in the reservoir before the first batch; None for one batch.
     seed
-        Of the draws.
+        Seed of the random draws.
     """
 
     def __init__(
@@ -73,11 +72,11 @@ class ReservoirSequence(Sequence):
 
     @property
     def exact(self) -> bool:
-        """No: see above."""
+        """False: batches depend on timing."""
         return False
 
     def settings(self) -> dict[str, Any]:
-        """Return the size of the stock and of batches, and the seed."""
+        """Return the sizes of the reservoir and of batches, and the seed."""
         return {"size": self._size, "batch": self._batch, "batches": self._epoch_batches, "seed": self._seed}
 
     def sizes(self) -> list[int]:
@@ -87,7 +86,7 @@ class ReservoirSequence(Sequence):
         return [self._batch] * batches
 
     def stream(self, epoch: int, position: Any = None) -> Stream:
-        """Yield the batches; the position is their number."""
+        """Yield the batches; the position is the number of batches before it."""
         random = order_generator(self._seed, epoch)
         for number in range(position or 0, len(self)):
             yield self._running(epoch).draw(self._batch, random), number + 1
@@ -102,14 +101,14 @@ class ReservoirSequence(Sequence):
         return self._stock
 
     def figures(self) -> StageFigures:
-        """Tell how many samples were fresh, and how many were handed out."""
+        """Return how many different samples and how many in all were delivered."""
         fresh, delivered = self._fresh, self._delivered
         if self._stock is not None:
             fresh, delivered = fresh + self._stock.fresh, delivered + self._stock.delivered
         return StageFigures(fresh=fresh, delivered=delivered)
 
     def close(self) -> None:
-        """End the thread and what it takes from."""
+        """End the thread, and close the source."""
         stock, self._stock = self._stock, None
         if stock is not None and self._end is not None:
             self._end()
@@ -119,7 +118,7 @@ class ReservoirSequence(Sequence):
 
 
 class _Stock:
-    """Samples, and who has seen them; for two threads."""
+    """The samples of a reservoir, and which were delivered; for two threads."""
 
     def __init__(self, size: int, fill: int) -> None:
         self._changed = threading.Condition()
@@ -144,7 +143,7 @@ class _Stock:
             self._changed.notify_all()
 
     def put(self, batch: dict[str, Any]) -> None:
-        """Take in samples; wait for place.  Returns early if closed."""
+        """Add samples, and wait for space; return early if the reservoir is closed."""
         start, size = 0, len(batch["sample_id"])
         while start < size:
             with self._changed:
@@ -176,7 +175,7 @@ class _Stock:
                 column[rows] = value[start : start + len(rows)]
 
     def draw(self, number: int, random: np.random.Generator) -> dict[str, Any]:
-        """Return a batch; wait only until enough samples are known."""
+        """Return a batch; wait only until the reservoir holds enough samples."""
         with self._changed:
             self._changed.wait_for(lambda: self.closed or self._error is not None or self._enough(number))
             if self._error is not None:
@@ -223,7 +222,7 @@ def _refill(stock: _Stock, source: Sequence, epoch: int) -> None:
     except BaseException as error:
         stock.fail(error)
     finally:
-        if stock.closed:  # perhaps before the source had started what it is to end
+        if stock.closed:  # perhaps before the source had started its processes
             source.close()
 
 

@@ -1,4 +1,4 @@
-"""Which samples an epoch holds, in which order."""
+"""Choosing and ordering the samples of an epoch."""
 
 from __future__ import annotations
 
@@ -15,35 +15,41 @@ from nnpipe.core.errors import ConfigError
 
 @dataclass(frozen=True, kw_only=True)
 class Sampler(abc.ABC):
-    """Chooses and orders samples; a pure function of what it is given."""
+    """Chooses and orders samples; a pure function of its arguments."""
 
     @property
     def repeats(self) -> bool:
-        """Whether a sample may come more than once in an epoch."""
+        """Whether a sample may occur more than once in an epoch."""
         return False
 
     def length(self, samples: int) -> int:
-        """Return the number of samples of an epoch."""
+        """Return the number of samples in an epoch.
+
+        Parameters
+        ----------
+        samples
+            Number of samples in the data.
+        """
         return samples
 
     @abc.abstractmethod
     def order(self, features: Mapping[str, Any], samples: int, random: np.random.Generator) -> np.ndarray:
-        """Return the indices of an epoch's samples, int64 (length,).
+        """Return the indices of an epoch's samples, int64 ``(length,)``.
 
         Parameters
         ----------
         features
-            All data by name.
+            All features by name.
         samples
-            How many samples there are.
+            Number of samples in the data.
         random
-            Of this epoch.
+            The generator of this epoch.
         """
 
 
 @dataclass(frozen=True, kw_only=True)
 class SequentialSampler(Sampler):
-    """All samples as they lie."""
+    """All samples in their order."""
 
     def order(self, features: Mapping[str, Any], samples: int, random: np.random.Generator) -> np.ndarray:
         """Return 0, 1, 2, ..."""
@@ -57,7 +63,7 @@ class RandomSampler(Sampler):
     Parameters
     ----------
     samples
-        How many an epoch holds, at most; None for all.
+        The greatest number of samples in an epoch; None for all.
     """
 
     samples: int | None = None
@@ -66,11 +72,11 @@ class RandomSampler(Sampler):
         check_call(RandomSampler, vars(self))
 
     def length(self, samples: int) -> int:
-        """Return the number of samples of an epoch."""
+        """Return the number of samples in an epoch."""
         return samples if self.samples is None else min(samples, self.samples)
 
     def order(self, features: Mapping[str, Any], samples: int, random: np.random.Generator) -> np.ndarray:
-        """Return a permutation, or the beginning of one."""
+        """Return a permutation, or the beginning of one, int64 ``(length,)``."""
         return random.permutation(samples)[: self.length(samples)].astype(np.int64, copy=False)
 
 
@@ -81,9 +87,9 @@ class SubsetSampler(Sampler):
     Parameters
     ----------
     indices
-        Which, each once.
+        The indices of the samples, each once.
     shuffle
-        In random order instead of the given one.
+        Whether to use a random order instead of the given one.
     """
 
     indices: tuple[int, ...]
@@ -96,7 +102,7 @@ class SubsetSampler(Sampler):
             raise ConfigError("SubsetSampler: an index is given twice")
 
     def length(self, samples: int) -> int:
-        """Return the number of samples of an epoch."""
+        """Return the number of samples in an epoch."""
         return len(self.indices)
 
     def order(self, features: Mapping[str, Any], samples: int, random: np.random.Generator) -> np.ndarray:
@@ -110,17 +116,17 @@ class SubsetSampler(Sampler):
 
 @dataclass(frozen=True, kw_only=True)
 class ClassBalancedSampler(Sampler):
-    """As many samples of each class as of any other, in random order.
+    """Equally many samples of each class, in random order.
 
-    Small classes are gone through several times before any class is short;
-    within a class no sample comes twice as often as another, give or take one.
+    Samples of small classes are repeated.  Within a class, the numbers of
+    repetitions differ by at most one.
 
     Parameters
     ----------
     by
-        Name of the feature that holds the class of each sample.
+        The feature that holds the class of each sample.
     samples
-        How many an epoch holds; None for as many as there are.
+        Number of samples in an epoch; None for as many as in the data.
     """
 
     by: str = "target"
@@ -131,15 +137,15 @@ class ClassBalancedSampler(Sampler):
 
     @property
     def repeats(self) -> bool:
-        """Small classes repeat."""
+        """True: samples of small classes are repeated."""
         return True
 
     def length(self, samples: int) -> int:
-        """Return the number of samples of an epoch."""
+        """Return the number of samples in an epoch."""
         return samples if self.samples is None else self.samples
 
     def order(self, features: Mapping[str, Any], samples: int, random: np.random.Generator) -> np.ndarray:
-        """Draw for each class its share, and shuffle."""
+        """Return the indices of each class's share, shuffled, int64 ``(length,)``."""
         if self.by not in features:
             raise ConfigError(f"ClassBalancedSampler: no feature {self.by!r}; there are {', '.join(features)}")
         labels = np.asarray(features[self.by])
@@ -158,7 +164,7 @@ class ClassBalancedSampler(Sampler):
 
 
 def repeats_of(order: np.ndarray) -> np.ndarray:
-    """Say for each entry how often the same index came before it, int64 of the same shape."""
+    """Return for each entry how often the same index occurs before it, int64 of the same shape."""
     by_index = np.argsort(order, kind="stable")
     ordered = order[by_index]
     starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])

@@ -1,4 +1,4 @@
-"""Sequences of batches: the base of all parts of an input pipeline."""
+"""Sequences of batches: the base class of all stages of an input pipeline."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from nnpipe.training.sequences.reservoir import ReservoirSequence
 
 Batch = dict[str, Any]
-"""Arrays or lists by name, all with one entry a sample; ``"sample_id"`` is an int64 array."""
+"""Arrays or lists by name, with one entry for each sample; ``"sample_id"`` is an int64 array ``(n,)``."""
 
 Stream = Generator[tuple[Batch, Any], None, None]
-"""Batches of an epoch, each with the position after it."""
+"""The batches of an epoch, each with the position after it."""
 
 
 @dataclass(kw_only=True)
 class _Place:
-    """How far the consumer is."""
+    """The consumer's place in an epoch."""
 
     epoch: int = 0
     batches: int = 0
@@ -40,7 +40,7 @@ _STATE = ("stages", "epoch", "batches", "position")
 
 
 class Sequence(Module, abc.ABC):
-    """Batches of an epoch, again and again.
+    """The batches of each epoch.
 
     ::
 
@@ -52,17 +52,16 @@ class Sequence(Module, abc.ABC):
                 ...
         sequence.close()
 
-    What an epoch holds, and in which order, follows from the seeds and the
-    number of the epoch; iterating twice gives the same epoch twice.  A sequence
-    is for one consumer at a time, in one thread.  The arrays of a batch belong
-    to whom they are handed.
+    The content and the order of an epoch follow from the seeds and the number of
+    the epoch; iterating twice gives the same epoch twice.  A sequence has one
+    consumer at a time, in one thread.  The arrays of a batch belong to the consumer.
 
-    Subclasses call ``super().__init__(source)`` and write :meth:`stream`.
+    Subclasses call ``super().__init__(source)`` and implement :meth:`stream`.
 
     Parameters
     ----------
     source
-        The sequence that this one takes its batches from; None if it makes them.
+        The sequence that batches come from; None if this one makes them.
     """
 
     def __init__(self, source: Sequence | None = None) -> None:
@@ -71,32 +70,32 @@ class Sequence(Module, abc.ABC):
         self._place = _Place()
         self._meter = Meter()
 
-    # -- for those who write sequences ------------------------------------------------------------
+    # -- for authors of sequences ------------------------------------------------------------
 
     @abc.abstractmethod
     def stream(self, epoch: int, position: Any = None) -> Stream:
-        """Return the batches of an epoch from a position on, each with the position after it.
+        """Return the batches of an epoch from a position, each with the position after it.
 
-        A position is None for the beginning, or what was given with a batch:
-        numbers and lists of such.  From the position after the last batch on there is none.
+        A position is None for the beginning, or a value that was returned with a
+        batch: numbers, and lists of numbers.  After the last position there are no batches.
         """
 
     def sizes(self) -> list[int]:
-        """Return the number of samples of each batch of an epoch; raise ``TypeError`` where it is not known."""
+        """Return the number of samples of each batch of an epoch; raise ``TypeError`` if it is not known."""
         raise TypeError(f"{type(self).__name__} does not know how long an epoch is")
 
     def figures(self) -> StageFigures:
-        """Return what :meth:`diagnosis` is to know of this stage."""
+        """Return this stage's counts and times for :meth:`diagnosis`."""
         return StageFigures()
 
     def settings(self) -> dict[str, Any]:
-        """Return what, beside its source, this stage's batches depend on: plain values by name."""
+        """Return the plain values, by name, on which this stage's batches depend besides the source."""
         return {}
 
     def fingerprint(self) -> dict[str, Any]:
-        """Return what an epoch depends on but its number, by stage: two sequences with equal ones give equal batches.
+        """Return everything, by stage, on which batches depend besides the epoch: if it is equal, batches are equal.
 
-        Of large data it holds the content of some samples only.
+        Of large data it includes the content of some samples only.
         """
         stages = [*self.stages()][::-1]
         found: dict[str, Any] = {"stages": [type(stage).__name__ for stage in stages]}
@@ -107,13 +106,13 @@ class Sequence(Module, abc.ABC):
 
     @property
     def exact(self) -> bool:
-        """Whether batches follow from seeds and epoch alone, so that a resumed run sees what it would have seen."""
+        """Whether batches depend only on seeds and epoch, so that a resumed run sees the same batches."""
         return self.source is None or self.source.exact
 
-    # -- for those who use them -------------------------------------------------------------------
+    # -- for users of sequences -------------------------------------------------------------------
 
     def __iter__(self) -> Iterator[Batch]:
-        """Return an epoch; after :meth:`load_state_dict`, once, what is left of it."""
+        """Iterate over an epoch; once after :meth:`load_state_dict`, over its remaining batches."""
         place = self._place
         if not place.resume:
             place.position, place.batches = None, 0
@@ -142,22 +141,22 @@ class Sequence(Module, abc.ABC):
             stream.close()
 
     def __len__(self) -> int:
-        """Return the batches of an epoch; raise ``TypeError`` where that is not known."""
+        """Return the number of batches in an epoch; raise ``TypeError`` if it is not known."""
         return len(self.sizes())
 
     def set_epoch(self, epoch: int) -> None:
-        """Go to the beginning of an epoch."""
+        """Set the epoch and go to its beginning."""
         self._place = _Place(epoch=epoch)
 
     def stages(self) -> Iterator[Sequence]:
-        """Yield this sequence and those it takes from, the last of them first."""
+        """Yield this sequence, then its source, and so on."""
         stage: Sequence | None = self
         while stage is not None:
             yield stage
             stage = stage.source
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the epoch, how many batches of it were handed out, and the position after them."""
+        """Return the epoch, the number of batches delivered, and the position after them."""
         return {
             "stages": [type(stage).__name__ for stage in self.stages()],
             "epoch": self._place.epoch,
@@ -166,7 +165,7 @@ class Sequence(Module, abc.ABC):
         }
 
     def check_state(self, state: Mapping[str, Any], path: str = "") -> None:
-        """Raise :class:`~nnpipe.experiment.module.StateError` unless a state is that of such a chain."""
+        """Raise :class:`~nnpipe.experiment.module.StateError` unless a state comes from such a chain."""
         where = path or type(self).__name__
         if not isinstance(state, Mapping):
             raise StateError(f"{where}: expected the state of a sequence, found {type(state).__name__}")
@@ -176,14 +175,14 @@ class Sequence(Module, abc.ABC):
             raise StateError(f"{where}: the state is that of {' < '.join(state['stages'])}, this is {' < '.join(own)}")
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Let the next iteration give what is left of an epoch."""
+        """Restore a state; the next iteration yields the remaining batches of its epoch."""
         self.check_state(state)
         self._place = _Place(
             epoch=int(state["epoch"]), batches=int(state["batches"]), position=state["position"], resume=True
         )
 
     def close(self) -> None:
-        """End worker processes and threads, whatever they do; iterating again starts new ones."""
+        """End worker processes and threads at once; iterating again starts new ones."""
         if self.source is not None:
             self.source.close()
 
@@ -194,7 +193,7 @@ class Sequence(Module, abc.ABC):
         self.close()
 
     def diagnosis(self) -> Diagnosis:
-        """Tell, over all iterations so far, whether the consumer had to wait, why, and what to do."""
+        """Return whether and why the consumer had to wait, over all iterations so far, with advice."""
         return diagnose(self._meter, [stage.figures() for stage in self.stages()])
 
     # -- chains -----------------------------------------------------------------------------------
@@ -226,19 +225,19 @@ class Sequence(Module, abc.ABC):
         return Grouped(self, number)
 
     def rebatch(self, samples: int, *, drop_last: bool = False) -> Rebatched:
-        """Make batches of exactly so many samples, but for the last."""
+        """Return batches of exactly ``samples`` samples, except for the last one."""
         from nnpipe.training.sequences.regroup import Rebatched
 
         return Rebatched(self, samples, drop_last=drop_last)
 
     def sub_batch(self, samples: int) -> SubBatched:
-        """Cut each batch into parts of at most so many samples."""
+        """Cut each batch into parts of at most ``samples`` samples."""
         from nnpipe.training.sequences.regroup import SubBatched
 
         return SubBatched(self, samples)
 
     def max_samples(self, samples: int) -> MaxSamples:
-        """End each epoch after so many samples."""
+        """End each epoch after ``samples`` samples."""
         from nnpipe.training.sequences.regroup import MaxSamples
 
         return MaxSamples(self, samples)
@@ -254,7 +253,7 @@ class Sequence(Module, abc.ABC):
     def reservoir(
         self, size: int, batch: int, *, batches: int | None = None, fill: int | None = None, seed: int = 0
     ) -> ReservoirSequence:
-        """Draw from a stock; see :class:`~nnpipe.training.sequences.reservoir.ReservoirSequence`."""
+        """Draw from a reservoir; see :class:`~nnpipe.training.sequences.reservoir.ReservoirSequence`."""
         from nnpipe.training.sequences.reservoir import ReservoirSequence
 
         return ReservoirSequence(self, size, batch, batches=batches, fill=fill, seed=seed)

@@ -1,4 +1,4 @@
-"""From ``tf.data`` to sequences, and back."""
+"""Converting between ``tf.data`` and sequences."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from nnpipe.training.sequences.sequence import Sequence, Stream
 class TensorFlowSequence(Sequence):
     """The batches of a ``tf.data.Dataset``.
 
-    Where elements are dictionaries with a ``"sample_id"``, those are the ids.
-    Else ids count the samples as they come, which tells samples apart only in a
-    data set that gives the same order each time.  A resumed run reads and throws
-    away what came before; it is exact if the data set is.
+    If elements are dictionaries with ``"sample_id"``, these are the ids.  Otherwise
+    ids count the samples, which identifies them only if the data set has the same
+    order each time.  A resumed run reads and discards earlier batches; it is exact
+    if the data set is deterministic.
 
     Parameters
     ----------
     dataset
-        Of batches: dictionaries, tuples or single tensors.
+        The data set of batches: dictionaries, tuples or single tensors.
     names
-        Of the parts, where elements are tuples.
+        Names of the parts, if elements are tuples.
     """
 
     def __init__(self, dataset: Any, *, names: tuple[str, ...] = ("input", "target")) -> None:
@@ -37,18 +37,18 @@ class TensorFlowSequence(Sequence):
 
     @property
     def exact(self) -> bool:
-        """It cannot be known."""
+        """False: it is not known whether the data set is deterministic."""
         return False
 
     def __len__(self) -> int:
-        """Return the batches of an epoch, as far as TensorFlow knows."""
+        """Return the number of batches in an epoch; raise ``TypeError`` if TensorFlow does not know it."""
         number = int(self._dataset.cardinality())
         if number < 0:
             raise TypeError("TensorFlow does not know how many batches this data set has")
         return number
 
     def stream(self, epoch: int, position: Any = None) -> Stream:
-        """Yield the batches; the position is their number and that of the samples."""
+        """Yield the batches; the position is the numbers of batches and of samples before it."""
         start, count = position if position is not None else (0, 0)
         for number, element in enumerate(self._dataset.skip(start).as_numpy_iterator(), start + 1):
             batch = {name: _field(value) for name, value in self._parts(element).items()}
@@ -68,10 +68,10 @@ class TensorFlowSequence(Sequence):
 
 
 def dataset_from(sequence: Sequence) -> Any:
-    """Yield a ``tf.data.Dataset`` of a sequence's batches: dictionaries of tensors.
+    """Return a context with a ``tf.data.Dataset`` of a sequence's batches: dictionaries of tensors.
 
-    The first batch is made once more than needed, to see what there is.  Lists
-    of texts become tensors of strings; other lists must fit into arrays.
+    The first batch is made one extra time, to learn names, shapes and types.  Lists
+    of strings become tensors of strings; other lists must fit into arrays.
     """
     import tensorflow as tf
 
@@ -103,5 +103,5 @@ def dataset_from(sequence: Sequence) -> Any:
 def _field(value: Any) -> Any:
     if isinstance(value, np.ndarray) and value.dtype.kind == "O":
         return [item.decode() if isinstance(item, bytes) else item for item in value.tolist()]
-    # TensorFlow keeps the memory and gives it out read-only.
+    # TensorFlow keeps the memory and exposes it as read-only.
     return np.array(value)

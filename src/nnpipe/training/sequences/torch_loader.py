@@ -1,4 +1,4 @@
-"""From PyTorch's data loaders to sequences, and back."""
+"""Converting between PyTorch's data loaders and sequences."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ _NAMES = ("input", "target")
 class TorchSequence(Sequence):
     """The batches of a ``torch.utils.data.DataLoader``, with the ids of their samples.
 
-    Ids are the indices of the loader's data set.  Where the loader knows no
-    indices (an ``IterableDataset``), ids count the samples as they come, and a
-    resumed run reads and throws away what came before.
+    Ids are the indices of the loader's data set.  If it has no indices (an
+    ``IterableDataset``), ids count the samples, and a resumed run reads and discards
+    earlier batches.
 
-    With indices, the order follows from the seed and the epoch, and for the
-    time of ``dataset[index]`` the generators of PyTorch, numpy and Python are
-    seeded by seed, epoch and index.  So augmentations that draw from them are the
-    same with any number of workers, and in a resumed run, which loads nothing twice.
+    With indices, the order follows from the seed and the epoch.  During
+    ``dataset[index]`` the generators of PyTorch, numpy and Python are seeded from
+    seed, epoch and index.  So augmentations that use them are the same with any
+    number of workers and in a resumed run, which loads nothing twice.
 
     Parameters
     ----------
     loader
-        Its data set, batch sampler, collate function and number of workers are used; it stays as it is.
+        The loader.  Its data set, batch sampler, collate function and number of workers are used; it is not changed.
     names
-        Of the parts, where batches are tuples or lists; dictionaries have names of their own.
+        Names of the parts, if batches are tuples or lists; dictionaries have their own names.
     seed
-        Of order and augmentations.
+        Seed of the order and the augmentations.
     """
 
     def __init__(self, loader: Any, *, names: tuple[str, ...] = _NAMES, seed: int = 0) -> None:
@@ -55,11 +55,11 @@ class TorchSequence(Sequence):
 
     @property
     def exact(self) -> bool:
-        """Only with indices."""
+        """Whether the loader's data set has indices."""
         return self._indexed
 
     def sizes(self) -> list[int]:
-        """Return the number of samples of each batch, as the batch sampler says."""
+        """Return the number of samples of each batch, according to the batch sampler."""
         sampler = self._loader.batch_sampler
         if not self._indexed or not hasattr(sampler, "batch_size") or not hasattr(sampler, "sampler"):
             return super().sizes()
@@ -67,7 +67,7 @@ class TorchSequence(Sequence):
         return [sampler.batch_size] * full + [rest] * (rest > 0 and not sampler.drop_last)
 
     def settings(self) -> dict[str, Any]:
-        """Return how the loader orders and cuts samples, which they are, and what some of them hold."""
+        """Return how the loader orders and cuts samples, and a digest of some of them."""
         loader = self._loader
         found: dict[str, Any] = {"dataset": type(loader.dataset).__qualname__, "names": list(self._names)}
         found["seed"] = self._seed
@@ -85,7 +85,7 @@ class TorchSequence(Sequence):
         }
 
     def stream(self, epoch: int, position: Any = None) -> Stream:
-        """Yield the batches; the position is their number."""
+        """Yield the batches; the position is the number of batches before it."""
         start = position or 0
         for number, (ids, found) in enumerate(self._batches(epoch, start), start + 1):
             batch = _named(found, self._names)
@@ -119,13 +119,13 @@ class TorchSequence(Sequence):
             num_workers=old.num_workers,
             pin_memory=old.pin_memory,
             timeout=old.timeout,
-            # Else it draws from the global one, which is not ours to move.
+            # Otherwise it draws from the global generator, which must not change.
             generator=torch.Generator(),
             **workers,
         )
 
     def _order(self, epoch: int) -> list[list[int]]:
-        """Let the loader's own sampler order an epoch, with its generators seeded, and put them back."""
+        """Return an epoch's order by the loader's own sampler, with its generators seeded, then restored."""
         import torch
 
         seed = int(order_generator(self._seed, epoch).integers(2**63))
@@ -134,7 +134,7 @@ class TorchSequence(Sequence):
         generators = [generator for generator in own if generator is not None]
         before = [generator.get_state() for generator in generators]
         set_epoch = getattr(getattr(sampler, "sampler", None), "set_epoch", None)
-        if callable(set_epoch):  # as torch.utils.data.distributed.DistributedSampler has it
+        if callable(set_epoch):  # such as torch.utils.data.distributed.DistributedSampler's
             set_epoch(epoch)
         try:
             with _Seeded(seed):
@@ -147,7 +147,7 @@ class TorchSequence(Sequence):
 
 
 class _Indexed:
-    """A data set that gives each item with its index, and seeds what the item draws from."""
+    """A data set that returns each item with its index, with the global generators seeded for it."""
 
     def __init__(self, dataset: Any, seed: int, epoch: int) -> None:
         self._dataset, self._seed, self._epoch = dataset, seed, epoch
@@ -169,7 +169,7 @@ class _Collated:
 
 
 class _Seeded:
-    """Seeds the global generators for the time of a block."""
+    """Seeds the global generators during a block."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
@@ -191,16 +191,16 @@ class _Seeded:
 
 
 def loader_from(sequence: Sequence) -> Any:
-    """Return a ``torch.utils.data.DataLoader`` of a sequence's batches, with tensors for arrays.
+    """Return a ``torch.utils.data.DataLoader`` of a sequence's batches, with tensors instead of arrays.
 
-    It runs in this process, since the sequence has workers of its own; each
-    iteration is one of the sequence.
+    It has no workers, since the sequence has its own; each iteration is one
+    iteration of the sequence.
     """
     import torch
     from torch.utils.data import DataLoader, IterableDataset
 
     class Batches(IterableDataset):  # type: ignore[misc]
-        """The sequence as PyTorch wants it."""
+        """The sequence as a PyTorch data set."""
 
         def __iter__(self) -> Iterator[Batch]:
             return iter(sequence)

@@ -1,11 +1,11 @@
-"""Changes to a sample that act on several of its features alike.
+"""Transforms that change several features of a sample in the same way.
 
 Each is a function for :meth:`Sequence.map
 <nnpipe.training.sequences.sequence.Sequence.map>`: it takes a sample and a
-random generator and gives a sample.  It draws once a sample, so an image and
-its mask are flipped together, and in each epoch as the seed, the epoch and
-the sample's id say.  Arrays are (..., height, width), as in (channels,
-height, width); lengths are in pixels.
+random generator and returns a sample.  It draws once for each sample, so an
+image and its mask are flipped together.  The numbers depend on the seed, the
+epoch and the sample's id.  Arrays are ``(..., height, width)``, for example
+``(channels, height, width)``; lengths are in pixels.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ Transform = Callable[[Sample, np.random.Generator], Sample]
 
 @dataclass(frozen=True, kw_only=True)
 class Compose:
-    """One transform after the other.
+    """Applies several transforms, one after the other.
 
     Parameters
     ----------
     transforms
-        In their order.
+        The transforms, in their order.
     """
 
     transforms: tuple[Transform, ...]
@@ -42,7 +42,7 @@ class Compose:
         check_call(Compose, vars(self))
 
     def __call__(self, sample: Sample, random: np.random.Generator) -> Sample:
-        """Apply all."""
+        """Return the sample after all transforms."""
         for transform in self.transforms:
             sample = transform(sample, random)
         return sample
@@ -50,14 +50,14 @@ class Compose:
 
 @dataclass(frozen=True, kw_only=True)
 class Sometimes:
-    """A transform that is applied to some samples.
+    """Applies a transform to a random part of the samples.
 
     Parameters
     ----------
     transform
-        Which.
+        The transform.
     probability
-        Share of the samples.
+        The probability of applying it to a sample.
     """
 
     transform: Transform
@@ -67,20 +67,20 @@ class Sometimes:
         check_call(Sometimes, vars(self))
 
     def __call__(self, sample: Sample, random: np.random.Generator) -> Sample:
-        """Apply it, or not."""
+        """Return the sample, changed or unchanged."""
         return self.transform(sample, random) if random.random() < self.probability else sample
 
 
 @dataclass(frozen=True, kw_only=True)
 class Jointly:
-    """A function of one array and a generator, applied to several features with the same random numbers.
+    """Applies a function of an array and a generator to several features, with the same random numbers.
 
     Parameters
     ----------
     function
-        ``function(array, random)`` gives an array.
+        ``function(array, random)``, which returns an array.
     features
-        Names of those it is applied to.
+        Names of the features to change.
     """
 
     function: Callable[[np.ndarray, np.random.Generator], np.ndarray]
@@ -90,7 +90,7 @@ class Jointly:
         check_call(Jointly, vars(self))
 
     def __call__(self, sample: Sample, random: np.random.Generator) -> Sample:
-        """Apply it to each feature, from the same state of the generator."""
+        """Return the sample with each feature changed from the same state of the generator."""
         state = random.bit_generator.state
         for name in self.features:
             random.bit_generator.state = state
@@ -100,18 +100,18 @@ class Jointly:
 
 @dataclass(frozen=True, kw_only=True)
 class _Joint(abc.ABC):
-    """A transform that draws first, and then changes each feature by what was drawn.
+    """A transform that draws random numbers once, and then changes each feature by them.
 
     Parameters
     ----------
     features
-        Names of those it changes.
+        Names of the features to change.
     """
 
     features: tuple[str, ...] = ("input",)
 
     def __call__(self, sample: Sample, random: np.random.Generator) -> Sample:
-        """Draw, and change."""
+        """Return the changed sample."""
         shapes = {_feature(sample, name).shape[-2:] for name in self.features}
         if len(shapes) != 1 or len(next(iter(shapes))) != 2:
             raise ConfigError(f"{', '.join(self.features)} must have one height and width; found {sorted(shapes)}")
@@ -129,16 +129,16 @@ class _Joint(abc.ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class RandomFlip(_Joint):
-    """Mirrored, or not, along each of some axes.
+    """Flips arrays at random along some axes.
 
     Parameters
     ----------
     features
-        Names of those it changes.
+        Names of the features to change.
     axes
         -1 swaps left and right, -2 top and bottom.
     probability
-        For each axis.
+        The probability of a flip, for each axis.
     """
 
     axes: tuple[int, ...] = (-1,)
@@ -156,7 +156,7 @@ class RandomFlip(_Joint):
 
 @dataclass(frozen=True, kw_only=True)
 class RandomQuarterTurn(_Joint):
-    """Turned by 0, 90, 180 or 270 degrees; for square images, or shapes change."""
+    """Rotates arrays at random by 0, 90, 180 or 270 degrees; images must be square, or their shapes change."""
 
     def _draw(self, random: np.random.Generator, height: int, width: int) -> int:
         return int(random.integers(4))
@@ -167,18 +167,18 @@ class RandomQuarterTurn(_Joint):
 
 @dataclass(frozen=True, kw_only=True)
 class RandomCrop(_Joint):
-    """A window of the image.
+    """Cuts a window at a random place out of the image.
 
     Parameters
     ----------
     features
-        Names of those it changes.
+        Names of the features to change.
     size
-        Height and width of the window; None for those of the image.
+        Height and width of the window in pixels; None for those of the image.
     padding
-        Pixels that are added on each side first.
+        Number of pixels that are added on each side first.
     fill
-        Their value.
+        The value of the added pixels.
     """
 
     size: tuple[int, int] | None = None
@@ -205,16 +205,16 @@ class RandomCrop(_Joint):
 
 @dataclass(frozen=True, kw_only=True)
 class RandomErase(_Joint):
-    """A rectangle blotted out (DeVries and Taylor: Improved regularization of CNNs with cutout, 2017).
+    """Erases a rectangle (DeVries and Taylor: Improved regularization of CNNs with cutout, 2017).
 
     Parameters
     ----------
     features
-        Names of those it changes.
+        Names of the features to change.
     size
-        Height and width of the rectangle; it may stick out of the image.
+        Height and width of the rectangle in pixels; it may extend beyond the image.
     fill
-        What it is filled with.
+        The value inside the rectangle.
     """
 
     size: tuple[int, int]
@@ -237,12 +237,12 @@ class RandomErase(_Joint):
 
 @dataclass(frozen=True, kw_only=True)
 class AddNoise:
-    """Gaussian noise; each feature gets its own.
+    """Adds Gaussian noise, different for each feature.
 
     Parameters
     ----------
     features
-        Names of those it changes; of real numbers.
+        Names of the features to change, which must be floating point.
     deviation
         Standard deviation.
     """
@@ -254,7 +254,7 @@ class AddNoise:
         check_call(AddNoise, vars(self))
 
     def __call__(self, sample: Sample, random: np.random.Generator) -> Sample:
-        """Add it."""
+        """Return the sample with noise added."""
         for name in self.features:
             array = _feature(sample, name)
             if array.dtype.kind != "f":
