@@ -1,4 +1,4 @@
-"""Jobs of a run database: submitted, looked at, cancelled and resumed, one call each."""
+"""Submitting, listing, cancelling and resuming jobs of a run database, in one call each."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from nnpipe.workflows.pipeline.compile import read_pipeline
 
 @dataclass(frozen=True)
 class JobsResult:
-    """The jobs that a call was about, and why it could not do its work for some of them.
+    """The jobs of a call, and the errors of those for which it failed.
 
     Parameters
     ----------
     jobs
-        The jobs as they stand now; as they were last seen where a machine cannot be reached.
+        The jobs with their current state; the last known state if a machine cannot be reached.
     faults
-        What went wrong, by the identity of the job.
+        Error messages by the identity of the job.
     """
 
     jobs: tuple[JobRecord, ...]
@@ -58,45 +58,45 @@ def submit_job(
     Parameters
     ----------
     database
-        Where it is recorded.
+        The database that records the job.
     file
-        The Python script, or the file that ``nnpipe run`` or ``nnpipe experiment`` takes.
+        The Python script, or a file for ``nnpipe run`` or ``nnpipe experiment``.
     arguments
-        What follows it on the command line.
+        Its command-line arguments.
     outputs
-        Files that it must write to count as completed.  A pipeline's is its report unless others are named.
+        Files that it must write to count as completed.  By default, a pipeline must write its report.
     without_output
-        Whether its exit status alone tells.
+        Whether its exit status alone decides.
     place
         ``here``, ``ssh://USER@HOST:PORT`` or ``ray+http://HOST:PORT``.
     folder
-        Where the folders of jobs are made on this machine; by default beside the file of the database.
+        The parent folder of the jobs' folders on this machine; by default beside the database's file.
     name
-        What it is called; by default the file's name.
+        The job's name; by default the file's name.
     directory
-        Where it runs, or its outputs come to; by default the current folder.
+        The working directory of the job, or the folder for its outputs; by default the current folder.
     send
-        Further files and folders that it needs on another machine.
+        Further files and folders to send to another machine.
     environment
-        Further variables; the database holds their names alone.
+        Further environment variables; the database stores only their names.
     python
-        The interpreter; by default this one, on another machine ``python3``.
+        The interpreter; by default this one, or ``python3`` on another machine.
     grace
         Seconds between asking its processes to end and killing them; 10 by default.
     storage
-        Where script, progress and outputs are published: a folder or ``s3://BUCKET/PREFIX``.
+        A folder or ``s3://BUCKET/PREFIX`` to which script, progress and outputs are published.
 
     Returns
     -------
     JobRecord
-        How it stands now.
+        The job with its current state.
 
     Raises
     ------
     ConfigError
-        If there is no such file, or nothing shows whether it worked.
+        If the file does not exist, or nothing decides whether the job succeeded.
     NNPipeError
-        If it cannot be started; it is recorded as failed then.
+        If the job cannot be started; it is then recorded as failed.
     """
     check_call(submit_job, locals())
     work = JobSpec(
@@ -120,23 +120,24 @@ def submit_job(
 def list_jobs(
     database: RunDatabase, jobs: Sequence[str] = (), *, name: str | None = None, limit: int = 50
 ) -> JobsResult:
-    """Look at jobs and write down how they stand.
+    """Return jobs with their current state, and record it.
 
     Parameters
     ----------
     database
-        Where they are recorded.
+        The database that records the jobs.
     jobs
-        Identities, beginnings of identities, or names, each for the newest job of that name; by default the newest.
+        Identities, beginnings of identities, or names (each stands for the newest job of that name); by default the
+        newest jobs.
     name
-        Only jobs of this name, where none are listed.
+        Return only jobs of this name; used if ``jobs`` is empty.
     limit
-        How many at most, where none are listed.
+        The greatest number of jobs; used if ``jobs`` is empty.
 
     Returns
     -------
     JobsResult
-        The jobs; a machine that cannot be reached is among the faults and does not hide the others.
+        The jobs; if a machine cannot be reached, this is in ``faults`` and the other jobs are still returned.
 
     Raises
     ------
@@ -156,21 +157,21 @@ def list_jobs(
 
 
 def cancel_jobs(database: RunDatabase, jobs: Sequence[str], *, grace: float | None = None) -> JobsResult:
-    """End jobs with all processes that they started.
+    """End jobs and all processes that they started.
 
     Parameters
     ----------
     database
-        Where they are recorded.
+        The database that records the jobs.
     jobs
-        Identities, beginnings of identities, or names, each for the newest job of that name.
+        Identities, beginnings of identities, or names (each stands for the newest job of that name).
     grace
-        Seconds between asking their processes to end and killing them; by default what each was submitted with.
+        Seconds between asking their processes to end and killing them; by default each job's own value.
 
     Returns
     -------
     JobsResult
-        The jobs that have ended; why one could not be ended is among the faults and spares none of the others.
+        The ended jobs; if one could not be ended, the reason is in ``faults`` and the others are ended all the same.
 
     Raises
     ------
@@ -190,26 +191,26 @@ def cancel_jobs(database: RunDatabase, jobs: Sequence[str], *, grace: float | No
 
 
 def resume_job(database: RunDatabase, job: str, environment: Mapping[str, str] | None = None) -> tuple[JobRecord, bool]:
-    """Start a job that failed or was cancelled once more, in the same folder.
+    """Start a failed or cancelled job again, in the same folder.
 
     Parameters
     ----------
     database
-        Where it is recorded.
+        The database that records the job.
     job
-        Its identity, the beginning of one, or a name, which stands for the newest job of that name.
+        The job's identity, the beginning of one, or a name, which stands for the newest job of that name.
     environment
-        Variables that are new, or that its place does not keep.
+        New environment variables, and those that its place does not store.
 
     Returns
     -------
     tuple of JobRecord and bool
-        How it stands now, and whether it goes on where it stopped: False for a script without ``--resume``.
+        The job's record, and whether it continues where it stopped: False for a script without ``--resume``.
 
     Raises
     ------
     ConfigError
-        If it is in another state, was never started, or lacks a variable that it was submitted with.
+        If the job is in another state, was never started, or lacks a variable that it was submitted with.
     """
     check_call(resume_job, locals())
     found = database.jobs.get(job)

@@ -1,4 +1,4 @@
-"""What a model file holds, in words."""
+"""Describing the content of a model file as text."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from nnpipe.modelwrappers.files.file_model import FileModel
 from nnpipe.workflows.candidates.model_files import format_of, wrapper_of
 
 _MOST_KINDS, _MOST_NAMES = 40, 12
-_OPENED = 1 << 25  # bytes of a file that is opened to see whether it can be run
+_OPENED = 1 << 25  # bytes; larger files are not opened to see whether they can be run
 
 
 def describe_file(path: Path) -> str:
-    """Write what the model in a file takes and gives, which operations compute it, and how many weights they have.
+    """Return a text with a model file's inputs, outputs, operations and number of weights.
 
     Raises
     ------
     NNPipeError
-        If the file is missing, damaged, or of a kind that no wrapper opens, or if that needs what is not installed.
+        If the file is missing or damaged, if no wrapper opens it, or if a required package is not installed.
     """
     format = format_of(path)
     cls = wrapper_of(format)
@@ -50,7 +50,7 @@ def describe_file(path: Path) -> str:
 
 
 def _why_not(wrapper: ModelWrapper, path: Path) -> str:
-    """Return why a model cannot be run, as far as opening it tells; large ones are not opened for that."""
+    """Return why a model cannot be run, found by opening it; large files are not opened for that."""
     if _bytes_in_all(wrapper, path) > _OPENED:
         return ""
     try:
@@ -66,7 +66,7 @@ def _bytes_in_all(wrapper: ModelWrapper, path: Path) -> int:
 
 
 def _contents(cls: type[ModelWrapper], wrapper: ModelWrapper) -> list[str]:
-    """Count operations and weights: in the file itself where its wrapper can, or else in the model that it makes."""
+    """Return lines on operations and weights, read from the file if its wrapper can, or else from the loaded model."""
     lines = []
     counted = getattr(wrapper, "contents", None)
     if counted is not None:
@@ -101,7 +101,7 @@ def _tensors(io: IOSpec) -> list[str]:
 
 
 def _meant(preparation: Preparation, meaning: Meaning | None) -> list[str]:
-    """Return what inputs expect and outputs mean, or that nobody says so."""
+    """Return lines on what inputs expect and outputs mean, or that this is not known."""
     if not preparation.known or meaning is None:
         how = "say it with --scale, --mean, --deviation (--scale 1: as they are)"
         return [f"wants       preprocessing not known: {how}"]

@@ -1,9 +1,9 @@
-"""A journal: the folder in which long work records what is done, so that it can be killed and resumed at any time.
+"""A journal: a folder that records finished work, so that long work can be killed and resumed at any time.
 
 Each point of a sweep, or candidate of a pipeline, has one file: its result, or
-why there is none.  A file appears whole or not at all, under a name that
-follows from everything the work depends on; so what is there is right, and
-what is not there is done again.
+the reason why there is none.  Files are written atomically, under names that
+follow from everything the work depends on.  So an existing file is valid, and
+work without a file is done again.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from nnpipe.measuring.run import Run
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a point: a run, or the reason why there is none."""
+    """The outcome of a point: a run, or the reason why there is none."""
 
     run: Run | None
     reason: str = ""
 
 
 def said(error: BaseException) -> str:
-    """Return what an error says, and its kind where it says nothing."""
+    """Return an error's message, or its class if the message is empty."""
     return str(error) or type(error).__name__
 
 
 def digest_of(value: Any) -> str:
-    """Return sixteen hexadecimal digits of the SHA-256 of a JSON value."""
+    """Return the first sixteen hexadecimal digits of the SHA-256 of a JSON value."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -48,20 +48,20 @@ class Journal:
     folder: Path
 
     def result_path(self, key: str) -> Path:
-        """Where the result file of a point lies, once there is one."""
+        """Return the path of a point's result file, which may not exist yet."""
         return self.folder / f"{key}.json"
 
     def working_path(self, key: str) -> Path:
-        """Where a result may lie that is not finished; whatever is there means nothing."""
+        """Return the path for an unfinished result; a file there is ignored."""
         return self.folder / f".{key}.working.json"
 
     def read(self, key: str) -> Outcome | None:
-        """Return what became of a point; ``None`` if it is yet to be done.
+        """Return the outcome of a point; ``None`` if it has not been done.
 
         Raises
         ------
         ArtifactError
-            If its file cannot be read, naming it: nothing is thrown away silently.
+            If its file cannot be read; it is not discarded silently.
         """
         path = self.result_path(key)
         if path.is_file():
@@ -75,7 +75,7 @@ class Journal:
             raise ArtifactError(f"{failure}: not a note of a failure ({error}); delete it to try again") from None
 
     def write(self, key: str, title: str, outcome: Outcome) -> None:
-        """Note what became of a point."""
+        """Record the outcome of a point."""
         if outcome.run is not None:
             outcome.run.write(self.result_path(key))
             self.forget_failure(key)
@@ -85,17 +85,17 @@ class Journal:
             write_text(self._failure_path(key), json.dumps(note, indent=2) + "\n")
 
     def keep(self, key: str, result: Path) -> None:
-        """Note that a point is done by a copy of its result file, byte for byte."""
+        """Record a point as done, by an exact copy of its result file."""
         with replacing(self.result_path(key)) as temporary:
             shutil.copyfile(result, temporary)
 
     def remove(self) -> None:
-        """Remove the folder with all that is noted in it."""
+        """Remove the folder with all outcomes."""
         if self.folder.exists():
             shutil.rmtree(self.folder)
 
     def forget_failure(self, key: str) -> None:
-        """Have a point that failed tried again."""
+        """Remove the record of a failure, so that the point is tried again."""
         self._failure_path(key).unlink(missing_ok=True)
 
     def _failure_path(self, key: str) -> Path:
@@ -104,12 +104,12 @@ class Journal:
 
 @contextmanager
 def alone(folder: Path, what: str = "sweep") -> Iterator[None]:
-    """Hold a folder against a second sweep or run; the system lets go of it however the process ends.
+    """Lock a folder against a second sweep or run; the system releases the lock however the process ends.
 
     Raises
     ------
     ConfigError
-        If another one holds it; the message calls it ``what``.
+        If another one has locked it; the message calls it ``what``.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / ".lock", "ab") as handle:

@@ -68,7 +68,7 @@ class TensorFlowSequence(Sequence):
 
 
 def dataset_from(sequence: Sequence) -> Any:
-    """Return a context with a ``tf.data.Dataset`` of a sequence's batches: dictionaries of tensors.
+    """Return a ``tf.data.Dataset`` of a sequence's batches: dictionaries of tensors.
 
     The first batch is made one extra time, to learn names, shapes and types.  Lists
     of strings become tensors of strings; other lists must fit into arrays.

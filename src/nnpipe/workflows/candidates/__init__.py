@@ -1,1 +1,1 @@
-"""Candidates: where they come from, how they are opened, deployed and measured."""
+"""Candidates: making, opening, deploying and measuring them."""

@@ -1,4 +1,4 @@
-"""Running a candidate on a target instead of on this machine; with a server started for it, if wanted."""
+"""Running a candidate on a target instead of this machine, with a server started for it if requested."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from nnpipe.workflows.isolation.signals import stop_signals
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-_SOON = 10.0  # seconds that a server has to end
+_SOON = 10.0  # seconds to wait for a server to end
 
 
 @dataclass(frozen=True)
 class Deployment:
     """Where a candidate runs.
 
-    With ``serve`` a server is started on this machine for as long as the
-    candidate is measured; otherwise one must be running at the target.
+    With ``serve``, a server runs on this machine while the candidate is measured;
+    otherwise a server must be running on the target.
 
     Examples
     --------
@@ -46,29 +46,29 @@ class Deployment:
     serve: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
+        """Return the deployment as JSON can hold it."""
         return {"protocol": self.protocol.describe(), "remote": self.remote.to_json(), "serve": self.serve}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Return what :meth:`to_json` gave."""
+        """Return the deployment that :meth:`to_json` described."""
         protocol = component_from(data["protocol"], RuntimeProtocol)
         return cls(protocol, RemoteOptions.from_json(data["remote"]), data["serve"])
 
 
 def check_reached(deployment: Deployment) -> None:
-    """Greet the target's server, so that what is wrong with the line or the token is told before anything slow begins.
+    """Connect to the target's server, so that a wrong address or token is reported before anything slow begins.
 
-    A server that serves another client now is as good as one that is free: it may be free when it is needed.
+    A server that is busy with another client counts as reached: it may be free when it is needed.
 
     Raises
     ------
     ConfigError
         If the token cannot be read.
     TransportError
-        If nobody answers.
+        If no server answers.
     AuthenticationError
-        If the token is not the server's.
+        If the server refuses the token.
     """
     if deployment.serve:
         return
@@ -87,12 +87,12 @@ def check_reached(deployment: Deployment) -> None:
 
 @contextlib.contextmanager
 def deployed(deployment: Deployment, runtime: Runtime) -> Iterator[RuntimeProtocol]:
-    """See to it that there is a server, and yield the protocol that leads to it.
+    """Start a server if requested, and yield the protocol that connects to it.
 
     Raises
     ------
     NNPipeError
-        If a server was to be started and cannot serve.
+        If the server cannot be started.
     """
     if not deployment.serve:
         yield deployment.protocol
@@ -132,7 +132,7 @@ def _serve(request: dict[str, Any]) -> None:
         sys.stdout.flush()
 
     def ready(listener: Listener) -> None:
-        # A port that the system chose is known only now.
+        # Only now is a port known that the system chose.
         address = getattr(listener, "address", None)
         tell(reached={"port": address()[1]} if address and getattr(protocol, "port", None) == 0 else {})
 

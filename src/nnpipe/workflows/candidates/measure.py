@@ -1,11 +1,11 @@
-"""Measuring a candidate in a process of its own.
+"""Measuring a candidate in a subprocess.
 
-Whatever trained and compiled the model (a framework of half a gigabyte, its
-threads) is not in the process that is measured: its memory is that of the
-runtime, the model and the samples.  And a runtime that brings its process down
-costs one candidate, not the command.
+The framework that trained and compiled the model (half a gigabyte, with its
+threads) is not in the measured process, whose memory is that of the runtime, the
+model and the samples.  If a runtime crashes, only one candidate is lost, not
+the command.
 
-The request and an error travel as JSON; the result is an ordinary result file.
+Requests and errors are sent as JSON; the result is an ordinary result file.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ log = logging.getLogger("nnpipe")
 
 
 def title_of(wrapper: ModelWrapper, model_path: Path) -> str:
-    """Call a candidate that nobody has called: by its class, or by the file's name where the class takes any file."""
+    """Return the default title of a candidate: its class, or the file's name if the class opens any file."""
     takes_any = any(declared.name == "model_path" for declared in arguments_of(type(wrapper)))
     return model_path.name if takes_any else type(wrapper).__name__
 
 
 @dataclass(frozen=True)
 class Verification:
-    """What the compiled model is held against, in a file or as the reason why there is nothing, and how."""
+    """The source's outputs to compare a compiled model with (a file, or why there is none), and the options."""
 
     reference: Path | str
     options: VerifyOptions
@@ -64,25 +64,25 @@ def measure_apart(
     seconds: float = 0.0,
     load: LoadOptions | None = None,
 ) -> Run:
-    """Measure a candidate on the test split, in a fresh process, and hold a compiled one against its source.
+    """Measure a candidate on the test split in a new subprocess, and compare a compiled one with its source.
 
     Parameters
     ----------
     candidate, dataset, options, command
-        What to measure, on what, how, and for whom.
+        The candidate, the data set, the options, and the command line for the result file.
     output
-        The result file, written as soon as there is a measurement and again with the verdict.
+        The result file.  It is written after the measurement, and again with the verdict of the comparison.
     verification
-        What a compiled model is held against, if it is.
+        The source's outputs; None for no comparison.
     seconds
-        How long measuring may take, and how long verifying; 0 for no limit.
+        The greatest time in seconds for measuring, and for comparing; 0 for no limit.
     load
-        How queries come, if not one after another, and whether to audit.
+        The arrival of queries, if not one after another, and whether to audit.
 
     Raises
     ------
     NNPipeError
-        What the measuring raised, or that its process died or did not end in time.
+        If measuring fails, or its process crashes or exceeds the time limit.
     """
     what = f"measuring {candidate.title}"
     with contextlib.ExitStack() as stack:
@@ -115,14 +115,14 @@ def _verification(
     more = {"do": "verify", "reference": str(verification.reference), "verify_options": verification.options.to_json()}
     try:
         verdict: dict[str, Any] = worker.attempt("verifying it", {**request, **more}, seconds)
-    except NNPipeError as error:  # the measurement stands, whatever this says
+    except NNPipeError as error:  # the measurement is valid in any case
         return not_verified(error)
     return verdict
 
 
 @contextmanager
 def source_outputs(source: ModelProcess, options: VerifyOptions, seconds: float = 0.0) -> Iterator[Verification | None]:
-    """Run the source once for all that is made of it; ``None`` if no samples are wanted."""
+    """Run the source once, for all candidates made from it; yield ``None`` if no samples are requested."""
     if not options.verify_samples:
         yield None
         return
@@ -130,7 +130,7 @@ def source_outputs(source: ModelProcess, options: VerifyOptions, seconds: float 
         path: Path | str = Path(folder, "reference.npz")
         try:
             source.run(options.verify_samples, Path(path), seconds)
-        except NNPipeError as error:  # what is compiled can be measured all the same
+        except NNPipeError as error:  # compiled models can still be measured
             path = str(error)
         yield Verification(path, options)
 
@@ -150,19 +150,19 @@ def _tell(run: Run) -> None:
         log.info("%s", search["reason"])
 
 
-# -- in the other process -----------------------------------------------------------------------------
+# -- in the subprocess -----------------------------------------------------------------------------
 
 
 def carry_out(request: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Do what :func:`measure_apart` asks for, in this process."""
-    if request["do"] == "verify":  # in the process that measured, but afterwards
+    """Carry out a request of :func:`measure_apart`, in this process."""
+    if request["do"] == "verify":  # in the same process, after measuring
         return verify_here(request)
     measure_here(request).write(request["result"])
     return None
 
 
 def measure_here(request: Mapping[str, Any]) -> Run:
-    """Measure what a request names, in this process."""
+    """Return the measurement of a request's candidate, in this process."""
     spec = CandidateSpec.from_json(request["candidate"]).fitted()
     assert spec.dataset is not None
     parts: dict[str, Any] = {"compilers": spec.compilers}
@@ -189,7 +189,7 @@ def measure_here(request: Mapping[str, Any]) -> Run:
 
 
 def verify_here(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Hold the compiled model that a request names against its source, in this process."""
+    """Return the comparison of a request's compiled model with its source, in this process."""
     spec = CandidateSpec.from_json(request["candidate"])
     assert spec.artifact is not None
     reference = Reference.read(Path(request["reference"]))

@@ -1,4 +1,4 @@
-"""Recognise a model file that is named on a command line, and choose the wrapper that opens it."""
+"""Recognising a model file on a command line, and choosing the wrapper that opens it."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _FORMATS = {
 
 
 def format_of(path: Path) -> str:
-    """Tell a model file's format: by the description beside it, or else by its ending.
+    """Return a model file's format, from the description beside it or else from its ending.
 
     Raises
     ------
     ArtifactError
-        If there is no such file, or nothing tells what it is.
+        If the file does not exist, or its format is not known.
     """
     check_there(path)
     return _told_format(path)
@@ -51,7 +51,7 @@ def _told_format(path: Path) -> str:
 
 
 def wrapper_of(format: str) -> type[ModelWrapper] | None:
-    """Return the wrapper around files of a format that somebody else made, if there is one."""
+    """Return the wrapper class for files of a format that other software wrote; ``None`` if there is none."""
     for cls in components(ModelWrapper):
         takes_file = any(declared.name == "model_path" for declared in arguments_of(cls))
         if cls.weights_format == format and takes_file and cls.__module__.startswith("nnpipe."):
@@ -60,13 +60,13 @@ def wrapper_of(format: str) -> type[ModelWrapper] | None:
 
 
 def wrapper_of_file(token: str) -> type[Component] | None:
-    """Return the wrapper around a file that is named in place of a class; ``None`` for what is no file."""
+    """Return the wrapper class for a file that is named instead of a class; ``None`` if it is not a file."""
     path = Path(token)
     if not path.name:  # a folder such as "." or "/"
         return None
     if not path.exists() and len(path.parts) < 2 and path.suffix.lower() not in _FORMATS:
         return None
-    format = _told_format(path)  # whether it is there is asked when it is opened: -h works without
+    format = _told_format(path)  # the file is checked when it is opened, so that -h works without it
     found = wrapper_of(format)
     if found is None:
         raise ConfigError(
@@ -76,12 +76,12 @@ def wrapper_of_file(token: str) -> type[Component] | None:
 
 
 def known_wrapper(file: str) -> type[Component]:
-    """Return the wrapper around a model file.
+    """Return the wrapper class for a model file.
 
     Raises
     ------
     ConfigError
-        If nothing here opens it.
+        If no wrapper opens it.
     """
     found = wrapper_of_file(file)
     if found is None:
@@ -90,12 +90,12 @@ def known_wrapper(file: str) -> type[Component]:
 
 
 def opened_file(file: str, options: argparse.Namespace) -> tuple[Component, Path]:
-    """Return the wrapper around a model file, with its options from a command line, and the file's path.
+    """Return the wrapper of a model file, with its options from the command line, and the file's path.
 
     Raises
     ------
     ConfigError
-        If there is no such file, or nothing here opens it.
+        If the file does not exist, or no wrapper opens it.
     """
     path = Path(file)
     if not path.is_file():
@@ -105,12 +105,12 @@ def opened_file(file: str, options: argparse.Namespace) -> tuple[Component, Path
 
 
 def settle_model_path(options: argparse.Namespace, role: str, wanted: str) -> None:
-    """See to it that ``model_path`` is set: by ``--model-path`` where a role names a class, else the file named there.
+    """Set ``model_path``: from ``--model-path`` if the role names a class, else to the file that it names.
 
     Raises
     ------
     ConfigError
-        If ``--model-path`` is missing, or stands beside a file; ``wanted`` says what it is to be.
+        If ``--model-path`` is missing (``wanted`` describes it in the message), or is given with a file.
     """
     named = getattr(options, role.lower())
     if wrapper_of_file(named) is not None:
@@ -122,12 +122,12 @@ def settle_model_path(options: argparse.Namespace, role: str, wanted: str) -> No
 
 
 def runtime_for(path: Path, format: str) -> Runtime:
-    """Choose what runs files of a format: the runtime that is made for it, or one that takes it, if it is installed.
+    """Return an installed runtime for files of a format, preferably the one that is made for it.
 
     Raises
     ------
     ConfigError
-        If there is none.
+        If there is no such runtime.
     """
     takers = [cls for cls in components(Runtime) if format in cls.accepts and not _required(cls)]
     takers.sort(key=lambda cls: cls.accepts.index(format))
@@ -140,7 +140,7 @@ def runtime_for(path: Path, format: str) -> Runtime:
 
 
 def artifact_of(path: Path, format: str, runtime: Runtime | None) -> Artifact:
-    """Describe a model file by what stands beside it, or else by what a runtime that reads it finds in it."""
+    """Return a model file's description: the one beside it, or else what a runtime reads from the file."""
     if sidecar_of(path).is_file():
         return Artifact.read(path)
     return Artifact(path, format, _io_of(path, format, runtime), sha256_of(path))

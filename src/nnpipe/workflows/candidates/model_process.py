@@ -1,6 +1,6 @@
-"""A trained model in a process of its own, where it is loaded once, then exported, compiled and run.
+"""A trained model in a subprocess, which loads it once, then exports, compiles and runs it.
 
-A framework that crashes or hangs there costs the step that it was asked for.
+If a framework crashes or hangs there, only the current step fails.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ log = logging.getLogger("nnpipe")
 
 
 class LimitOptions(Component):
-    """How long work in processes of its own may take."""
+    """The time limit of work in subprocesses."""
 
     time_limit: float = argument(
         3600.0,
@@ -44,20 +44,20 @@ class LimitOptions(Component):
 
 
 class ModelProcess(Closing):
-    """A trained model; used in a ``with`` block by one thread.
+    """A trained model in a subprocess; used in a ``with`` block by one thread.
 
-    Each step raises :class:`~nnpipe.core.errors.NNPipeError`, with what the
-    framework refused, or that it crashed, did not end in ``seconds`` (0: no
-    limit), or raised what nobody foresaw.
+    Each step raises :class:`~nnpipe.core.errors.NNPipeError` if the framework
+    refuses it, crashes, raises an unexpected error, or does not finish in
+    ``seconds`` (0: no limit).
 
     Parameters
     ----------
     wrapper, path
         The model and its weights.
     dataset
-        What it is for; without one the model can be exported and compiled, but neither calibrated nor run.
+        The model's data; without it the model can be exported and compiled, but not calibrated or run.
     judged
-        Whether it will be judged, so that truth and classes have to fit.
+        Whether accuracy will be computed, so that truth and classes have to fit.
     """
 
     def __init__(self, wrapper: ModelWrapper, dataset: Dataset | None, path: Path, judged: bool = True) -> None:
@@ -66,15 +66,15 @@ class ModelProcess(Closing):
         self._worker = Worker(f"{__name__}:Loaded", shown=True)
 
     def load(self, seconds: float) -> None:
-        """Load the weights, which every other step does by itself where it has not been done."""
+        """Load the weights; otherwise the first step loads them."""
         self._do(f"loading {self._name}", "load", seconds)
 
     def compile(
         self, way: Plan, compilers: Sequence[ModelCompiler], path: Path, calibration_samples: int, seconds: float
     ) -> Artifact:
-        """Export the model and send it through the compilers; the last result lies at ``path``.
+        """Export the model, run the compilers, and return the last result, which is written to ``path``.
 
-        What lies between is written beside it and kept, so that any step can be looked at.
+        Intermediate files are kept beside it, so that every step can be inspected.
         """
         between = [path.with_name(f"{path.stem}.step{n}{suffix(way, compilers[:n])}") for n in range(len(compilers))]
         steps = [*between, path]
@@ -91,7 +91,7 @@ class ModelProcess(Closing):
         return Artifact.read(made)
 
     def run(self, samples: int, path: Path, seconds: float, runtime: Runtime | None = None) -> None:
-        """Run the model on so many test samples, in its own framework or ``runtime``; write what it took and gave."""
+        """Run the model on ``samples`` test samples, in its own framework or ``runtime``; write inputs and outputs."""
         described = None if runtime is None else runtime.describe()
         self._do(f"running {self._name}", "run", seconds, samples=samples, to=str(path), runtime=described)
 
@@ -104,14 +104,14 @@ class ModelProcess(Closing):
 
 
 class Loaded:
-    """What :class:`ModelProcess` asks for, in this process."""
+    """Carries out the requests of :class:`ModelProcess`, in this process."""
 
     def __init__(self) -> None:
         self._spec: CandidateSpec | None = None
         self._model: LiveModel | None = None
 
     def __call__(self, request: Mapping[str, Any]) -> str | None:
-        """Carry out one step, and name the file that came of it."""
+        """Carry out one step, and return the path of the file that it wrote."""
         if self._spec is None or self._model is None:
             spec = CandidateSpec.from_json(request["candidate"])
             self._model = spec.loaded()
@@ -146,7 +146,7 @@ def _run(spec: CandidateSpec, model: LiveModel, request: Mapping[str, Any]) -> s
     wrapper = spec.wrapper
     assert spec.dataset is not None
     preparation = wrapper.preparation()
-    if not spec.judged and not preparation.known:  # otherwise it is told when the model is measured
+    if not spec.judged and not preparation.known:  # otherwise measuring reports it
         log.warning(
             "%s: preprocessing not known: samples go in as they are; say with --scale, --mean and --deviation what the "
             "model wants (--scale 1: as they are)", spec.model_path,
@@ -158,6 +158,6 @@ def _run(spec: CandidateSpec, model: LiveModel, request: Mapping[str, Any]) -> s
 
 
 def _session(spec: CandidateSpec, model: LiveModel, runtime: Mapping[str, Any] | None) -> InferenceSession:
-    if runtime is None:  # it is loaded already
+    if runtime is None:  # the model is loaded already
         return model.session()
     return replace(spec, runtime=component_from(runtime, Runtime)).open()

@@ -1,4 +1,4 @@
-"""One way to run a model, in the form in which it is sent to the process that runs it."""
+"""One way to run a model, in the form in which it is sent to a subprocess."""
 
 from __future__ import annotations
 
@@ -27,30 +27,30 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CandidateSpec:
-    """One way to run a model.  It travels as JSON to the process that opens it.
+    """One way to run a model, which is sent as JSON to the process that opens it.
 
     Parameters
     ----------
     title
-        What it is called.
+        The candidate's title.
     wrapper, model_path
-        The model, and its weights or the file that is run as it is.
+        The model, and the file of its weights or the file to run.
     compilers
-        What made ``artifact``, in order.
+        The compilers that made ``artifact``, in order.
     runtime
-        What runs it; without one, and without a target, its own framework.
+        The runtime; None for the model's own framework.
     artifact
-        The compiled model, as :meth:`Artifact.read` finds it.
+        The compiled model.
     format
-        What the file at ``model_path`` is, where a runtime takes it as it is; by default what its name says.
+        The format of ``model_path``, if a runtime loads that file; by default it follows from the file's name.
     export
-        The format that the model is exported as beforehand, if it is; see :meth:`exported`.
+        The format to export the model as first, if any; see :meth:`exported`.
     deployment
-        Where it runs, if not on this machine.
+        The target, if it does not run on this machine.
     dataset
-        The data that it runs on.
+        The data to run it on.
     judged
-        Whether its outputs are held against the truth, so that truth and classes have to fit.
+        Whether its outputs are compared with the truth, so that truth and classes have to fit.
     """
 
     title: str
@@ -67,19 +67,19 @@ class CandidateSpec:
 
     @property
     def runs_itself(self) -> bool:
-        """Whether the model's own framework runs it, on this machine."""
+        """Whether the model runs in its own framework, on this machine."""
         return self.runtime is None and self.deployment is None
 
     @property
     def run_by(self) -> str:
-        """What runs it, for readers."""
+        """The runtime or framework, and the target, as text."""
         what = type(self.runtime or self.wrapper).__name__ if self.deployment is None or self.runtime else "the target"
         if self.deployment is None:
             return what
         return f"{what}, by way of {type(self.deployment.protocol).__name__}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON can hold it; ``from_json`` of it opens the same."""
+        """Return the candidate as JSON can hold it, for :meth:`from_json`."""
         return {
             "title": self.title,
             "wrapper": self.wrapper.describe(),
@@ -96,12 +96,12 @@ class CandidateSpec:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Return what :meth:`to_json` gave, in another process.
+        """Return the candidate that :meth:`to_json` described, in another process.
 
         Raises
         ------
         NNPipeError
-            If a class cannot be found there, or the compiled model not be read.
+            If a class cannot be found there, or the compiled model cannot be read.
         """
         runtime, artifact, deployment, dataset = (data[k] for k in ("runtime", "artifact", "deployment", "dataset"))
         return cls(
@@ -120,12 +120,12 @@ class CandidateSpec:
 
     @contextlib.contextmanager
     def served(self) -> Iterator[Self]:
-        """Start the server that it runs on, if one is to be started; yield it with the way that leads there.
+        """Start its server if requested, and yield the candidate with the address of that server.
 
         Raises
         ------
         NNPipeError
-            If the server cannot serve.
+            If the server cannot be started.
         """
         if self.deployment is None or self.runtime is None:
             yield self
@@ -134,7 +134,7 @@ class CandidateSpec:
             yield replace(self, deployment=Deployment(protocol, self.deployment.remote))
 
     def fitted(self) -> Self:
-        """Make the data ready, and return the candidate with its wrapper fitted to them.
+        """Prepare the data, and return the candidate with its wrapper fitted to them.
 
         Raises
         ------
@@ -149,12 +149,12 @@ class CandidateSpec:
         return replace(self, wrapper=wrapper.for_dataset(spec) if self.judged else wrapper.for_samples(spec))
 
     def loaded(self) -> LiveModel:
-        """Return the model of :meth:`fitted`'s wrapper with the weights read; used in a ``with`` block.
+        """Return the fitted wrapper's model with its weights loaded; used in a ``with`` block.
 
         Raises
         ------
         NNPipeError
-            If the data cannot be used, or the weights not be read.
+            If the data cannot be used, or the weights cannot be read.
         """
         self.wrapper.check_installed()
         if self.dataset is not None:
@@ -162,20 +162,20 @@ class CandidateSpec:
         return self.fitted().wrapper.open(self.model_path)
 
     def exported(self, folder: Path) -> Self:
-        """Return it with the model exported into a folder, where that is needed before a runtime takes it."""
+        """Return the candidate with its model exported into a folder, if the runtime needs that."""
         if self.export is None:
             return self
         with self.wrapper.open(self.model_path) as model:
             return replace(self, artifact=model.export(folder / f"model.{self.export}", self.export))
 
     def open(self, model: LiveModel | None = None) -> InferenceSession:
-        """Load the model, here or on the target, and return what runs it; used in a ``with`` block.
+        """Load the model, here or on the target, and return its session; used in a ``with`` block.
 
         Parameters
         ----------
         model
-            The wrapper's model that the weights are loaded into where its own framework runs it, for who wants to look
-            into it afterwards; by default one that lives as long as the session.
+            The live model to load the weights into if its own framework runs it, so that the caller can inspect it
+            afterwards; by default a new one that is closed with the session.
 
         Raises
         ------
@@ -199,17 +199,17 @@ class CandidateSpec:
         except ArtifactError as error:
             if str(self.model_path) in str(error):
                 raise
-            # The file that the user gave is named, too.
+            # Also name the file that the user gave.
             raise ArtifactError(f"{error} (it was made from {self.model_path})") from None
 
     def known_artifact(self) -> Artifact | None:
-        """Return the compiled model, or else what stands beside the weights; ``None`` if nothing does."""
+        """Return the compiled model, or else the description beside the weights; ``None`` if there is neither."""
         if self.artifact is None and sidecar_of(self.model_path).is_file():
             return Artifact.read(self.model_path)
         return self.artifact
 
     def preparation(self) -> Preparation:
-        """Return how samples are prepared, and where that is otherwise than for what saved the weights."""
+        """Return how samples are prepared, and how that differs from the model that saved the weights."""
         found = self.wrapper.preparation()
         if found.source != "wrapper" or found.meaning is None or not sidecar_of(self.model_path).is_file():
             return found

@@ -1,4 +1,4 @@
-"""The stages that workflows put together: prepare, train, load and plan."""
+"""The stages of which workflows consist: prepare, train, load and plan."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ log = logging.getLogger("nnpipe")
 
 
 def prepared(dataset: Dataset) -> Dataset:
-    """Check that a data set can be used, and make it ready."""
+    """Check that a data set can be used, prepare it and return it."""
     dataset.check_installed()
     dataset.prepare()
     return dataset
@@ -41,21 +41,22 @@ def prepared(dataset: Dataset) -> Dataset:
 def fit(
     wrapper: ModelWrapper, dataset: Dataset, options: TrainingOptions, path: Path, progress: Progress = bar
 ) -> Artifact:
-    """Train a fresh model and save its weights; raises as :func:`trained`."""
+    """Train a new model, save its weights and return them; raise the errors of :func:`trained`."""
     return trained(wrapper, dataset, options, path, progress)[0]
 
 
 def trained(
     wrapper: ModelWrapper, dataset: Dataset, options: TrainingOptions, path: Path, progress: Progress = bar
 ) -> tuple[Artifact, TrainingHistory]:
-    """Train a fresh model, fitted to the data set, and save its weights; give these and what happened.
+    """Train a new model, fitted to the data set, save its weights, and return them with the training's history.
 
     Raises
     ------
     ConfigError
-        If the model cannot be trained, does not fit the data set, or could not be saved; before anything slow.
+        If the model cannot be trained, does not fit the data set, or could not be saved.  This is checked before
+        anything slow.
     ArtifactError
-        If it cannot be saved all the same; the message says where it is instead.
+        If saving fails in spite of this check; the message says where the weights are instead.
     """
     wrapper.check_installed()
     if not wrapper.offers("train"):
@@ -85,7 +86,7 @@ def trained(
 
 
 def _size_of(model: LiveModel) -> int:
-    """Return the bytes that a model's weights have, or 0 where it does not show them."""
+    """Return the size of a model's weights in bytes; 0 if it does not show them."""
     try:
         return sum(array.nbytes for array in model.get_weights().values())
     except NotSupported:
@@ -102,9 +103,10 @@ def train_once(
     retrain: bool = False,
     progress: Progress = bar,
 ) -> None:
-    """Train unless exactly this training has been done, and leave the weights at ``path``.
+    """Train the model unless exactly this training has been done; the weights are at ``path`` afterwards.
 
-    ``record`` is where it is noted what was trained; without ``options`` the weights at ``path`` are taken as they are.
+    ``record`` is the file that describes the training that was done.  Without ``options``, the weights at ``path`` are
+    used as they are.
     """
     if options is None:
         return
@@ -123,11 +125,11 @@ def train_once(
 
 
 def _changes(record: Path, wanted: Mapping[str, Any], model_path: Path) -> list[str] | None:
-    """Return what differs from the training that was done; None where none was, or its weights are gone."""
+    """Return the differences to the recorded training; None if there is none, or its weights are gone."""
     try:
         Artifact.read(model_path)
         stored = json.loads(record.read_text("utf-8"))
-        stored["training"] = TrainingOptions().to_json() | stored["training"]  # an older record has fewer options
+        stored["training"] = TrainingOptions().to_json() | stored["training"]  # an older record lacks newer options
         found = differences(stored, plain(wanted), frozenset({"data"}))
     except (ArtifactError, OSError, ValueError, KeyError, TypeError):
         return None
@@ -142,9 +144,9 @@ def check_plan(
     *,
     remote: bool = False,
 ) -> Plan:
-    """Find the way through the formats, and check that all that every stage needs is there.
+    """Return the formats between the stages, and check that everything that the stages need is installed.
 
-    With ``remote`` the runtime's are needed on the target, not here.
+    With ``remote``, the runtime's packages are needed on the target, not here.
     """
     found = plan(type(wrapper), [type(c) for c in compilers], type(runtime), export, lambda: components(ModelCompiler))
     for component in (wrapper, *compilers, *([] if remote else [runtime])):
@@ -155,5 +157,5 @@ def check_plan(
 
 
 def suffix(way: Plan, compilers: Sequence[ModelCompiler]) -> str:
-    """Return the usual ending of the file that the last of these compilers, or else the export, makes."""
+    """Return the usual ending of the file that the last of these compilers writes, or else the export."""
     return compilers[-1].suffix if compilers and compilers[-1].suffix else _SUFFIXES.get(way.export, "." + way.export)

@@ -1,9 +1,9 @@
-"""Candidates that are open side by side, each in a subprocess, and run when they are told to.
+"""Candidates that are open side by side, each in a subprocess, and run in turn.
 
-While it is not its turn a worker waits for the next line on a pipe, which takes
-no processor time.  The runtime's own threads may: some spin for a while after
-each call, in case another comes.  So a worker also tells how much processor
-time it took since its last turn.
+Between its turns a worker waits for the next line on a pipe, which takes no CPU
+time.  The runtime's own threads may take some: they may spin for a while after
+each call, in case another comes.  So a worker also reports the CPU time that it
+took since its last turn.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from nnpipe.measuring.sample_route import SampleRoute
 from nnpipe.workflows.candidates.spec import CandidateSpec
 from nnpipe.workflows.isolation.subprocess_worker import Worker
 
-_RING_SAMPLES, _RING_BYTES = 64, 64 << 20  # of the inputs that a worker goes round
-_SETTLING_SHARE, _MOST_SETTLING = 10, 50  # one call in so many, and at most so many, before a block is recorded
-_ENDING = 10.0  # seconds to end well
+_RING_SAMPLES, _RING_BYTES = 64, 64 << 20  # of the inputs that a worker cycles through
+_SETTLING_SHARE, _MOST_SETTLING = 10, 50  # one call in 10, at most 50, before a block is recorded
+_ENDING = 10.0  # seconds to end by itself
 
 
 class Stage:
-    """Opens candidates in workers, as :func:`nnpipe.measuring.interleaving.interleave` wants it.
+    """Opens candidates in workers, for :func:`nnpipe.measuring.interleaving.interleave`.
 
     Parameters
     ----------
     candidates, dataset
-        What runs, on samples of which test split.
+        The candidates, and the data set whose test split they run on.
     batch_size
         Samples in one call.
     limit
-        Seconds that opening, and a block, may take; 0 for no limit.
+        The greatest time in seconds for opening, and for a block; 0 for no limit.
     """
 
     def __init__(
@@ -53,10 +53,10 @@ class Stage:
 
     @contextlib.contextmanager
     def open(self, places: Sequence[int]) -> Iterator[Mapping[int, Runner | NNPipeError]]:
-        """Start a worker for each place, all at once, and end them when the block is left."""
+        """Start a worker for each place, all at the same time, and end them with the block."""
         with contextlib.ExitStack() as stack:
             workers = {place: stack.enter_context(Worker(f"{__name__}:OpenCandidate")) for place in places}
-            # One that takes long to start does not keep the others from starting.
+            # A slow start of one does not delay the others.
             with ThreadPoolExecutor(max(1, len(places))) as pool:
                 waiting = {place: pool.submit(self._start, stack, place, worker) for place, worker in workers.items()}
             yield {place: started.result() for place, started in waiting.items()}
@@ -70,7 +70,7 @@ class Stage:
         except NNPipeError as error:
             return error
         if candidate.deployment is not None:
-            stack.callback(_end, worker)  # the target is told that nobody needs it any more
+            stack.callback(_end, worker)  # the target learns that it is no longer needed
         return self._runner(candidate.title, worker)
 
     def _runner(self, title: str, worker: Worker) -> Runner:
@@ -89,11 +89,11 @@ def _end(worker: Worker) -> None:
         worker.attempt("ending", {"do": "end"}, _ENDING)
 
 
-# -- in the other process -----------------------------------------------------------------------------
+# -- in the subprocess -----------------------------------------------------------------------------
 
 
 class OpenCandidate:
-    """What :class:`Stage` asks for, in this process: opens a candidate once, then runs blocks of calls."""
+    """Carries out the requests of :class:`Stage`: opens a candidate once, then runs blocks of calls."""
 
     def __init__(self) -> None:
         self._session: InferenceSession | None = None
@@ -122,7 +122,7 @@ class OpenCandidate:
                 break
         window = Window(self._session)
         window.check(self._batches)
-        window.__enter__()  # what is alive now stays out of the garbage collector's sight, until the process ends
+        window.__enter__()  # the garbage collector ignores all present objects until the process ends
         self._session.infer(self._batches[0])
         self._since = _now()
 
@@ -131,7 +131,7 @@ class OpenCandidate:
         wall, cpu = (now - then for now, then in zip(_now(), self._since, strict=True))
         calls = request["calls"]
         window = Window(self._session)
-        # Another candidate has had the caches meanwhile.
+        # Another candidate has used the caches meanwhile.
         settling = min(max(1, calls // _SETTLING_SHARE), _MOST_SETTLING)
         window.warm_up(self._take(settling), settling)
         batches = self._take(calls)
@@ -142,7 +142,7 @@ class OpenCandidate:
         return {**told, "idle_ns": wall, "idle_cpu_ns": cpu}
 
     def _take(self, calls: int) -> list[Any]:
-        """Return the next so many batches, round and round."""
+        """Return the next ``calls`` batches, cycling through all."""
         number = len(self._batches)
         found = [self._batches[(self._next + i) % number] for i in range(calls)]
         self._next = (self._next + calls) % number

@@ -1,1 +1,1 @@
-"""Comparing candidates side by side: which is faster, which more accurate, and how sure that is."""
+"""Comparing candidates side by side: which is faster, which is more accurate, and how certain that is."""

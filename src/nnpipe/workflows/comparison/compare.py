@@ -1,4 +1,4 @@
-"""One call from a model and data to a table of ways to ship it."""
+"""Comparing ways to compile and run a model, in one call."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ def compare(
     title: str = "",
     progress: Progress = bar,
 ) -> ComparisonResult:
-    """Compile a model in several ways, measure them side by side, and tell which is faster and more accurate.
+    """Compile a model in several ways, measure them side by side, and return which is faster and more accurate.
 
-    Each candidate lives in a process of its own.  First it runs all test
-    samples alone, which gives its accuracy, and its outputs are held against
-    those of the model as it is.  Then all take turns in short blocks, in
-    random order, and are started anew many times, until the differences are
-    known or ``max_seconds`` are over.
+    Each candidate runs in its own subprocess.  First each one runs all test samples
+    alone, which gives its accuracy, and its outputs are compared with those of the
+    uncompiled model.  Then all candidates take turns in short blocks, in random
+    order, and are restarted many times, until the differences are known with the
+    requested precision or ``max_seconds`` are over.
 
     Parameters
     ----------
@@ -65,43 +65,44 @@ def compare(
         The path of a model file (``.onnx``, ``.tflite``, ``.keras``, ``.h5``, ``.pt2``), an ``nn.Module`` of PyTorch,
         a model of Keras, or a :class:`~nnpipe.core.live_model.LiveModel`.
     data
-        ``(inputs, labels)`` as arrays or tensors; a PyTorch ``DataLoader``, a ``tf.data.Dataset`` or whatever else
-        gives such pairs in batches; or a :class:`~nnpipe.core.dataset.Dataset`, whose test split is used.  Arrays of
-        floats go in as they are, unless ``preparation`` or the description beside the model's file says otherwise.
+        ``(inputs, labels)`` as arrays or tensors; a PyTorch ``DataLoader``, a ``tf.data.Dataset`` or another iterable
+        of such pairs in batches; or a :class:`~nnpipe.core.dataset.Dataset`, whose test split is used.
+        Arrays of floats
+        are used unchanged, unless ``preparation`` or the description beside the model's file says otherwise.
     ways
         Short names as :func:`~nnpipe.workflows.ways.ways` lists them, or a :class:`~nnpipe.workflows.ways.Way`;
         by default those of ONNX Runtime, OpenVINO and TensorFlow Lite, in floats and in integers, that fit the model.
-        The model as it is, in its own framework, is the reference and always takes part.
+        The uncompiled model in its own framework is the reference and always takes part.
     preparation
-        What the model wants of samples, as the options of its wrapper say it: ``{"scale": 255}`` for pixels from 0
-        to 1.
+        The preprocessing that the model expects, as options of its wrapper: ``{"scale": 255}`` for pixels from 0 to 1.
     calibration
-        What quantisers observe, in the form of ``data``.  If left out, ``calibration_samples`` of ``data`` are put
-        aside for it, a fifth at most, and are not tested on; a data set of ours has a training split.
+        Samples for quantisers to observe, in the form of ``data``.  By default ``calibration_samples`` of ``data``, but
+        at most a fifth, are reserved for this and not tested on; of a :class:`~nnpipe.core.dataset.Dataset`, the
+        training split is used.
     class_names
         Names of the classes in order of their number.
     calibration_samples
-        How many samples quantisers observe.
+        Number of samples for quantisers to observe.
     batch_size
-        Samples in one call.
+        Number of samples in one call.
     confidence, margin, precision, seed
-        As in :class:`~nnpipe.measuring.paired_comparison.ComparisonPlan`: how often all intervals are to be right
-        together, what difference does not matter, how well each is to be known, and the order of turns.
+        As in :class:`~nnpipe.measuring.paired_comparison.ComparisonPlan`: the confidence of all intervals together,
+        the difference that does not matter, the precision of each interval, and the seed of the order of turns.
     max_seconds
-        How long candidates take turns at most.
+        The greatest time in seconds for which candidates take turns.
     time_limit
-        Seconds that each step may take until its process is ended; 0 for no limit.
+        The greatest time of each step in seconds, after which its process is ended; 0 for no limit.
     folder
-        Where compiled models are kept; a temporary folder that goes with the result if left out.
+        The folder for compiled models; by default a temporary folder that is removed with the result.
     title
-        Of the comparison.
+        The title of the comparison.
     progress
-        Shows how far the work is.
+        Shows the progress.
 
     Returns
     -------
     ComparisonResult
-        Shown by ``show()`` or in a notebook, and asked by ``best()``.
+        The measured candidates: ``show()`` prints them, ``best()`` chooses one.
 
     Raises
     ------
@@ -139,12 +140,12 @@ def compare(
                 contest, plan, title=title or f"Ways to ship {_name(model)}", progress=progress
             )
         result = ComparisonResult(found, files, chosen[0].title, interrupted)
-        weakref.finalize(result, stack.pop_all().close)  # a temporary folder goes when nobody holds the result any more
+        weakref.finalize(result, stack.pop_all().close)  # a temporary folder is removed together with the result
     return result
 
 
 def _planned(models: Models, ways: Sequence[str | Way] | None, batch_size: int) -> list[Planned]:
-    """Return the model as it is, and the ways that were asked for; of the usual ones those that fit."""
+    """Return the uncompiled model, and the requested ways, or else the default ways that fit."""
     found = [planned(AS_IS, models)]
     for way in USUAL if ways is None else ways:
         try:
@@ -154,7 +155,7 @@ def _planned(models: Models, ways: Sequence[str | Way] | None, batch_size: int) 
                 raise
             log.info("left out: %s", error)
             continue
-        if each.runtime is None:  # as it is, which takes part anyway
+        if each.runtime is None:  # the uncompiled model, which always takes part
             continue
         if any(each.title == other.title for other in found):
             raise ConfigError(f"two ways are called {each.title!r}; give each a title of its own")
@@ -171,7 +172,7 @@ def _compiled(
     limit: float,
     stack: ExitStack,
 ) -> tuple[Contest, dict[str, Path]]:
-    """Compile each way; the source of each wrapper lives until all of its ways are compiled."""
+    """Compile each way; each wrapper's subprocess runs until all of its ways are compiled."""
     candidates: list[tuple[CandidateSpec, Verification | None]] = []
     failures: dict[str, str] = {}
     files: dict[str, Path] = {}

@@ -1,4 +1,4 @@
-"""Comparing several models as they are, or the candidates of a pipeline file, in one call each."""
+"""Comparing several uncompiled models, or the candidates of a pipeline file, in one call each."""
 
 from __future__ import annotations
 
@@ -54,41 +54,41 @@ def compare_models(
     command: Sequence[str] = (),
     progress: Progress = bar,
 ) -> ComparisonResult:
-    """Measure several models side by side, each as it is in its own framework.
+    """Measure several uncompiled models side by side, each in its own framework.
 
     Parameters
     ----------
     models
-        Two or more: paths of model files, modules of PyTorch, models of Keras, wrappers, or ``(wrapper, path)``.  The
-        same one twice shows how small a difference could be found.
+        Two or more models: paths of model files, PyTorch modules, Keras models, wrappers, or ``(wrapper, path)``.  The
+        same model twice shows the smallest difference that can be found.
     data
-        ``(inputs, labels)`` as arrays or tensors, what gives such pairs in batches, or a
+        ``(inputs, labels)`` as arrays or tensors, an iterable of such pairs in batches, or a
         :class:`~nnpipe.core.dataset.Dataset`, whose test split is used.
     titles
-        What they are called; by default by their files.
+        The models' titles; by default the names of their files.
     preparation
-        What all of them want of samples, as the options of their wrappers say it: ``{"scale": 255}``.
+        The preprocessing that all models expect, as options of their wrappers: ``{"scale": 255}``.
     plan
-        How sure to be, how long to measure at most, and in which order.
+        Confidence, precision, greatest duration and order of the measurements.
     options
-        Samples in one call, how many samples, and warm-up.
+        Batch size, number of samples, and warm-up.
     class_names
         Names of the classes in order of their number.
     time_limit
-        Seconds that each step may take until its process is ended; 0 for no limit.
+        The greatest time of each step in seconds, after which its process is ended; 0 for no limit.
     output
-        Where the result file is written, if it is to be kept.
+        The result file to write; None for none.
     title
-        Of the comparison.
+        The title of the comparison.
     command
         The command line, for the result file.
     progress
-        Shows how far the work is.
+        Shows the progress.
 
     Returns
     -------
     ComparisonResult
-        Shown by ``show()``; the others' accuracy is held against that of the first.
+        The measured models, with accuracies relative to the first one; ``show()`` prints them.
 
     Raises
     ------
@@ -139,7 +139,7 @@ def compare_models(
         ]
         contest = Contest(candidates, taken.dataset, measure, time_limit, {})
         result = _result(contest, plan, output, title, command, progress)
-        weakref.finalize(result, stack.pop_all().close)  # a temporary folder goes when nobody holds the result any more
+        weakref.finalize(result, stack.pop_all().close)  # a temporary folder is removed together with the result
     return result
 
 
@@ -154,38 +154,39 @@ def compare_pipeline(
     command: Sequence[str] = (),
     progress: Progress = bar,
 ) -> ComparisonResult:
-    """Measure the candidates of a pipeline side by side; what it trains and compiles is trained and compiled first.
+    """Train and compile the models of a pipeline file, then measure its candidates side by side.
 
     Parameters
     ----------
     settings
-        The path of a YAML or JSON file, or what stands in one.
+        The path of a YAML or JSON file, or its content.
     changes
-        Settings that differ, such as ``"model.training.num_epochs=3"``.
+        Settings to change, such as ``"model.training.num_epochs=3"``.
     plan
-        How sure to be, how long to measure at most, and in which order.
+        Confidence, precision, greatest duration and order of the measurements.
     retrain
         Whether to train even if the same training has been done.
     output
-        Where the result file is written; by default ``comparison.json`` in the pipeline's folder.
+        The result file; by default ``comparison.json`` in the pipeline's folder.
     title
-        Of the comparison.
+        The title of the comparison.
     command
         The command line, for the result file.
     progress
-        Shows how far the work is.
+        Shows the progress.
 
     Returns
     -------
     ComparisonResult
-        Shown by ``show()``; the others' accuracy is held against that of the first model in its own framework.
+        The measured candidates, with accuracies relative to the first model in its own framework; ``show()``
+        prints them.
 
     Raises
     ------
     ConfigError
-        If the settings cannot be used, naming the place in them, or fewer than two candidates can be measured.
+        If the settings are wrong (the message names the place), or fewer than two candidates can be measured.
     NNPipeError
-        If the data cannot be used, or a training failed.
+        If the data cannot be used, or a training fails.
 
     Examples
     --------
@@ -223,9 +224,9 @@ def compare_pipeline(
                     continue
                 candidates.append((made, verification))
                 limits.append(limit_of(pipeline, each))
-            source.close()  # what trained the model keeps no thread and no memory while others run
+            source.close()  # frees threads and memory of the training framework before others run
         measure = dataclasses.replace(pipeline.measure, measure_seconds=0.0)
-        # No limit for one means that none holds for what they do together.
+        # If one step has no limit, the whole has none.
         limit = 0.0 if 0.0 in limits else max(limits, default=0.0)
         contest = Contest(candidates, pipeline.dataset, measure, limit, failures)
         return _result(contest, plan, output or pipeline.output / "comparison.json", title, command, progress)
@@ -250,7 +251,7 @@ def _result(
 
 
 def _refuse_results(names: Sequence[str]) -> None:
-    """Raise :class:`ConfigError` for results that are there already: this command measures."""
+    """Raise :class:`ConfigError` if result files are given: this command measures models."""
     files = [name for name in names if Path(name).suffix.lower() == ".json" and Path(name).is_file()]
     if files and all(is_result(Path(name)) for name in files):
         raise ConfigError(
@@ -264,7 +265,7 @@ def _called(model: Any, path: Path) -> str:
 
 
 def _titles(files: Sequence[str]) -> list[str]:
-    """Call files by their names, or paths where names are alike, with a number where one comes again."""
+    """Return a title for each file: its name, or its path if names are equal, with a number if it is repeated."""
     names = [Path(file).name for file in files]
     short = [file if len({f for f, n in zip(files, names, strict=True) if n == name}) > 1 else name
              for file, name in zip(files, names, strict=True)]  # fmt: skip

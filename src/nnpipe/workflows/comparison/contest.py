@@ -1,4 +1,4 @@
-"""A contest of candidates: each is measured alone for its accuracy, and then all take turns."""
+"""Measuring candidates: first each one alone for its accuracy, then all in turns."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ log = logging.getLogger("nnpipe")
 
 @dataclass(frozen=True)
 class Contest:
-    """What is compared with what, and how each is measured beforehand.
+    """The candidates of a comparison, and how each is measured alone.
 
     Parameters
     ----------
     candidates
-        Each with what it is held against, if it is compiled.
+        The candidates, each with its source's outputs if it is compiled.
     dataset
-        Its test split is used.
+        The data set, whose test split is used.
     measure
-        Batch size, samples and warm-up of all.
+        Batch size, number of samples and warm-up of all candidates.
     limit
-        Seconds that each step may take; 0 for no limit.
+        The greatest time of each step in seconds; 0 for no limit.
     failures
-        Why others could not be compiled, by title.
+        The reasons why other candidates could not be compiled, by title.
     """
 
     candidates: Sequence[tuple[CandidateSpec, Verification | None]]
@@ -53,14 +53,14 @@ class Contest:
 def carried_out(
     contest: Contest, plan: ComparisonPlan, *, title: str = "", command: Sequence[str] = (), progress: Progress = bar
 ) -> tuple[Comparison, bool]:
-    """Run each candidate alone for its accuracy, and then all side by side.
+    """Run each candidate alone for its accuracy, then all in turns.
 
     Returns
     -------
     Comparison
-        What was found.
+        The measurements and differences.
     bool
-        Whether Ctrl-C ended it.
+        Whether it was ended by Ctrl-C.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What a comparison found: shown as a table, and asked for the candidate to ship."""
+"""The result of a comparison: shown as a table, and able to choose the best candidate."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from nnpipe.workflows.sweep.estimates import Figures
 from nnpipe.workflows.sweep.select import Claim, tell
 
 _SPOILT = ("quantised twice", "chance", "constant")
-"""Kinds of doubts about predictions with which nothing is chosen."""
+"""Kinds of doubts about predictions that keep a candidate from being chosen."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ComparisonResult:
-    """Candidates that were compared side by side.
+    """The result of comparing candidates side by side.
 
     Parameters
     ----------
@@ -41,11 +41,11 @@ class ComparisonResult:
     files
         The model file of each candidate, by title.
     reference
-        The candidate whose accuracy the others' is held against.
+        The title of the candidate with which the others' accuracy is compared.
     interrupted
-        Whether Ctrl-C ended it.
+        Whether it was ended by Ctrl-C.
     path
-        The result file, where one was written.
+        The result file, if one was written.
 
     Examples
     --------
@@ -67,12 +67,12 @@ class ComparisonResult:
 
     @property
     def titles(self) -> tuple[str, ...]:
-        """What the candidates that did not fail are called."""
+        """The titles of the candidates that did not fail."""
         return tuple(run.title for run in self.comparison.whole)
 
     @property
     def failures(self) -> Mapping[str, str]:
-        """Why candidates fell out, by title."""
+        """The reasons why candidates failed, by title."""
         return self.comparison.failures
 
     @property
@@ -81,26 +81,26 @@ class ComparisonResult:
         return comparison_table(self.comparison)
 
     def show(self) -> None:
-        """Print the table, and what it comes to in words."""
+        """Print the table and its conclusions in words."""
         sys.stdout.write(f"{self}\n")
 
     def __str__(self) -> str:
-        """Return the table, and what it comes to in words."""
+        """Return the table and its conclusions in words."""
         return "\n".join((to_text(self.table), "", *sentences(self.comparison)))
 
-    __repr__ = __str__  # a prompt shows the table, not all that was measured
+    __repr__ = __str__  # an interactive prompt shows the table, not all measurements
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows."""
+        """Return HTML for a notebook."""
         return shown_table(self.table, self.table.caption, sentences(self.comparison))
 
     def accuracy(self, title: str) -> float:
-        """Return the share of test samples whose class a candidate found.
+        """Return the share of test samples that a candidate classifies correctly, from 0 to 1.
 
         Raises
         ------
         ConfigError
-            If there is no such candidate, or its quality was not measured.
+            If there is no such candidate, or its accuracy was not measured.
         """
         figure = self.figure(title, "accuracy")
         if figure.value is None:
@@ -108,16 +108,16 @@ class ComparisonResult:
         return figure.value
 
     def figure(self, title: str, metric: str, confidence: float = 0.95) -> Figure:
-        """Return a figure of a candidate with its interval: in seconds, bytes or shares of one.
+        """Return a metric of a candidate with its interval, in seconds, in bytes, or as a share from 0 to 1.
 
         Parameters
         ----------
         title
-            The candidate.
+            The candidate's title.
         metric
             ``latency_median``, ``latency_p90``, ``accuracy``, ``accuracy_loss``, ``size``, ``memory``, ...
         confidence
-            Of the interval.
+            The confidence of the interval.
 
         Raises
         ------
@@ -133,24 +133,25 @@ class ComparisonResult:
         by: str = "latency_median",
         confidence: float = 0.95,
     ) -> Choice:
-        """Choose the best candidate of those for which every constraint surely holds.
+        """Return the best of the candidates for which every constraint holds with the given confidence.
 
         Parameters
         ----------
         constraints
-            Such as ``"size <= 1 MB"`` or ``"latency_p90 <= 5 ms"``.
+            Constraints such as ``"size <= 1 MB"`` or ``"latency_p90 <= 5 ms"``.
         accuracy_loss
-            The greatest share of samples that may be lost to the reference: 0.01 for one point.
+            The greatest loss of accuracy against the reference, as a share of samples: 0.01 for one percentage point.
         by
             The metric to choose by.
         confidence
-            How often all that is claimed of one candidate is to hold together.
+            The confidence with which all claims about one candidate hold together.
 
         Raises
         ------
         ConfigError
-            If a constraint is none, or no candidate surely satisfies all; the message says of each which one kills it
-            or how many samples would tell.
+            If a constraint cannot be read, or no candidate satisfies all of them.  For each candidate, the
+            message names
+            the constraint that fails, or how many samples would decide it.
         """
         wanted = [MetricConstraint.parse(text) for text in constraints]
         if accuracy_loss is not None:
@@ -182,7 +183,7 @@ class ComparisonResult:
         return Choice(title, self.files[title], run, metric, self._figures(run).of(metric, level), tuple(wanted))
 
     def save(self, path: str | Path) -> None:
-        """Write all that was measured, as ``nnpipe compare`` does; ``nnpipe render_report`` makes a page of it."""
+        """Write all measurements to a result file, as ``nnpipe compare`` does; ``nnpipe render_report`` renders it."""
         self.comparison.write(path)
 
     def _figures(self, run: Run) -> Figures:
@@ -191,16 +192,16 @@ class ComparisonResult:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Choice:
-    """The candidate that was chosen.
+    """The chosen candidate.
 
     Parameters
     ----------
     title, path, run
-        What it is called, its model file, and what was measured.
+        Its title, its model file, and its measurement.
     metric, figure
-        What it was chosen by, and its value with an interval.
+        The metric that it was chosen by, and its value with an interval.
     constraints
-        What surely holds for it.
+        The constraints that hold for it.
 
     Examples
     --------
@@ -220,19 +221,19 @@ class Choice:
     constraints: Sequence[MetricConstraint]
 
     def __str__(self) -> str:
-        """Return what was chosen, by what."""
+        """Return the title, the metric and the constraints as text."""
         held = "".join(f", {each.text}" for each in self.constraints)
         return f"{self.title}: {self.metric.name} {ranged(self.metric, self.figure)}{held}"
 
     __repr__ = __str__
 
     def save(self, folder: str | Path) -> Path:
-        """Copy the model and its description into a folder, with the result, and return the path of the model.
+        """Copy the model, its description and its result into a folder, and return the path of the model.
 
         Returns
         -------
         Path
-            ``model`` with the ending that the file had; ``result.json`` and ``choice.json`` lie beside it.
+            The file ``model`` with its original ending; ``result.json`` and ``choice.json`` are beside it.
         """
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
@@ -256,7 +257,7 @@ class Choice:
 
 
 def _judged(constraint: MetricConstraint, figures: Figures, level: float, is_reference: bool) -> Claim:
-    if is_reference and constraint.metric.name == "accuracy_loss":  # against itself
+    if is_reference and constraint.metric.name == "accuracy_loss":  # compared with itself
         return Claim(constraint, Figure.exactly(0.0), constraint.judge(Figure.exactly(0.0)))
     figure = figures.of(constraint.metric, level)
     return Claim(constraint, figure, constraint.judge(figure))

@@ -1,4 +1,4 @@
-"""Shut down cleanly on SIGTERM and Ctrl-C: signals are noted, and work in progress is finished first."""
+"""Shutting down cleanly on SIGTERM and Ctrl-C: signals are recorded, and current work is finished first."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from contextlib import contextmanager
 
 
 class StopSignals:
-    """Whether the process was asked to end, and a descriptor that wakes whoever waits."""
+    """Whether the process was asked to end, and a file descriptor that wakes a waiting thread."""
 
     def __init__(self, wake: int) -> None:
         self.wake = wake
         self._came = False
 
     def note(self, *_: object) -> None:
-        """Handle a signal."""
+        """Record a signal."""
         self._came = True
 
     def came(self) -> bool:
-        """Return whether one came."""
+        """Return whether a signal was received."""
         return self._came
 
 
 @contextmanager
 def stop_signals() -> Iterator[StopSignals]:
-    """Note SIGTERM and Ctrl-C during a ``with`` block instead of ending at once."""
+    """Record SIGTERM and Ctrl-C during a ``with`` block instead of ending at once."""
     read, write = os.pipe()
     os.set_blocking(write, False)
     signals = StopSignals(read)

@@ -31,7 +31,7 @@ def _carried_out(function: Any, request: Any) -> dict[str, Any]:
 
 
 def _guarded(lifeline: int) -> None:
-    """Go on in a process whose end is told and which does not outlive whoever holds the other end of ``lifeline``."""
+    """Continue in a forked process, whose end is reported and which ends when the other end of ``lifeline`` closes."""
     ended, wake = os.pipe()
     os.set_blocking(wake, False)
     signal.set_wakeup_fd(wake)
@@ -44,13 +44,13 @@ def _guarded(lifeline: int) -> None:
     for end in (ended, wake, lifeline):
         os.close(end)
     die_with_parent(guard)
-    # If memory runs out, this process goes, and not the command.
+    # If memory runs out, the system kills this process, not the command.
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as handle:
         handle.write("500")
 
 
 def _guard(worker: int, lifeline: int, ended: int) -> NoReturn:
-    """Wait until the worker ends or nobody wants it any more; then end it and all that it started."""
+    """Wait until the worker ends or is no longer needed; then end it and all processes that it started."""
     os.close(0)
     while lifeline not in select.select([lifeline, ended], [], [])[0]:
         os.read(ended, 64)
@@ -63,7 +63,7 @@ def _guard(worker: int, lifeline: int, ended: int) -> NoReturn:
 
 
 class _Terminal(io.TextIOWrapper):
-    """A pipe at whose other end somebody writes to a terminal."""
+    """A pipe whose reader writes to a terminal."""
 
     def isatty(self) -> bool:
         return True
@@ -73,12 +73,12 @@ def main() -> None:
     """Carry out tasks from standard input until it ends."""
     name, lifeline, terminal = sys.argv[1:]
     _guarded(int(lifeline))
-    # Frameworks print where they like; only replies may go where replies are read.
+    # Frameworks print to any stream; only replies may go to the stream of replies.
     channel = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     tasks = os.fdopen(os.dup(0), "rb")
     with open(os.devnull, "rb") as nothing:
-        os.dup2(nothing.fileno(), 0)  # nor may they read tasks
+        os.dup2(nothing.fileno(), 0)  # nor may they read the tasks
     if int(terminal):
         sys.stderr = _Terminal(sys.stderr.buffer, encoding="utf-8", errors="replace", line_buffering=True)
     module, _, attribute = name.partition(":")

@@ -1,15 +1,15 @@
-"""Run work in a subprocess, so that a crash or a hang costs one task.
+"""Running work in a subprocess, so that a crash or a hang costs one task.
 
-A function is named as ``"module:function"``, takes one JSON object and gives
-one JSON value; a class is made once and then called like a function, so that
-it may keep what is slow to load.  The process that carries it out lives from
-task to task, for frameworks take long to start; after a crash or a timeout the
-next task gets a new one.
+A function is named as ``"module:function"``, takes one JSON object and returns
+one JSON value.  A class is instantiated once and then called like a function, so
+that it can keep what is slow to load.  The subprocess is reused for the next
+task, since frameworks are slow to start; after a crash or a timeout the next
+task gets a new one.
 
-A guard, which does nothing else, stands between the two processes and leads a
-group that the work and whatever it starts belong to.  The group is killed when
-the work has crashed, at the time limit, when the block that uses the worker is
-left (by Ctrl-C too), and when the process that wanted the work is gone.
+A guard process between the two leads the process group of the worker and of all
+processes that it starts.  The group is killed when the worker has crashed, at
+the time limit, when the block that uses the worker ends (also by Ctrl-C), and
+when the calling process has ended.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ from nnpipe.core.errors import NNPipeError
 
 _GUARD = "nnpipe.workflows.isolation.subprocess_guard"
 _TAIL = 1 << 16
-_SOON = 5.0  # seconds that a process which has ended may take until everything of it is known
+_SOON = 5.0  # seconds to wait for the output and the status of a process that has ended
 _BAR = re.compile(r"\d+%\|")
 
 
 class Died(NNPipeError):
-    """The process crashed, or was ended because it took too long."""
+    """The subprocess crashed, or was ended because it took too long."""
 
 
 class TooLong(Died):
-    """The process was ended because it took too long."""
+    """The subprocess was ended because it took too long."""
 
 
 class Unforeseen(Exception):
-    """The function raised what is no :class:`NNPipeError`; the text is the other process's traceback.
+    """The function raised an error that is not an :class:`NNPipeError`; the text is the subprocess's traceback.
 
     Attributes
     ----------
     brief
-        Kind and message of what was raised, as one line.
+        Class and message of the error, in one line.
     """
 
     def __init__(self, brief: str, text: str) -> None:
@@ -61,14 +61,14 @@ class Unforeseen(Exception):
 
 
 class Worker(Closing):
-    """Carries out one function, task by task, in a process of its own; used in a ``with`` block by one thread.
+    """Calls one function, task by task, in a subprocess; used in a ``with`` block by one thread.
 
     Parameters
     ----------
     function
         ``"module:function"`` or ``"module:class"``.
     shown
-        Whether what the process writes to its standard error also appears here.
+        Whether the subprocess's standard error is also shown here.
     """
 
     def __init__(self, function: str, *, shown: bool = False) -> None:
@@ -81,16 +81,16 @@ class Worker(Closing):
         self._lifeline = -1
 
     def call(self, request: Mapping[str, Any], seconds: float) -> Any:
-        """Carry out one task, in at most so many seconds; 0 lets it take as long as it does.
+        """Return the result of one task, which may take at most ``seconds`` seconds; 0 for no limit.
 
         Raises
         ------
         Died
-            If the process crashed, or had not finished in time.
+            If the subprocess crashed, or did not finish in time.
         NNPipeError
-            What the function raised.
+            If the function raised it.
         Unforeseen
-            If it raised anything else.
+            If the function raised any other error.
         """
         process = self._process or self._start()
         assert process.stdin is not None
@@ -102,7 +102,7 @@ class Worker(Closing):
             self.close()
             raise TooLong(f"did not end within {seconds:g} s") from None
         except BrokenPipeError:
-            line = self._replies.get(timeout=_SOON)  # why it had ended before
+            line = self._replies.get(timeout=_SOON)  # why it had already ended
         if line is None:
             raise Died(self._cause_of_death(-signal.SIGTERM))
         reply = json.loads(line)
@@ -115,9 +115,9 @@ class Worker(Closing):
         raise Unforeseen(f"{reply['kind']}: {' '.join(reply['message'].split())}", reply["traceback"])
 
     def attempt(self, what: str, request: Mapping[str, Any], seconds: float) -> Any:
-        """Carry out one task as :meth:`call` does; whatever ends it is an :class:`NNPipeError` that says in what.
+        """Return the result of one task like :meth:`call`; every error becomes an :class:`NNPipeError` naming the task.
 
-        The traceback of an error that nobody foresaw goes to the standard error.
+        The traceback of an unexpected error is written to the standard error.
         """
         try:
             return self.call(request, seconds)
@@ -131,7 +131,7 @@ class Worker(Closing):
             raise NNPipeError(f"{what} raised {error.brief}; the traceback is above") from None
 
     def close(self) -> None:
-        """End the process and whatever it started, no matter what they are doing; closing twice does no harm."""
+        """Kill the subprocess and all processes that it started; closing twice does no harm."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -140,16 +140,16 @@ class Worker(Closing):
         for thread in self._listening:
             thread.join(_SOON)
         for stream in (process.stdin, process.stdout, process.stderr):
-            # Something that left the group may still hold a pipe; closing what a thread reads would wait for it.
+            # A process that left the group may still hold a pipe; closing a pipe that a thread reads would wait for it.
             if stream is not None and not any(thread.is_alive() for thread in self._listening):
                 with contextlib.suppress(BrokenPipeError):
                     stream.close()
 
     def _start(self) -> subprocess.Popen[bytes]:
-        # The child finds the same modules, wherever this process found them.
+        # The child must find the same modules as this process.
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         terminal = self._shown and sys.stderr.isatty()
-        if terminal:  # for bars, which cannot ask a pipe how wide it is
+        if terminal:  # for progress bars, which cannot ask a pipe for its width
             environment["COLUMNS"] = str(shutil.get_terminal_size().columns)
         theirs, self._lifeline = os.pipe()
         process = subprocess.Popen(
@@ -174,7 +174,7 @@ class Worker(Closing):
 
 
 def call(function: str, request: Mapping[str, Any], seconds: float) -> Any:
-    """Carry out one task in a process for it alone; see :meth:`Worker.call`."""
+    """Return the result of one task in a new subprocess; see :meth:`Worker.call`."""
     with Worker(function) as worker:
         return worker.call(request, seconds)
 
@@ -195,7 +195,7 @@ def _last_words(said: bytes) -> str:
 
 
 def _listen(stream: IO[bytes], replies: queue.SimpleQueue[bytes | None]) -> None:
-    with contextlib.suppress(ValueError):  # closed while it was waiting
+    with contextlib.suppress(ValueError):  # closed while this thread was waiting
         for line in stream:
             replies.put(line)
     replies.put(None)

@@ -1,4 +1,4 @@
-"""Compiling a model in one call, for a runtime here or on a target."""
+"""Compiling a model in one call, for a runtime on this machine or on a target."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def compile(
     time_limit: float = 3600.0,
     progress: Progress = bar,
 ) -> Artifact:
-    """Export a model and send it through compilers, in a process of its own.
+    """Export a model and run compilers on it, in a subprocess.
 
     Parameters
     ----------
@@ -37,36 +37,36 @@ def compile(
         The path of a model file (``.onnx``, ``.tflite``, ``.keras``, ``.h5``, ``.pt2``), an ``nn.Module`` of PyTorch,
         a model of Keras, a :class:`~nnpipe.core.live_model.LiveModel`, or ``(wrapper, path)``.
     way
-        A short name as :func:`~nnpipe.workflows.ways.ways` lists them, or a :class:`~nnpipe.workflows.ways.Way`.  Its
-        runtime says which formats fit; it need not be installed here.
+        A short name of :func:`~nnpipe.workflows.ways.ways`, or a :class:`~nnpipe.workflows.ways.Way`.  Its runtime
+        determines the format; it need not be installed here.
     to
-        Where the compiled model is written.  A description lies beside it, and what the compilers before the last
-        one made.
+        The path of the compiled model.  Its description and the results of earlier compilers are written beside it.
     calibration
-        What quantisers observe: ``(inputs, labels)`` as arrays or tensors, what gives such pairs in batches, or a
-        :class:`~nnpipe.core.dataset.Dataset`, whose training split is used.  An ``nn.Module`` is traced with them.
+        Samples for quantisers to observe: ``(inputs, labels)`` as arrays or tensors, an iterable of such
+        pairs in batches,
+        or a :class:`~nnpipe.core.dataset.Dataset`, whose training split is used.  An ``nn.Module`` is traced with them.
     calibration_samples
-        How many samples quantisers observe.
+        Number of samples for quantisers to observe.
     preparation
-        What the model wants of samples, as the options of its wrapper say it: ``{"scale": 255}``.
+        The preprocessing that the model expects, as options of its wrapper: ``{"scale": 255}``.
     batch_size
-        Samples in one call, which the compilers are told.
+        Number of samples in one call, for which the model is compiled.
     time_limit
-        Seconds that each step may take until its process is ended; 0 for no limit.
+        The greatest time of each step in seconds, after which its process is ended; 0 for no limit.
     progress
-        Shows how far reading the data is.
+        Shows the progress of reading the data.
 
     Returns
     -------
     Artifact
-        The compiled model, with what made it and what it was made from.
+        The compiled model, with its compilers and the files that it was made from.
 
     Raises
     ------
     ConfigError
-        If no way leads from the model to the runtime, the way compiles nothing, or a quantiser has nothing to observe.
+        If the model cannot be converted for the runtime, the way compiles nothing, or a quantiser has no samples.
     NNPipeError
-        If a step failed, crashed, or did not end in time.
+        If a step fails, crashes, or does not finish in time.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Measuring a model in one call: as it is, or compiled and run by a runtime."""
+"""Measuring a model in one call: uncompiled, or compiled and run by a runtime."""
 
 from __future__ import annotations
 
@@ -45,11 +45,10 @@ def measure(
     command: Sequence[str] = (),
     progress: Progress = bar,
 ) -> Measurement:
-    """Measure speed, memory and quality of a model, in a process of its own.
+    """Measure speed, memory and accuracy of a model, in a subprocess.
 
-    With a way that compiles, the model is exported, sent through the
-    compilers and run by the runtime, and its outputs are held against those
-    that it has in its own framework, on the same samples.
+    With a way that compiles, the model is exported, compiled and run by the runtime,
+    and its outputs are compared with those in its own framework, on the same samples.
 
     Parameters
     ----------
@@ -57,53 +56,54 @@ def measure(
         The path of a model file (``.onnx``, ``.tflite``, ``.keras``, ``.h5``, ``.pt2``), an ``nn.Module`` of PyTorch,
         a model of Keras, a :class:`~nnpipe.core.live_model.LiveModel`, or ``(wrapper, path)``.
     data
-        ``(inputs, labels)`` as arrays or tensors; a PyTorch ``DataLoader``, a ``tf.data.Dataset`` or whatever else
-        gives such pairs in batches; or a :class:`~nnpipe.core.dataset.Dataset`, whose test split is used.
+        ``(inputs, labels)`` as arrays or tensors; a PyTorch ``DataLoader``, a ``tf.data.Dataset`` or another iterable
+        of such pairs in batches; or a :class:`~nnpipe.core.dataset.Dataset`, whose test split is used.
     way
-        A short name as :func:`~nnpipe.workflows.ways.ways` lists them, or a :class:`~nnpipe.workflows.ways.Way`; by
-        default the model runs as it is, in its own framework.
+        A short name of :func:`~nnpipe.workflows.ways.ways`, or a :class:`~nnpipe.workflows.ways.Way`; by default the
+        uncompiled model runs in its own framework.
     preparation
-        What the model wants of samples, as the options of its wrapper say it: ``{"scale": 255}``.
+        The preprocessing that the model expects, as options of its wrapper: ``{"scale": 255}``.
     calibration
-        What quantisers observe, in the form of ``data``.  If left out, ``calibration_samples`` of ``data`` are put
-        aside for it, a fifth at most, and are not tested on; a data set of ours has a training split.
+        Samples for quantisers to observe, in the form of ``data``.  By default ``calibration_samples`` of ``data``, but
+        at most a fifth, are reserved for this and not tested on; of a :class:`~nnpipe.core.dataset.Dataset`, the
+        training split is used.
     class_names
         Names of the classes in order of their number.
     calibration_samples
-        How many samples quantisers observe.
+        Number of samples for quantisers to observe.
     options
-        Samples in one call, how long to measure, and the pace.
+        Batch size, duration and pace of the measurement.
     load
-        How queries come, if not one after another, and whether to audit.
+        The arrival of queries, if not one after another, and whether to audit.
     verify
-        On how many samples a compiled model is held against its source, and with which tolerances.
+        The number of samples and the tolerances for comparing a compiled model with its source.
     deployment
-        The target that the runtime runs on, if not this machine.
+        The target to run it on, if not this machine.
     time_limit
-        Seconds that each step may take until its process is ended; 0 for no limit.
+        The greatest time of each step in seconds, after which its process is ended; 0 for no limit.
     output
-        Where the result file is written, if it is to be kept whatever happens afterwards.
+        The result file to write; None for none.
     compiled_path
-        Where the compiled model is kept; by default beside ``output``, or else in a temporary folder that goes with
+        The path of the compiled model; by default beside ``output``, or else in a temporary folder that is removed with
         the result.
     title
-        What the candidate is called in reports.
+        The candidate's title in reports.
     command
         The command line, for the result file.
     progress
-        Shows how far reading the data is.
+        Shows the progress of reading the data.
 
     Returns
     -------
     Measurement
-        Shown by ``show()``; ``figure("latency_p90")`` gives one figure with its interval.
+        The measurement: ``show()`` prints it; ``figure("latency_p90")`` returns one metric with its interval.
 
     Raises
     ------
     ConfigError
-        If model, data, way and options do not fit together.
+        If the model, the data, the way and the options do not fit together.
     NNPipeError
-        If a step failed, crashed, or did not end in time.
+        If a step fails, crashes, or does not finish in time.
 
     Examples
     --------
@@ -153,13 +153,13 @@ def measure(
             )  # fmt: skip
             run = measure_apart(candidate, dataset, options, command, result, verification, time_limit, load)
         measurement = Measurement(run, artifact)
-        # A temporary folder goes when nobody holds the result any more.
+        # A temporary folder is removed together with the result.
         weakref.finalize(measurement, stack.pop_all().close)
     return measurement
 
 
 def _title(chosen: Planned) -> str:
-    """Name a candidate by its way or its compilers, or by the model where nothing is compiled."""
+    """Return a candidate's default title: its way or its compilers, or the model if nothing is compiled."""
     if chosen.plan is None:
         return title_of(chosen.wrapper, chosen.path)
     return chosen.title or " + ".join(compiler.variant() for compiler in chosen.compilers) or chosen.plan.final

@@ -1,4 +1,4 @@
-"""What measuring a model gave: shown as a table, and asked for its figures."""
+"""The result of measuring a model."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from nnpipe.workflows.notebook import shown_table
 
 @dataclass(frozen=True, eq=False)
 class Measurement:
-    """What measuring a model gave.
+    """The result of measuring a model.
 
     Parameters
     ----------
     run
-        All samples, and the facts that they were taken under.
+        All measured times, and the conditions of the measurement.
     artifact
-        The compiled model; ``None`` where the model ran in its own framework.
+        The compiled model; ``None`` if the model ran in its own framework.
 
     Examples
     --------
@@ -47,32 +47,32 @@ class Measurement:
 
     @property
     def table(self) -> Table:
-        """Speed, quality and cost, each with its interval."""
+        """Speed, accuracy and cost, each with its interval."""
         return headline(Candidate.of(self.run))
 
     @property
     def doubts(self) -> tuple[Doubt, ...]:
-        """Reasons to distrust the times or the predictions."""
+        """Reasons to doubt the times or the predictions."""
         return Candidate.of(self.run).doubts
 
     def show(self) -> None:
-        """Print the table, and what speaks against the figures."""
+        """Print the table and the doubts."""
         sys.stdout.write(f"{self}\n")
 
     def __str__(self) -> str:
-        """Return the table, and what speaks against the figures."""
+        """Return the table and the doubts as text."""
         candidate, table = Candidate.of(self.run), self.table
         told = [f"doubt: {doubt.kind}: {doubt.reason}" for doubt in candidate.doubts]
         return "\n".join((f"{candidate.name}, {table.caption}", to_text(table), *told))
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows."""
+        """Return HTML for a notebook."""
         candidate = Candidate.of(self.run)
         told = (f"doubt: {doubt.kind}: {doubt.reason}" for doubt in candidate.doubts)
         return shown_table(self.table, candidate.name, told)
 
     def figure(self, name: str) -> Figure:
-        """Return a figure with its 95 % interval: in seconds, bytes, or shares of one.
+        """Return a metric with its 95 % interval, in seconds, in bytes, or as a share from 0 to 1.
 
         Parameters
         ----------
@@ -82,7 +82,7 @@ class Measurement:
         Raises
         ------
         ConfigError
-            If there is no such figure.
+            If there is no such metric.
         """
         check_call(Measurement.figure, locals())
         found = figures_of(Candidate.of(self.run))
@@ -91,12 +91,12 @@ class Measurement:
         return found[name]
 
     def save(self, path: str | Path) -> None:
-        """Write the result file, of which ``nnpipe render_report`` makes a page.
+        """Write the result file, which ``nnpipe render_report`` renders.
 
         Raises
         ------
         ConfigError
-            If it cannot be written.
+            If the file cannot be written.
         """
         check_call(Measurement.save, locals())
         self.run.write(path)
