@@ -1,4 +1,4 @@
-"""Progress bars on the terminal; now and then a line where there is none."""
+"""Progress bars on a terminal; without a terminal, a line every few seconds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def bar(items: Iterable[T], what: str, total: int | None = None) -> Iterable[T]:
-    """Return the items and show how far they are, on standard error."""
+    """Yield the items and show the progress on standard error."""
     from tqdm import tqdm
 
     if total is None and isinstance(items, Sized):
@@ -26,26 +26,26 @@ def bar(items: Iterable[T], what: str, total: int | None = None) -> Iterable[T]:
         total=total,
         file=sys.stderr,
         dynamic_ncols=terminal,
-        # A log file gets a line every few seconds, not one for every redraw.
+        # A log file gets a line every few seconds, not one for each update.
         mininterval=0.1 if terminal else 10.0,
         ascii=None if terminal else " .",
     )
 
 
 def reported(environment: Mapping[str, str]) -> Progress:
-    """Return what shows bars, and tells the file that a job's environment names, if there is one."""
+    """Return a progress that shows bars, and also writes to the file that a job's environment names."""
     path = environment.get(VARIABLE)
     return ProgressFile(path, bar) if path else bar
 
 
 def part(progress: Progress, number: int, of: int) -> Progress:
-    """Return the progress of one of so many parts of the work, counted from 0."""
+    """Return the progress of part ``number``, counted from 0, of the work's ``of`` parts."""
     return progress.part(number, of) if isinstance(progress, ProgressFile) else progress
 
 
 @contextmanager
 def byte_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Show how many bytes were carried; the function given is told of further ones."""
+    """Show the number of bytes transferred; yield the function that adds to it."""
     from tqdm import tqdm
 
     terminal = sys.stderr.isatty()

@@ -1,4 +1,4 @@
-"""Writing a report as files: a page for the browser, a text for repositories, and figures for programs."""
+"""Writing a report as files: an HTML page, a text file, and figures as JSON."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from nnpipe.report.writers.picture_files import ImageFormat
 from nnpipe.report.writers.rst import write_rst
 from nnpipe.report.writers.terminal import to_text
 
-# Writers of text with pictures beside it, by the ending of its file; a page alone has none.
+# Writers of text with separate pictures, by the ending of the file; HTML has none.
 _WRITERS: Mapping[str, Callable[..., None] | None] = {".rst": write_rst, ".md": write_markdown, ".html": None}
 SUFFIXES = tuple(_WRITERS)
 
@@ -41,9 +41,9 @@ def write_report(
     before: Sequence[Section] = (),
     measured: int | None = None,
 ) -> str:
-    """Write a report on runs, and return what came out and where it is, for the terminal.
+    """Write a report on runs, and return its summary and its path, for the terminal.
 
-    Arguments are those of :func:`~nnpipe.report.render.report_on` and :func:`write_document`.
+    It takes the arguments of :func:`~nnpipe.report.render.report_on` and :func:`write_document`.
     """
     candidates = candidates_of(runs, sources)
     document = report_on(candidates, title, report_types, failures, before, measured)
@@ -64,21 +64,21 @@ def write_document(
     root_dir: Path | None = None,
     image_format: ImageFormat = "svg",
 ) -> None:
-    """Write a report as ``output``, and beside it an HTML page and its figures as JSON.
+    """Write a report to ``output``, and an HTML page and the figures as JSON beside it.
 
     Parameters
     ----------
     document, candidates, failures
-        The report, and what it is on.
+        The report, its candidates, and the failed ones.
     output
-        The text, ``.rst`` or ``.md``, or the page alone, ``.html``.
+        The path of the text, ``.rst`` or ``.md``; or of the HTML page only, ``.html``.
     image_folder, root_dir, image_format
         As for :func:`~nnpipe.report.writers.rst.write_rst`.
 
     Raises
     ------
     ConfigError
-        If something cannot be written.
+        If a file cannot be written.
     """
     pictures, writer = Pictures(), _WRITERS[output.suffix]
     try:
@@ -91,7 +91,7 @@ def write_document(
 
 
 def place_of(output: Path) -> str:
-    """Return a line that says where a report is."""
+    """Return a line with the paths of a report."""
     page = output.with_suffix(".html")
     beside = "" if output == page else f", {output}"
     return f"report: {page} (in the browser){beside} and {output.with_suffix('.summary.json')}"

@@ -1,1 +1,1 @@
-"""Pipeline files: reading, checking, compiling what they name, and writing them as scripts."""
+"""Pipeline files: reading, checking and carrying them out, and writing them as scripts."""

@@ -1,4 +1,4 @@
-"""From a pipeline file to candidates that can be opened: read it, and compile what it names."""
+"""Reading a pipeline file, and compiling the candidates that it names."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from nnpipe.workflows.progress import bar
 
 
 def read_pipeline(settings: str | Path | Mapping[str, Any], changes: Sequence[str] = ()) -> Pipeline:
-    """Read a pipeline file, or what stands in one, with some settings changed.
+    """Return the pipeline of a file, or of its content, with some settings changed.
 
     Raises
     ------
     NNPipeError
-        Naming the file, and the place in it.
+        If a setting is wrong; the message names the file and the place in it.
     """
     return made_from(settings, changes, Pipeline.from_settings)
 
 
 def check_targets(pipeline: Pipeline) -> None:
-    """See that the target of each candidate answers and takes the token; :class:`NNPipeError` names the candidate."""
+    """Raise :class:`NNPipeError` naming the candidate if a target does not answer or refuses the token."""
     for candidate in (candidate for model in pipeline.models for candidate in model.candidates):
         if candidate.deployment is not None:
             try:
@@ -42,7 +42,7 @@ def check_targets(pipeline: Pipeline) -> None:
 
 
 def train_model(pipeline: Pipeline, model: ModelSettings, retrain: bool = False, progress: Progress = bar) -> None:
-    """Train a model of a pipeline, unless exactly that has been done."""
+    """Train a model of a pipeline, unless exactly this training has been done."""
     record = f"{file_name(model.title)}.training.json" if model.title else "training.json"
     train_once(
         model.wrapper, pipeline.dataset, model.training, model.path, record=pipeline.output / record, retrain=retrain,
@@ -53,7 +53,7 @@ def train_model(pipeline: Pipeline, model: ModelSettings, retrain: bool = False,
 def verification_of(
     pipeline: Pipeline, model: ModelSettings, source: ModelProcess
 ) -> AbstractContextManager[Verification | None]:
-    """Load the source and run it, if anything is made of it."""
+    """Load the source and run it, if any candidate is compiled from it."""
     model.wrapper.check_installed()
     if all(candidate.way is None for candidate in model.candidates):
         return nullcontext()
@@ -64,7 +64,7 @@ def verification_of(
 def compiled_candidate(
     pipeline: Pipeline, model: ModelSettings, settings: CandidateSettings, source: ModelProcess, stem: Path
 ) -> CandidateSpec:
-    """Compile what a candidate runs, if it runs something compiled; the file's name starts with ``stem``."""
+    """Return a candidate, compiled if it has to be; names of its files start with ``stem``."""
     artifact = None
     if settings.way is not None:
         destination = artifact_path(settings.way, settings, stem)
@@ -77,15 +77,15 @@ def compiled_candidate(
 
 
 def artifact_path(way: Plan, settings: CandidateSettings, stem: Path) -> Path:
-    """Return where the compiled model of a candidate lies."""
+    """Return the path of a candidate's compiled model."""
     return stem.with_name(stem.name + suffix(way, settings.compilers))
 
 
 def limit_of(pipeline: Pipeline, settings: CandidateSettings) -> float:
-    """Return the seconds that a step of a candidate may take."""
+    """Return the time limit of a candidate's steps in seconds."""
     return pipeline.time_limit if settings.time_limit is None else settings.time_limit
 
 
 def stem_of(pipeline: Pipeline, settings: CandidateSettings, number: int) -> Path:
-    """Return what the names of a candidate's files start with; numbers count from 1."""
+    """Return the path with which the names of a candidate's files start; numbers count from 1."""
     return pipeline.output / f"{number:02d}-{file_name(settings.title)}"

@@ -1,4 +1,4 @@
-"""Entries of pipeline and sweep files: each becomes a component, or one line says what is wrong where."""
+"""Entries of pipeline and sweep files: each becomes a component, or an error that names its place."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ PATH = "model_path"
 def made_from(
     settings: str | Path | Mapping[str, Any], changes: Sequence[str], make: Callable[[Mapping[str, Any]], T]
 ) -> T:
-    """Return what is made of a file of settings, or of settings, with some of them changed.
+    """Return the result of ``make`` for settings, or for a file of settings, with some of them changed.
 
     Raises
     ------
     NNPipeError
-        Naming the file, if there is one, and the place in it.
+        If a setting is wrong; the message names the place, and the file if there is one.
     """
     if isinstance(settings, Mapping):
         return make(override(_as_in_a_file(settings), changes))
@@ -39,7 +39,7 @@ def made_from(
 
 
 def _as_in_a_file(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings that were made in Python as a file has them: components and paths as texts and objects."""
+    """Return settings from Python in the form of a file, with components and paths as strings and objects."""
 
     def written(value: Any) -> Any:
         if isinstance(value, Component):
@@ -56,13 +56,13 @@ def _as_in_a_file(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def part_of(data: Mapping[str, Any], key: str) -> Any:
-    """Return what stands at a key; an empty object where it is left out, as by a YAML key with nothing after it."""
+    """Return the value of a key; an empty object if it is missing or, as after a bare YAML key, null."""
     found = data.get(key)
     return {} if found is None else found
 
 
 def model_of(model: Mapping[str, Any], default: Path, where: str = "model") -> tuple[ModelWrapper, Path]:
-    """Make the model's wrapper and say where its weights are; wrappers around a file take ``path`` as an argument."""
+    """Return the model's wrapper and the path of its weights; wrappers of files take ``path`` as an argument."""
     data = {key: model[key] for key in ("class", "arguments") if key in model}
     path = Path(text_of(model["path"], f"{where}.path")) if model.get("path") is not None else None
     arguments = part_of(data, "arguments")
@@ -78,7 +78,7 @@ def model_of(model: Mapping[str, Any], default: Path, where: str = "model") -> t
 
 
 def component_of(data: Any, base: type[C], where: str) -> C:
-    """Return the component that an entry stands for: a class's name, or an object with ``class`` and ``arguments``."""
+    """Return the component of an entry: a class's name, or an object with ``class`` and ``arguments``."""
     if isinstance(data, str):
         data = {"class": data}
     data = check_keys(data, ("class", "arguments"), where, ("class",))
@@ -94,7 +94,7 @@ def class_of(data: Mapping[str, Any], base: type[C], where: str) -> type[C]:
 
 
 def made_of(cls: type[C], arguments: Any, where: str) -> C:
-    """Return a component of a class made from the arguments of an entry."""
+    """Return a component of a class, made from the arguments of an entry."""
     if not isinstance(arguments, dict):
         raise ConfigError(f"{where}: expected an object of arguments, found {type(arguments).__name__}")
     try:
@@ -104,14 +104,14 @@ def made_of(cls: type[C], arguments: Any, where: str) -> C:
 
 
 def text_of(value: Any, where: str) -> str:
-    """Return a value that must be a text with something in it."""
+    """Return a value that must be a non-empty string; raise :class:`ConfigError` if it is not."""
     if not isinstance(value, str) or not value:
         raise ConfigError(f"{where}: expected a text, found {value!r}")
     return value
 
 
 def count_of(value: Any, where: str) -> int:
-    """Return a value that must be a whole number above zero."""
+    """Return a value that must be a whole number above zero; raise :class:`ConfigError` if it is not."""
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise ConfigError(f"{where}: expected a whole number above zero, found {value!r}")
     return value

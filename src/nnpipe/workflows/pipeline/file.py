@@ -1,4 +1,4 @@
-"""What a pipeline file says, checked as a whole before anything slow begins."""
+"""The content of a pipeline file, checked completely before anything slow begins."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class CandidateSettings:
 
 @dataclass(frozen=True)
 class ModelSettings:
-    """A model, where its weights are, and the ways to run it; its title may be empty where it is the only one."""
+    """A model, the path of its weights, and the ways to run it; the title of an only model may be empty."""
 
     title: str
     wrapper: ModelWrapper
@@ -69,17 +69,17 @@ class Pipeline:
 
     @property
     def count(self) -> int:
-        """Number of candidates of all models."""
+        """The number of candidates of all models."""
         return sum(len(model.candidates) for model in self.models)
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> Pipeline:
-        """Make the pipeline, or say in one line what is wrong and where.
+        """Return the pipeline of these settings.
 
         Raises
         ------
         NNPipeError
-            Naming the place in the file.
+            If a setting is wrong; the message names its place in the file.
         """
         data = check_keys(dict(settings), _KEYS, "pipeline", ("dataset", "candidates"))
         output = Path(text_of(data.get("output", "build"), "output"))
@@ -110,7 +110,7 @@ _CANDIDATE_KEYS = ("title", "models", "export", "compilers", "runtime", "protoco
 
 
 def _models(data: Mapping[str, Any], output: Path) -> tuple[ModelSettings, ...]:
-    """Make the models, each with the candidates that are for it."""
+    """Return the models, each with its candidates."""
     if ("model" in data) == ("models" in data):
         raise ConfigError("pipeline: give either model, or models: a list of them, each with a title")
     entries = data["candidates"]
@@ -138,7 +138,7 @@ def _models(data: Mapping[str, Any], output: Path) -> tuple[ModelSettings, ...]:
 
 
 def _for_calls(model: ModelSettings, measure: MeasureOptions, load: LoadOptions) -> ModelSettings:
-    """Let what compiles and runs a model know how many samples each call will have."""
+    """Return a model whose compilers and runtimes are set to the number of samples in a call."""
     size = call_size(load, None, measure.inference_batch_size)
 
     def fitted(settings: CandidateSettings) -> CandidateSettings:
@@ -155,7 +155,7 @@ def _check_titles(titles: Sequence[str], where: str) -> None:
 
 
 def _titles_of(entry: Mapping[str, Any], where: str, known: Sequence[str]) -> Sequence[str]:
-    """Say for which models a candidate is."""
+    """Return the titles of a candidate's models."""
     named = entry.get("models")
     if named is None:
         return known
@@ -224,7 +224,7 @@ def _only(data: Mapping[str, Any], key: str) -> dict[str, Any]:
 
 
 def _types(given: Any) -> tuple[str, ...] | None:
-    if given is None:  # what the results allow
+    if given is None:  # all types for which there are results
         return None
     if not isinstance(given, list) or any(name not in REPORT_TYPES for name in given):
         raise ConfigError(f"report.types: expected a list of {', '.join(REPORT_TYPES)}, found {given!r}")

@@ -1,8 +1,8 @@
-"""Taking up a pipeline run that was interrupted.
+"""Resuming an interrupted run of a pipeline.
 
-While a run is unfinished, the folder ``.unfinished`` beside its results says
-which of them are whole and what each was made of.  A run that reaches its end
-removes the folder, so the next one measures everything anew.
+While a run is unfinished, the folder ``.unfinished`` beside its results records
+which of them are complete and what each depends on.  A run that finishes removes
+the folder, so the next one measures everything again.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ log = logging.getLogger("nnpipe")
 
 @contextmanager
 def unfinished(pipeline: Pipeline, *, again: bool) -> Iterator[Unfinished]:
-    """Hold a pipeline's folder, and yield what an interrupted run has measured there; ``again`` forgets that first.
+    """Lock a pipeline's folder, and yield the measurements of an interrupted run there; ``again`` discards them first.
 
-    If the block ends well, the run counts as finished.
+    If the block ends without an error, the run is finished.
 
     Raises
     ------
     ConfigError
-        If another run holds the folder.
+        If another run has locked the folder.
     """
     with alone(pipeline.output, "run"):
         journal = Journal(pipeline.output / ".unfinished")
@@ -56,15 +56,15 @@ def unfinished(pipeline: Pipeline, *, again: bool) -> Iterator[Unfinished]:
 
 @dataclass(frozen=True)
 class Unfinished:
-    """The candidates of a pipeline that have been measured in this run, or in one that was interrupted."""
+    """The candidates of a pipeline that were measured in this run, or in an interrupted one."""
 
     pipeline: Pipeline
     journal: Journal
 
     def keys(self, model: ModelSettings) -> Mapping[str, str]:
-        """Return for each candidate, by title, a name that is the same only for the same work on the same machine.
+        """Return a key for each candidate, by title, that is equal only for the same work on the same machine.
 
-        The weights must be there as they will be measured.
+        The file of the weights must exist, and must not change until they are measured.
         """
         pipeline = self.pipeline
         common = {
@@ -82,7 +82,7 @@ class Unfinished:
         }
 
     def finished(self, key: str, settings: CandidateSettings, stem: Path) -> Run | None:
-        """Return the measurement of a candidate; ``None`` if it, or the compiled model, is not there as it was."""
+        """Return the measurement of a candidate; ``None`` if it or the compiled model is missing or has changed."""
         output = result_path(stem)
         try:
             if not filecmp.cmp(self.journal.result_path(key), output, shallow=False):
@@ -92,7 +92,7 @@ class Unfinished:
                 artifact = Artifact.read(artifact_path(settings.way, settings, stem))
                 if artifact.sha256 != run.artifact.get("sha256"):
                     return None
-        except (OSError, ArtifactError):  # gone or damaged: measuring anew mends both
+        except (OSError, ArtifactError):  # missing or damaged: measure again
             return None
         log.info("%s: measured already, %s; --measure-again measures it anew", settings.title, output)
         return run
@@ -109,12 +109,12 @@ class Unfinished:
 
 
 def result_path(stem: Path) -> Path:
-    """Return where the result file of a candidate lies."""
+    """Return the path of a candidate's result file."""
     return stem.with_name(stem.name + ".json")
 
 
 def _own(settings: CandidateSettings) -> dict[str, Any]:
-    """Describe what only this candidate has."""
+    """Return the description of a candidate without what its model's candidates share."""
     deployment = settings.deployment
     return {
         "title": settings.title,
@@ -127,7 +127,7 @@ def _own(settings: CandidateSettings) -> dict[str, Any]:
 
 
 def _made_of(component: Component) -> dict[str, Any]:
-    """Describe a component with the code of its module, which may be somebody's own and just mended."""
+    """Return a component's description with a digest of its module, whose code the user may have changed."""
     file = getattr(sys.modules.get(type(component).__module__), "__file__", None)
     return {**component.describe(), "code": sha256_of(file) if file and Path(file).is_file() else None}
 
@@ -142,7 +142,7 @@ def _weights(path: Path) -> dict[str, str]:
 
 
 def _content(dataset: Dataset) -> list[Any]:
-    """Return which samples are in the splits that are used, and a digest of some of them."""
+    """Return the indices of the splits that are used, and a digest of some samples."""
     found = []
     for split in ("train", "test"):
         with contextlib.suppress(NNPipeError):

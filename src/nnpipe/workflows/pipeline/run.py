@@ -37,20 +37,20 @@ log = logging.getLogger("nnpipe")
 
 @dataclass(frozen=True, eq=False)
 class PipelineResult:
-    """What a pipeline gave.
+    """The result of a pipeline.
 
     Parameters
     ----------
     pipeline
-        What was carried out.
+        The pipeline.
     runs
-        What was measured, in the order of the file.
+        The measurements, in the order of the file.
     failures
-        Candidates that could not be compiled or measured, with the reason.
+        Candidates that could not be compiled or measured, with reasons.
     report
-        The report; a page for the browser and its figures as JSON lie beside it.
+        The path of the report; an HTML page and its figures as JSON are beside it.
     told
-        What came out, as a text.
+        The summary as text.
 
     Examples
     --------
@@ -70,12 +70,12 @@ class PipelineResult:
     told: str
 
     def run_of(self, title: str) -> Run:
-        """Return what was measured of a candidate.
+        """Return the measurement of a candidate.
 
         Raises
         ------
         ConfigError
-            If none of this title was measured.
+            If no candidate of this title was measured.
         """
         for run in self.runs:
             if run.title == title:
@@ -83,11 +83,11 @@ class PipelineResult:
         raise ConfigError(f"no candidate {title!r} was measured; there are: {', '.join(r.title for r in self.runs)}")
 
     def show(self) -> None:
-        """Print what came out, and where the report is."""
+        """Print the summary and the path of the report."""
         sys.stdout.write(f"{self}\n")
 
     def __str__(self) -> str:
-        """Return what came out, and where the report is."""
+        """Return the summary and the path of the report."""
         return self.told
 
 
@@ -102,35 +102,35 @@ def run_pipeline(
 ) -> PipelineResult:
     """Carry out a whole pipeline: train, compile in several ways, measure each, report.
 
-    A run that was interrupted is taken up when it is called again: what is
-    measured stays.  A candidate that fails costs the others nothing.
+    Call it again to resume an interrupted run: finished measurements are kept.  If
+    one candidate fails, the others are still measured.
 
     Parameters
     ----------
     settings
-        The path of a YAML or JSON file, or what stands in one.
+        The path of a YAML or JSON file, or its content.
     changes
-        Settings that differ, such as ``"model.training.num_epochs=3"``.
+        Settings to change, such as ``"model.training.num_epochs=3"``.
     retrain
         Whether to train even if the same training has been done.
     measure_again
-        Whether to measure also what an interrupted run has measured already.
+        Whether to repeat the measurements of an interrupted run.
     command
         The command line, for the result files.
     progress
-        Shows how far training is.
+        Shows the progress of the training.
 
     Returns
     -------
     PipelineResult
-        Shown by ``show()``; the results and the report lie in the folder that ``output`` of the settings names.
+        The measurements and the report, which are in the folder ``output`` of the settings; ``show()`` prints them.
 
     Raises
     ------
     ConfigError
-        If the settings cannot be used, naming the place in them, or no candidate could be measured.
+        If the settings are wrong (the message names the place), or no candidate could be measured.
     NNPipeError
-        If the data or a target cannot be used, or a training failed.
+        If the data or a target cannot be used, or a training fails.
 
     Examples
     --------
@@ -179,9 +179,9 @@ def _measure_model(
     failures: list[Failure],
     progress: Progress,
 ) -> None:
-    """Train a model and measure its candidates; what comes of each is put to the results or the failures."""
+    """Train a model and measure its candidates; add each to the results or the failures."""
     pipeline = so_far.pipeline
-    parts = len(pipeline.models) + pipeline.count  # trainings and candidates, told as if all took as long
+    parts = len(pipeline.models) + pipeline.count  # each counts as one step of the progress
     before = len(results) + len(failures)
     done = pipeline.models.index(model) + before
     train_model(pipeline, model, retrain, part(progress, done, parts))

@@ -1,4 +1,4 @@
-"""What a pipeline file may say, as a JSON Schema for editors."""
+"""The JSON Schema of pipeline files, for editors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from nnpipe.workflows.verification.compare_outputs import VerifyOptions
 
 
 def schema(of_plugins: bool = True) -> dict[str, Any]:
-    """JSON Schema (draft 2020-12) of pipeline files, from the components that are there, plugins' too if wanted."""
+    """Return the JSON Schema (draft 2020-12) of pipeline files, for all components, optionally those of plugins."""
     text = {"type": "string", "minLength": 1}
     compilers = {"type": "array", "items": {"$ref": "#/$defs/compilers"}, "description": "the chain, in order"}
     limit = arguments_schema(LimitOptions)["properties"]["time_limit"]

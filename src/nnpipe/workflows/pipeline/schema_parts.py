@@ -1,4 +1,4 @@
-"""Parts of the JSON Schemas of the files that commands read."""
+"""Common parts of the JSON Schemas of pipeline and sweep files."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def choice(base: type[Component], extra: Mapping[str, Any], of_plugins: bool, va
     Parameters
     ----------
     base
-        Its family.
+        The base class of the component's family.
     extra
-        What such an entry may say besides ``class`` and ``arguments``.
+        Schemas of further keys of the entry, besides ``class`` and ``arguments``.
     of_plugins
-        Whether to offer plugins' components too.
+        Whether to include components of plugins.
     vary
-        Whether the entry may list values to try of each argument.
+        Whether the entry may list values to try for each argument.
     """
     choices: list[Schema] = []
     names: list[str] = []
@@ -53,7 +53,7 @@ def choice(base: type[Component], extra: Mapping[str, Any], of_plugins: bool, va
         spellings = [cls.dotted_path(), cls.__name__]
         names += spellings
         arguments = arguments_schema(cls)
-        if "path" in extra:  # stands for the argument of that name
+        if "path" in extra:  # replaces the argument of that name
             arguments["required"] = [name for name in arguments["required"] if name != PATH]
         properties = {"class": {"enum": spellings}, "arguments": arguments, **extra}
         if vary:
@@ -63,7 +63,7 @@ def choice(base: type[Component], extra: Mapping[str, Any], of_plugins: bool, va
                     for name, value in arguments["properties"].items()
                 }
             )
-            arguments["required"] = []  # one may stand there instead
+            arguments["required"] = []  # "path" may be given instead
         choices.append(object_schema(properties, ("class",)) | {"title": cls.__name__, "description": cls.summary()})
-    # A bare name will do where no argument is given, but a model may have more to say than its class.
+    # A bare name is enough if no argument is required; a model's entry may need further keys.
     return {"anyOf": choices if extra else [{"enum": names}, *choices]}

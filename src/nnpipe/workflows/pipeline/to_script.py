@@ -1,4 +1,4 @@
-"""A pipeline as a script that uses nnpipe: every step of train, compile, measure and report as a readable line."""
+"""Writing a pipeline as a script with nnpipe, in which each step of training, measuring and so on is a line."""
 
 from __future__ import annotations
 
@@ -54,9 +54,10 @@ class _Script:
     imports: set[tuple[str, str]] = field(default_factory=set)
 
     def made(self, component: Component, *, writes: bool = False) -> ast.expr:
-        """Return the call that makes a component; arguments that have their default are left out.
+        """Return the call that makes a component, without arguments that have their default.
 
-        What a component ``writes`` goes where the script's argument says, if the pipeline has it in its output.
+        A path that the component ``writes`` is taken from the script's argument if it is in the pipeline's
+        output folder.
         """
         cls = type(component)
         self.imports.add((cls.__module__, cls.__name__))
@@ -66,7 +67,7 @@ class _Script:
         return call(cls.__name__, **{key: self.value(value, writes=writes) for key, value in named.items()})
 
     def value(self, value: Any, *, writes: bool = False) -> ast.expr:
-        """Return an argument."""
+        """Return the expression of an argument's value."""
         if isinstance(value, Path):
             if writes and value.is_relative_to(self.output):
                 within = value.relative_to(self.output)
@@ -79,7 +80,7 @@ class _Script:
 
 
 def script_of(pipeline: Pipeline) -> tuple[Generated, tuple[str, ...]]:
-    """Write the script; give it, and what of the pipeline it leaves out, in words."""
+    """Return the script, and descriptions of the parts of the pipeline that it leaves out."""
     script, left_out = _Script(pipeline.output), []
     compiles = any(candidate.way is not None for model in pipeline.models for candidate in model.candidates)
     if compiles and pipeline.verify.verify_samples:

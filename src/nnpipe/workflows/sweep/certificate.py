@@ -1,8 +1,8 @@
-"""The certificate of a chosen candidate: what was measured, where, and how sure it is.
+"""The certificate of a chosen candidate: its measurements, their conditions and their confidence.
 
-Everything an independent check needs stands in it: the artifact's SHA-256, the
-test samples by number, each claim with its interval, the machine.  ``nnpipe`` is
-not needed to read it.
+It contains everything for an independent check: the artifact's SHA-256, the
+numbers of the test samples, each claim with its interval, and the machine.
+``nnpipe`` is not needed to read it.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ SCHEMA = 1
 def certificate(
     sweep: Sweep, chosen: Judged, found: Confirmed, level: Sequence[str], samples: np.ndarray
 ) -> dict[str, Any]:
-    """Make the certificate.
+    """Return the certificate, as JSON can hold it.
 
     Parameters
     ----------
     sweep
-        What was asked for.
+        The sweep.
     chosen
-        The candidate, as it was judged.
+        The chosen candidate, with its first measurement.
     found
-        What came out when it was measured again after it had been chosen.  All that is claimed stands on
-        this, so its figures are not the luckiest of many; the first ones are told beside them.
+        Its second measurement, after it was chosen.  All claims are based on this one, so their figures are not
+        the luckiest of many; the first figures are also listed.
     level
-        Candidates that cannot be told from it in the metric to choose by.
+        Titles of candidates that do not differ significantly from it in the metric ``choose``.
     samples
-        ``(n,)`` numbers of the test samples in the data set.
+        Numbers of the test samples in the data set, ``(n,)``.
     """
     confirmation, artifact = found.run, chosen.done.artifact
     path = artifact if artifact is not None else chosen.done.point.model.path

@@ -1,8 +1,9 @@
 """Measuring the chosen candidate again.
 
-The best of many measurements is partly the luckiest of many.  What is chosen
-is therefore measured anew, and only what holds then is certified; otherwise the
-next one has its turn, until as many as the sweep allows have been measured.
+The best of many measurements is partly the luckiest.  Therefore the chosen
+candidate is measured again, and certified only if its constraints hold then.
+Otherwise the next best one is measured again, up to the number that the sweep
+allows.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ log = logging.getLogger("nnpipe")
 
 @dataclass(frozen=True, eq=False)
 class Confirmed:
-    """The candidate that held when it was measured again, if any, and those that did not, with the reason.
+    """The candidate that was confirmed by a second measurement, if any, and the refuted ones with reasons.
 
-    ``run``, ``figures`` and ``claims`` are those of the second measurement; figures are by name, all at the
-    confidence of a claim, and ``doubts`` say what speaks against them.
+    ``run``, ``figures``, ``claims`` and ``doubts`` belong to the second measurement; figures are by name, all with the
+    confidence of a claim.
     """
 
     chosen: Judged | None
@@ -47,23 +48,23 @@ class Confirmed:
 
     @property
     def run(self) -> Run:
-        """The second measurement of the chosen one."""
+        """The second measurement of the chosen candidate."""
         if self.measurement is None:
             raise ValueError("nothing was chosen")
         return self.measurement
 
 
 def confirmed(sweep: Sweep, candidates: Sequence[Judged], command: Sequence[str], *, retry: bool = False) -> Confirmed:
-    """Measure candidates again, the best first, until one holds or ``sweep.confirmations`` have been measured.
+    """Measure candidates again, the best first, until one is confirmed or ``sweep.confirmations`` have been measured.
 
-    With ``retry``, what could not be measured in an earlier run is tried again.
+    With ``retry``, candidates that could not be measured in an earlier run are tried again.
     """
     journal = Journal(sweep.output / "confirmations")
     refuted: dict[str, str] = {}
     for candidate in candidates[: sweep.confirmations]:
         try:
             outcome = _outcome(sweep, candidate, journal, command, retry)
-        except NNPipeError as error:  # the model is gone, and cannot be compiled again
+        except NNPipeError as error:  # the model is missing, and cannot be compiled again
             refuted[candidate.title] = said(error)
             continue
         if outcome.run is None:
@@ -91,10 +92,10 @@ def _confirmed(
 
 
 def _not_repeated(sweep: Sweep, chosen: Judged, again: Mapping[str, Figure]) -> Iterator[Doubt]:
-    """Doubt times whose two measurements have nothing in common: something else changed between them."""
+    """Yield a doubt for each time whose two intervals do not overlap: something else changed between them."""
     for each in sweep.metrics:
         first, second = chosen.figures[each.name], again[each.name]
-        # What is timed once has no interval, and says nothing of how it varies.
+        # A time that was measured once has no interval.
         enclosed = each.kind == "time" and first.low < first.high and second.low < second.high
         if enclosed and (first.high < second.low or second.high < first.low):
             yield Doubt(
@@ -105,7 +106,7 @@ def _not_repeated(sweep: Sweep, chosen: Judged, again: Mapping[str, Figure]) -> 
 
 
 def _outcome(sweep: Sweep, candidate: Judged, journal: Journal, command: Sequence[str], retry: bool) -> Outcome:
-    """Return what the second measurement gave, now or earlier, of the model that lies there now."""
+    """Return the second measurement, new or from an earlier run, of the model file as it is now."""
     done = candidate.done
     point, key = done.point, done.key
     with ExitStack() as stack:
@@ -116,7 +117,7 @@ def _outcome(sweep: Sweep, candidate: Judged, journal: Journal, command: Sequenc
             return known
         verification = None
         if artifact is not None and artifact.sha256 != candidate.run.artifact.get("sha256"):
-            # No compiler promises to make the same file twice: what was said of the first is not known of this one.
+            # Compilers may write a different file each time, so an earlier measurement may not be of this one.
             verification = stack.enter_context(source_outputs(source, sweep.verify, sweep.time_limit))
         log.info("\nmeasuring the best again: %s", candidate.title)
         found = measured(sweep, point, artifact, journal.working_path(key), command, verification)

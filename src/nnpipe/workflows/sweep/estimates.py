@@ -1,4 +1,4 @@
-"""The figures that a candidate is judged by, each with its interval, and draws from what they might be."""
+"""The metrics by which a candidate is judged, with intervals, and random draws of them."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from nnpipe.report.inputs.candidate import Candidate
 
 Floats = npt.NDArray[np.float64]
 
-_AT_ONCE = 1 << 22  # samples drawn together
+_AT_ONCE = 1 << 22  # random samples that are drawn together
 _AS_TRAINED = "the model as trained was not measured on the same samples"
 
 
 class Figures:
-    """The figures of a run; what several of them need is computed once.
+    """The metrics of a run; intermediate results are computed once.
 
     Parameters
     ----------
@@ -46,11 +46,11 @@ class Figures:
 
     @property
     def doubts(self) -> tuple[Doubt, ...]:
-        """Reasons to distrust its times."""
+        """Reasons to doubt its times."""
         return self._candidate.doubts
 
     def of(self, metric: Quantity, confidence: float) -> Figure:
-        """Return a metric with an interval of this confidence."""
+        """Return a metric with an interval of the given confidence."""
         key = metric.name, confidence
         if key not in self._known:
             self._known[key] = self._found(metric, confidence)
@@ -72,16 +72,16 @@ class Figures:
 
 
 def drawn(candidates: Sequence[Figures], metric: Quantity, count: int, seed: int) -> Floats:
-    """Draw what a metric of all candidates might be, were all measured again.
+    """Return random values of a metric of all candidates, as if all were measured again.
 
-    Test samples are drawn anew, the same ones for all candidates, so what makes
-    a sample hard for all cancels.  Latencies are drawn from a normal
-    distribution of their logarithm that has the interval of the measured one.
+    Test samples are resampled, the same ones for all candidates, so samples that are
+    hard for all do not matter.  Latencies are drawn from a lognormal distribution
+    with the interval of the measured one.
 
     Returns
     -------
     ndarray
-        Shape (count, candidates), float64; NaN where a figure is unknown.
+        Float64 ``(count, candidates)``; NaN where a metric is unknown.
     """
     figures = [each.of(metric, 0.95) for each in candidates]
     if metric.kind == "share":
@@ -114,7 +114,7 @@ def _latency(candidate: Candidate, share: float, confidence: float) -> Figure:
 
 
 def _throughput(candidate: Candidate, confidence: float) -> Figure:
-    """Samples a second; the interval is that of the mean time of a call."""
+    """Return the samples per second; the interval follows from that of the mean time of a call."""
     if candidate.throughput is None or candidate.latency is None:
         return Figure.unknown("no inference was timed")
     found, calls = mean_interval(candidate.times, confidence), len(candidate.latency)
@@ -150,7 +150,7 @@ def _drawn_shares(
     known = [i for i, each in enumerate(figures) if each.value is not None]
     if not known:
         return found
-    # What each sample adds to the figure; the mean of these is the figure.  Whole numbers below 2^24 are exact.
+    # The contribution of each sample; their mean is the metric.  Whole numbers below 2^24 are exact.
     worth = np.stack([_worth(candidates[i].run, metric, candidates[i].reference) for i in known], 1).astype(np.float32)
     samples = len(worth)
     rng = np.random.default_rng((seed, samples))

@@ -1,4 +1,4 @@
-"""What a sweep file says, checked as a whole before anything slow begins."""
+"""The content of a sweep file, checked completely before anything slow begins."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from nnpipe.workflows.verification.compare_outputs import VerifyOptions
 
 C = TypeVar("C", bound=Component)
 
-CONFIRMATIONS = 5  # candidates that are measured again at most, where a file says nothing
+CONFIRMATIONS = 5  # the default number of candidates that are measured again at most
 _MOST_POINTS = 100_000
 _KEYS = (
     "title", "output", "dataset", "calibration_samples", "measure", "verify", "models", "as_trained", "compilers",
@@ -62,9 +62,9 @@ class Model:
 
 @dataclass(frozen=True)
 class Point:
-    """One combination: a model, how it is compiled, what runs it and how many samples at a time.
+    """One combination of a model, compilers, a runtime and a batch size.
 
-    The title is made of the arguments that are not the usual ones.
+    The title names the arguments that differ from their defaults.
     """
 
     title: str
@@ -75,7 +75,7 @@ class Point:
     measure: MeasureOptions
 
     def key(self, weights: str, dataset: Dataset, calibration_samples: int, verify: VerifyOptions) -> str:
-        """Return a name that is the same only for the same work: the weights' SHA-256, and every argument."""
+        """Return a key that is equal only for the same work: a digest of the weights' SHA-256 and every argument."""
         return digest_of(
             {
                 **self.made_from(weights, dataset, calibration_samples),
@@ -86,7 +86,7 @@ class Point:
         )
 
     def made_from(self, weights: str, dataset: Dataset, calibration_samples: int) -> dict[str, Any]:
-        """Return what decides the compiled model."""
+        """Return everything on which the compiled model depends."""
         return {
             "model": self.model.wrapper.describe(),
             "weights": weights,
@@ -99,7 +99,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Sweep:
-    """A whole sweep; ``impossible`` tells, by title, the reason for each combination that cannot be."""
+    """A whole sweep; ``impossible`` has the reason, by title, why a combination is not possible."""
 
     title: str
     output: Path
@@ -120,18 +120,18 @@ class Sweep:
 
     @property
     def metrics(self) -> tuple[Quantity, ...]:
-        """All that candidates are judged by, each once."""
+        """All metrics by which candidates are judged, each once."""
         wanted = (*self.objectives, self.choose, *(constraint.metric for constraint in self.constraints))
         return tuple({each.name: each for each in wanted}.values())
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> Sweep:
-        """Make the sweep, or say in one line what is wrong and where.
+        """Return the sweep of these settings.
 
         Raises
         ------
         NNPipeError
-            Naming the place in the file.
+            If a setting is wrong; the message names its place in the file.
         """
         data = check_keys(dict(settings), _KEYS, "sweep", ("dataset", "models", "runtimes"))
         output = Path(text_of(data.get("output", "build/sweep"), "output"))
@@ -200,7 +200,7 @@ def _combined(
     found: dict[tuple[object, ...], tuple[Plan | None, str]] = {}
     for model, (chain, runtime) in itertools.product(models, ways):
         parts = (*chain, runtime) if runtime else ()
-        # Arguments change nothing about the formats, only which programs are needed.
+        # Arguments do not affect the formats, only which programs are needed.
         classes = (type(model.wrapper), *((type(part), part.tools()) for part in parts))
         if classes not in found:
             found[classes] = _way(model, chain, runtime)
@@ -218,7 +218,7 @@ def _combined(
 
 
 def _way(model: Model, chain: Sequence[ModelCompiler], runtime: Runtime | None) -> tuple[Plan | None, str]:
-    """Return the way from a model to a runtime, or else the reason why there is none."""
+    """Return the formats from a model to a runtime, or else the reason why there are none."""
     try:
         if runtime is not None:
             return check_plan(model.wrapper, chain, runtime), ""
@@ -227,7 +227,7 @@ def _way(model: Model, chain: Sequence[ModelCompiler], runtime: Runtime | None) 
         return None, f"not installed: {error}"
     except ConfigError as error:
         return None, str(error)
-    except ArtifactError as error:  # nothing can be made of a file that is missing or damaged
+    except ArtifactError as error:  # a missing or damaged file makes all combinations impossible
         raise ArtifactError(f"{model.title}: {error}") from None
     return None, ""
 
@@ -235,7 +235,7 @@ def _way(model: Model, chain: Sequence[ModelCompiler], runtime: Runtime | None) 
 def _point(
     model: Model, chain: Sequence[ModelCompiler], runtime: Runtime | None, way: Plan | None, measure: MeasureOptions
 ) -> Point:
-    """Make a point, whose compilers and runtime know how many samples each call will have."""
+    """Return a point, whose compilers and runtime are set to the batch size."""
     size = measure.inference_batch_size
     parts = [model.title, *map(named, chain), "as trained" if runtime is None else named(runtime)]
     if size != 1:

@@ -1,4 +1,4 @@
-"""Entries of a sweep file that stand for several components: values to try under ``vary``."""
+"""Entries of a sweep file that stand for several components, with values to try under ``vary``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ C = TypeVar("C", bound=Component)
 
 
 def chains_of(data: Mapping[str, Any]) -> Iterator[tuple[ModelCompiler, ...]]:
-    """Yield every chain of compilers: each entry's variants, as many as its ``vary`` lists allow."""
+    """Yield every chain of compilers, with all variants of each entry."""
     for i, entry in enumerate(list_of(data, "compilers", [[]])):
         stages = entry if isinstance(entry, list) else [entry]
         yield from itertools.product(
@@ -29,7 +29,7 @@ def chains_of(data: Mapping[str, Any]) -> Iterator[tuple[ModelCompiler, ...]]:
 
 
 def runtimes_of(data: Mapping[str, Any]) -> Iterator[Runtime]:
-    """Yield every runtime: each entry's variants, with each number of threads where a runtime has a say in that."""
+    """Yield every runtime, with all variants of each entry, and each number of threads if it has this argument."""
     threads = data.get("threads")
     if threads is not None:
         threads = [count_of(n, f"threads.{i}") for i, n in enumerate(list_of(data, "threads"))]
@@ -47,7 +47,7 @@ def _gives_threads(entry: Any) -> bool:
 
 
 def _variants(entry: Any, base: type[C], where: str) -> list[C]:
-    """Make a component for each combination of the values under ``vary``."""
+    """Return a component for each combination of the values under ``vary``."""
     if isinstance(entry, str):
         entry = {"class": entry}
     data = dict(check_keys(entry, ("class", "arguments", "vary"), where, ("class",)))
@@ -70,7 +70,7 @@ def _variants(entry: Any, base: type[C], where: str) -> list[C]:
 
 @functools.lru_cache(maxsize=4096)
 def named(component: Component) -> str:
-    """Return a component's class, with those arguments that are not the usual ones."""
+    """Return a component's class, with the arguments that differ from their defaults, as text."""
     unusual = []
     for declared in arguments_of(type(component)):
         value = component.to_json()[declared.name]
@@ -85,7 +85,7 @@ def _required(component: Component) -> dict[str, Any]:
 
 
 def list_of(data: Mapping[str, Any], key: str, default: list[Any] | None = None) -> list[Any]:
-    """Return the list at a key; without a default, or with one that is not empty, it must have an entry."""
+    """Return the list of a key; it may be empty only if the default is an empty list."""
     found = data.get(key)
     found = default if found is None else found
     if not isinstance(found, list) or (not found and default != []):

@@ -1,4 +1,4 @@
-"""Carrying out a sweep: train, compile and measure whatever has not been done yet."""
+"""Carrying out a sweep: train, compile and measure everything that has not been done yet."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ log = logging.getLogger("nnpipe")
 
 @dataclass(frozen=True)
 class Done:
-    """A point with what became of it, and the name of its files."""
+    """A point with its outcome, and the name of its files."""
 
     point: Point
     key: str
@@ -35,10 +35,10 @@ class Done:
 
 
 def sweep_through(sweep: Sweep, command: Sequence[str], *, retrain: bool, retry: bool) -> tuple[Done, ...]:
-    """Do every point that is yet to be done, and give all of them in the order of the file.
+    """Carry out every point that has not been done yet, and return all points in the order of the file.
 
-    The models are gone through one by one, the points of each in an order
-    drawn from the seed: so what drifts favours no compiler and no runtime.
+    Models are processed one by one, and the points of each in a random order from the
+    seed, so that drift does not favour a compiler or a runtime.
     """
     for model in sweep.models:
         if model.training is None and not model.path.is_file():
@@ -89,7 +89,7 @@ def measured(
     sweep: Sweep, point: Point, artifact: Artifact | None, output: Path, command: Sequence[str],
     verification: Verification | None = None,
 ) -> Outcome:  # fmt: skip
-    """Measure a point that has been compiled; ``output`` is where its result may lie while that goes on."""
+    """Measure a compiled point; ``output`` is the path of its unfinished result."""
     candidate = CandidateSpec(
         point.title, point.model.wrapper, point.model.path, point.compilers, point.runtime, artifact
     )
@@ -124,7 +124,7 @@ def _carried_out(
 
 
 def compiled(sweep: Sweep, point: Point, source: ModelProcess, path: Path | None) -> Artifact | None:
-    """Return the compiled model; one that another point, or an earlier try, has left at ``path`` is taken as it is."""
+    """Return the compiled model; a file at ``path`` from another point or an earlier attempt is reused."""
     if path is None or point.way is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""What a sweep file may say, as a JSON Schema for editors."""
+"""The JSON Schema of sweep files, for editors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nnpipe.workflows.verification.compare_outputs import VerifyOptions
 
 
 def schema(of_plugins: bool = True) -> Schema:
-    """JSON Schema (draft 2020-12) of sweep files, from the components that are there, plugins' too if wanted."""
+    """Return the JSON Schema (draft 2020-12) of sweep files, for all components, optionally those of plugins."""
     text = {"type": "string", "minLength": 1}
     metric = text | {"description": "; ".join(f"{each.name}: {each.meaning}" for each in METRICS.values())}
     counts = {"type": "array", "items": {"type": "integer", "minimum": 1}, "minItems": 1}

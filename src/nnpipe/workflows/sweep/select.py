@@ -1,4 +1,4 @@
-"""Which candidates of a sweep qualify, which are on the front, and which one to ship."""
+"""Deciding which candidates of a sweep qualify, which are on the Pareto front, and which one to ship."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DRAWS = 2000
 
 @dataclass(frozen=True)
 class Claim:
-    """A constraint with the figure it was judged on; ``holds`` is ``None`` where that cannot be told."""
+    """A constraint with its measured metric; ``holds`` is ``None`` if the data cannot decide."""
 
     constraint: MetricConstraint
     figure: Figure
@@ -30,7 +30,7 @@ class Claim:
 
     @property
     def more(self) -> float | None:
-        """How many times as many samples would decide it, if the figure stayed as it is; ``None`` if nobody knows."""
+        """The factor of samples that would decide it if the metric kept its value; ``None`` if it is unknown."""
         value, bound = self.figure.value, self.constraint.bound
         if self.holds is not None or value is None or value == bound:
             return None
@@ -40,9 +40,9 @@ class Claim:
 
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """A measured point: its figures by metric, what each constraint says, and how surely it is on the front.
+    """A measured point, with its metrics, its claims, and the probability that it is on the Pareto front.
 
-    ``barred`` holds the doubts for which it is not chosen, whatever its figures.
+    ``barred`` holds the doubts that keep it from being chosen, whatever its metrics.
     """
 
     done: Done
@@ -57,22 +57,22 @@ class Judged:
 
     @property
     def title(self) -> str:
-        """What the point is called."""
+        """The point's title."""
         return self.done.point.title
 
     @property
     def qualifies(self) -> bool:
-        """Whether every constraint surely holds, and no doubt about its predictions bars it."""
+        """Whether every constraint holds with the sweep's confidence, and no doubt about its predictions bars it."""
         return not self.barred and all(claim.holds for claim in self.claims)
 
     @property
     def killed_by(self) -> tuple[Claim, ...]:
-        """The constraints that surely fail, or whose figure is not known."""
+        """The constraints that fail with the sweep's confidence, or whose metric is not known."""
         return tuple(claim for claim in self.claims if claim.holds is False or claim.figure.value is None)
 
 
 def judge(sweep: Sweep, done: Sequence[Done]) -> tuple[Judged, ...]:
-    """Judge every point that was measured, in the order of the file."""
+    """Return every measured point with its claims, in the order of the file."""
     measured = [(each, each.outcome.run) for each in done if each.outcome.run is not None]
     if not measured:
         return ()
@@ -98,26 +98,26 @@ def judge(sweep: Sweep, done: Sequence[Done]) -> tuple[Judged, ...]:
 
 
 def barring(sweep: Sweep, doubts: Sequence[Doubt]) -> tuple[Doubt, ...]:
-    """Return the doubts for which a sweep chooses no candidate."""
+    """Return the doubts that keep a candidate of a sweep from being chosen."""
     return tuple(doubt for doubt in doubts if doubt.kind in BARRING and doubt.kind not in sweep.accept_doubts)
 
 
 def told_barred(doubts: Sequence[Doubt]) -> str:
-    """Put such doubts in words, with how to have the candidate chosen all the same."""
+    """Return such doubts as text, with the setting that would accept them."""
     kinds = ", ".join(dict.fromkeys(doubt.kind for doubt in doubts))
     return f"{'; '.join(doubt.reason for doubt in doubts)} (accept_doubts: [{kinds}] would let it be chosen)"
 
 
 def level_of(sweep: Sweep) -> float:
-    """Return the confidence of each interval, such that all claims hold together at the sweep's.
+    """Return the confidence of each interval, so that all claims hold together with the sweep's confidence.
 
-    Each has its share of the risk (C. E. Bonferroni, 1936).
+    The risk is divided equally among the claims (C. E. Bonferroni, 1936).
     """
     return 1 - (1 - sweep.confidence) / max(len(sweep.constraints), 1)
 
 
 def claims_of(sweep: Sweep, figures: Figures) -> tuple[Claim, ...]:
-    """Judge the constraints on a run, each at :func:`level_of`."""
+    """Return a claim for each constraint, with the confidence of :func:`level_of`."""
     found = []
     for constraint in sweep.constraints:
         known = figures.of(constraint.metric, level_of(sweep))
@@ -126,7 +126,7 @@ def claims_of(sweep: Sweep, figures: Figures) -> tuple[Claim, ...]:
 
 
 def ranked(sweep: Sweep, judged: Sequence[Judged]) -> list[Judged]:
-    """Return those that qualify, the best in the metric to choose by first."""
+    """Return the candidates that qualify, sorted by the metric ``choose``, the best first."""
     name, sign = sweep.choose.name, 1 if sweep.choose.less_is_better else -1
 
     def place(one: Judged) -> tuple[float, str]:
@@ -137,7 +137,7 @@ def ranked(sweep: Sweep, judged: Sequence[Judged]) -> list[Judged]:
 
 
 def level_with(sweep: Sweep, chosen: Judged, others: Sequence[Judged]) -> list[str]:
-    """Name those of others whose figure cannot be told from that of the chosen one in the metric to choose by."""
+    """Return the titles of others that do not differ significantly from the chosen one in the metric ``choose``."""
     mine = chosen.figures[sweep.choose.name]
     return [
         one.title
@@ -150,9 +150,9 @@ def level_with(sweep: Sweep, chosen: Judged, others: Sequence[Judged]) -> list[s
 
 
 def why_none(judged: Sequence[Judged], refuted: Mapping[str, str]) -> list[str]:
-    """Return for each candidate which constraint kills it, or what would have to be measured to tell.
+    """Return for each candidate the constraint that fails, or the number of samples that would decide it.
 
-    ``refuted`` tells of those that qualified what was found when they were measured again.
+    ``refuted`` has the reasons why qualified candidates did not hold when they were measured again.
     """
     lines = []
     for one in judged:
@@ -171,7 +171,7 @@ def why_none(judged: Sequence[Judged], refuted: Mapping[str, str]) -> list[str]:
 
 
 def tell(claim: Claim) -> str:
-    """Put a claim in words."""
+    """Return a claim as text."""
     metric, known = claim.constraint.metric, claim.figure
     if known.value is None:
         return f"{claim.constraint.text}: not known, {known.reason}"
@@ -185,7 +185,7 @@ def tell(claim: Claim) -> str:
 
 
 def _references(done: Sequence[Done]) -> dict[str, Run]:
-    """Return the run of each model as trained; the smallest batch, if there are several."""
+    """Return the run of each model as trained; with several batch sizes, that of the smallest."""
     found: dict[str, tuple[int, Run]] = {}
     for each in done:
         size, title = each.point.measure.inference_batch_size, each.point.model.title

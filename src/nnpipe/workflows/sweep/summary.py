@@ -1,4 +1,4 @@
-"""What a sweep found, as a table and as JSON for other tools."""
+"""The results of a sweep, as a table and as JSON."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ROWS = 40
 
 
 def table(sweep: Sweep, judged: Sequence[Judged]) -> str:
-    """Return the candidates as a text, those most surely on the front first; at most forty of them."""
+    """Return the candidates as a text table, sorted by their probability of being on the front; at most forty."""
     rows = sorted(judged, key=lambda one: (not one.qualifies, -one.front_share, one.title))[:_ROWS]
     columns = [("Candidate", [Cell(one.title) for one in rows])]
     columns += [(m.heading, [_cell(m, one.figures[m.name]) for one in rows]) for m in sweep.metrics]
@@ -36,7 +36,7 @@ def table(sweep: Sweep, judged: Sequence[Judged]) -> str:
 
 
 def told_again(sweep: Sweep, found: Confirmed) -> list[str]:
-    """Return lines on what was claimed when the chosen one was measured again, and what speaks against it."""
+    """Return lines on the second measurement of the chosen candidate: its claims and doubts."""
     name = sweep.choose
     lines = [f"measured again: {name.title} {ranged(name, found.figures[name.name])}"]
     lines += [tell(claim) for claim in found.claims]
@@ -44,7 +44,7 @@ def told_again(sweep: Sweep, found: Confirmed) -> list[str]:
 
 
 def summary(sweep: Sweep, done: Sequence[Done], judged: Sequence[Judged], found: Confirmed) -> dict[str, Any]:
-    """Return everything that was found, as JSON can hold it; times in seconds, sizes in bytes, shares from 0 to 1."""
+    """Return all results as JSON can hold them; times in seconds, sizes in bytes, shares from 0 to 1."""
     return {
         "schema": SCHEMA,
         "kind": KIND,
@@ -78,7 +78,7 @@ def _point(sweep: Sweep, one: Judged) -> dict[str, Any]:
 
 
 def _confirmed(found: Confirmed) -> dict[str, Any]:
-    """Return the second measurement of the chosen one, on which its certificate stands."""
+    """Return the second measurement of the chosen candidate, on which its certificate is based."""
     return {
         "result": found.result,
         "figures": {name: figure_json(known) for name, known in found.figures.items()},
@@ -91,7 +91,7 @@ def _doubt(doubt: Doubt) -> dict[str, str]:
 
 
 def figure_json(known: Figure) -> dict[str, Any]:
-    """Return a figure as JSON holds it: no number where there is none, and ends of its interval that are finite."""
+    """Return a metric as JSON can hold it: null for an unknown value and for infinite ends of its interval."""
     if known.value is None:
         return {"value": None, "reason": known.reason}
     low, high = (end if math.isfinite(end) else None for end in (known.low, known.high))

@@ -32,20 +32,20 @@ log = logging.getLogger("nnpipe")
 
 @dataclass(frozen=True, eq=False)
 class SweepResult:
-    """What a sweep found.
+    """The result of a sweep.
 
     Parameters
     ----------
     sweep
-        What was combined, what had to hold, and what was chosen by.
+        The combinations, the constraints and the metrics.
     done
-        Every combination with what became of it, in the order of the file.
+        Every combination with its outcome, in the order of the file.
     judged
-        Those that could be measured, held against the constraints.
+        The measured combinations, with their claims.
     confirmed
-        The candidate that held when it was measured again, and those that did not.
+        The candidate that was confirmed by a second measurement, and the refuted ones.
     report
-        The report, where the packages for its pictures are installed.
+        The path of the report; ``None`` if packages for it are not installed.
 
     Examples
     --------
@@ -69,26 +69,26 @@ class SweepResult:
 
     @property
     def model(self) -> Path | None:
-        """The file of the candidate to ship."""
+        """The model file of the candidate to ship."""
         found = self.confirmed.chosen
         return (found.done.artifact or found.done.point.model.path) if found else None
 
     @property
     def certificate(self) -> Path | None:
-        """The chosen candidate's certificate."""
+        """The path of the chosen candidate's certificate."""
         return self.sweep.output / "certificate.json" if self.confirmed.chosen else None
 
     @property
     def failures(self) -> Mapping[str, str]:
-        """Why combinations could not be compiled or measured, by title."""
+        """The reasons why combinations could not be compiled or measured, by title."""
         return {each.point.title: each.outcome.reason for each in self.done if each.outcome.run is None}
 
     def show(self) -> None:
-        """Print the candidates, and which one is chosen, or why none is."""
+        """Print the candidates, and the chosen one or why there is none."""
         sys.stdout.write(f"{self}\n")
 
     def __str__(self) -> str:
-        """Return the candidates as a table, and which one is chosen, or why none is."""
+        """Return a table of the candidates, and the chosen one or why there is none."""
         sweep, found = self.sweep, self.confirmed
         lines = [table(sweep, self.judged), ""]
         lines += [f"failed: {title}: {reason}" for title, reason in self.failures.items()]
@@ -108,24 +108,24 @@ class SweepResult:
 
 
 def read_sweep(settings: str | Path | Mapping[str, Any], changes: Sequence[str] = ()) -> Sweep:
-    """Read a sweep file, or what stands in one, with some settings changed.
+    """Return the sweep of a file, or of its content, with some settings changed.
 
     Parameters
     ----------
     settings
-        The path of a YAML or JSON file, or what stands in one.
+        The path of a YAML or JSON file, or its content.
     changes
-        Settings that differ, such as ``"batch_sizes=[1]"``.
+        Settings to change, such as ``"batch_sizes=[1]"``.
 
     Returns
     -------
     Sweep
-        Its ``points`` are the combinations that will be measured, and ``impossible`` says why others cannot be.
+        Its ``points`` are the combinations to measure; ``impossible`` has the reasons why others are not possible.
 
     Raises
     ------
     NNPipeError
-        Naming the file, if there is one, and the place in it.
+        If a setting is wrong; the message names the place, and the file if there is one.
 
     Examples
     --------
@@ -147,34 +147,34 @@ def sweep(
 ) -> SweepResult:
     """Measure every combination of models, compilers, runtimes and batch sizes, and choose one.
 
-    What was chosen is measured again before it is certified.  A sweep that was
-    stopped, however roughly, goes on where it was when it is called again.
+    The chosen candidate is measured again before it is certified.  Call it again to
+    resume a sweep that was interrupted in any way.
 
     Parameters
     ----------
     settings
-        The path of a YAML or JSON file, or what stands in one: what to combine, what must hold, what to choose by.
+        The path of a YAML or JSON file, or its content: what to combine, constraints, and the metric to choose by.
     changes
-        Settings that differ, such as ``"batch_sizes=[1]"``.
+        Settings to change, such as ``"batch_sizes=[1]"``.
     retrain
         Whether to train even if the same training has been done.
     retry_failed
-        Whether to try again what failed before.
+        Whether to try failed combinations again.
     command
         The command line, for the result files.
 
     Returns
     -------
     SweepResult
-        Shown by ``show()``; the results, the Pareto front, the report and the certificate lie in the folder that
-        ``output`` of the settings names.
+        The candidates and the chosen one; results, Pareto front, report and certificate are in the folder ``output``
+        of the settings.  ``show()`` prints them.
 
     Raises
     ------
     ConfigError
-        If the settings cannot be used, naming the place in them, or no combination could be measured.
+        If the settings are wrong (the message names the place), or no combination could be measured.
     NNPipeError
-        If the data cannot be used, or a training failed.
+        If the data cannot be used, or a training fails.
 
     Examples
     --------
@@ -229,7 +229,7 @@ def _write(sweep: Sweep, done: Sequence[Done], judged: Sequence[Judged], found: 
 
 
 def _report(sweep: Sweep, output: Path) -> Path | None:
-    """Write the report from what lies in the folder; ``None`` if that cannot be done."""
+    """Write the report from the files in the folder and return its path; ``None`` if it cannot be written."""
     found = subject([sweep.output / "sweep.json"])
     candidates = candidates_of(found.runs, found.sources)
     try:
