@@ -22,18 +22,18 @@ _Step = tuple[str, Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Way:
-    """One way to compile and run a model; without a runtime, in its own framework.
+    """One way to compile and run a model; without a runtime, it runs in its own framework.
 
     Parameters
     ----------
     title
-        What the candidate is called.
+        The candidate's title.
     compilers
-        The chain, in order.
+        The compilers, in order.
     runtime
-        What runs the result.
+        The runtime.
     export
-        The format that the model is exported as before it is compiled; by default the first one that fits.
+        The format to export the model as before it is compiled; by default the first one that fits.
 
     Examples
     --------
@@ -51,7 +51,7 @@ class Way:
 
 @dataclass(frozen=True)
 class Planned:
-    """A way for one model: what wraps the model, and the formats in between."""
+    """A way for one model, with the model's wrapper and the formats between the stages."""
 
     title: str
     wrapper: ModelWrapper
@@ -70,7 +70,7 @@ def _tflite(target: str) -> list[tuple[list[_Step], str]]:
     return [([(name, {"target": target})], "LiteRTRuntime") for name in ("TFLiteCompiler", "TorchToTFLite")]
 
 
-# The first chain of each that fits the model is taken.
+# Of each way, the first chain that fits the model is used.
 _WAYS: Mapping[str, list[tuple[list[_Step], str]]] = {
     "onnx": [([], "ONNXRuntime")],
     "onnx-float16": [([("ONNXFloat16", {})], "ONNXRuntime")],
@@ -97,7 +97,7 @@ AS_IS = "as it is"
 """The way that compiles nothing and runs the model in its own framework."""
 
 USUAL = ("onnx", "onnx-int8", "openvino", "openvino-int8", "tflite", "tflite-int8")
-"""What is compared where nobody says what."""
+"""The ways that are compared by default."""
 
 
 def ways() -> tuple[str, ...]:
@@ -119,27 +119,27 @@ def planned(
     title: str | None = None,
     remote: bool = False,
 ) -> Planned:
-    """Find the chain of a way that fits a model.
+    """Return the first chain of a way that fits a model.
 
     Parameters
     ----------
     way
         A short name of :func:`ways`, or a :class:`Way`.
     models
-        Wrappers that open the model, each with its file; the first one that a chain fits is taken.
+        Wrappers that open the model, each with its file; the first one that fits a chain is used.
     batch_size
-        Samples in one call, which the compilers are told.
+        Number of samples in one call, for which the model is compiled.
     title
-        What the candidate is called; the way's own title by default.
+        The candidate's title; by default the way's title.
     remote
-        Whether the runtime runs elsewhere, and need not be installed here.
+        Whether the runtime runs on another machine, and need not be installed here.
 
     Raises
     ------
     ConfigError
-        If there is no such way, or none of its chains fits the model; the message says why the first one does not.
+        If there is no such way, or none of its chains fits the model; the message says why the first chain does not.
     NNPipeError
-        If a package that the way needs is missing.
+        If a required package is not installed.
     """
     if not isinstance(way, (str, Way)):
         raise ConfigError(f"a way is a short name such as 'onnx-int8', or a Way, not {type(way).__name__}")

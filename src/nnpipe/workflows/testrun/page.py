@@ -1,4 +1,4 @@
-"""The folder that a test of a model leaves: a page, a record, and what a plugin wrote."""
+"""The folder that a testrun writes: a page, a record, and the plugin's files."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _RECORD, _KIND = "testrun.json", "nnpipe testrun"
 
 
 def check_free(folder: Path) -> None:
-    """Refuse to replace what no testrun has written.
+    """Check that writing a folder replaces only an earlier testrun.
 
     Raises
     ------
     ConfigError
-        If the folder holds something else.
+        If the folder holds other files.
     """
     if not folder.exists() and not folder.is_symlink():
         return
@@ -44,7 +44,7 @@ def check_free(folder: Path) -> None:
 def write_folder(
     folder: Path, title: str, facts: Mapping[str, str], tried: Sequence[Tried], command: Sequence[str]
 ) -> int:
-    """Write the page and the record beside what the plugin wrote, and return how many files it wrote."""
+    """Write the page and the record beside the plugin's files, and return the number of these files."""
     budget = Budget()
     sections = [_section(folder, each, budget) for each in tried]
     write_output_page(folder / PAGE, title, dict(facts), sections, _warnings(tried))

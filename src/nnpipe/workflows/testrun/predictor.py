@@ -1,4 +1,4 @@
-"""A model that takes data in the form of somebody else's code and returns outputs in the same form."""
+"""A model that takes a plugin's data and returns outputs in the same form."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from nnpipe.workflows.verification.compare_outputs import real
 
 @dataclass(frozen=True)
 class Predictor:
-    """A loaded model with what stands before and after it.
+    """A loaded model with its preprocessing and postprocessing.
 
     Parameters
     ----------
     session
         The loaded model.
     wrapper
-        Says what the model itself takes and gives.
+        The wrapper, which describes the model's inputs and outputs.
     processed
-        Whether data go through the wrapper's preprocessing and outputs through its postprocessing.
+        Whether to apply the wrapper's preprocessing to data and its postprocessing to outputs.
     size
-        Samples in one call of a model that takes any number.
+        Number of samples in one call of a model that takes any number.
     """
 
     session: InferenceSession
@@ -41,17 +41,17 @@ class Predictor:
     size: int = 32
 
     def predict(self, data: Any) -> Any:
-        """Run the model on an array ``(n, ...)``, or on arrays by name where it has several inputs.
+        """Return the model's outputs for an array ``(n, ...)``, or for arrays by name if it has several inputs.
 
         Returns
         -------
         array or dict of arrays
-            Outputs in real numbers, as many as there were samples; by name where there are several.
+            Floating-point outputs ``(n, ...)``; by name if there are several.
 
         Raises
         ------
         NNPipeError
-            If the model does not take these data, or fails.
+            If the data do not fit the model, or the model fails.
         """
         io = self.wrapper.io
         whole = self._named(data, io)
@@ -97,7 +97,7 @@ class Predictor:
             return self.wrapper.preprocess(part)
         except NNPipeError:
             raise
-        except Exception as error:  # wrappers trust data sets; this is what a plugin made
+        except Exception as error:  # wrappers do not check their data, and a plugin made these
             told = ", ".join(f"{name} of {array.dtype} {array.shape}" for name, array in part.items())
             raise SpecMismatch(
                 f"{type(self.wrapper).__name__} cannot preprocess {told}: {type(error).__name__}: {error}"
@@ -122,7 +122,7 @@ def _parts(whole: Batch, count: int, size: int) -> Iterator[Batch]:
 
 
 def _fitted(array: np.ndarray[Any, Any], spec: TensorSpec) -> np.ndarray[Any, Any]:
-    """Store numbers as the model takes them, where none of them changes by more than rounding."""
+    """Return an array in the model's element type; raise if a number changes by more than rounding."""
     if spec.scale is not None and array.dtype.kind == "f":
         return quantize_linear(array, spec.scale, spec.zero_point, spec.dtype, spec.axis)
     if spec.dtype in ("string", "bfloat16") or array.dtype.kind not in "biuf" or array.dtype == spec.dtype:

@@ -1,4 +1,4 @@
-"""Running a model on a plugin's test data, in a process of its own, and keeping what its output plugin writes."""
+"""Running a model on a plugin's test data, in a subprocess, and keeping the files that its output plugin writes."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from nnpipe.workflows.progress import bar
 from nnpipe.workflows.testrun.predictor import Predictor
 
 TASKS = __name__
-"""Where the function stands that another process is asked for."""
+"""The module of the function that the subprocess calls."""
 
 
 def candidate_of(
     wrapper: ModelWrapper, path: Path, runtime: Runtime | None, deployment: Deployment | None
 ) -> CandidateSpec:
-    """Find out how a model is brought to a runtime: as it is, or exported.
+    """Return the candidate that runs a model, as it is or exported.
 
     Raises
     ------
     NNPipeError
-        If it cannot be, or something that it takes is not installed.
+        If the runtime cannot run it, or a required package is not installed.
     """
     if not path.is_file():
         raise ArtifactError(f"{path}: no such model file")
@@ -42,7 +42,7 @@ def candidate_of(
     try:
         format = format_of(path)
     except ArtifactError:
-        format = weights  # the wrapper says what is wrong with it
+        format = weights  # the wrapper will report what is wrong with the file
     remote = deployment is not None
     if runtime is None and (not remote and format != weights):
         runtime = runtime_for(path, format)
@@ -65,18 +65,18 @@ def candidate_of(
 
 @dataclass
 class Tried:
-    """What became of one step.
+    """The outcome of one step.
 
     Parameters
     ----------
     title
-        The step, with its samples.
+        The step's title, with its samples.
     folder
-        Where its files lie in the folder of all.
+        The folder of its files, relative to the testrun's folder.
     failure
-        What went wrong, if something did.
+        The error message, if it failed.
     lost
-        What the plugin wrote beside ``output/``.
+        Files that the plugin wrote outside ``output/``.
     """
 
     title: str
@@ -85,15 +85,15 @@ class Tried:
     lost: list[str] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
+        """Return the outcome as JSON can hold it."""
         return asdict(self)
 
 
-# -- in the other process -----------------------------------------------------------------------------
+# -- in the subprocess -----------------------------------------------------------------------------
 
 
 def carry_out(request: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Load the data, run the model, and let the plugin write into folders below the one that is given."""
+    """Load the data, run the model, and let the plugin write into subfolders of the given folder."""
     plugins = request["plugins"]
     loader = load_plugin(**plugins["plugin"])
     writer = load_plugin(**plugins["output plugin"]) if "output plugin" in plugins else loader

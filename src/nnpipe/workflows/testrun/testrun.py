@@ -1,4 +1,4 @@
-"""One call that runs a model on a plugin's test data, and keeps what a plugin makes of its outputs."""
+"""Running a model on a plugin's test data, in one call."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ _Plugins = dict[str, dict[str, Any]]
 
 @dataclass(frozen=True)
 class TestrunResult:
-    """What became of a test.
+    """The result of a testrun.
 
     Parameters
     ----------
     folder
-        What the plugin wrote, with a page that shows it.
+        The folder with the plugin's files, and a page that shows them.
     steps
-        The test's steps, and why those failed that did.
+        The steps, with errors of the failed ones.
     facts
-        What was run by what, by what it is called on the page.
+        The model, the plugins and the runtime, by their titles on the page.
     files
-        How many files the plugin wrote.
+        Number of files that the plugin wrote.
 
     Examples
     --------
@@ -55,7 +55,7 @@ class TestrunResult:
     'index.html'
     """
 
-    __test__: ClassVar[bool] = False  # pytest takes what is called Test for a test
+    __test__: ClassVar[bool] = False  # pytest collects classes whose names begin with Test
 
     folder: Path
     steps: tuple[Tried, ...]
@@ -64,7 +64,7 @@ class TestrunResult:
 
     @property
     def page(self) -> Path:
-        """The page that shows what was written."""
+        """The path of the page that shows the plugin's files."""
         return self.folder / PAGE
 
     @property
@@ -73,11 +73,11 @@ class TestrunResult:
         return tuple(step for step in self.steps if step.failure)
 
     def show(self) -> None:
-        """Print how many steps failed, and where the page lies."""
+        """Print the number of failed steps and the path of the page."""
         sys.stdout.write(f"{self}\n")
 
     def __str__(self) -> str:
-        """Return how many steps failed, and where the page lies."""
+        """Return the number of failed steps and the path of the page."""
         failed = f"failed: {len(self.failed)} of {len(self.steps)} steps\n" if self.failed else ""
         return f"{failed}page: {self.page} ({self.files:,} files)"
 
@@ -99,53 +99,53 @@ def testrun(
     time_limit: float = 3600.0,
     command: Sequence[str] = (),
 ) -> TestrunResult:
-    """Run a model on test data that a plugin loads, and show on a page what a plugin makes of the outputs.
+    """Run a model on test data that a plugin loads, and write a page with the files that a plugin makes of the outputs.
 
-    A plugin is code, and runs with all your rights, in a process of its own.
+    A plugin is code.  It runs in a subprocess, with all your permissions.
 
     Parameters
     ----------
     model
-        The path of a model file, a model of Keras, a :class:`~nnpipe.core.live_model.LiveModel`, or
-        ``(wrapper, path)``; an ``nn.Module`` of PyTorch is exported to a file beforehand.
+        The path of a model file, a Keras model, a :class:`~nnpipe.core.live_model.LiveModel`, or ``(wrapper, path)``.
+        Export an ``nn.Module`` of PyTorch to a file first.
     data
-        What the plugin's ``load_test_data`` is given.
+        The argument of the plugin's ``load_test_data``.
     output
-        The folder to write; an earlier testrun there is replaced, and nothing else.
+        The folder to write.  Only an earlier testrun there is replaced.
     plugin
         A Python file with ``load_test_data`` and ``process_model_output``, or the name of an installed plugin.
     output_plugin
-        Another one with ``process_model_output``.
+        Another plugin with ``process_model_output``.
     runtime
-        What runs the model, by name or made; by default its own framework, or what its file's format suggests.
+        The runtime, or its name; by default the model's own framework, or a runtime for its file's format.
     deployment
-        The target that it runs on, if not this machine.
+        The target to run it on, if not this machine.
     preparation
-        What the model wants of samples, as the options of its wrapper say it: ``{"scale": 255}``.
+        The preprocessing that the model expects, as options of its wrapper: ``{"scale": 255}``.
     as_is
-        Whether to give the data to the model itself, without the wrapper's processing before and after it.
+        Whether to omit the wrapper's preprocessing and postprocessing.
     batch_size
-        Samples in one call of a model that takes any number.
+        Number of samples in one call of a model that takes any number.
     keep_going
-        Whether to say on the page that a step failed, and go on with the next.
+        Whether to continue after a failed step, and show the failure on the page.
     title
-        Of the page.
+        The title of the page.
     time_limit
-        Seconds that the test may take until its process is ended; 0 for no limit.
+        The greatest time of the test in seconds, after which its process is ended; 0 for no limit.
     command
         The command line, for the record.
 
     Returns
     -------
     TestrunResult
-        With the folder, its page, and what became of each step.
+        The folder, its page, and the outcome of each step.
 
     Raises
     ------
     ConfigError
-        If the folder holds something else, or the plugin lacks a function that is needed.
+        If the folder holds other files, or the plugin lacks a required function.
     NNPipeError
-        If a step failed, and ``keep_going`` is not set; the folder is left as it was then.
+        If a step fails and ``keep_going`` is not set; the folder is then unchanged.
 
     Examples
     --------
@@ -173,7 +173,7 @@ def testrun(
             }  # fmt: skip
             with Worker(f"{TASKS}:carry_out", shown=True) as worker:
                 steps = tuple(Tried(**found) for found in worker.attempt(f"testing {path}", request, time_limit))
-            # The process and all that it started are gone: nothing changes any more.
+            # The subprocess and all that it started have ended, so the files do not change any more.
             facts = _facts(candidate, plugins, data)
             files = write_folder(folder, title or f"Test of {path.name}", facts, steps, command)
     except OSError as error:
@@ -182,7 +182,7 @@ def testrun(
 
 
 def _plugins(plugin: str, output_plugin: str | None) -> _Plugins:
-    """Check the plugins without running them, and say what is to be loaded: these very files."""
+    """Check the plugins without running them, and return exactly the files to load."""
     other = output_plugin if output_plugin != plugin else None
     parts = {"plugin": (plugin, (LOAD_TEST_DATA,) if other else (LOAD_TEST_DATA, PROCESS_MODEL_OUTPUT))}
     if other:

@@ -1,1 +1,1 @@
-"""Convert what users pass from Python: models become files, and data become a data set."""
+"""Converting arguments from Python: models become files, and data become a data set."""

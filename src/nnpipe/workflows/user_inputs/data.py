@@ -1,4 +1,4 @@
-"""Wrap data that users pass from Python: arrays, batches of PyTorch or TensorFlow, or a data set of ours."""
+"""Converting data from Python: arrays, batches of PyTorch or TensorFlow, or a data set of nnpipe."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class Arrays:
     Attributes
     ----------
     inputs
-        By tensor name, ``(n, ...)`` each.
+        Arrays ``(n, ...)`` by tensor name.
     labels
-        ``(n,)`` int64, from 0.
+        Class numbers from 0, int64 ``(n,)``.
     """
 
     inputs: Mapping[str, Array]
@@ -43,14 +43,15 @@ def arrays_of(data: Any, progress: Progress = silent) -> Arrays:
     Parameters
     ----------
     data
-        ``(inputs, labels)`` with arrays or tensors, or what gives such pairs batch by batch or sample by sample: a
-        PyTorch ``DataLoader``, a ``tf.data.Dataset``, a list.  Inputs may be a dict of arrays by name.  Labels are
-        class numbers, or one row a sample with a 1 for its class.
+        ``(inputs, labels)`` with arrays or tensors, or an iterable of such pairs for batches or samples: a PyTorch
+        ``DataLoader``, a ``tf.data.Dataset``, a list.  Inputs may be a dict of arrays by name.  Labels are
+        class numbers,
+        or one-hot rows.
 
     Raises
     ------
     ConfigError
-        If they are none of these, or do not fit together.
+        If the data have another form, or do not fit together.
     """
     if isinstance(data, Arrays):
         return data
@@ -59,7 +60,7 @@ def arrays_of(data: Any, progress: Progress = silent) -> Arrays:
     if isinstance(data, tuple) and len(data) == 2:
         return _checked(_named(data[0]), _array(data[1]))
     if not isinstance(data, Iterable) and hasattr(data, "__getitem__") and hasattr(data, "__len__"):
-        data = map(data.__getitem__, range(len(data)))  # as the data sets of PyTorch are read
+        data = map(data.__getitem__, range(len(data)))  # as for data sets of PyTorch
     if isinstance(data, (str, bytes, Mapping)) or not isinstance(data, Iterable):
         raise ConfigError(
             f"data should be (inputs, labels), what gives such pairs (a DataLoader, a tf.data.Dataset), or a Dataset "
@@ -87,17 +88,17 @@ def arrays_of(data: Any, progress: Progress = silent) -> Arrays:
 
 
 def inputs_of(data: Any, progress: Progress = silent) -> Arrays:
-    """Return samples as arrays, where nobody asks for their classes: all of them are of class 0.
+    """Return samples as arrays if their classes do not matter: all have class 0.
 
     Parameters
     ----------
     data
-        As :func:`arrays_of` takes them, or inputs alone: an array or tensor, or a dict of them by name.
+        Data as for :func:`arrays_of`, or only inputs: an array or tensor, or a dict of them by name.
 
     Raises
     ------
     ConfigError
-        If they are none of these, or differ in their number.
+        If the data have another form, or inputs differ in their number of samples.
     """
     if isinstance(data, tuple) and len(data) == 2:
         data = data[0]
@@ -122,8 +123,8 @@ def _named(given: Any) -> dict[str, Array]:
 
 
 def _array(given: Any) -> Array:
-    """Return an array or tensor as an array of numpy, wherever it lies."""
-    if hasattr(given, "detach"):  # a tensor of PyTorch: it may ask for gradients, and lie on a GPU
+    """Return an array, or a tensor on any device, as a numpy array."""
+    if hasattr(given, "detach"):  # a PyTorch tensor: it may require gradients, and be on a GPU
         given = given.detach().cpu()
         if str(given.dtype) == "torch.bfloat16":  # which numpy lacks
             given = given.float()

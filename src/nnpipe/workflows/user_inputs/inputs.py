@@ -1,4 +1,4 @@
-"""Convert a model and data that a user passes."""
+"""Converting a user's model and data."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _TRAINING, _TEST = 0, 2
 
 @dataclass(frozen=True)
 class Given:
-    """A model with its files, and the data that it runs on.
+    """A model with its files, and its data.
 
     Parameters
     ----------
     models
         Wrappers that open the model, each with its file; the first is the model in its own framework.
     dataset
-        The data; ``None`` where none were given.
+        The data; ``None`` if none were given.
     """
 
     models: Models
@@ -52,35 +52,34 @@ def given(
     seed: int = 0,
     progress: Progress = silent,
 ) -> Given:
-    """Write a model and data where other processes can read them.
+    """Write a model and data to files that other processes can read, and return them.
 
     Parameters
     ----------
     model
-        A path, an ``nn.Module``, a model of Keras, a :class:`~nnpipe.core.live_model.LiveModel`, or
-        ``(wrapper, path)``.
+        A path, an ``nn.Module``, a Keras model, a :class:`~nnpipe.core.live_model.LiveModel`, or ``(wrapper, path)``.
     data
-        Samples to test on, as :func:`~nnpipe.workflows.user_inputs.data.arrays_of` takes them, or a
-        :class:`~nnpipe.core.dataset.Dataset`; ``None`` where nothing is tested.
+        Samples to test on, as for :func:`~nnpipe.workflows.user_inputs.data.arrays_of`, or a
+        :class:`~nnpipe.core.dataset.Dataset`; ``None`` for no test.
     folder
-        Where files are written, if any are needed.
+        The folder for files, if any are needed.
     preparation
-        What the model wants of samples, as the options of its wrapper say it.
+        The preprocessing that the model expects, as options of its wrapper.
     calibration
-        What quantisers observe, in the form of ``data``.  If left out, some of ``data`` are put aside for it.
+        Samples for quantisers to observe, in the form of ``data``; by default some of ``data`` are reserved for this.
     calibration_samples
-        How many are put aside; a fifth of all at most, and none for 0.
+        Number of samples to reserve, at most a fifth of all; 0 for none.
     class_names
         Names of the classes in order of their number.
     seed
-        Draws the samples that are put aside.
+        Seed for drawing the reserved samples.
     progress
-        Shows how far reading the data is.
+        Shows the progress of reading the data.
 
     Raises
     ------
     ConfigError
-        If model and data are nothing that is known here, or do not fit together.
+        If the model or the data have an unknown form, or do not fit together.
     NNPipeError
         If the model cannot be read or written.
     """
@@ -105,7 +104,7 @@ def given(
 
 
 def opened_by(model: Any, folder: Path, samples: Arrays | None, preparation: Mapping[str, Any] | None = None) -> Models:
-    """Return what opens a model, as :class:`Given` has it; arrays of floats go in as they are by default."""
+    """Return wrappers that open a model, as in :class:`Given`; by default arrays of floats are used unchanged."""
     floats = samples is not None and all(array.dtype.kind == "f" for array in samples.inputs.values())
     is_module = not isinstance(model, (str, Path, tuple, LiveModel, ModelWrapper))
     as_given = samples is not None and (floats or is_module)
@@ -132,16 +131,16 @@ def _put_aside(count: int, calibration_samples: int, seed: int) -> Any:
 
 
 def _written(arrays: Arrays, split: Any, models: Models, folder: Path, class_names: Sequence[str]) -> Dataset:
-    """Write arrays where other processes can read them."""
+    """Write arrays to files that other processes can read, and return their data set."""
     wrapper, inputs = models[0][0], arrays.inputs
     names = tuple(class_names) or tuple(map(str, range(max(int(arrays.labels.max()) + 1, _classes(wrapper)))))
-    if len(inputs) == 1:  # the only one goes to the only one, whatever it is called
+    if len(inputs) == 1:  # a single input belongs to a single tensor, whatever their names
         inputs = {wrapper.io.inputs[0].name.replace("/", "_") or "input": next(iter(inputs.values()))}
     return write_arrays(folder, inputs, arrays.labels, split=split, class_names=names)
 
 
 def _classes(wrapper: ModelWrapper) -> int:
-    """Return how many classes the only output of a model has; 0 where that cannot be told."""
+    """Return the number of classes of a model's only output; 0 if it is not known."""
     outputs = wrapper.io.outputs
     last = outputs[0].shape[-1] if len(outputs) == 1 and len(outputs[0].shape) == 2 else None
     return last or 0
@@ -149,7 +148,7 @@ def _classes(wrapper: ModelWrapper) -> int:
 
 @contextmanager
 def working_folder(folder: str | Path | None = None) -> Iterator[Path]:
-    """Yield a folder that is kept, or a temporary one where none is named."""
+    """Yield the given folder, or else a temporary one."""
     if folder is not None:
         yield Path(folder)
         return

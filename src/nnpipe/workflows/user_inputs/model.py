@@ -1,4 +1,4 @@
-"""Save models that users pass from Python as files that wrappers open."""
+"""Saving models from Python as files that wrappers open."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ def models_of(
     Parameters
     ----------
     model
-        The path of a model file, an ``nn.Module`` of PyTorch, a model of Keras, a live model or a wrapper of ours,
-        which then has fresh weights or those of its file, or ``(wrapper, path)`` for one whose weights lie in a file.
+        The path of a model file; an ``nn.Module`` of PyTorch; a Keras model; a live model; a wrapper, which has new
+        weights or those of its own file; or ``(wrapper, path)`` with the file of its weights.
     folder
-        Where a file is written, if there is none yet.
+        The folder for the file, if there is none yet.
     samples
-        Some samples as the model takes them, which an ``nn.Module`` is traced with.
+        Some preprocessed samples for tracing an ``nn.Module``.
     preparation
-        What the model wants of samples, as options of :class:`~nnpipe.modelwrappers.files.onnx.ONNXModel` say it:
-        ``{"scale": 255}``.
+        The preprocessing that the model expects, as options of
+        :class:`~nnpipe.modelwrappers.files.onnx.ONNXModel`: ``{"scale": 255}``.
     as_given
-        Whether samples are to go in as they are where neither ``preparation`` nor a description says how.
+        Whether to use samples unchanged if neither ``preparation`` nor a description specifies the preprocessing.
 
     Raises
     ------
     ConfigError
-        If it is none of these.
+        If the model has another form.
     NNPipeError
-        If a file cannot be read, or the model not be written.
+        If a file cannot be read, or the model cannot be written.
     """
     folder.mkdir(parents=True, exist_ok=True)
     if isinstance(model, tuple) and len(model) == 2 and isinstance(model[0], ModelWrapper):
@@ -85,13 +85,13 @@ def _of_file(path: Path, preparation: dict[str, Any], as_given: bool) -> Models:
     models = [(made(cls, "model_path"), path)]
     declared = find("DeclaredModel", ModelWrapper)
     if cls.weights_format in ("onnx", "keras") and not declared.missing():
-        with suppress(NNPipeError):  # a network of layers that we have no words for
+        with suppress(NNPipeError):  # a network with layers that nnpipe cannot describe
             models.append((made(declared, "network"), path))
     return models
 
 
 def _exported(module: Any, path: Path, samples: Arrays | None) -> Path:
-    """Export a module of PyTorch, for any number of samples where it can do with that."""
+    """Export a PyTorch module, for any number of samples if it supports that, and return the path."""
     import torch
 
     if samples is None:
@@ -105,10 +105,10 @@ def _exported(module: Any, path: Path, samples: Arrays | None) -> Path:
             try:
                 shapes = tuple({0: free} for _ in example)
                 program = torch.export.export(module, example, dynamic_shapes=shapes)
-            except Exception:  # of several kinds; most modules that fix the number of samples say so here
+            except Exception:  # of several classes; most modules with a fixed number of samples fail here
                 one = tuple(tensor[:1] for tensor in example)
                 program = torch.export.export(module, one)
-    except Exception as error:  # its errors share no base but Exception
+    except Exception as error:  # its errors have no common base class but Exception
         first = (str(error).splitlines() or [type(error).__name__])[0]
         raise ConversionError(f"torch.export cannot follow {type(module).__name__}: {first}") from error
     finally:

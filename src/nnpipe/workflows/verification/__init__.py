@@ -1,1 +1,1 @@
-"""Whether two models compute the same, and whether one result is worse than another."""
+"""Checking whether two models compute the same, and whether one result is worse than another."""

@@ -1,4 +1,4 @@
-"""Finding out what a conversion claims: told, declared by the compilers that made the file, or seen in the file."""
+"""The claims of a conversion: given by the user, declared by the file's compilers, or inferred from the file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _HALVES: dict[str, Claim] = {"float16": "float16", "bfloat16": "bfloat16"}
 
 
 def declared_claims(artifact: Artifact, source: Path | None = None) -> tuple[Claim, ...] | None:
-    """Return what the compilers between a source and an artifact declare; ``None`` if one of them is not known."""
+    """Return the claims of the compilers between a source and an artifact; ``None`` if one compiler is not known."""
     origin = None if source is None or not source.is_file() else sha256_of(source)
     words: list[Claim] = []
     for made in lineage(artifact):
@@ -33,7 +33,7 @@ def declared_claims(artifact: Artifact, source: Path | None = None) -> tuple[Cla
 
 
 def lineage(artifact: Artifact) -> Iterator[Artifact]:
-    """Return an artifact, what it was made from, and so on."""
+    """Yield an artifact, the one that it was made from, and so on."""
     made: Artifact | None = artifact
     while made is not None:
         yield made
@@ -41,7 +41,7 @@ def lineage(artifact: Artifact) -> Iterator[Artifact]:
 
 
 def _of_class(artifact: Artifact) -> tuple[Claim, ...]:
-    """Ask the compiler itself, for descriptions that were written before claims were recorded."""
+    """Return the claims of the compiler's class, for older descriptions without recorded claims."""
     try:
         made_by = artifact.producer
         return find(str(made_by["class"]), ModelCompiler).from_json(dict(made_by["arguments"])).claims()
@@ -50,7 +50,7 @@ def _of_class(artifact: Artifact) -> tuple[Claim, ...]:
 
 
 def described(path: Path) -> Artifact | None:
-    """Read the description beside a file, if there is a usable one."""
+    """Return the description beside a file; ``None`` if there is no usable one."""
     try:
         return Artifact.read(path) if sidecar_of(path).is_file() else None
     except NNPipeError:
@@ -58,7 +58,7 @@ def described(path: Path) -> Artifact | None:
 
 
 def seen_claims(model: LiveModel) -> tuple[Claim, ...]:
-    """Return what the numbers in a file say: integers that stand for reals, halves, or neither."""
+    """Return the claims that follow from the numbers in a file: quantised integers, half precision, or neither."""
     try:
         graph = model.get_inference_graph()
         weights = model.get_weights()

@@ -1,8 +1,8 @@
-"""Compare a model with its source on real samples.
+"""Comparing a model with its source on real samples.
 
-The source runs once, in a process of its own; what it took and gave is written
-to a file.  Others run on the same inputs, each in a process of
-its own, and are compared with what is in the file.
+The source runs once, in a subprocess; its inputs and outputs are written to a
+file.  Other models run on the same inputs, each in a subprocess, and are compared
+with the file.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from nnpipe.core.tensors import Batch, IOSpec, TensorSpec, show_shape
 
 
 class VerifyOptions(Tolerances):
-    """How a model is held against the one that it was made from.
+    """How to compare a model with its source.
 
     Examples
     --------
@@ -45,14 +45,14 @@ class VerifyOptions(Tolerances):
 
 @dataclass(frozen=True)
 class Reference:
-    """What the source took and gave.
+    """The inputs and outputs of the source.
 
     Parameters
     ----------
     io
-        Its inputs and outputs.
+        The specification of its inputs and outputs.
     inputs, outputs
-        One batch of one sample each; outputs in real numbers.
+        A batch of one sample each; outputs are floating point.
     """
 
     io: IOSpec
@@ -61,7 +61,7 @@ class Reference:
 
     @classmethod
     def of(cls, session: InferenceSession, io: IOSpec, samples: Sequence[Batch]) -> Reference:
-        """Run the source; ``samples`` are what ``io`` takes."""
+        """Run the source on samples that agree with ``io``, and return its inputs and outputs."""
         return cls(io, tuple(samples), tuple(outputs_of(session, io, samples)))
 
     def write(self, path: Path) -> None:
@@ -70,7 +70,7 @@ class Reference:
         Raises
         ------
         NotSupported
-            If a tensor has elements that such a file cannot hold.
+            If a tensor has an element type that such a file cannot hold.
         """
         arrays: dict[str, Any] = {"io": np.array(json.dumps(self.io.to_json()))}
         for side, batches in (("i", self.inputs), ("o", self.outputs)):
@@ -82,7 +82,7 @@ class Reference:
 
     @classmethod
     def read(cls, path: Path) -> Reference:
-        """Read what :meth:`write` wrote."""
+        """Return the reference that :meth:`write` wrote."""
         try:
             with open(path, "rb") as handle, np.load(handle, allow_pickle=False) as content:
                 io = IOSpec.from_json(json.loads(str(content["io"])))
@@ -101,32 +101,32 @@ class Reference:
 
 @dataclass(frozen=True)
 class Binding:
-    """How the tensors of two models belong together.
+    """The correspondence of two models' tensors.
 
     Parameters
     ----------
     names
-        The other's name for a tensor of the source, where it differs.
+        The other model's names of the source's tensors, where they differ.
     axes
-        For inputs of so many axes: which of the source's stands where in the other's.
+        For inputs with this number of axes: the order of the source's axes in the other model.
     """
 
     names: Mapping[str, str]
     axes: tuple[int, ...] = ()
 
     def towards(self, inputs: tuple[TensorSpec, ...]) -> tuple[TensorSpec, ...]:
-        """Return the specification of the source's inputs by the other's names, axes in the other's order."""
+        """Return the source's inputs with the other model's names and order of axes."""
         return tuple(map(self._turned, inputs))
 
     def there(self, batch: Batch) -> Batch:
-        """Turn the source's inputs into the other's."""
+        """Return the source's inputs as inputs of the other model."""
         return {
             self.names.get(name, name): array.transpose(self.axes) if array.ndim == len(self.axes) else array
             for name, array in batch.items()
         }
 
     def back(self, batch: Batch) -> Batch:
-        """Return the other's outputs the source's names."""
+        """Return the other model's outputs with the source's names."""
         ours = {theirs: own for own, theirs in self.names.items()}
         return {ours.get(name, name): array for name, array in batch.items()}
 
@@ -141,17 +141,17 @@ AS_THEY_ARE = Binding({})
 
 
 def bound(source: IOSpec, other: IOSpec, pairs: Mapping[str, str], axes: tuple[int, ...] = ()) -> Binding:
-    """Find out which tensors of two models belong together: by name; a single one with the other single one.
+    """Return which tensors of two models correspond: those of equal names, or the only ones.
 
     Parameters
     ----------
     pairs
-        The other's names by the source's, as the user gives them.
+        The other model's names by the source's, given by the user.
 
     Raises
     ------
     ConfigError
-        If that leaves a doubt, or names something that is not there.
+        If the correspondence is not clear, or a name does not exist.
     """
     names = dict(pairs)
     for side, ours, theirs in (("input", source.inputs, other.inputs), ("output", source.outputs, other.outputs)):
@@ -196,7 +196,7 @@ def _check_shape(source: TensorSpec, given: TensorSpec, taken: TensorSpec) -> No
 
 
 def _fits(given: tuple[int | None, ...], taken: tuple[int | None, ...]) -> bool:
-    # The first axis counts samples; what one side leaves open may be what the other wants.
+    # The first axis counts samples; an open size of one side matches any size of the other.
     pairs = zip(given[1:], taken[1:], strict=False)
     return len(given) == len(taken) and all(None in pair or pair[0] == pair[1] for pair in pairs)
 
@@ -206,7 +206,7 @@ def _list(names: Iterable[str]) -> str:
 
 
 def chosen(dataset: Dataset, count: int) -> np.ndarray[Any, Any]:
-    """Draw so many test samples, the same ones every time."""
+    """Return ``count`` random indices of test samples, always the same ones."""
     test = dataset.split("test")
     if count >= len(test):
         return test
@@ -214,16 +214,16 @@ def chosen(dataset: Dataset, count: int) -> np.ndarray[Any, Any]:
 
 
 def prepared_samples(wrapper: ModelWrapper, dataset: Dataset, count: int) -> list[Batch]:
-    """Return so many test samples as the model takes them, one in each batch."""
+    """Return ``count`` preprocessed test samples, one in each batch."""
     return [wrapper.preprocess(raw) for raw, _ in dataset.batches(chosen(dataset, count), 1)]
 
 
 def outputs_of(
     session: InferenceSession, io: IOSpec, samples: Iterable[Batch], binding: Binding = AS_THEY_ARE
 ) -> Iterator[Batch]:
-    """Run samples that agree with ``io``, and give each one's outputs in real numbers, by the names of ``io``.
+    """Run samples that agree with ``io``, and yield each one's floating-point outputs by the names of ``io``.
 
-    A session with a fixed batch size gets that many at a time, the last of them repeated to fill up.
+    A session with a fixed batch size gets that many at a time; the last sample is repeated to fill the batch.
     """
     first = session.io.inputs[0].shape if session.io.inputs else ()
     size = (first[0] or 1) if first else 1
@@ -260,7 +260,7 @@ def _run(
 
 
 def real(array: np.ndarray[Any, Any], spec: TensorSpec) -> np.ndarray[Any, Any]:
-    """Return the numbers that stored ones stand for."""
+    """Return the real numbers that stored values represent."""
     return array if spec.scale is None else dequantize_linear(array, spec.scale, spec.zero_point, spec.axis)
 
 
@@ -271,7 +271,7 @@ def verified(
     binding: Binding = AS_THEY_ARE,
     claims: Iterable[Claim] = ("float",),
 ) -> dict[str, Any]:
-    """Hold a model against its source: the verdict, its reason and the figures, as JSON can hold them."""
+    """Compare a model with its source; return verdict, reason and errors as JSON can hold them."""
     comparison, worst, largest = AgreementAccumulator(), 0, -1.0
     outputs = outputs_of(session, reference.io, reference.inputs, binding)
     for number, (ours, theirs) in enumerate(zip(reference.outputs, outputs, strict=True)):
@@ -283,7 +283,7 @@ def verified(
 
 
 def not_verified(cause: object) -> dict[str, Any]:
-    """Say why a model could not be held against its source, in the form of a verdict."""
+    """Return the reason why a model could not be compared with its source, in the form of a verdict."""
     return {"verdict": "unknown", "reason": " ".join(str(cause).split())}
 
 

@@ -1,4 +1,4 @@
-"""One call that runs published test vectors through every runtime and compiler here."""
+"""Running published test vectors through every installed runtime and compiler, in one call."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ _MOST_BYTES = 4 << 30
 
 @dataclass(frozen=True)
 class ConformanceResult:
-    """What came of each test vector on each way from a model file to outputs.
+    """The result of each test vector for each way from a model file to outputs.
 
     Parameters
     ----------
     found
-        By format (``onnx``, ``tflite``) and the title of the way, one for each case.
+        Results by format (``onnx``, ``tflite``) and title of the way, one for each case.
     frameworks
-        Versions of the packages that took part.
+        Versions of the packages that were used.
 
     Examples
     --------
@@ -59,20 +59,20 @@ class ConformanceResult:
 
     @property
     def passed(self) -> bool:
-        """Whether nothing computed wrong values, failed in a way that nobody foresaw, or crashed."""
+        """Whether no case computed wrong values, failed unexpectedly, or crashed."""
         every = [each for ways in self.found.values() for members in ways.values() for each in members]
         return not any(each.status in (WRONG, FAILED, CRASHED) for each in every)
 
     def show(self) -> None:
-        """Print a table of each format, and the causes of what did not pass."""
+        """Print a table of each format, and the causes of cases that did not pass."""
         sys.stdout.write(f"{self}\n")
 
     def __str__(self) -> str:
-        """Return a table of each format in Markdown, and the causes of what did not pass."""
+        """Return a Markdown table of each format, and the causes of cases that did not pass."""
         return text_of(self.found)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the status of each case, and the reason where it did not pass, as JSON can hold it."""
+        """Return the status of each case, and the reason if it did not pass, as JSON can hold it."""
         return {
             "frameworks": dict(self.frameworks),
             "results": {
@@ -82,7 +82,7 @@ class ConformanceResult:
         }
 
     def save_report(self, path: str | Path) -> Path:
-        """Write a report as reStructuredText, and a page beside it, whose path is returned."""
+        """Write a report as reStructuredText with an HTML page beside it, and return the path of the page."""
         document = document_of(self.found, self.frameworks)
         write_rst(document, path)
         page = Path(path).with_suffix(".html")
@@ -100,37 +100,37 @@ def conformance(
     jobs: int = 1,
     progress: Progress = bar,
 ) -> ConformanceResult:
-    """Run test vectors of ONNX and TensorFlow Lite through every runtime and compiler here.
+    """Run test vectors of ONNX and TensorFlow Lite through every installed runtime and compiler.
 
-    Each case runs in a process that may crash or hang without harm.
+    Each case runs in a subprocess, which may crash or hang without harm.
 
     Parameters
     ----------
     vectors
-        Folders or archives with models, inputs and exact outputs, as ONNX publishes them for its backends, or layers
-        in TensorFlow Lite with their numbers in CSV.
+        Folders or archives with models, inputs and exact outputs: ONNX's published tests of backends, or layers of
+        TensorFlow Lite with numbers in CSV.
     only
-        Runtimes and compilers to try, by name or as classes; all that are installed if left out.
+        Runtimes and compilers to test, by name or as classes; by default all installed ones.
     rtol, atol
-        By how much floats may differ in ONNX; whatever is in TensorFlow Lite must be exact.
+        Relative and absolute tolerance of floats in ONNX; values in TensorFlow Lite must be exact.
     time_limit
-        Seconds that one case may take, at least 0.1.
+        The greatest time of one case in seconds, at least 0.1.
     jobs
-        How many cases run at a time.
+        Number of cases that run at the same time.
     progress
-        Shows how far the work is.
+        Shows the progress.
 
     Returns
     -------
     ConformanceResult
-        Asked by its ``passed``, and shown by ``show()``.
+        The results; ``passed`` summarises them and ``show()`` prints them.
 
     Raises
     ------
     ConfigError
-        If there is no such folder or archive, or nothing that reads these vectors.
+        If a folder or archive does not exist, or no installed runtime reads these vectors.
     DatasetError
-        If an archive is damaged, or there are no vectors in it.
+        If an archive is damaged, or contains no vectors.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Running test vectors through every way from a model file to outputs, each case where it can do no harm."""
+"""Running test vectors through every way from a model file to outputs, each case in a subprocess."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from nnpipe.workflows.ways import Way
 
 PASSED, WRONG, REFUSED, FAILED, CRASHED = "passed", "wrong", "refused", "failed", "crashed"
 STATUSES = (PASSED, WRONG, REFUSED, FAILED, CRASHED)
-"""What can come of a case; ``wrong`` is the one that must not go unnoticed: it computed, but not that."""
+"""The statuses of a case; ``wrong`` is the most serious: it computed, but the outputs are wrong."""
 
 _MAIN = {"onnx": "ONNXRuntime", "tflite": "LiteRTRuntime"}
-# What these make is another model on purpose.
+# These change the model on purpose.
 _LOSSY = re.compile(r"float16|fp16|bf16|int|dynamic|prun|cluster|channel")
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
 _NUMBERS = re.compile(r"(?<![A-Za-z_])-?\d+(?:\.\d+)?(?:e-?\d+)?")
@@ -43,7 +43,7 @@ _PATH = re.compile(r"\S*/\S+?(?=[:\s]|$)")
 
 @dataclass(frozen=True)
 class Result:
-    """What came of one case on one way."""
+    """The result of one case for one way."""
 
     case: Case
     status: str
@@ -51,29 +51,29 @@ class Result:
 
     @property
     def told(self) -> str:
-        """The reason, without the place where the case happened to lie."""
+        """The reason, without the path of the case."""
         return self.reason.replace(str(self.case.model), self.case.name)
 
     def to_json(self) -> dict[str, str]:
-        """Return the status, and the reason where there is one, as JSON can hold it."""
+        """Return the status, and the reason if there is one, as JSON can hold it."""
         return {"status": self.status, "reason": self.told} if self.reason else {"status": self.status}
 
     @property
     def cause(self) -> str:
-        """The reason without what is of this case alone, so that like failures can be counted."""
+        """The reason without details of this case, so that similar failures can be counted."""
         text = self.told.replace(self.case.name, "…").lstrip("…: ")
         return _NUMBERS.sub("N", _QUOTED.sub("'…'", _PATH.sub("…", text)))[:160]
 
 
 def ways_from(format: str, further: Sequence[type[Runtime]] = ()) -> list[Way]:
-    """Return every way from a format to outputs that is installed here and means to keep the numbers.
+    """Return every installed way from a format to outputs that should preserve the numbers.
 
     Parameters
     ----------
     format
         ``onnx`` or ``tflite``.
     further
-        Runtimes to be taken besides those that are registered.
+        Runtimes to use besides the registered ones.
     """
     runtimes = [cls for cls in (*components(Runtime), *further) if _usable(cls)]
     found = []
@@ -105,7 +105,7 @@ def _usable(cls: type[Component]) -> bool:
 
 
 def run_case(request: Mapping[str, Any]) -> list[str]:
-    """Run one case on one way, in this process: a status and a reason."""
+    """Run one case in this process, and return its status and reason."""
     case = Case.from_json(request["case"])
     compilers = [component_from(item, ModelCompiler) for item in request["compilers"]]
     runtime = component_from(request["runtime"], Runtime)
@@ -141,16 +141,18 @@ def _artifact(case: Case, runtime: Runtime, compiled: bool) -> Artifact:
 
 
 def _declared(case: Case) -> tuple[dict[str, Shape], dict[str, Shape]]:
-    """Return shapes by name in the order that the file declares, by which vectors are bound."""
+    """Return shapes by name in the file's order, in which vectors are bound."""
     if case.format == "onnx":
         file = read_onnx(case.model)
-        return dict.fromkeys(file.inputs, ()), dict.fromkeys(file.outputs, ())  # tensors' files state their shapes
+        return dict.fromkeys(file.inputs, ()), dict.fromkeys(
+            file.outputs, ()
+        )  # the files of tensors contain their shapes
     io = read_tflite(case.model).io
     return {spec.name: spec.shape for spec in io.inputs}, {spec.name: spec.shape for spec in io.outputs}
 
 
 def results(cases: Sequence[Case], way: Way, rtol: float, atol: float, seconds: float, jobs: int) -> Iterator[Result]:
-    """Run cases on one way, several at a time in processes of their own; return results in the order of their end."""
+    """Run cases in parallel subprocesses, and yield results in the order in which they finish."""
     waiting: queue.SimpleQueue[Case | None] = queue.SimpleQueue()
     done: queue.SimpleQueue[Result | BaseException] = queue.SimpleQueue()
     for case in cases:
@@ -198,7 +200,7 @@ def _result(worker: Worker, case: Case, way: Way, rtol: float, atol: float, seco
 
 
 def counted(found: Iterable[Result]) -> dict[str, int]:
-    """Count results by status, all of them named."""
+    """Return the number of results of each status, including those with none."""
     counts = dict.fromkeys(STATUSES, 0)
     for result in found:
         counts[result.status] += 1
@@ -206,7 +208,7 @@ def counted(found: Iterable[Result]) -> dict[str, int]:
 
 
 def by_cause(found: Iterable[Result]) -> list[tuple[str, str, list[Result]]]:
-    """Group what did not pass by status and cause, the most frequent first."""
+    """Return results that did not pass, grouped by status and cause, the most frequent first."""
     groups: dict[tuple[str, str], list[Result]] = {}
     for result in found:
         if result.status != PASSED:

@@ -1,4 +1,4 @@
-"""What came of test vectors, as text for a terminal and as a document."""
+"""The results of test vectors, as text for a terminal and as a document."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TITLES = {"onnx": "ONNX operators", "tflite": "TensorFlow Lite layers"}
 
 
 def text_of(found: Found) -> str:
-    """Return a table of each format in Markdown, and the causes of what did not pass."""
+    """Return a Markdown table of each format, and the causes of cases that did not pass."""
     return "\n".join(line for format, ways in found.items() for line in _lines(format, ways))
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from nnpipe.core.errors import ArtifactError
 
-_LARGEST = 1 << 28  # bytes of a file that are looked through
+_LARGEST = 1 << 28  # bytes; larger files are not searched
 
 
 def content_of(path: Path) -> bytes:
-    """Return a file's bytes, an archive's unpacked one behind the other.
+    """Return a file's bytes; for an archive, those of its unpacked files joined together.
 
     Raises
     ------
@@ -27,7 +27,7 @@ def content_of(path: Path) -> bytes:
             for info in archive.infolist():
                 with archive.open(info) as member:
                     part = member.read(left)
-                parts.append(part + bytes(-len(part) % 16))  # numbers of one part are whole numbers apart
+                parts.append(part + bytes(-len(part) % 16))  # so that the numbers of each part are aligned
                 left -= len(part)
     except (zipfile.BadZipFile, EOFError, OSError, NotImplementedError, RuntimeError, ValueError) as error:
         raise ArtifactError(f"{path}: a damaged archive: {error}") from None

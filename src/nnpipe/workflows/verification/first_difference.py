@@ -1,4 +1,4 @@
-"""Compare two models operation by operation, where both can return intermediate values."""
+"""Comparing two models operation by operation, if both can return intermediate values."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ _SAMPLES = 8
 
 @dataclass(frozen=True)
 class Divergence:
-    """Where two models part, in the order in which the source computes.
+    """Where two models begin to differ, in the order in which the source computes.
 
     Parameters
     ----------
     levels
-        Signal to noise of each tensor that both have.
+        The signal-to-noise ratio of each tensor that both have.
     suspects
-        Operations that do not compute what the source's do beyond what the
-        conversion claims, the worst first.
+        Operations whose values differ from the source's by more than the conversion
+        claims, the worst first.
     coarsest
-        Those that lose most to rounding, for a conversion in which nothing is wrong.
+        Operations that lose most by rounding, if nothing is wrong.
     shown
-        The file that was looked into, where it is not the artifact itself.
+        The file that was inspected, if it is not the artifact itself.
     adopted
-        Whether the source computed with the other's weights, which were changed on purpose.
+        Whether the source computed with the other model's weights, which were changed on purpose.
     how
-        By what suspects were found, where it is not their values.
+        How suspects were found, if not by their values.
     """
 
     levels: tuple[Level, ...]
@@ -55,11 +55,11 @@ class Divergence:
 
     @property
     def compared(self) -> int:
-        """How many tensors both have."""
+        """The number of tensors that both have."""
         return len(self.levels)
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
+        """Return the comparison as JSON can hold it."""
         return {
             "compared": self.compared,
             "tensors": [level.to_json() for level in self.levels],
@@ -72,7 +72,7 @@ class Divergence:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Divergence:
-        """Read what :meth:`to_json` gave."""
+        """Return the comparison that :meth:`to_json` described."""
         levels = tuple(Level(**level) for level in data["tensors"])
         suspects, rest = (tuple(map(Suspect.from_json, data[key])) for key in ("suspects", "coarsest"))
         return cls(levels, suspects, rest, data["shown"], data["adopted"], data["how"])
@@ -93,23 +93,23 @@ class Divergence:
 def divergence(
     source: LiveModel, other: LiveModel, binding: Binding, samples: Sequence[Batch], claims: Iterable[Claim]
 ) -> Divergence:
-    """Hold each operation of the source against what the other model has in its place.
+    """Compare each operation of the source with its counterpart in the other model.
 
     Parameters
     ----------
     source, other
         The two models.
     binding
-        How their inputs and outputs belong together.
+        The correspondence of their inputs and outputs.
     samples
-        Inputs of the source, the most telling ones first.
+        Inputs of the source, those with the largest errors first.
     claims
-        What the conversion says that it leaves.
+        The claims of the conversion.
 
     Raises
     ------
     NotSupported
-        If no two tensors go together, or one side cannot show any.
+        If no intermediate tensors correspond, or one model cannot return any.
     """
     claims = tuple(claims)
     graph, other_graph = source.get_inference_graph(), other.get_inference_graph()
@@ -140,9 +140,9 @@ def divergence(
 
 
 def judged(found: Mapping[str, Any], where: Divergence | None, weights: Weighing | None = None) -> dict[str, Any]:
-    """Return verdict and reason, where those by the outputs alone are known, and what weights and operations do too."""
+    """Return the verdict and reason that weights and operations add to those of the outputs, if they change them."""
     on_purpose = found["verdict"] == "changed on purpose"
-    # Operations of a model that was changed on purpose compute other values, unless the source has its weights.
+    # A model that was changed on purpose computes other values, unless the source is given its weights.
     if where is not None and where.suspects and (where.adopted or not on_purpose):
         first = where.suspects[0]
         told = " with these weights" if where.adopted else ""
@@ -157,14 +157,14 @@ def judged(found: Mapping[str, Any], where: Divergence | None, weights: Weighing
 
 @dataclass(frozen=True)
 class Rerun:
-    """Runs a model on the same batches over and over, whose operations go on with values that are given."""
+    """Runs a model repeatedly on the same batches, with given values in place of some tensors."""
 
     source: LiveModel
     graph: Graph
     batches: Sequence[Batch]
 
     def __call__(self, given: Mapping[str, Array], tensor: str = "*", resting: bool = False) -> dict[str, Any]:
-        """Return the tensors wanted, in real numbers; all inputs are 0 if the model is resting."""
+        """Return the requested tensors as floating point; if ``resting``, all inputs are 0."""
         lengths = [len(next(iter(batch.values()))) for batch in self.batches]
         stored = {name: _stored(array, self.graph.tensors.get(name)) for name, array in given.items()}
         parts = {name: _parted(array, lengths) for name, array in stored.items()}
@@ -177,14 +177,14 @@ class Rerun:
 
 
 def batches_of(models: Sequence[LiveModel], samples: Sequence[Batch]) -> list[Batch]:
-    """Return samples as one batch, where all models take any number."""
+    """Return samples as one batch if all models take any number, else one batch each."""
     if all(spec.shape[:1] == (None,) for model in models for spec in model.io.inputs):
         return [{name: np.concatenate([sample[name] for sample in samples]) for name in samples[0]}]
     return list(samples)
 
 
 def varying(graph: Graph) -> set[str]:
-    """Return the tensors that depend on the inputs; what is made of weights alone does not."""
+    """Return the tensors that depend on the inputs, not only on weights."""
     found = set(graph.inputs)
     for operation in in_order(graph):
         if not found.isdisjoint(operation.inputs):
@@ -203,7 +203,7 @@ def _places(graph: Graph) -> list[ComputedTensor]:
 
 
 def in_order(graph: Graph) -> list[Operation]:
-    """Return operations behind those whose results they take, which not every converter writes so."""
+    """Return operations sorted so that each follows those whose results it takes; not every file is sorted."""
     makers = {tensor: operation for operation in graph.operations for tensor in operation.outputs}
     found: dict[str, Operation] = {}
     waiting = list(reversed(graph.operations))
@@ -212,7 +212,7 @@ def in_order(graph: Graph) -> list[Operation]:
         before = [makers[name] for name in operation.inputs if name in makers and makers[name].name not in found]
         if operation.name in found or not before:
             found.setdefault(operation.name, waiting.pop())
-        elif len(waiting) > 2 * len(graph.operations) + len(makers):  # a circle, which no file should have
+        elif len(waiting) > 2 * len(graph.operations) + len(makers):  # a cycle, which no file should have
             return list(graph.operations)
         else:
             waiting += before
@@ -220,18 +220,18 @@ def in_order(graph: Graph) -> list[Operation]:
 
 
 def _outputs(source: LiveModel, graph: Graph, other: LiveModel, other_graph: Graph, binding: Binding) -> dict[str, str]:
-    """Return the other's tensor for each output of the source."""
+    """Return the other model's tensor for each output of the source."""
     theirs = dict(zip((spec.name for spec in other.io.outputs), other_graph.outputs, strict=True))
     own = zip((spec.name for spec in source.io.outputs), graph.outputs, strict=True)
     return {tensor: theirs[binding.names.get(name, name)] for name, tensor in own}
 
 
 def _joined(parts: Sequence[Mapping[str, Any]], graph: Graph) -> dict[str, Any]:
-    """Put the values of several batches together, in real numbers; what is not of one shape in all is left out."""
+    """Join values of several batches as floating point; leave out tensors whose shapes differ."""
     found = {}
     for name, first in parts[0].items():
         arrays = [part[name] for part in parts]
-        if first.dtype.name == "bfloat16":  # NumPy has it from a package, as a kind of its own
+        if first.dtype.name == "bfloat16":  # a package adds this type to NumPy
             arrays = [array.astype(np.float32) for array in arrays]
         if arrays[0].dtype.kind in "biuf" and all(
             array.ndim and array.shape[1:] == first.shape[1:] for array in arrays
@@ -243,12 +243,12 @@ def _joined(parts: Sequence[Mapping[str, Any]], graph: Graph) -> dict[str, Any]:
 
 
 def _parted(array: Any, lengths: Sequence[int]) -> list[Any]:
-    """Take values apart again, batch by batch."""
+    """Return joined values split into batches again."""
     return [array] if len(lengths) == 1 else np.split(array, len(lengths))
 
 
 def _stored(array: Array, spec: TensorSpec | None) -> Any:
-    """Return real numbers as the model stores them."""
+    """Return real numbers in the form in which the model stores them."""
     if spec is None or spec.scale is None:
         return array.astype("float32" if spec is None or spec.dtype == "bfloat16" else spec.dtype)
     return quantize_linear(array, spec.scale, spec.zero_point, spec.dtype, spec.axis)

@@ -1,4 +1,4 @@
-"""One call that says whether a result is worse than a baseline by more than is allowed."""
+"""Checking in one call whether a result is worse than a baseline by more than is allowed."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ Undecided = Literal["pass", "fail"]
 
 @dataclass(frozen=True)
 class GateResult:
-    """What became of each criterion.
+    """The result of each criterion.
 
     Parameters
     ----------
     criteria
         One for each limit that was given.
     undecided
-        What a criterion counts as that the data cannot decide.
+        How a criterion counts if the data cannot decide it.
     doubts
-        Reasons to distrust what was compared, in words.
+        Reasons to doubt the compared results, as text.
 
     Examples
     --------
@@ -67,7 +67,7 @@ class GateResult:
         return "\n".join([*map(self._told, self.criteria), *(f"mind: {doubt}" for doubt in self.doubts)])
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
+        """Return the criteria and the doubts as JSON can hold them."""
         return {"passed": self.passed, "criteria": [criterion.to_json() for criterion in self.criteria]}
 
     def _counts(self, criterion: Criterion) -> str:
@@ -100,29 +100,29 @@ def gate(
     baseline, new
         The path of a result file, ``FILE#TITLE`` for a candidate in the file of a comparison, a
         :class:`~nnpipe.measuring.run.Run`, or ``(comparison, title)``.  Two candidates of one comparison took turns on
-        one machine, so that the least difference can be told.
+        one machine, which detects the smallest differences.
     max_slowdown
-        By what share of the baseline's the median time may grow: 0.02 for 2 %; from -0.99 to 10.
+        The greatest relative increase of the median time: 0.02 for 2 %; from -0.99 to 10.
     max_accuracy_loss
-        What share of the samples may be lost: 0.005 for half a point; from -0.99 to 10.
+        The greatest loss of accuracy, as a share of samples: 0.005 for half a percentage point; from -0.99 to 10.
     confidence
-        Of each interval, from 0.5 to 0.9999.
+        The confidence of each interval, from 0.5 to 0.9999.
     undecided
-        What a criterion counts as that the data cannot decide.
+        How a criterion counts if the data cannot decide it.
     judge_unknown
-        Whether to judge the accuracy of models of which nobody said how samples are to be prepared, too.
+        Whether to judge the accuracy of models even if their preprocessing is not known.
 
     Returns
     -------
     GateResult
-        Asked by its ``passed``, and shown by ``show()``.
+        The criteria; ``passed`` summarises them and ``show()`` prints them.
 
     Raises
     ------
     ConfigError
-        If no limit is given, an argument is out of its range, or a result holds nothing that could be compared.
+        If no limit is given, an argument is out of range, or a result holds nothing to compare.
     ArtifactError
-        If a file is missing, damaged, or no result.
+        If a file is missing or damaged, or is not a result.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Extract the weights of models of any framework as numbers, to compare them."""
+"""Extracting the weights of models of any framework as numbers, to compare them."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from nnpipe.core.quantization import dequantize_linear
 from nnpipe.workflows.verification.compare_outputs import real
 from nnpipe.workflows.verification.first_difference import varying
 
-_NEAR = 3  # operations behind one on integers within which its result becomes numbers
-_NORMALISED = 3  # what is normalised, mean and variance: the fewest inputs of a batch normalisation
+_NEAR = 3  # the greatest number of operations between one on integers and the one that applies the scale
+_NORMALISED = 3  # the fewest inputs of a batch normalisation: data, mean and variance
 _Arrays = Mapping[str, np.ndarray[Any, Any]]
 
 
 @dataclass(frozen=True)
 class _Constant:
-    """A tensor that does not depend on the inputs: as numbers, and the tensor of the file that it comes from."""
+    """A tensor that does not depend on the inputs: its values, and the tensor of the file that it comes from."""
 
     name: str
     values: np.ndarray[Any, Any]
@@ -31,15 +31,15 @@ class _Constant:
 
 
 def weights_of(model: LiveModel) -> Weights:
-    """Return all weights of a model that is open, as the numbers that its operations compute with.
+    """Return all weights of a live model, as the numbers with which its operations compute.
 
-    Integers are turned into the numbers that they stand for, whether the file says so of the tensor, an operation
-    does it, or the operation that takes them is told the scale beside them.
+    Quantised integers are converted to the numbers that they represent, whether the file states the tensor's scale, an
+    operation applies it, or the operation that takes them has the scale as a further input.
 
     Raises
     ------
     NNPipeError
-        If the framework does not show them.
+        If the framework gives no access to weights.
     """
     graph = model.get_inference_graph()
     live = varying(graph)
@@ -89,7 +89,7 @@ def _users(graph: Graph) -> dict[str, list[str]]:
 
 
 def _constants(model: LiveModel, graph: Graph, live: set[str]) -> dict[str, _Constant]:
-    """Return what does not depend on the inputs: the weights, and what is computed of them alone."""
+    """Return the tensors that do not depend on the inputs: weights, and tensors computed from weights only."""
     held: _Arrays = model.get_weights()
     found = {name: _Constant(name, _plain(array)) for name, array in held.items()}
     for name, array in held.items():
@@ -118,15 +118,15 @@ def _constants(model: LiveModel, graph: Graph, live: set[str]) -> dict[str, _Con
 
 
 def _plain(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    return array.astype(np.float32) if array.dtype.name == "bfloat16" else array  # NumPy knows it as a kind of its own
+    return array.astype(np.float32) if array.dtype.name == "bfloat16" else array  # an extension type in NumPy
 
 
 def _step(origin: _Constant | None, result: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
-    """Return the distance of neighbouring numbers, where a result is integers times a scale."""
+    """Return the distance of neighbouring numbers, if a result is integers times a scale."""
     if origin is None or origin.values.shape != result.shape or result.dtype.kind != "f" or not result.size:
         return None
     if origin.values.dtype.kind not in "iu":
-        return origin.step  # handed on
+        return origin.step  # unchanged
     for axis in (None, *range(result.ndim)):
         over = None if axis is None else tuple(n for n in range(result.ndim) if n != axis)
         levels = origin.values.astype(np.float64)
@@ -147,7 +147,7 @@ def _along(values: np.ndarray[Any, Any], rank: int, axis: int | None) -> np.ndar
 
 
 def _as_numbers(operation: Operation, place: int, constants: Mapping[str, _Constant], graph: Graph) -> _Constant | None:
-    """Return the constant that an operation takes, as numbers where the operation, or one behind it, has its scale."""
+    """Return the constant that an operation takes, scaled if this operation or a later one has its scale."""
     constant = constants.get(operation.inputs[place])
     if constant is None or constant.values.dtype.kind not in "iuf":
         return None
@@ -156,7 +156,9 @@ def _as_numbers(operation: Operation, place: int, constants: Mapping[str, _Const
     if constant.values.dtype.itemsize > 1:
         return None  # shapes, axes and counts
     scale, zero = ([constants.get(name) for name in operation.inputs[place + 1 : place + 3]] + [None, None])[:2]
-    if operation.kind.lower().endswith("integer"):  # of ONNX: zero points come behind both inputs, scales later
+    if operation.kind.lower().endswith(
+        "integer"
+    ):  # of ONNX: zero points follow both inputs, scales come in later operations
         zero = constants.get(operation.inputs[3]) if len(operation.inputs) > 3 else None
         scale = _multiplied_later(operation, constants, graph)
     if scale is None or scale.values.dtype.kind != "f":
@@ -172,7 +174,7 @@ def _as_numbers(operation: Operation, place: int, constants: Mapping[str, _Const
 
 
 def _multiplied_later(operation: Operation, constants: Mapping[str, _Constant], graph: Graph) -> _Constant | None:
-    """Return the scale of weights by which sums of integers are multiplied, together with that of the activations."""
+    """Return the weights' scale from a later multiplication of integer sums, which includes the activations' scale."""
     makers = {name: each for each in graph.operations for name in each.outputs}
     tensor = operation.outputs[0]
     for _ in range(_NEAR):
@@ -194,7 +196,7 @@ def _normalisation(operation: Operation, constants: Mapping[str, _Constant]) -> 
     arrays = {name: constants[name].values.astype(np.float64).reshape(-1) for name in names[:4]}
     mean, variance = (arrays[name] for name in names[:4][-2:])
     gamma, beta, beta_name = np.ones_like(mean), np.zeros_like(mean), ""
-    for number, name in enumerate(names[:4][:-2]):  # Keras leaves out either
+    for number, name in enumerate(names[:4][:-2]):  # Keras may omit either
         is_beta = number == 1 or name.rpartition("/")[2] in ("beta", "bias")
         if is_beta:
             beta, beta_name = arrays[name], constants[name].name
@@ -206,6 +208,6 @@ def _normalisation(operation: Operation, constants: Mapping[str, _Constant]) -> 
 
 
 def source_types(model: LiveModel, weights: _Arrays) -> dict[str, np.ndarray[Any, Any]]:
-    """Return weights in the types that a model holds them in."""
+    """Return weights in the element types of the model."""
     held = model.get_weights(weights)
     return {name: array.astype(held[name].dtype) for name, array in weights.items()}

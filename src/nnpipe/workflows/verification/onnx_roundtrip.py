@@ -1,4 +1,4 @@
-"""One model of a framework through ONNX and back, each step looked at by itself."""
+"""Converting one model of a framework to ONNX and back, with a check of each step."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ from nnpipe.core.registry import find
 T = TypeVar("T")
 
 TASKS = __name__
-"""Where the functions stand that other processes are asked for."""
+"""The module of the functions that subprocesses call."""
 
 STEPS = ("made", "exported", "valid", "run", "imported")
-"""In order; a row names the last step that went well, or the one that did not."""
+"""The steps in order; a row names the last successful step, or the one that failed."""
 
 
 @dataclass(frozen=True)
 class RoundtripRow:
-    """What came of one model in one operator set.
+    """The result of one model in one operator set.
 
     Parameters
     ----------
     conversion, framework, model
-        What was converted by which class.
+        The class that converts, its framework, and the model.
     opset
-        The operator set that was asked for.
+        The requested operator set.
     written
-        The one that the file needs; 0 if there is no file.
+        The operator set that the file needs; 0 if there is no file.
     failed
         The step that failed: ``made``, ``exported``, ``valid`` or ``run``, or ``crashed``; empty if none did.
     cause
         Why it failed.
     verdict, error
-        Whether ONNX Runtime gives what the framework gives (``same``, ``close``, ``different``; empty if it was not
-        run), and the largest relative error.
+        Whether the outputs of ONNX Runtime agree with the framework's (``same``, ``close``, ``different``; empty if it
+        was not run), and the largest relative error.
     imported, import_cause
-        The verdict on what came back from the file, or ``none`` where there is no importer, or ``failed``, and why.
+        The verdict on the model imported from the file, ``none`` if there is no importer, or ``failed``; and the cause.
     """
 
     conversion: str
@@ -60,22 +60,22 @@ class RoundtripRow:
     import_cause: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
+        """Return the row as JSON can hold it."""
         return asdict(self) | {"error": self.error if np.isfinite(self.error) else -1.0}
 
 
 class _Failed(Exception):
-    """A step failed; the arguments are the step and why."""
+    """A step failed; the arguments are the step and the cause."""
 
 
 def names_of(request: Mapping[str, Any]) -> list[str]:
-    """Name the models of a conversion."""
+    """Return the names of a conversion's models."""
     conversion = find(request["conversion"], ONNXConversion)()
     return [case.name for case in conversion.models()]
 
 
 def convert(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Take one model through export, check, inference and import, in this process."""
+    """Export, check, run and import one model in this process, and return the row."""
     conversion = find(request["conversion"], ONNXConversion)()
     path, opset = Path(request["path"]), int(request["opset"])
     told: dict[str, Any] = {
@@ -98,7 +98,7 @@ def convert(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _done(step: str, action: Callable[[], T]) -> T:
-    """Do a step; whatever a framework raises is that step's failure."""
+    """Return the result of a step; any error of a framework becomes this step's failure."""
     try:
         return action()
     except Exception as error:
@@ -120,7 +120,7 @@ def _made(conversion: ONNXConversion, name: str) -> tuple[ConversionCase, list[n
 
 
 def _checked(path: Path) -> int:
-    """Check a file with onnx itself; give the operator set that it needs."""
+    """Check a file with onnx, and return the operator set that it needs."""
     import onnx
 
     model = onnx.load_model(str(path))

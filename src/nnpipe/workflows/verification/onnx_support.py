@@ -1,4 +1,4 @@
-"""One call that takes the models of frameworks through ONNX and back."""
+"""Converting the models of frameworks to ONNX and back, in one call."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from nnpipe.workflows.verification.onnx_roundtrip import TASKS, RoundtripRow
 from nnpipe.workflows.verification.onnx_support_report import document_of, text_of
 
 OPSETS = (17, 18, 21)
-"""The operator sets that models are exported in where nobody names others."""
+"""The default operator sets for export."""
 
 
 @dataclass(frozen=True)
@@ -34,13 +34,13 @@ class ONNXSupport:
     Parameters
     ----------
     rows
-        One for each model in each operator set, by the class that converts it.
+        A row for each model in each operator set, by the class that converts it.
     opsets
-        The operator sets that were asked for.
+        The requested operator sets.
     absent
         Classes whose frameworks are not installed.
     frameworks
-        Versions of the packages that took part.
+        Versions of the packages that were used.
 
     Examples
     --------
@@ -65,15 +65,15 @@ class ONNXSupport:
 
     @property
     def passed(self) -> bool:
-        """Whether no file computes something else than its model, and no import something else than its file."""
+        """Whether every file that runs agrees with its model, and every imported model with its file."""
         return not any("different" in (row.verdict, row.imported) for row in self.every)
 
     def show(self) -> None:
-        """Print the table, and the causes of what did not work."""
+        """Print the table, and the causes of failures."""
         sys.stdout.write(f"{self}\n")
 
     def __str__(self) -> str:
-        """Return the table in Markdown, and the causes of what did not work."""
+        """Return the table in Markdown, and the causes of failures."""
         return text_of(self.every, self.opsets)
 
     def to_json(self) -> dict[str, Any]:
@@ -81,7 +81,7 @@ class ONNXSupport:
         return {"frameworks": dict(self.frameworks), "rows": [row.to_json() for row in self.every]}
 
     def save_report(self, path: str | Path) -> Path:
-        """Write the table as reStructuredText, and a page beside it, whose path is returned."""
+        """Write the table as reStructuredText with an HTML page beside it, and return the path of the page."""
         document = document_of(self.rows, self.opsets, self.absent, self.frameworks)
         write_rst(document, path)
         page = Path(path).with_suffix(".html")
@@ -97,39 +97,39 @@ def onnx_support(
     time_limit: float = 180.0,
     progress: Progress = bar,
 ) -> ONNXSupport:
-    """Take the models of frameworks through ONNX and back, and say what works.
+    """Convert the models of frameworks to ONNX and back, and return what works.
 
     Each model is exported in each operator set, checked by onnx, run by ONNX
-    Runtime, compared with what the framework gives, imported and compared
-    again.  Frameworks work in processes of their own: a crash or a hang costs
-    one row, and the row says what happened.
+    Runtime, compared with the framework's outputs, imported and compared again.
+    Frameworks run in subprocesses: a crash or a hang affects only one row, which
+    records it.
 
     Parameters
     ----------
     conversions
-        What converts, by name or as classes; all whose frameworks are installed if left out.
+        Conversions, by name or as classes; by default all whose frameworks are installed.
     opsets
         Operator sets to export in.
     folder
-        Where the ONNX files are put and kept; they are not kept if left out.
+        The folder in which to keep the ONNX files; by default they are not kept.
     time_limit
-        Seconds that one model may take, at least 0.1.
+        The greatest time of one model in seconds, at least 0.1.
     progress
-        Shows how far the work is.
+        Shows the progress.
 
     Returns
     -------
     ONNXSupport
-        Asked by its ``rows`` and ``passed``, and shown by ``show()``.
+        The ``rows``; ``passed`` summarises them and ``show()`` prints them.
 
     Raises
     ------
     ComponentNotFound
-        If there is no conversion of such a name.
+        If there is no conversion of a given name.
     ConfigError
-        If no operator set is named, or an argument is out of its range.
+        If no operator set is named, or an argument is out of range.
     MissingDependency
-        If a framework that was named, or every one, is not installed.
+        If a named framework is not installed, or none is.
 
     Examples
     --------
@@ -163,7 +163,7 @@ def onnx_support(
 def _rows(
     cls: type[ONNXConversion], opsets: Sequence[int], folder: Path, seconds: float, progress: Progress
 ) -> Iterator[RoundtripRow]:
-    """Try every model in every operator set; what goes wrong with one is its row."""
+    """Yield a row for every model in every operator set; errors are recorded in the row."""
     name = cls.dotted_path()
     try:
         with Worker(f"{TASKS}:names_of") as worker:

@@ -1,4 +1,4 @@
-"""How well frameworks speak ONNX, as text for a terminal and as a document."""
+"""How well frameworks support ONNX, as text for a terminal and as a document."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _TOLD = {"none": "no importer"}
 
 
 def text_of(rows: Sequence[RoundtripRow], opsets: Sequence[int]) -> str:
-    """Return a table in Markdown, and the causes of what did not work."""
+    """Return a table in Markdown, and the causes of failures."""
     return "\n".join(_lines(rows, opsets))
 
 
@@ -40,7 +40,7 @@ def document_of(
     absent: Sequence[type[ONNXConversion]],
     frameworks: Mapping[str, str],
 ) -> Document:
-    """Return a document with a section for each framework, what is not installed, and the versions."""
+    """Return a document with a section for each framework, the missing frameworks, and the versions."""
     introduction = (
         "Each model was exported in each operator set, checked by onnx, run by ONNX Runtime and compared with what its "
         "framework gives: same (no relative error above 0.0001), close or different, with the largest relative error. "
@@ -93,7 +93,7 @@ def _written(row: RoundtripRow) -> str:
 
 
 def _import(rows: Sequence[RoundtripRow]) -> str:
-    """Return what came of importing the files of one model as one cell, naming the files where they differ."""
+    """Return the results of importing one model's files as one cell, naming operator sets if they differ."""
     found: dict[str, list[int]] = {}
     for row in rows:
         if row.imported:

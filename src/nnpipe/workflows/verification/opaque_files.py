@@ -1,9 +1,8 @@
-"""Name what is wrong in a file that exposes no intermediate values.
+"""Finding faults in a file that exposes no intermediate values.
 
-Two things can be had of it: the weights among its bytes, and its outputs.  Weights that are not where
-their neighbours are tell of themselves.  Where all are in place, each operation of the source is given
-the faults that leave no trace in weights, one after the other: the one that makes the source's outputs
-those of the file is named.
+Only the weights among its bytes and its outputs are available.  Weights that are misplaced relative to their
+neighbours are found directly.  If all are in place, this tries for each operation of the source the faults that
+leave no trace in weights, and names the one that makes the source's outputs equal to the file's.
 """
 
 from __future__ import annotations
@@ -27,11 +26,13 @@ from nnpipe.core.tensors import Batch
 from nnpipe.workflows.verification.file_content import content_of
 from nnpipe.workflows.verification.first_difference import Divergence, Rerun, batches_of, in_order, varying
 
-_EXPLAINS = 0.5  # part of the difference that a fault may leave unexplained
-_UNKNOWN = _EXPLAINS  # the same of a fault that cannot be computed: behind those that explain most, before the others
+_EXPLAINS = 0.5  # the greatest share of the difference that a fault may leave unexplained
+_UNKNOWN = (
+    _EXPLAINS  # assumed for a fault that cannot be computed: it ranks after those that explain most, before the others
+)
 _SAMPLES = 24
-_HEARD = 1e-6  # of the outputs' power: what a channel adds to them below which it may well round to nothing
-_FUSED = 3  # operations that converters compute as one: a layer, its normalisation and its activation
+_HEARD = 1e-6  # share of the outputs' power; a channel that adds less may round to nothing
+_FUSED = 3  # operations that converters fuse: a layer, its normalisation and its activation
 
 
 def explained(
@@ -43,7 +44,7 @@ def explained(
     claims: Iterable[Claim],
     different: bool,
 ) -> Divergence:
-    """Name operations of the source that a file does not compute, by its weights and its outputs.
+    """Return operations of the source that a file computes wrongly, found by its weights and its outputs.
 
     Parameters
     ----------
@@ -54,11 +55,11 @@ def explained(
     samples
         Inputs of the source.
     ours, theirs
-        What the source and the file make of them, under the source's names.
+        The outputs of the source and of the file for these, by the source's names.
     claims
-        What the conversion says that it leaves.
+        The claims of the conversion.
     different
-        Whether outputs differ by more than that.  Otherwise only what is certain is named.
+        Whether outputs differ by more than claimed.  Otherwise only certain faults are returned.
     """
     claims = tuple(claims)
     case = _Case.of(source, samples[:_SAMPLES], ours[:_SAMPLES], theirs[:_SAMPLES])
@@ -89,7 +90,7 @@ def explained(
 
 @dataclass(frozen=True)
 class _Found:
-    """An operation, what is wrong with it, and what part of the difference of outputs that leaves unexplained."""
+    """An operation, its fault, and the share of the outputs' difference that the fault leaves unexplained."""
 
     residual: float
     operation: str
@@ -99,7 +100,7 @@ class _Found:
 
 @dataclass(frozen=True)
 class _Case:
-    """A source, what it computes of some samples, and what the file in question gives for them."""
+    """A source, its values for some samples, and the file's outputs for them."""
 
     source: LiveModel
     graph: Graph
@@ -110,7 +111,7 @@ class _Case:
 
     @classmethod
     def of(cls, source: LiveModel, samples: Sequence[Batch], ours: Sequence[Batch], theirs: Sequence[Batch]) -> _Case:
-        """Run the source to see what it computes."""
+        """Run the source and return the case."""
         graph = source.get_inference_graph()
         names = dict(zip((spec.name for spec in source.io.outputs), graph.outputs, strict=True))
         here, there = (
@@ -122,11 +123,11 @@ class _Case:
 
     @property
     def varying(self) -> set[str]:
-        """Tensors that depend on the inputs."""
+        """The tensors that depend on the inputs."""
         return varying(self.graph)
 
     def kernels(self) -> dict[str, Kernel]:
-        """Return the weights of each operation that has any with more than one axis."""
+        """Return the weights of each operation that has weights with more than one axis."""
         weights, found = self.source.get_weights(), {}
         makers = {tensor: operation for operation in self.graph.operations for tensor in operation.outputs}
         varying = self.varying
@@ -146,7 +147,7 @@ class _Case:
         return found
 
     def faults(self) -> Iterable[_Found]:
-        """Try what leaves no trace in weights: a bias that is missing or added twice, an operation computed twice."""
+        """Yield faults that leave no trace in weights: a missing or doubled bias, an operation computed twice."""
         zeros = {name: np.zeros_like(array) for name, array in self.values.items() if array.dtype.kind == "f"}
         resting = self.rerun(zeros, resting=True)
         varying = self.varying
@@ -163,7 +164,7 @@ class _Case:
             taken = [name for name in operation.inputs if name in self.values and name in varying]
             if not taken or (len(taken) == 1 and varying.issuperset(operation.inputs)):
                 continue
-            # What a converter makes one operation of is computed twice together.
+            # Operations that a converter fuses are computed twice together.
             for tensor in self._chain(operation, users):
                 shape = self.values[tensor].shape
                 begin = next((name for name in taken if self.values[name].shape == shape), None)
@@ -172,7 +173,7 @@ class _Case:
                     yield _Found(self.left_by({tensor: again}), operation.name, "it is computed twice")
 
     def _chain(self, operation: Operation, users: Mapping[str, int]) -> list[str]:
-        """Return the operation's tensor, and those behind it that are made of it alone."""
+        """Return the operation's tensor, and the following ones that depend only on it."""
         found: list[str] = []
         following: Operation | None = operation
         while following is not None and following.outputs and len(found) < _FUSED:
@@ -186,20 +187,20 @@ class _Case:
         return found
 
     def residual(self, name: str, held: KernelMatch) -> float:
-        """Return what part of the difference is left unexplained by channels that are not in place."""
+        """Return the share of the difference that misplaced channels leave unexplained."""
         if len(held.wrong) != len(held.moved) + len(held.silent) or held.other:
-            return 0.0  # what is there instead is not known
+            return 0.0  # the replacement is not known
         return self.left_by(self._spoilt(name, held))
 
     def heard(self, name: str, held: KernelMatch) -> KernelMatch:
-        """Return it without silent channels that say nothing in the source, either: these may round to zeros."""
+        """Return the match without zero channels that have no effect in the source either: these may round to zero."""
         silent = tuple(
             channel for channel in held.silent if self._loud(self._spoilt(name, KernelMatch(1, silent=(channel,))))
         )
         return replace(held, silent=silent)
 
     def _loud(self, given: Mapping[str, Any]) -> bool:
-        """Return whether the source's outputs change at all where it goes on with such values."""
+        """Return whether these values change the source's outputs noticeably."""
         for tensor in self.there:
             found = self.rerun(given, tensor)[tensor] if tensor not in given else given[tensor]
             change = found.astype(np.float64) - self.values[tensor]
@@ -208,7 +209,7 @@ class _Case:
         return False
 
     def _spoilt(self, name: str, held: KernelMatch) -> dict[str, Any]:
-        """Return what an operation computes with channels that are elsewhere or silent, by its tensor."""
+        """Return an operation's values with misplaced or zero channels, by its tensor."""
         operation = next(one for one in self.graph.operations if one.name == name)
         tensor, axis = operation.outputs[0], self.source.wrapper.channel_axis
         value = self.values[tensor]
@@ -222,11 +223,11 @@ class _Case:
         return {tensor: np.moveaxis(spoilt, 0, axis)}
 
     def left_by(self, given: Mapping[str, Any]) -> float:
-        """Return what part of the difference is left where the source goes on with such values."""
+        """Return the share of the difference that remains if the source continues with these values."""
         left = whole = 0.0
         for tensor, there in self.there.items():
             found = self.rerun(given, tensor)[tensor] if tensor not in given else given[tensor]
-            # A source that looks into itself may round otherwise than where it runs as a whole.
+            # A source that returns intermediate values may round differently than when it runs as a whole.
             change, seen = found.astype(np.float64) - self.values[tensor], there - self.here[tensor]
             scale = float(np.sum(np.square(self.here[tensor]))) or 1.0
             left += float(np.sum(np.square(seen - change))) / scale
@@ -234,12 +235,12 @@ class _Case:
         return left / whole if whole > 0 and np.isfinite(left) else np.inf
 
     def differs(self, noise_to_signal: float) -> bool:
-        """Return whether any output differs by more than rounding as it is claimed."""
+        """Return whether an output differs by more than the claimed rounding."""
         pairs = ((self.here[tensor], there) for tensor, there in self.there.items())
         return any(np.sum(np.square(there - own)) > noise_to_signal * np.sum(np.square(own)) for own, there in pairs)
 
     def suspect(self, found: _Found) -> Suspect:
-        """Return it as one names suspects."""
+        """Return the fault as a suspect."""
         operation = next(one for one in self.graph.operations if one.name == found.operation)
         ours, theirs = (np.concatenate([a.ravel() for a in side.values()]) for side in (self.here, self.there))
         level = float(bounded(power(ours), power(theirs - ours)))
@@ -250,7 +251,7 @@ class _Case:
 def _constants(
     operation: Operation, makers: Mapping[str, Operation], weights: Mapping[str, Any], varying: set[str]
 ) -> list[str]:
-    """Return the weights that an operation takes, also those that are reshaped or converted on the way."""
+    """Return the weights that an operation takes, including those that are reshaped or converted first."""
     found, waiting, seen = [], [name for name in operation.inputs if name not in varying], set()
     while waiting:
         name = waiting.pop(0)
@@ -265,9 +266,9 @@ def _constants(
 
 
 def turned_among(kernels: Mapping[str, Kernel], held: Sequence[KernelMatch]) -> list[str]:
-    """Return operations whose kernels lie with height and width exchanged, against half of them all or more.
+    """Return operations whose kernels have height and width exchanged, unlike at least half of all kernels.
 
-    No format is known that has the width before the height in some kernels only: of two, that one is wrong.
+    No known format stores the width before the height in some kernels only, so these kernels are wrong.
     """
     known = {
         name: (kernel.weights.shape, one)
@@ -278,7 +279,7 @@ def turned_among(kernels: Mapping[str, Kernel], held: Sequence[KernelMatch]) -> 
     def fits(pair: tuple[int, int], shape: tuple[int, ...], one: KernelMatch) -> bool:
         return one.axis not in pair and shape[pair[0]] == shape[pair[1]] > 1
 
-    # A kernel of three by three for three channels does not say which of its axes these are, but others do.
+    # The axes of a 3 x 3 kernel with three channels are ambiguous, but those of others are not.
     pairs = ((0, 1), (1, 2), (2, 3))
     height, width = max(pairs, key=lambda pair: sum(fits(pair, *what) for what in known.values()))
     spatial = {}
@@ -291,7 +292,7 @@ def turned_among(kernels: Mapping[str, Kernel], held: Sequence[KernelMatch]) -> 
 
 
 def _certain(held: KernelMatch) -> bool:
-    """Return whether rounding to integers cannot be the reason for what is wrong."""
+    """Return whether rounding to integers cannot be the cause of the fault."""
     return bool(held.moved or (held.silent and held.scaled))
 
 

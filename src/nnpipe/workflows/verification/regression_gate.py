@@ -1,4 +1,4 @@
-"""Decide whether one result is worse than another by more than is allowed: yes, no, or not decidable."""
+"""Deciding whether one result is worse than another by more than is allowed: yes, no, or undecided."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from nnpipe.measuring.signed_rank import Centre, centre
 from nnpipe.measuring.statistics import samples_needed
 
 Status = Literal["pass", "fail", "undecided"]
-_MOST = 1e9  # of anything that one may be asked to measure more
-# What must be alike for times to be compared: where it stands in a result, and what it is called.
+_MOST = 1e9  # of additional calls or samples that a message asks for
+# Conditions that must be equal for times to be compared: their place in a result, and their name.
 _CONDITIONS = {
     ("host", "cpu", "model"): "CPU",
     ("host", "cpu", "affinity"): "CPU cores allowed",
@@ -37,7 +37,7 @@ _CONDITIONS = {
 
 @dataclass(frozen=True)
 class GatedCandidate:
-    """A candidate in a result file; ``whole`` is the comparison that it took part in, if it did."""
+    """A candidate in a result file; ``whole`` is its comparison, if it took part in one."""
 
     name: str
     run: Run
@@ -46,20 +46,20 @@ class GatedCandidate:
 
 @dataclass(frozen=True)
 class Criterion:
-    """One thing that must not get worse.
+    """A metric that must not get worse by more than a limit.
 
     Attributes
     ----------
     name, limit
-        What, and by how much it may, as a share: of the time, or of samples.
+        The metric, and the greatest allowed change, as a share of the time or of the samples.
     status
-        Whether it held.
+        ``"pass"``, ``"fail"`` or ``"undecided"``.
     value, interval
-        By how much it did; ``None`` where that cannot be told.
+        The change and its interval; ``None`` if unknown.
     basis
-        What that was told from, or why it cannot be.
+        The data that decided it, or the reason why it is undecided.
     more
-        What would decide, in words; empty where it is decided or nothing would.
+        What would decide it, as text; empty if it is decided, or nothing would.
     """
 
     name: str
@@ -71,7 +71,7 @@ class Criterion:
     more: str = ""
 
     def __str__(self) -> str:
-        """Return what was found and what is allowed, in one line."""
+        """Return the change and the limit in one line."""
         unit = "points" if self.name == "accuracy loss" else "%"
         allowed = f"at most {100 * self.limit:g} {unit} allowed"
         if self.value is None:
@@ -83,7 +83,7 @@ class Criterion:
         return f"{self.status}: {self.name} {found}, {allowed} ({self.basis})".replace("-0.00", "0.00")
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
+        """Return the criterion as JSON can hold it."""
         return {
             "name": self.name, "limit": self.limit, "status": self.status, "value": self.value,
             "interval": self.interval and list(self.interval), "basis": self.basis, "more": self.more,
@@ -91,12 +91,12 @@ class Criterion:
 
 
 def entry(reference: str) -> GatedCandidate:
-    """Find a candidate by ``FILE``, or ``FILE#TITLE`` where the file holds several.
+    """Return the candidate of ``FILE``, or of ``FILE#TITLE`` if the file holds several.
 
     Raises
     ------
     NNPipeError
-        If there is no such file or candidate.
+        If the file or the candidate does not exist.
     """
     path, title = reference, ""
     if not Path(reference).exists() and "#" in reference:
@@ -116,12 +116,12 @@ def entry(reference: str) -> GatedCandidate:
 
 
 def candidate_of(comparison: Comparison, title: str) -> Run:
-    """Return what was measured of a candidate.
+    """Return the measurement of a candidate.
 
     Raises
     ------
     ConfigError
-        If there is none of that title, or it failed.
+        If there is no candidate of this title, or it failed.
     """
     run = comparison.run_of(title)
     if title in comparison.failures:
@@ -130,14 +130,14 @@ def candidate_of(comparison: Comparison, title: str) -> Run:
 
 
 def slowdown(baseline: GatedCandidate, new: GatedCandidate, limit: float, confidence: float) -> Criterion:
-    """Judge by how much longer the new one takes, in the median."""
+    """Return the criterion of the relative increase of the median time."""
     name = "slowdown"
     same = baseline.whole is not None and new.whole is not None and _same_comparison(baseline.whole, new.whole)
     if not same and (unlike := different_conditions(baseline.run, new.run)):
         return Criterion(name, limit, "undecided", None, None, f"not measured alike: {', '.join(unlike)} differ")
     turns = [_turns(each) for each in (baseline, new)]
     if same and baseline.whole is not None:
-        # One looked several times while these were measured.
+        # Intermediate looks at these measurements widen the intervals.
         whole = baseline.whole
         level = max(confidence, whole.plan.level(len({*whole.failures, *(run.title for run in whole.runs)})))
         logs = start_ratios(turns[0], turns[1])
@@ -162,15 +162,15 @@ def slowdown(baseline: GatedCandidate, new: GatedCandidate, limit: float, confid
 def accuracy_loss(
     baseline: GatedCandidate, new: GatedCandidate, limit: float, confidence: float, judge_unknown: bool = False
 ) -> Criterion:
-    """Judge how much accuracy was lost, on the same samples.
+    """Return the criterion of the loss of accuracy, on the same samples.
 
-    Where nobody said how samples become what a model takes, an accuracy says
-    nothing about the model; unless ``judge_unknown``, nothing is told then.
+    If the preprocessing is not known, an accuracy says nothing about the model.  Then
+    the criterion is undecided, unless ``judge_unknown``.
 
     Raises
     ------
     ConfigError
-        If one of the results has no predicted classes.
+        If a result has no predicted classes.
     """
     name = "accuracy loss"
     arrays = []
@@ -196,12 +196,12 @@ def accuracy_loss(
 
 
 def different_conditions(one: Run, two: Run) -> list[str]:
-    """Name what differs between two runs that should not."""
+    """Return the names of conditions that differ between two runs but should not."""
     return [name for path, name in _CONDITIONS.items() if _at(one, path) != _at(two, path)]
 
 
 def _decided(name: str, limit: float, found: Centre, basis: str, unit: str, ratio: bool = True) -> Criterion:
-    """Decide by an interval of logarithms of ratios, or of differences."""
+    """Return the criterion decided by an interval of logarithms of ratios, or of differences."""
     outer = math.log1p if ratio else float
     inner = math.expm1 if ratio else float
     allowed, value = outer(limit), inner(found.value)
@@ -213,7 +213,7 @@ def _decided(name: str, limit: float, found: Centre, basis: str, unit: str, rati
         return Criterion(name, limit, "pass", value, interval, basis)
     if low > allowed:
         return Criterion(name, limit, "fail", value, interval, basis)
-    # Intervals shrink as the root of the number.
+    # Intervals shrink with the square root of the number.
     distance = abs(allowed - found.value)
     needed = found.number * (found.reach / distance) ** 2 if distance else math.inf
     more = f"about {max(1, math.ceil(needed) - found.number):,} more {unit}" if needed < _MOST else ""
@@ -221,7 +221,7 @@ def _decided(name: str, limit: float, found: Centre, basis: str, unit: str, rati
 
 
 def _difference(first: Centre, second: Centre) -> Centre:
-    """Put two independent intervals together (MOVER: Zou and Donner, Statistics in Medicine 27 (2008), 1693-1702)."""
+    """Return the difference of two independent values (MOVER: Zou and Donner, Stat. Med. 27, 2008, 1693-1702)."""
     value = second.value - first.value
     number, needed = min(first.number, second.number), max(first.needed, second.needed)
     if first.interval is None or second.interval is None:
@@ -232,7 +232,7 @@ def _difference(first: Centre, second: Centre) -> Centre:
 
 
 def _alone(each: GatedCandidate, confidence: float) -> Centre:
-    """Return the logarithm of the median of a run's calls."""
+    """Return the logarithm of the median time of a run's calls."""
     inference = each.run.series.get("inference")
     if inference is None or not len(inference):
         raise ConfigError(f"{each.name}: nothing was timed in it")

@@ -1,4 +1,4 @@
-"""The two halves of ``nnpipe verify`` that run models, each made for a process of its own."""
+"""The two parts of ``nnpipe verify`` that run models, each in a subprocess."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ from nnpipe.workflows.verification.opaque_files import explained
 from nnpipe.workflows.verification.weight_suspects import led_by_weights
 
 TASKS = __name__
-"""Where these stand, for a process of its own."""
+"""The module of these functions, for the subprocess."""
 
 
 def run_artifact(task: Mapping[str, Any]) -> dict[str, Any]:
-    """Run an artifact on what its source took, and hold what it gives against what the source gave.
+    """Run an artifact on its source's inputs, and compare the outputs with the source's.
 
     Parameters
     ----------
     task
-        ``reference``, ``artifact`` and ``source`` are paths; ``runtime`` is described, or ``None``; ``tolerances``;
-        ``claims`` as the user gives them; ``pairs`` and ``axes`` of the :class:`Binding`.
+        ``reference``, ``artifact`` and ``source`` are paths; ``runtime`` is a description or ``None``; ``tolerances``;
+        ``claims`` of the user; ``pairs`` and ``axes`` of the :class:`Binding`.
 
     Returns
     -------
     dict
-        What :func:`verified` gives, with who says what is claimed, the binding, and what ran the model.
+        The result of :func:`verified`, with the origin of the claims, the binding, and the name of the runtime.
     """
     reference = Reference.read(Path(task["reference"]))
     path = Path(task["artifact"])
@@ -55,7 +55,7 @@ def run_artifact(task: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _claims(path: Path, source: Path, given: Sequence[str]) -> tuple[tuple[Claim, ...], str]:
-    """Return what a conversion claims, and who says so."""
+    """Return the claims of a conversion, and their origin."""
     if given:
         return checked(given), "as told"
     artifact = described(path)
@@ -88,7 +88,7 @@ def _opened(path: Path, format: str) -> LiveModel | None:
 
 
 def look_inside(task: Mapping[str, Any]) -> dict[str, Any]:
-    """Hold two models against each other weight by weight and operation by operation.
+    """Compare two models weight by weight and operation by operation.
 
     Parameters
     ----------
@@ -100,8 +100,9 @@ def look_inside(task: Mapping[str, Any]) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``divergence`` and ``weights``, what :meth:`Divergence.to_json` and :meth:`Weighing.to_json` give; a text where
-        that cannot be said.
+        ``divergence`` and ``weights``, as :meth:`Divergence.to_json` and :meth:`Weighing.to_json` return
+        them, or a text
+        with the reason why there is no comparison.
     """
     path, candidate = Path(task["artifact"]), CandidateSpec.from_json(task["candidate"])
     if not candidate.wrapper.offers("get_intermediates"):
@@ -121,7 +122,7 @@ def look_inside(task: Mapping[str, Any]) -> dict[str, Any]:
     there = found["divergence"]
     suspected = isinstance(there, dict) and there["suspects"]
     if shown and not suspected and not changes_of(checked(task["claims"])):
-        # What it was made from is as it should be, or not there: the last step may still have done something.
+        # The file that it was made from is correct or missing: the last step may still have a fault.
         source = candidate.loaded()
         ours = [reference.outputs[number] for number in order]
         last = _last_step(task, source, samples, ours, binding)
@@ -161,7 +162,7 @@ def _compared(
 def _last_step(
     task: Mapping[str, Any], source: LiveModel, samples: Sequence[Batch], ours: Sequence[Batch], binding: Binding
 ) -> dict[str, Any]:
-    """Hold a source against a file of which nothing is known but its bytes and its outputs."""
+    """Compare a source with a file of which only bytes and outputs are known."""
     path = Path(task["artifact"])
     session, _ = _artifact_session(path, task["runtime"])
     with session:
@@ -171,7 +172,7 @@ def _last_step(
 
 
 def _shown(path: Path, source: Path, task: Mapping[str, Any]) -> tuple[LiveModel, tuple[Claim, ...], str]:
-    """Open the artifact, or the nearest file that it was made from and that can be looked into."""
+    """Open the artifact, or the nearest file that it was made from whose values can be inspected."""
     artifact = described(path)
     for made in [None] if artifact is None else lineage(artifact):
         here = path if made in (None, artifact) else made.path

@@ -1,4 +1,4 @@
-"""Models with inputs and the exact outputs, as those who define a format publish them.
+"""Test vectors: models with inputs and exact outputs, as the authors of a format publish them.
 
 Two layouts are known:
 
@@ -33,18 +33,18 @@ Shape = tuple[int | None, ...]
 
 @dataclass(frozen=True)
 class Case:
-    """One model and what it must compute.
+    """A model with its expected outputs.
 
     Parameters
     ----------
     format
         ``"onnx"`` or ``"tflite"``.
     name
-        Of the case.
+        The name of the case.
     model
-        Its file.
+        The model's file.
     sets
-        Files of inputs and of outputs, in order, for each time it is to be run.
+        Files of inputs and of outputs, in order, for each run.
     """
 
     format: str
@@ -53,7 +53,7 @@ class Case:
     sets: tuple[tuple[tuple[Path, ...], tuple[Path, ...]], ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
+        """Return the case as JSON can hold it."""
         return {
             "format": self.format,
             "name": self.name,
@@ -63,13 +63,13 @@ class Case:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Case:
-        """Read what :meth:`to_json` gave."""
+        """Return the case that :meth:`to_json` described."""
         sets = tuple((tuple(map(Path, given)), tuple(map(Path, expected))) for given, expected in data["sets"])
         return cls(data["format"], data["name"], Path(data["model"]), sets)
 
 
 def find_cases(folder: Path) -> list[Case]:
-    """Find all cases below a folder, by name.
+    """Return all cases below a folder, sorted by name.
 
     Raises
     ------
@@ -87,7 +87,7 @@ def find_cases(folder: Path) -> list[Case]:
 
 
 def _in_order(name: str) -> list[Any]:
-    """Return a key by which test_9 comes before test_10."""
+    """Return a sort key that puts test_9 before test_10."""
     return [int(part) if part.isdigit() else part for part in _NUMBER.split(name)]
 
 
@@ -116,12 +116,12 @@ def _tflite_case(model: Path) -> Case | None:
 
 
 def read_side(files: Sequence[Path], names: Sequence[str], shapes: Mapping[str, Shape]) -> dict[str, Array]:
-    """Read the inputs or outputs of a case, by the names of the model's tensors in the order of its file.
+    """Return the inputs or outputs of a case by the names of the model's tensors, in the order of its file.
 
     Raises
     ------
     ArtifactError
-        If a file is damaged, or there are more of them than tensors.
+        If a file is damaged, or there are more files than tensors.
     """
     if len(files) > len(names):
         raise ArtifactError(f"{len(files)} tensors in {files[0].parent}, the model has {len(names)}")
@@ -133,7 +133,7 @@ def read_side(files: Sequence[Path], names: Sequence[str], shapes: Mapping[str, 
             found[name] = _read_csv(path, shapes[name]) if path.suffix == ".csv" else _read_tensor(path)
         except ArtifactError:
             raise
-        except Exception as error:  # protocol buffers' errors share no base but Exception
+        except Exception as error:  # errors of protocol buffers have no common base class but Exception
             raise ArtifactError(f"{path}: not a tensor: {one_line(error, 200)}") from None
     return found
 
@@ -162,11 +162,11 @@ def _read_csv(path: Path, shape: tuple[int | None, ...]) -> Array:
 
 
 def difference(expected: Array, found: Array, rtol: float, atol: float) -> str:
-    """Tell how what a model gave differs from what it must give; empty if it does not.
+    """Return how outputs differ from the expected ones, as text; empty if they do not.
 
-    Element type and shape must be the same; integers, truth values and texts
-    too, each of them; of floats, NaN must stand where NaN stands, infinities
-    with their sign, and the rest within ``atol + rtol * |expected|``.
+    Element type and shape must be equal, and so must each integer, Boolean and string.
+    Floats must be equal if NaN or infinite; others may differ by
+    ``atol + rtol * |expected|``.
     """
     if expected.dtype != found.dtype and not (_is_text(expected) and _is_text(found)):
         return f"gives {found.dtype} elements, not {expected.dtype}"

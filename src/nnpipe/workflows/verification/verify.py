@@ -1,4 +1,4 @@
-"""One call that holds a model against the one that it was made from."""
+"""Comparing a model with its source, in one call."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ def verify(
     time_limit: float = 3600.0,
     progress: Progress = bar,
 ) -> VerifyResult:
-    """Compare what two models give that should compute the same, on real samples.
+    """Compare the outputs of two models that should compute the same, on real samples.
 
-    Each runs in a process of its own.  Where both show their weights and what
-    they compute on the way, these are compared too, so that a fault has a place.
+    Each model runs in a subprocess.  If both give access to their weights and
+    intermediate values, these are compared, too, to find the place of a fault.
 
     Parameters
     ----------
@@ -57,46 +57,48 @@ def verify(
         The path of a model file (``.onnx``, ``.tflite``, ``.keras``, ``.h5``, ``.pt2``), an ``nn.Module`` of PyTorch,
         a model of Keras, a :class:`~nnpipe.core.live_model.LiveModel`, or ``(wrapper, path)``.
     artifact
-        What is held against it: the path of a model file, an :class:`~nnpipe.core.artifact.Artifact`, an
-        ``nn.Module``, or a model of Keras.
+        The model to compare with it: the path of a model file, an :class:`~nnpipe.core.artifact.Artifact`, an
+        ``nn.Module``, or a Keras model.
     data
         Samples, without labels or with them: an array or tensor, a dict of them by input, ``(inputs, labels)``, a
         PyTorch ``DataLoader``, a ``tf.data.Dataset``; or a :class:`~nnpipe.core.dataset.Dataset`, whose test split is
         used.
     samples
-        On how many samples to compare; they are drawn from a fixed seed.
+        Number of samples to compare, drawn with a fixed seed.
     source_runtime, runtime
-        What runs the source and the artifact, by name or made; by default the source's framework, and what the
-        artifact's format suggests.
+        The runtimes of the source and of the artifact, or their names; by default the source's framework, and a runtime
+        for the artifact's format.
     match
-        Names of the artifact's tensors by those of the source's, where names differ and there is more than one.
+        Names of the artifact's tensors by those of the source's; required if names differ and there are
+        several tensors.
     artifact_axes
-        Order of the source's axes in the artifact's inputs: ``(0, 2, 3, 1)`` where only the latter has channels last.
+        The order of the source's axes in the artifact's inputs: ``(0, 2, 3, 1)`` if only the artifact has
+        channels last.
     claims
-        What the conversion claims; by default what the description beside the artifact says, or else what its numbers
-        show.
+        The claims of the conversion; by default those of the description beside the artifact, or else those that follow
+        from its numbers.
     tolerances
-        What counts as the same, and as close.
+        The tolerances for the verdicts ``same`` and ``close``.
     preparation
-        What the source wants of samples, as the options of its wrapper say it: ``{"scale": 255}``.
+        The preprocessing that the source expects, as options of its wrapper: ``{"scale": 255}``.
     time_limit
-        Seconds that each step may take until its process is ended; 0 for no limit.
+        The greatest time of each step in seconds, after which its process is ended; 0 for no limit.
     progress
-        Shows how far reading the data is.
+        Shows the progress of reading the data.
 
     Returns
     -------
     VerifyResult
-        Asked by its ``verdict`` or ``agrees()``, and shown by ``show()``.
+        The comparison; ``verdict`` and ``agrees()`` summarise it and ``show()`` prints it.
 
     Raises
     ------
     ArtifactError
-        If a file is missing, damaged, or nothing tells what it is.
+        If a file is missing or damaged, or its format is not known.
     ConfigError
-        If the two models and the data do not fit together; the message proposes what to say.
+        If the two models and the data do not fit together; the message proposes an argument.
     NNPipeError
-        If one of the two could not be run.
+        If one of the models cannot be run.
 
     Examples
     --------
@@ -162,7 +164,7 @@ def _made(runtime: str | Runtime | None) -> Runtime | None:
 
 
 def _file(artifact: Any, folder: Path, samples: Arrays | None) -> Path:
-    """Return the file that is held against the source; said before anything slow begins."""
+    """Return the file to compare with the source, checked before anything slow begins."""
     if isinstance(artifact, ModelWrapper):
         raise ConfigError("verify: artifact takes a file or a model of a framework; export the wrapper's model first")
     if isinstance(artifact, Artifact):
@@ -182,7 +184,7 @@ def _check_there(path: Path) -> None:
 
 
 def _compared(task: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-    """Run the artifact on the same samples, in a process of its own."""
+    """Run the artifact on the same samples in a subprocess, and return the comparison."""
     artifact = str(task["artifact"])
     try:
         with Worker(f"{TASKS}:run_artifact") as worker:
@@ -197,7 +199,7 @@ def _compared(task: Mapping[str, Any], seconds: float) -> dict[str, Any]:
 def _inside(
     task: Mapping[str, Any], candidate: CandidateSpec, found: Mapping[str, Any], seconds: float
 ) -> tuple[Divergence | str, Weighing | str]:
-    """Hold the two against each other operation by operation and weight by weight, or say why that cannot be done."""
+    """Return the comparison by operations and by weights, or the reasons why there is none."""
     request = {
         **{key: task[key] for key in ("reference", "artifact", "source", "runtime")},
         "told": task["claims"], "candidate": candidate.to_json(), "binding": found["binding"],
@@ -206,7 +208,7 @@ def _inside(
     try:
         with Worker(f"{TASKS}:look_inside") as worker:
             inside = worker.attempt("showing them", request, seconds)
-    except NNPipeError as error:  # the verdict stands without it
+    except NNPipeError as error:  # the verdict is valid without it
         return str(error), str(error)
     where, weights = inside["divergence"], inside["weights"]
     return (

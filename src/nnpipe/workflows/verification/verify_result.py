@@ -20,30 +20,30 @@ _RANK: dict[Verdict, int] = {"same": 2, "close": 1, "changed on purpose": 1, "di
 
 @dataclass(frozen=True)
 class VerifyResult:
-    """How far a model is from the one that it was made from.
+    """How much a model differs from its source.
 
     Parameters
     ----------
     source, artifact
         The files that were compared.
     source_run_by, run_by
-        What ran them.
+        The runtimes or frameworks that ran them.
     data
-        The class of the data set whose samples were taken.
+        The class of the data set.
     verdict, reason
-        Whether the two agree, and by what.
+        Whether the two agree, and why.
     claims, claims_by
-        What the conversion claims, and who says so.
+        The claims of the conversion, and their origin.
     agreement
         The errors of each output.
     tolerances
-        What counted as the same, and as close.
+        The tolerances for the verdicts ``same`` and ``close``.
     worst_sample
-        The number of the sample with the largest relative error.
+        The index of the sample with the largest relative error.
     divergence
-        Operation against operation, or why they could not be compared.
+        The comparison by operations, or why there is none.
     weights
-        Weight against weight, or why they could not be compared.
+        The comparison by weights, or why there is none.
 
     Examples
     --------
@@ -70,7 +70,7 @@ class VerifyResult:
     weights: Weighing | str
 
     def agrees(self, at_least: Literal["same", "close"] = "close") -> bool:
-        """Return whether the verdict is not worse; "changed on purpose" counts as "close".
+        """Return whether the verdict is at least this good; "changed on purpose" counts as "close".
 
         Raises
         ------
@@ -81,15 +81,15 @@ class VerifyResult:
         return _RANK[self.verdict] >= _RANK[at_least]
 
     def show(self) -> None:
-        """Print the errors of each output, the operations and weights that are suspected, and the verdict."""
+        """Print the errors of each output, the suspected operations and weights, and the verdict."""
         sys.stdout.write(f"{self}\n")
 
     def __str__(self) -> str:
-        """Return the errors of each output, the operations and weights that are suspected, and the verdict."""
+        """Return the errors of each output, the suspected operations and weights, and the verdict as text."""
         return "\n".join([*self._compared(), *_table(self.agreement), *self._inside()])
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
+        """Return the result as JSON can hold it."""
         inside = {"divergence": self.divergence, "weights": self.weights}
         return {
             **self.agreement.to_json(self.tolerances, self.claims),

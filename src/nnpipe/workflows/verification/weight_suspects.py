@@ -1,4 +1,4 @@
-"""Name operations whose weights differ from the conversion's claim, before those that only compute other values."""
+"""Sorting suspects: operations with wrong weights come before those that only compute other values."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from nnpipe.workflows.verification.first_difference import Divergence, varying
 def led_by_weights(where: Divergence, source: Graph, other: Graph, weights: Weighing) -> Divergence:
     """Return a divergence whose suspects begin with the operations that have wrong weights.
 
-    Values differ behind an operation, too, and by more than in its own output where a normalisation follows;
-    weights are wrong in their place alone.
+    A fault changes the values of later operations, too, sometimes more than its own (before a normalisation).  Wrong
+    weights show its exact place.
 
     Parameters
     ----------
     where
-        What values tell.
+        The comparison of values.
     source, other
         The graphs of the two models.
     weights
-        What weights tell, under the names of these graphs.
+        The comparison of weights, by the names of these graphs.
 
     Returns
     -------
     Divergence
-        With each operation that has wrong weights once, the most changed first, and the others as they were.
+        Each operation with wrong weights once, the most changed first, then the other suspects in their order.
     """
     by_values = {suspect.name: suspect for suspect in where.suspects}
     found: dict[str, Suspect] = {}
@@ -48,7 +48,7 @@ def led_by_weights(where: Divergence, source: Graph, other: Graph, weights: Weig
 
 
 def _computing_with(graph: Graph, live: set[str], weight: str) -> list[Operation]:
-    """Return the operations that compute with a weight, which others may convert or reshape before."""
+    """Return the operations that compute with a weight, also after its conversion or reshaping by others."""
     waiting, found = [weight], []
     while waiting:
         name = waiting.pop()
