@@ -1,4 +1,4 @@
-"""Random generators that begin at a seed."""
+"""Seeding the global random generators."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Seed the generators of Python, numpy and, where it is in use, PyTorch; put them back at the end of the block."""
+    """Seed the generators of Python, numpy and, if it is imported, PyTorch; restore them at the end of the block."""
     torch = sys.modules.get("torch")
     python, numpy = random.getstate(), np.random.get_state()
     layers = torch.get_rng_state() if torch is not None else None

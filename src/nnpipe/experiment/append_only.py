@@ -1,4 +1,4 @@
-"""Lists that only ever grow at their end, so that whoever keeps them on the disk writes what is new and no more."""
+"""Lists that only grow at their end, so that only new rows have to be written to the disk."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Any
 
 
 class AppendOnly(list[Any]):
-    """A list of rows, of which none changes once it is in: ``rows.append(row)``.
+    """A list of rows that are never changed after ``rows.append(row)``.
 
-    It is a list in all else, and a state file holds it as one.  Checkpoints of a
-    training keep it in a file beside them, to which each adds what is new: so
-    they do not grow with the epochs.
+    Otherwise it is a normal list, and a state file stores it as one.  Checkpoints of
+    a training store it in a file beside them, to which each appends new rows, so
+    that they do not grow with the epochs.
     """
 
     def __copy__(self) -> AppendOnly:

@@ -1,9 +1,9 @@
 """Configurations: a whole experiment as a tree of YAML or JSON, built without writing code.
 
 A node ``{class: PATH, arguments: {...}}`` becomes an object; arguments may be
-nodes again.  ``{reference: NAME}`` stands for the object that another node at
-the top was made into, and ``{reference: NAME, call: METHOD}`` for what a
-method of it without arguments gives::
+nodes themselves.  ``{reference: NAME}`` stands for the object of another
+top-level node, and ``{reference: NAME, call: METHOD}`` for the result of its
+method, called without arguments::
 
     model:
       class: torch.nn.Linear
@@ -46,7 +46,7 @@ class Configuration:
     Raises
     ------
     ConfigError
-        If the tree holds what YAML cannot, naming the place.
+        If the tree holds a value that YAML cannot hold; the message names the place.
     """
 
     def __init__(self, tree: Mapping[str, Any]) -> None:
@@ -55,11 +55,11 @@ class Configuration:
 
     @classmethod
     def read(cls, path: str | Path) -> Configuration:
-        """Read a YAML or JSON file; raises :class:`ConfigError` with the line where that is known."""
+        """Return the configuration of a YAML or JSON file; raise :class:`ConfigError`, with the line if it is known."""
         return cls(read_settings(Path(path)))
 
     def write(self, path: str | Path) -> None:
-        """Write a YAML file, or JSON where the name ends in ``.json``; whole or not at all."""
+        """Write a YAML file, or JSON if the name ends in ``.json``, atomically."""
         if Path(path).suffix == ".json":
             text = json.dumps(self._tree, indent=2) + "\n"
         else:
@@ -69,12 +69,12 @@ class Configuration:
         write_text(path, text)
 
     def changed(self, *changes: str) -> Configuration:
-        """Return a configuration with changes such as ``optimiser.arguments.lr=0.01`` made."""
+        """Return a copy with changes such as ``optimiser.arguments.lr=0.01``."""
         return Configuration(override(self._tree, changes))
 
     @property
     def tree(self) -> dict[str, Any]:
-        """Return the tree; changing it changes nothing here."""
+        """Return a copy of the tree."""
         return copy.deepcopy(self._tree)
 
     def __eq__(self, other: object) -> bool:
@@ -84,20 +84,20 @@ class Configuration:
         return hash(json.dumps(self._tree, sort_keys=True))
 
     def build(self) -> dict[str, Any]:
-        """Make every node, those that others refer to first.
+        """Build every node, referenced nodes first.
 
         Only components and classes with a state (modules, layers, optimisers,
-        schedules) are made: a configuration cannot call whatever Python can.
+        schedules) are built: a configuration cannot call arbitrary Python code.
 
         Returns
         -------
         dict
-            By name: the objects, and plain values as they are.
+            The objects by name; plain values are returned unchanged.
 
         Raises
         ------
         ConfigError
-            Naming the place: an unknown class or argument, a reference that leads nowhere or in a circle.
+            If a class, an argument or a reference is unknown, or references form a cycle; the message names the place.
         """
         order = graphlib.TopologicalSorter({name: set(_references(node)) for name, node in self._tree.items()})
         for name, node in self._tree.items():
@@ -169,7 +169,7 @@ def _built(node: Any, place: str, made: Mapping[str, Any]) -> Any:
         inspect.signature(cls).bind(**arguments)
     except TypeError as error:
         raise ConfigError(f"{place}: {cls.__qualname__}: {error}") from None
-    except ValueError:  # a class that does not tell what it takes
+    except ValueError:  # a class without a readable signature
         pass
     return cls(**arguments)
 

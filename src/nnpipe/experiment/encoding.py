@@ -1,9 +1,9 @@
 """State as a structure that JSON can hold and a list of arrays, and back, without loss.
 
 A state is made of dictionaries, lists, tuples, texts, bytes, numbers, booleans,
-``None``, numpy arrays and scalars, and PyTorch tensors.  Whatever JSON has no
-word for becomes an object with the one key ``"$"`` and a name for its kind.
-Nothing else is taken, so nothing that is read can run code.
+``None``, numpy arrays and scalars, and PyTorch tensors.  A value that JSON cannot
+represent becomes an object whose key ``"$"`` names its kind.  Nothing else is
+accepted, so reading a state cannot run code.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MOST_DEPTH = 200
 
 @dataclass(frozen=True, eq=False)
 class Encoded:
-    """A structure, and the arrays that it refers to by number, as ``(n,)`` bytes with safetensors' type and shape."""
+    """A structure, and the arrays to which it refers by number."""
 
     structure: Any
     arrays: tuple[Bytes, ...]
@@ -34,9 +34,9 @@ class Encoded:
 
 @dataclass(frozen=True, eq=False)
 class Bytes:
-    """An array as bytes in C order, little-endian; ``dtype`` is safetensors' name of it.
+    """An array as bytes in C order, little-endian; ``dtype`` is its name in safetensors.
 
-    ``data`` may be a view of the array's own memory, and of the memory that a file was read into.
+    ``data`` may be a view of the array's memory, or of the memory into which a file was read.
     """
 
     dtype: str
@@ -50,30 +50,30 @@ _NAMES = {
 }  # fmt: skip
 _TYPES = {name: np.dtype(dtype).newbyteorder("<") for dtype, name in _NAMES.items()}
 SIZES = {name: dtype.itemsize for name, dtype in _TYPES.items()} | {"BF16": 2, "F8_E4M3": 1, "F8_E5M2": 1}
-"""Bytes of an element, by safetensors' names."""
+"""Sizes of elements in bytes, by names of safetensors."""
 
 _TORCH_ONLY = {"bfloat16": "BF16", "float8_e4m3fn": "F8_E4M3", "float8_e5m2": "F8_E5M2"}
 
 
 def encode(state: Any) -> Encoded:
-    """Take a state apart.
+    """Return a state as a structure and arrays.
 
     Raises
     ------
     ConfigError
-        Naming the place of a value that no state may hold.
+        If a value cannot be part of a state; the message names its place.
     """
     arrays: list[Bytes] = []
     return Encoded(_encoded(state, arrays, "state", 0), tuple(arrays))
 
 
 def decode(encoded: Encoded) -> Any:
-    """Put a state together again.
+    """Return the state of a structure and arrays.
 
     Raises
     ------
     ArtifactError
-        If the structure is not one that :func:`encode` makes.
+        If the structure was not made by :func:`encode`.
     MissingDependency
         If it holds tensors and PyTorch is not installed.
     """
@@ -139,12 +139,12 @@ def _numpy(value: npt.NDArray[Any] | np.generic, arrays: list[Bytes], place: str
 
 
 def _seen(array: npt.NDArray[Any]) -> bytes | memoryview:
-    """Return the bytes of an array in C order where they lie."""
+    """Return an array's bytes in C order, without a copy if possible."""
     return array.reshape(-1).view(np.uint8).data if array.size else b""
 
 
 def _stored_as(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return what the elements of an array are made of: times are whole numbers, complex numbers two reals."""
+    """Return the element type for storage: times as integers, complex numbers as two floats."""
     found: np.dtype[Any] = np.dtype(np.uint8)
     if dtype.kind in "mM":
         found = np.dtype(np.int64).newbyteorder(dtype.byteorder)
@@ -233,6 +233,6 @@ def _torch_tensor(word: dict[str, Any], stored: Bytes) -> Any:
     if not stored.data:
         return torch.empty(stored.shape, dtype=dtype)
     plain = np.frombuffer(stored.data, np.uint8)
-    if not plain.flags.writeable or plain.ctypes.data % dtype.itemsize:  # else the file's memory becomes the tensor's
+    if not plain.flags.writeable or plain.ctypes.data % dtype.itemsize:  # otherwise the tensor uses the file's memory
         plain = plain.copy()
     return torch.from_numpy(plain).view(dtype).reshape(stored.shape)

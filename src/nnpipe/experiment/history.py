@@ -1,4 +1,4 @@
-"""What happened, row by row: an epoch's loss, a step's learning rate."""
+"""Histories: rows of numbers, such as the loss of each epoch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Number = int | float | bool
 
 
 class History(Module):
-    """Rows of numbers by name; names may come and go from row to row.
+    """Rows of numbers by name; rows may have different names.
 
     ::
 
@@ -28,7 +28,7 @@ class History(Module):
     Attributes
     ----------
     about
-        What is to be said of it as a whole, such as which weights a training left; no part of its state.
+        Facts about the whole history, such as which weights a training left; not part of its state.
     """
 
     def __init__(self) -> None:
@@ -41,13 +41,13 @@ class History(Module):
         Raises
         ------
         ConfigError
-            If a value is not a number; numpy's and PyTorch's scalars are turned into Python's.
+            If a value is not a number.  Scalars of numpy and PyTorch are converted.
         """
         self._rows.append({name: _number(name, value) for name, value in values.items()})
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All names, in the order in which they first came."""
+        """All names, in the order of their first use."""
         return tuple(dict.fromkeys(name for row in self._rows for name in row))
 
     @property
@@ -56,18 +56,18 @@ class History(Module):
         return dict(self._rows[-1]) if self._rows else {}
 
     def __getitem__(self, name: str) -> npt.NDArray[np.float64]:
-        """Return a column ``(rows,)``, with NaN where a row has no such value."""
+        """Return a column, float64 ``(rows,)``, with NaN where a row lacks the name."""
         if name not in self.names:
             raise KeyError(name)
         return np.array([row.get(name, math.nan) for row in self._rows], np.float64)
 
     def best(self, name: str, *, largest: bool = False) -> int:
-        """Return the number of the first row with the least (or greatest) value of a name.
+        """Return the index of the first row with the least (or greatest) value of a name.
 
         Raises
         ------
         ConfigError
-            If no row has one that is a number.
+            If no row has such a value, or all are NaN.
         """
         column = self[name] if name in self.names else np.empty(0)
         if not np.isfinite(column).any():
@@ -75,7 +75,7 @@ class History(Module):
         return int(np.nanargmax(column) if largest else np.nanargmin(column))
 
     def rows(self) -> Iterator[dict[str, Number]]:
-        """Return each row."""
+        """Yield each row."""
         return (dict(row) for row in self._rows)
 
     def __len__(self) -> int:
@@ -86,7 +86,7 @@ class History(Module):
         return {"rows": AppendOnly(self._rows)}
 
     def check_state(self, state: Mapping[str, Any], path: str = "") -> None:
-        """Raise :class:`StateError` unless these are rows of numbers."""
+        """Raise :class:`StateError` unless the state consists of rows of numbers."""
         where = path or "History"
         if not isinstance(state, Mapping) or set(state) != {"rows"} or not isinstance(state["rows"], list):
             raise StateError(f"{where}: expected the rows of a history")
@@ -95,7 +95,7 @@ class History(Module):
                 raise StateError(f"{where}: row {number} is not one of numbers")
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take what :meth:`state_dict` gave."""
+        """Restore what :meth:`state_dict` returned."""
         self.check_state(state)
         self._rows = AppendOnly(dict(row) for row in state["rows"])
 
@@ -106,7 +106,7 @@ def _number(name: str, value: Any) -> Number:
     item = getattr(value, "item", None)
     try:
         found = item() if item is not None else value
-    except (ValueError, RuntimeError):  # several elements
+    except (ValueError, RuntimeError):  # more than one element
         found = value
     if not isinstance(found, (bool, int, float)):
         raise ConfigError(f"{name}: a history holds numbers, not {type(value).__name__}")

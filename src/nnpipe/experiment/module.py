@@ -1,4 +1,4 @@
-"""Modules: everything in an experiment that has a state, nestable as attributes into one tree."""
+"""Modules: the parts of an experiment that have a state, nested as attributes into one tree."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from nnpipe.core.errors import ConfigError, NNPipeError, NotSupported
 
 
 class StateError(ConfigError):
-    """A state does not fit what it is loaded into; nothing has changed."""
+    """A state does not fit the module that loads it; nothing has changed."""
 
 
 @runtime_checkable
 class Stateful(Protocol):
-    """Whatever gives its state and takes it back: modules, PyTorch's layers and optimisers, ..."""
+    """An object that returns and restores its state: a module, a PyTorch layer or optimiser, ..."""
 
     def state_dict(self) -> Any:
         """Return the state."""
         raise NotImplementedError
 
     def load_state_dict(self, state: Any) -> Any:
-        """Take a state."""
+        """Restore a state."""
         raise NotImplementedError
 
 
 class Module:
     """A part of an experiment.
 
-    Attributes that are :class:`Stateful`, and lists, tuples and dictionaries
-    of such, are its children; a module's state is that of its children by
-    name.  Plain attributes are arguments and no state: what changes lives in a
+    Its children are the attributes that are :class:`Stateful`, and those in lists,
+    tuples and dictionaries.  A module's state is that of its children by name.
+    Other attributes are arguments, not state: keep values that change in a
     :class:`~nnpipe.experiment.state.State`::
 
         class Counter(Module):
@@ -45,11 +45,11 @@ class Module:
         counter()
         counter.state_dict()  # {"state": {"count": 1}}
 
-    Nothing needs to be registered, and ``super().__init__()`` is not needed.
+    There is no registration, and ``super().__init__()`` is not required.
     """
 
     def __call__(self, *arguments: Any) -> Any:
-        """Do what the module is for."""
+        """Carry out the module's task; subclasses implement this."""
         raise NotSupported(f"{type(self).__name__} does nothing when called")
 
     def children(self) -> Iterator[tuple[str, Stateful]]:
@@ -58,9 +58,9 @@ class Module:
             yield from _stateful(name, value)
 
     def modules(self) -> Iterator[tuple[str, Module]]:
-        """Yield this module and all modules below it with their paths; its own is empty.
+        """Yield this module and all modules below it with their paths; its own path is empty.
 
-        A module that is reached twice is given once.
+        A module that occurs twice is yielded once.
         """
         yield from _walk("", self, set())
 
@@ -69,9 +69,9 @@ class Module:
         return {name: child.state_dict() for name, child in _unique(self)}
 
     def check_state(self, state: Mapping[str, Any], path: str = "") -> None:
-        """Raise :class:`StateError`, naming the place, unless a state has the form of this module's.
+        """Raise :class:`StateError`, naming the place, unless a state has the form of this module's state.
 
-        Of what is not a :class:`Module` (layers, optimisers) only the presence is checked.
+        For objects that are not a :class:`Module` (layers, optimisers), only the presence of a state is checked.
         """
         where = path or type(self).__name__
         if not isinstance(state, Mapping):
@@ -83,12 +83,12 @@ class Module:
                 child.check_state(state[name], f"{path}.{name}" if path else name)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take a state; all of it, or nothing changes.
+        """Restore a state completely, or change nothing.
 
         Raises
         ------
         StateError
-            Naming the first name that is missing or too many, or the child that refused its part.
+            If a name is missing or unknown, or a child refuses its state; the message names it.
         """
         self.check_state(state)
         before: list[tuple[Stateful, Any]] = []
@@ -105,11 +105,11 @@ class Module:
 
 
 _REFUSALS = (ValueError, KeyError, TypeError, RuntimeError, AttributeError, IndexError)
-"""What foreign objects raise when a state is not theirs; anything else is a defect and keeps its traceback."""
+"""Errors that objects of other packages raise for a wrong state; any other error is a defect."""
 
 
 def check_names(where: str, known: Mapping[str, Any], given: Mapping[str, Any]) -> None:
-    """Raise :class:`StateError` naming what a state lacks or has too much."""
+    """Raise :class:`StateError` naming missing and unknown names of a state."""
     missing = [str(name) for name in known if name not in given]
     if missing:
         raise StateError(f"{where}: the state has no {', '.join(missing[:5])}")
@@ -130,7 +130,7 @@ def _stateful(name: str, value: Any) -> Iterator[tuple[str, Stateful]]:
 
 
 def _unique(module: Module) -> Iterator[tuple[str, Stateful]]:
-    """Yield children, each once, and refuse names that stand for two."""
+    """Yield children, each once; raise if a name stands for two."""
     seen: set[int] = set()
     names: set[str] = set()
     for name, child in module.children():
@@ -154,7 +154,7 @@ def _walk(path: str, module: Module, seen: set[int]) -> Iterator[tuple[str, Modu
 
 
 def _leaves(path: str, module: Module, names: Sequence[str] = ()) -> Iterator[tuple[list[str], Stateful]]:
-    """Yield whatever below a module loads its own part, with the way to it."""
+    """Yield the objects below a module that load their own state, with their paths."""
     for name, child in _unique(module):
         own = [*names, name]
         if isinstance(child, Module) and type(child).load_state_dict is Module.load_state_dict:

@@ -1,4 +1,4 @@
-"""Where code came from: the module, and its package's version or its commit and whether that was changed."""
+"""The origin of code: its module, and its package's version or its commit, with uncommitted changes."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ from typing import Any
 from nnpipe.core.files import sha256_of
 from nnpipe.experiment.configuration import Configuration
 
-_TIMEOUT = 30.0  # seconds for a call of git
+_TIMEOUT = 30.0  # seconds; time limit of a git command
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Origin:
-    """Where a class or function came from.
+    """The origin of a class or function.
 
     Parameters
     ----------
     path
         Its dotted path.
     module
-        The module that defines it, which may be another than the path says.
+        The module that defines it, which may differ from the one in the path.
     package
-        The distribution that the module was installed with; ``Python`` for its own; empty if none.
+        The distribution that installed the module; ``Python`` for the standard library; empty if there is none.
     version
-        Its version; empty if there is none.
+        The version of the package; empty if there is none.
     commit
-        The commit of git's work tree that the module lies in; empty if it lies in none.
+        The commit of the git work tree that holds the module; empty if there is none.
     dirty
-        Whether files known to git were changed since then, or Python files were added; ``None`` without a commit.
+        Whether tracked files were changed since the commit, or Python files were added; ``None`` without a commit.
     sha256
-        Of the module's file; empty if it has none.
+        The SHA-256 of the module's file; empty if there is none.
     """
 
     path: str
@@ -57,12 +57,12 @@ class Origin:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Origin:
-        """Take what :meth:`to_json` gave."""
+        """Return the origin that :meth:`to_json` described."""
         return cls(**data)
 
     @property
     def told(self) -> str:
-        """The package with its version, or the commit, in words."""
+        """The package with its version, or the commit, as text."""
         if self.commit:
             state = {True: ", changed since", False: "", None: ""}[self.dirty]
             return f"commit {self.commit[:12]}{state}"
@@ -70,9 +70,9 @@ class Origin:
 
 
 def origins(configuration: Configuration) -> list[Origin]:
-    """Find where each class in a configuration came from.
+    """Return the origin of each class in a configuration.
 
-    Modules are imported, as building does.  A class that cannot be found is left out: building names it.
+    Modules are imported, as for building.  A class that cannot be found is left out; building will name it.
     """
     found = {}
     for path in _classes(configuration.tree):
@@ -83,7 +83,7 @@ def origins(configuration: Configuration) -> list[Origin]:
 
 
 def origin_of(path: str) -> Origin | None:
-    """Find where the class or function of a dotted path came from; ``None`` if it is not there."""
+    """Return the origin of the class or function of a dotted path; ``None`` if it does not exist."""
     module_name, _, name = path.rpartition(".")
     try:
         thing = getattr(importlib.import_module(module_name), name)
@@ -93,14 +93,14 @@ def origin_of(path: str) -> Origin | None:
 
 
 def origin_of_object(thing: Any, path: str | None = None) -> Origin:
-    """Find where a class or function came from.
+    """Return the origin of a class or function.
 
     Parameters
     ----------
     thing
         The class or function.
     path
-        What it is called; its own name by default.
+        The path to record; by default its own.
     """
     module = getattr(thing, "__module__", None) or "builtins"
     path = path or f"{module}.{getattr(thing, '__qualname__', type(thing).__qualname__)}"
@@ -117,13 +117,13 @@ def origin_of_object(thing: Any, path: str | None = None) -> Origin:
 
 
 def environment() -> dict[str, Any]:
-    """Return what a run depends on besides its code: Python, the platform, and the versions of the packages in use."""
+    """Return the environment of a run: Python, the platform, and the versions of the imported packages."""
     used = {name.partition(".")[0] for name in list(sys.modules)}
     versions: dict[str, str] = {}
     for package in sorted(used):
         for distribution in _distributions().get(package, ()):
             name, version = _named(distribution)
-            versions.setdefault(name, version)  # the first of a name is what is imported
+            versions.setdefault(name, version)  # the first distribution of a name is imported
     return {
         "python": platform.python_version(),
         "platform": platform.platform(),
@@ -153,9 +153,10 @@ def _package(module: str) -> tuple[str, str]:
 
 @functools.cache
 def _distributions() -> Mapping[str, list[importlib.metadata.Distribution]]:
-    """Group what is installed by the packages that it brings, the first to be imported first.
+    """Return the installed distributions by the packages that they contain, in import order.
 
-    ``importlib.metadata.packages_distributions`` makes an object of every file that is installed, in half a second.
+    ``importlib.metadata.packages_distributions`` takes half a second, since it makes an object for every
+    installed file.
     """
     found: dict[str, list[importlib.metadata.Distribution]] = {}
     for distribution in importlib.metadata.distributions():
@@ -180,16 +181,16 @@ def _named(distribution: importlib.metadata.Distribution) -> tuple[str, str]:
 
 
 def _commit(file: Path) -> tuple[str, bool | None]:
-    """Return the commit of the work tree that a file belongs to, and whether that was changed."""
+    """Return the commit of a file's work tree, and whether the tree was changed since."""
     if _installed(file):
         return "", None
     top = _git(file.parent, "rev-parse", "--show-toplevel")
     if not top or _git(file.parent, "check-ignore", "--quiet", "--", str(file)) is not None:
-        return "", None  # an ignored file is no part of the tree that it lies in
+        return "", None  # an ignored file is not part of its work tree
     commit = _git(file.parent, "rev-parse", "--verify", "--quiet", "HEAD")
     if not commit:
         return "", None
-    # Files that a run writes must not make the next one dirty; code that nobody committed must.
+    # Files that a run writes must not make the next run dirty, but uncommitted code must.
     changed = _git(Path(top), "status", "--porcelain", "--untracked-files=no", "--ignore-submodules=none")
     added = _git(Path(top), "ls-files", "--others", "--exclude-standard", "--", "*.py", ":(exclude).*")
     return commit, bool(changed) or bool(added)
@@ -201,9 +202,9 @@ def _installed(file: Path) -> bool:
 
 
 def _git(folder: Path, *words: str) -> str | None:
-    """Call git; ``None`` where it fails or is not there.
+    """Return the output of git; ``None`` if it fails or is not installed.
 
-    A work tree from outside must not start programs of its own.
+    An untrusted work tree must not be able to start programs.
     """
     command = ["git", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", *words]
     environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0"}

@@ -1,4 +1,4 @@
-"""Batches from what a reader reads, in an order that a restart does not change."""
+"""Batches of a reader's data, in an order that a restart does not change."""
 
 from __future__ import annotations
 
@@ -19,27 +19,26 @@ Batch = dict[str, npt.NDArray[Any] | list[Any]]
 
 
 class DataProvider(Module):
-    """Gives batches, epoch after epoch, and goes on in mid-epoch after a restart.
+    """Provides batches, epoch after epoch, and continues within an epoch after a restart.
 
-    The order of an epoch follows from the seed and the epoch's number alone.
-    A batch holds the columns and ``sample_id``, ``(n,)`` int64, the samples' places in the file.
+    The order of an epoch depends only on the seed and the epoch's number.  A batch
+    holds the columns and ``sample_id``, int64 ``(n,)``, the samples' positions in the file.
 
     Parameters
     ----------
     reader
-        What is read, when the first batch is asked for.
+        Reads the data when the first batch is requested.
     batch_size
-        Samples in a batch; the last of an epoch may have fewer.
+        Number of samples in a batch; the last batch of an epoch may have fewer.
     shuffle
-        Whether each epoch has another order.
+        Whether each epoch has a different order.
     seed
-        What the orders follow from.
+        Seed of the orders.
     columns
-        Which columns to give; all by default.
+        The columns to provide; by default all.
     part
-        Take samples of this share of the data only, ``(begin, end)`` from 0 to
-        1, of an order that depends on the seed alone: ``(0, 0.8)`` and ``(0.8, 1)``
-        have no sample in common.
+        The share of the data to use, ``(begin, end)`` from 0 to 1, in an order that
+        depends only on the seed: ``(0, 0.8)`` and ``(0.8, 1)`` have no common samples.
     """
 
     def __init__(
@@ -72,7 +71,7 @@ class DataProvider(Module):
         Raises
         ------
         ConfigError
-            If one is asked for that there is not.
+            If a requested column does not exist.
         """
         found = self.reader.read()
         for name in self.columns or ():
@@ -83,7 +82,7 @@ class DataProvider(Module):
 
     @cached_property
     def samples(self) -> npt.NDArray[np.int64]:
-        """The places of the samples in this part, ``(n,)``, ascending."""
+        """The positions of the samples in this part, int64 ``(n,)``, ascending."""
         count = len(next(iter(self.data.values())))
         order = np.random.default_rng([self.seed, 0]).permutation(count)
         begin, end = (round(share * count) for share in self.part)
@@ -94,14 +93,14 @@ class DataProvider(Module):
         return -(-len(self.samples) // self.batch_size)
 
     def __iter__(self) -> Iterator[Batch]:
-        """Yield the rest of the epoch; the next iteration is the next epoch."""
+        """Yield the remaining batches of the epoch; the next iteration is the next epoch."""
         while self.state.batch < len(self):
             yield self._batch()
         self.state.epoch += 1
         self.state.batch = 0
 
     def __call__(self, *arguments: Any) -> Batch:
-        """Return the next batch, of the next epoch where one ends."""
+        """Return the next batch; after the last batch of an epoch, the first of the next one."""
         if not len(self):
             raise ConfigError(f"{self.reader.path}: this part has no samples")
         if self.state.batch >= len(self):
@@ -110,7 +109,7 @@ class DataProvider(Module):
         return self._batch()
 
     def children(self) -> Iterator[tuple[str, Stateful]]:
-        """Yield the state alone; nothing is looked for among the data."""
+        """Yield only the state; data have none."""
         yield "state", self.state
 
     def _order(self, epoch: int) -> npt.NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""Carrying out an experiment: built from a configuration, recorded, and resumed by itself."""
+"""Carrying out an experiment: built from a configuration, recorded, and resumed automatically."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from nnpipe.experiment.triggers import Callbacks
 log = logging.getLogger("nnpipe")
 
 STATE = "session"
-"""The artifact that a run is resumed from."""
+"""The artifact from which a run is resumed."""
 
 HISTORY = "steps"
-"""The history that the steps' figures go to."""
+"""The history of the steps' figures."""
 
 
 class Session(Module):
-    """An experiment on its way.
+    """A run of an experiment.
 
-    One part of the configuration, ``experiment`` by default, is called with
-    the session, again and again, until it gives ``None``.  What a call gives,
-    numbers by name, is a row of the history::
+    One part of the configuration, by default ``experiment``, is called with the
+    session repeatedly until it returns ``None``.  Each call returns numbers by name,
+    which become a row of the history::
 
         class Descent(Module):
             def __init__(self, rate, steps):
@@ -52,32 +52,32 @@ class Session(Module):
                 self.state.position *= 1 - self.rate
                 return {"step": self.state.step, "position": self.state.position}
 
-    Parts are built with the random generators of Python, numpy and PyTorch
-    seeded by the number ``seed`` of the configuration, 0 if it has none, so that fresh weights
-    are the same each time.
+    Before parts are built, the generators of Python, numpy and PyTorch are seeded
+    with ``seed`` of the configuration (by default 0), so that initial weights are
+    the same each time.
 
     All parts with a state (modules, layers, optimisers, ...), the history, the
-    statistics and the callbacks are saved together, so a run that was killed
-    goes on from the last save as if nothing had happened.  A part may keep the states of others
-    itself: it says which by a method ``keeps()``, and they are left to it.  The triggers of
-    ``callbacks`` are ``start``, ``step``, ``save`` and ``end``; each is given the session.
+    statistics and the callbacks are saved together, so a killed run continues from
+    the last save as if it had not been interrupted.  A part may save the states of
+    other parts itself; then its method ``keeps()`` returns these.  The triggers of
+    ``callbacks`` are ``start``, ``step``, ``save`` and ``end``; each passes the session.
 
     Parameters
     ----------
     configuration
-        What to build.
+        The configuration to build.
     experiment
-        Its name in the database; the same name goes on with what was begun.
+        The experiment's name in the database; an unfinished run of this name is continued.
     database
-        Where it is recorded.
+        The database that records the run.
     main
-        The part that is called.
+        The name of the part to call.
     save_every
-        Save after so many steps; also after the last one.
+        Save every so many steps, and after the last one.
     parents
-        Runs that a new run builds on.
+        Runs on which a new run is based.
     progress
-        Shows how far a part is that asks for it.
+        Shows the progress of parts that report it.
     """
 
     def __init__(
@@ -109,12 +109,12 @@ class Session(Module):
         self._saved_rows = 0
 
     def run(self, *, take_over: bool = False) -> RunRecord:
-        """Carry the experiment out, or go on with it, or give it as it is if it is completed.
+        """Carry out or continue the experiment, and return its run; a completed run is returned unchanged.
 
         Parameters
         ----------
         take_over
-            Go on even if another process seems to be at it, such as one of a machine that broke down.
+            Whether to continue even if another process seems to own the run, for example after a machine failure.
 
         Returns
         -------
@@ -124,11 +124,11 @@ class Session(Module):
         Raises
         ------
         ConfigError
-            If the configuration cannot be built, or is not the one that the
-            experiment was begun with, or another process is at it.
+            If the configuration cannot be built, differs from the one that the run was
+            begun with, or another process owns the run.
         Exception
-            Whatever a part raises; the run is recorded as failed with it, and
-            can be taken up again.  After Ctrl-C it is recorded as cancelled.
+            Any error of a part.  The run is then recorded as failed and can be
+            continued.  After Ctrl-C it is recorded as cancelled.
         """
         before = self.database.runs.find_or_create(
             self.experiment, self.configuration, parents=self.parents, environment=environment, take_over=take_over
@@ -148,9 +148,9 @@ class Session(Module):
         return self.database.runs.get(self.run_id)
 
     def save(self) -> None:
-        """Save everything now: state, history, statistics and progress."""
+        """Save state, history, statistics and progress now."""
         self.callbacks.trigger("save", self)
-        # The state last: it is what a run goes on from, and rows beyond it are replaced then.
+        # The state last: a resumed run starts from it and replaces later rows.
         stored = self.database.figures.histories(self.run_id).get(HISTORY, 0)
         rows = list(self.history.rows())
         begin = min(stored, self._saved_rows)

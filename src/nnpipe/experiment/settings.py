@@ -1,4 +1,4 @@
-"""Reading files of settings: YAML or JSON, with overrides from the command line."""
+"""Reading settings files, YAML or JSON, with overrides from the command line."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _MOST = 1_000_000
 
 
 def read_settings(path: Path) -> dict[str, Any]:
-    """Read a YAML or JSON file that holds one object.
+    """Return the object of a YAML or JSON file.
 
     Raises
     ------
     ConfigError
-        If the file is missing or not what it should be; with the line where that is known.
+        If the file is missing or wrong; the message names the line if it is known.
     """
     if not path.is_file():
         raise ConfigError(f"{path}: no such file")
@@ -45,12 +45,12 @@ def _parse_json(text: str, path: Path) -> Any:
 
 
 def parse_yaml(text: str, where: str) -> Any:
-    """Read YAML as far as JSON can hold it: dates are texts, and so are all keys; a key given twice is an error."""
+    """Return YAML as values that JSON can hold: dates and keys become strings; a duplicate key is an error."""
     check_call(parse_yaml, locals())
     import yaml
 
     class Loader(yaml.SafeLoader):
-        """The safe loader, which would make dates, and let a second key silently replace the first."""
+        """The safe loader, but without dates, and with an error for duplicate keys."""
 
         def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
             seen = set()
@@ -80,7 +80,7 @@ def parse_yaml(text: str, where: str) -> Any:
 
 
 def _as_json(value: Any, room: Iterator[int]) -> Any:
-    """Write anchors out, as long as there is room: a few lines of them can stand for any number of values."""
+    """Return a value with anchors expanded, up to a limit: a few lines of them can stand for any number of values."""
     if next(room, None) is None:
         raise ValueError(f"more than {_MOST:,} values, with those that anchors stand for")
     if isinstance(value, dict):
@@ -93,12 +93,12 @@ def _as_json(value: Any, room: Iterator[int]) -> Any:
 
 
 def override(settings: Mapping[str, Any], changes: Iterable[str]) -> dict[str, Any]:
-    """Return the settings with ``a.b.0.c=value`` changes made; values are read as YAML.
+    """Return the settings with changes such as ``a.b.0.c=value``, whose values are YAML.
 
     Raises
     ------
     ConfigError
-        Naming the change that does not lead anywhere.
+        If the path of a change does not exist; the message names the change.
     """
     changed: dict[str, Any] = json.loads(json.dumps(settings))
     for change in changes:
@@ -136,12 +136,12 @@ def _index(place: list[Any], key: str, change: str) -> int:
 
 
 def check_keys(data: Any, known: Iterable[str], where: str, required: Iterable[str] = ()) -> dict[str, Any]:
-    """Return ``data`` if it is an object with these keys only.
+    """Check that ``data`` is an object with only these keys, and return it.
 
     Raises
     ------
     ConfigError
-        Naming the key and its place.
+        If a key is unknown or missing; the message names it and its place.
     """
     if not isinstance(data, dict):
         raise ConfigError(f"{where}: expected an object, found {type(data).__name__}")

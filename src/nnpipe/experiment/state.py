@@ -1,4 +1,4 @@
-"""Values that change while an experiment runs, with dots."""
+"""States: values of a module that change while an experiment runs, as attributes."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from nnpipe.experiment.module import Module, check_names
 class State(Module):
     """A module's values: ``state.epoch += 1``.
 
-    ``state() == state.state_dict() == state.load_state_dict()``: each gives
-    the values as a dictionary, and the last takes one, too.
+    ``state()``, ``state.state_dict()`` and ``state.load_state_dict()`` all return the
+    values as a dictionary; the last one also takes one.
 
     Parameters
     ----------
     values
-        Names and what they start with: numbers, texts, arrays, tensors, and
-        lists and dictionaries of such.  Only these names can be set later, so
-        a misspelt one is an error, not a new value.
+        Initial values by name: numbers, strings, arrays, tensors, and lists and
+        dictionaries of these.  Only these names can be set later, so a misspelt name is
+        an error.
     """
 
     def __init__(self, **values: Any) -> None:
@@ -59,11 +59,11 @@ class State(Module):
         return f"State({', '.join(f'{name}={value!r}' for name, value in self._values.items())})"
 
     def children(self) -> Iterator[Any]:
-        """Return none: values are no modules."""
+        """Return none: values are not modules."""
         return iter(())
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the values by name; changing the dictionary changes nothing here."""
+        """Return a copy of the values by name."""
         return dict(self._values)
 
     def check_state(self, state: Mapping[str, Any], path: str = "") -> None:
@@ -73,21 +73,21 @@ class State(Module):
         check_names(path or "State", self._values, state)
 
     def load_state_dict(self, state: Mapping[str, Any] | None = None) -> dict[str, Any]:  # type: ignore[override]
-        """Take values, if any are given, and give them all.
+        """Restore values, if any are given, and return all values.
 
         Raises
         ------
         StateError
-            If a name is missing or unknown; nothing has changed then.
+            If a name is missing or unknown; nothing is changed then.
         """
         if state is not None:
             self.check_state(state)
-            # In the order of this state, so that it writes itself as before.
+            # In the order of this state, so that its file does not change.
             self._values.update({name: _taken(state[name], self._values[name]) for name in self._values})
         return self.state_dict()
 
 
 def _taken(value: Any, before: Any) -> Any:
-    """Return a copy of a value; a list that only grows stays one, also if an older state holds a plain list."""
+    """Return a copy of a value; an append-only list stays one, even if an older state holds a plain list."""
     found = copy.deepcopy(value)
     return AppendOnly(found) if isinstance(before, AppendOnly) and isinstance(found, list) else found

@@ -1,4 +1,4 @@
-"""State files: safetensors for arrays, JSON in its metadata for all else, a schema version and a checksum.
+"""State files: arrays as safetensors, everything else as JSON in its metadata, a schema version and a checksum.
 
 ::
 
@@ -8,10 +8,10 @@
     data      the arrays, one after another
 
 The checksum is the SHA-256 of the kind, the schema, the structure, and of each array's
-type, shape, length and XXH3-64, in order.  It finds damage, which is all that it is for:
-whoever means harm can compute it as well.  The SHA-256 of the bytes themselves, as schema 1
-had it, takes twice the time of writing them, their CRC-32, as in schema 2, half of it.
-Whatever else reads safetensors reads the arrays, too (https://github.com/huggingface/safetensors).
+type, shape, length and XXH3-64, in order.  It detects damage, not manipulation: an attacker
+can compute it, too.  The SHA-256 of the bytes themselves, as in schema 1, takes twice as long
+as writing them; their CRC-32, as in schema 2, half as long.
+Other readers of safetensors can read the arrays (https://github.com/huggingface/safetensors).
 """
 
 from __future__ import annotations
@@ -33,36 +33,36 @@ from nnpipe.core.files import replacing, reserve
 from nnpipe.experiment.encoding import SIZES, Bytes, Encoded, decode, encode
 
 SCHEMA = 3
-"""Version of what is written; what :data:`MIGRATIONS` leads from can still be read."""
+"""The schema version that is written; versions in :data:`MIGRATIONS` can still be read."""
 
 MIGRATIONS: dict[int, Callable[[Any], Any]] = {
     1: lambda structure: structure,
     2: lambda structure: structure,
 }
-"""By older schema: what makes its structure one of the next schema."""
+"""By schema version: the function that converts its structure to the next version."""
 
 _FORMAT = "nnpipe state"
 _LIMIT = 1 << 40  # bytes
-_LARGE = 1 << 22  # bytes of arrays that are worth a thread
-_HEADER_LIMIT = 100_000_000  # as safetensors itself has it
+_LARGE = 1 << 22  # bytes; larger arrays are checksummed in a thread
+_HEADER_LIMIT = 100_000_000  # the same limit as in safetensors
 
 
 def write_state(path: str | Path, state: Mapping[str, Any], *, kind: str) -> None:
-    """Write a state, whole or not at all.
+    """Write a state atomically.
 
     Parameters
     ----------
     path
         The file.
     state
-        Dictionaries, lists, tuples, texts, bytes, numbers, booleans, ``None``, numpy arrays and scalars, tensors.
+        Dictionaries, lists, tuples, strings, bytes, numbers, booleans, ``None``, numpy arrays and scalars, tensors.
     kind
-        What it is the state of, such as ``"checkpoint"``; :func:`read_state` asks for it.
+        The kind of the state, such as ``"checkpoint"``; :func:`read_state` checks it.
 
     Raises
     ------
     ConfigError
-        Naming the place of a value that no state may hold; no file is written then.
+        If a value cannot be part of a state; the message names its place, and no file is written.
     """
     encoded = encode(state)
     with replacing(path) as temporary, temporary.open("wb") as file:
@@ -70,14 +70,14 @@ def write_state(path: str | Path, state: Mapping[str, Any], *, kind: str) -> Non
 
 
 def to_bytes(state: Mapping[str, Any], *, kind: str) -> bytes:
-    """Return the content of a state file; raises as :func:`write_state` does."""
+    """Return the content of a state file; raise the errors of :func:`write_state`."""
     buffer = io.BytesIO()
     _write(buffer, encode(state), kind)
     return buffer.getvalue()
 
 
 def _write(file: BinaryIO, encoded: Encoded, kind: str) -> None:
-    """Write the arrays while a thread computes their checksum, and put that into the header when both are through."""
+    """Write the arrays while a thread computes their checksum, then write it into the header."""
     structure = json.dumps(encoded.structure, allow_nan=False, separators=(",", ":"))
     unknown = "0" * 64
     metadata = {"checksum": unknown, "format": _FORMAT, "schema": str(SCHEMA), "kind": kind, "structure": structure}
@@ -101,24 +101,24 @@ def _write(file: BinaryIO, encoded: Encoded, kind: str) -> None:
             waiting = pool.submit(_checksum, kind, SCHEMA, structure, encoded.arrays)
             file.writelines(array.data for array in encoded.arrays)
             checksum = waiting.result()
-    file.seek(8 + text.index(unknown.encode()))  # it comes first in the header
+    file.seek(8 + text.index(unknown.encode()))  # the checksum comes first in the header
     file.write(checksum.encode())
 
 
 def read_state(path: str | Path, *, kind: str) -> dict[str, Any]:
-    """Read a state file.
+    """Return the state of a file.
 
     Parameters
     ----------
     path
         The file.
     kind
-        What it must be the state of.
+        The kind that the state must have.
 
     Raises
     ------
     ArtifactError
-        If the file is missing, damaged, foreign, of another kind, or of a newer schema; the message names it.
+        If the file is missing, damaged, not a state file, of another kind, or of a newer schema; the message names it.
     MissingDependency
         If the state holds tensors and PyTorch is not installed.
     """
@@ -130,7 +130,7 @@ def read_state(path: str | Path, *, kind: str) -> dict[str, Any]:
         if size > _LIMIT:
             raise ArtifactError(f"{size:,} bytes are more than a state has")
         with path.open("rb") as file:
-            content = bytearray(size)  # which the arrays of the state keep
+            content = bytearray(size)  # the memory of the state's arrays
             if file.readinto(content) != size:
                 raise ArtifactError("it became shorter while it was read")
         return _read(content, kind)
@@ -141,7 +141,7 @@ def read_state(path: str | Path, *, kind: str) -> dict[str, Any]:
 
 
 def from_bytes(content: bytes, *, kind: str) -> dict[str, Any]:
-    """Read the content of a state file; raises as :func:`read_state` does, without a name."""
+    """Return the state of a file's content; raise the errors of :func:`read_state`, without a file name."""
     return _read(content, kind)
 
 
@@ -168,7 +168,7 @@ def _read(content: bytes | bytearray, kind: str) -> dict[str, Any]:
 
 
 def _header(content: bytes | bytearray) -> tuple[dict[str, Any], int]:
-    """Return the header, and where the arrays begin."""
+    """Return the header, and the offset of the arrays."""
     length = int.from_bytes(content[:8], "little")
     if len(content) < 8 or length > min(len(content) - 8, _HEADER_LIMIT):
         raise ArtifactError("not a state file, or cut short")
@@ -184,7 +184,7 @@ def _header(content: bytes | bytearray) -> tuple[dict[str, Any], int]:
 
 
 def _arrays(header: Mapping[str, Any], data: memoryview) -> list[Bytes]:
-    """Find the arrays: they lie one after another, each as long as its type and shape say, and there is no more."""
+    """Return the arrays; check that they follow each other without gaps, with the sizes of their types and shapes."""
     found, end = [], 0
     for number in range(len(header)):
         try:

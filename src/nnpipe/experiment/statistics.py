@@ -1,4 +1,4 @@
-"""Running statistics by name: count, mean, spread and extremes, in one pass and with nothing kept."""
+"""Running statistics by name: count, mean, spread and extremes, in one pass without storing values."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from nnpipe.experiment.module import Module, StateError, check_names
 
 @dataclass(frozen=True)
 class Statistic:
-    """What a stream of values comes down to.
+    """The summary of a stream of values.
 
     ``spread`` is the weighted sum of squared distances from the mean; see
-    :attr:`variance`.  Merging is that of T. F. Chan, G. H. Golub and R. J.
-    LeVeque, "Updating formulae and a pairwise algorithm for computing sample
-    variances" (1979), for weights.
+    :attr:`variance`.  Merging follows T. F. Chan, G. H. Golub and R. J. LeVeque,
+    "Updating formulae and a pairwise algorithm for computing sample variances"
+    (1979), with weights.
     """
 
     count: int = 0
@@ -33,17 +33,17 @@ class Statistic:
 
     @property
     def variance(self) -> float:
-        """Weighted variance of the values; NaN before the first one."""
+        """The weighted variance of the values; NaN before the first one."""
         return self.spread / self.weight if self.weight else math.nan
 
     @property
     def deviation(self) -> float:
-        """Square root of the variance."""
+        """The square root of the variance."""
         return math.sqrt(self.variance) if self.weight else math.nan
 
     @classmethod
     def of(cls, values: npt.ArrayLike, weights: npt.ArrayLike | None = None) -> Statistic:
-        """Sum up values of any shape; weights, of the same shape, are 1 by default.
+        """Return the statistic of values of any shape; weights have the same shape and are 1 by default.
 
         Raises
         ------
@@ -65,7 +65,7 @@ class Statistic:
         return cls(len(counted), total, mean, spread, float(counted.min()), float(counted.max()))
 
     def merged(self, other: Statistic) -> Statistic:
-        """Sum up two streams as if they were one."""
+        """Return the statistic of two streams together."""
         if not self.weight or not other.weight:
             return other if other.weight else self
         weight, apart = self.weight + other.weight, other.mean - self.mean
@@ -90,20 +90,20 @@ class Statistics(Module):
         self._found: dict[str, Statistic] = {}
 
     def add(self, name: str, values: npt.ArrayLike, weights: npt.ArrayLike | None = None) -> None:
-        """Add values to a stream, which begins with the first."""
+        """Add values to the stream of this name, which is created if necessary."""
         self._found[name] = self._found.get(name, Statistic()).merged(Statistic.of(values, weights))
 
     def merge(self, other: Statistics) -> None:
-        """Add all streams of another, such as one of another process."""
+        """Add all streams of another object, such as that of another process."""
         for name in other:
             self._found[name] = self._found.get(name, Statistic()).merged(other[name])
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all streams."""
         self._found.clear()
 
     def means(self) -> dict[str, float]:
-        """Return the mean of each stream."""
+        """Return the mean of each stream, by name."""
         return {name: found.mean for name, found in self._found.items()}
 
     def __getitem__(self, name: str) -> Statistic:
@@ -132,6 +132,6 @@ class Statistics(Module):
                 raise StateError(f"{where}.{name}: a statistic is made of numbers")
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take what :meth:`state_dict` gave."""
+        """Restore what :meth:`state_dict` returned."""
         self.check_state(state)
         self._found = {name: Statistic(**fields) for name, fields in state.items()}

@@ -1,4 +1,4 @@
-"""Where an experiment stands: what it is doing, how far it is, and how it ended."""
+"""The status of an experiment: its phase, its progress, and how it ended."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ NEXT = {
     "cancelled": ("running",),
     "completed": (),
 }
-"""What may follow each phase; what failed or was cancelled can be taken up again."""
+"""The phases that may follow each phase; a failed or cancelled experiment can be continued."""
 
 
 class Status(Module):
-    """A phase, the work done of all work, and the reason for the last change.
+    """A phase, the progress, and the reason for the last change.
 
     Attributes
     ----------
     state
-        ``phase``, one of :data:`NEXT`; ``done`` and ``total``, whole numbers,
-        ``total`` 0 while nobody knows; ``reason``, a text.
+        ``phase``, one of :data:`NEXT`; ``done`` and ``total``, numbers of steps
+        (``total`` is 0 if it is not known); ``reason``, a text.
     """
 
     def __init__(self) -> None:
@@ -34,12 +34,12 @@ class Status(Module):
 
     @property
     def phase(self) -> str:
-        """What is going on."""
+        """The present phase."""
         return str(self.state.phase)
 
     @property
     def fraction(self) -> float | None:
-        """How much of the work is done, from 0 to 1; ``None`` if nobody knows how much there is."""
+        """The share of the work that is done, from 0 to 1; ``None`` if the total is not known."""
         return min(1.0, self.state.done / self.state.total) if self.state.total else None
 
     def enter(self, phase: str, reason: str = "") -> None:
@@ -48,7 +48,7 @@ class Status(Module):
         Raises
         ------
         ConfigError
-            If it cannot follow the present one.
+            If the phase cannot follow the present one.
         """
         if phase not in NEXT[self.phase]:
             allowed = " or ".join(NEXT[self.phase]) or "nothing"
@@ -56,7 +56,7 @@ class Status(Module):
         self.state.phase, self.state.reason = phase, reason
 
     def advance(self, done: int, total: int = 0) -> None:
-        """Tell how much is done, of how much."""
+        """Record how many steps are done, and of how many."""
         self.state.done = done
         if total:
             self.state.total = total

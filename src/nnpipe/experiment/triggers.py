@@ -1,4 +1,4 @@
-"""Triggers by name, and what is done at them."""
+"""Named triggers, and the functions that they call."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ log = logging.getLogger("nnpipe")
 
 
 class CallbackFailed(Exception):
-    """Something done at a trigger raised; the cause is attached."""
+    """A function that a trigger called raised an error, which is attached as the cause."""
 
 
 @dataclass(frozen=True)
 class Registered:
-    """What is done at a trigger."""
+    """A function that is registered at a trigger."""
 
     trigger: str
     function: Callable[..., object]
@@ -30,13 +30,13 @@ class Registered:
 
     @property
     def name(self) -> str:
-        """What the function is called."""
+        """The name of the function."""
         named = getattr(self.function, "__qualname__", None) or type(self.function).__qualname__
         return str(named)
 
 
 class Callbacks(Module):
-    """Functions that are called when something happens.
+    """Functions that are called at triggers.
 
     ::
 
@@ -44,13 +44,14 @@ class Callbacks(Module):
         callbacks.on("epoch_end", save, every=5)
         callbacks.trigger("epoch_end", epoch)
 
-    How often each trigger happened is state, so that ``every`` goes on in step
-    after a restart; functions that are :class:`~nnpipe.experiment.module.Stateful` are children.
+    The number of times of each trigger is part of the state, so that ``every`` continues
+    correctly after a restart.  Functions that are :class:`~nnpipe.experiment.module.Stateful`
+    are children.
 
     Parameters
     ----------
     triggers
-        The names that there are; any other is an error.
+        The known names; any other is an error.
     """
 
     def __init__(self, *triggers: str) -> None:
@@ -59,7 +60,7 @@ class Callbacks(Module):
 
     @property
     def triggers(self) -> tuple[str, ...]:
-        """The names that there are."""
+        """The names of all triggers."""
         return tuple(self._times)
 
     def on(
@@ -70,18 +71,18 @@ class Callbacks(Module):
         every: int = 1,
         on_error: Literal["stop", "log"] = "stop",
     ) -> None:
-        """Have a function called at a trigger, in the order of registration.
+        """Register a function at a trigger; functions are called in the order of registration.
 
         Parameters
         ----------
         trigger
-            Its name.
+            The name of the trigger.
         function
-            Takes what :meth:`trigger` is given.
+            Takes the arguments of :meth:`trigger`.
         every
-            Call it at each so many times that this happens only: the 5th, the 10th, ...
+            Call the function only every so many times: with 5, at the 5th, the 10th, ...
         on_error
-            Whether an exception stops the experiment or is logged with its traceback.
+            ``"stop"``: an exception stops the experiment; ``"log"``: it is logged with its traceback.
 
         Raises
         ------
@@ -94,12 +95,12 @@ class Callbacks(Module):
         self._registered.append(Registered(trigger, function, every, on_error))
 
     def trigger(self, trigger: str, *arguments: object) -> None:
-        """Call what is registered.
+        """Call the registered functions.
 
         Raises
         ------
         CallbackFailed
-            If a function raised that may stop the experiment; those after it are not called.
+            If a function with ``on_error="stop"`` raised; later functions are not called.
         """
         self._check(trigger)
         state = self._times[trigger]

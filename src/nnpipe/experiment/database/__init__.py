@@ -1,1 +1,1 @@
-"""The run database: what was run, with which settings and code, and what came of it."""
+"""The run database: runs with their settings, code and results."""

@@ -1,4 +1,4 @@
-"""Reading runs, many at a time."""
+"""Reading many runs at a time."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from nnpipe.experiment.database.query import parse_condition, parse_order
 from nnpipe.experiment.database.records import RunRecord
 
 SEEN = "nnpipe runs seen"
-"""Where a connection keeps the identities that were found in its transaction."""
+"""The key under which a connection caches identities found in its transaction."""
 
 _AT_ONCE = 500  # values bound in a statement; SQLite and PostgreSQL take several thousand at least
 _DIGITS = frozenset("0123456789abcdef")
 
 
 def identity(connection: Any, run: str) -> str:
-    """Return the identity that is meant: see :meth:`nnpipe.experiment.database.runs.Runs.get`.
+    """Return the full identity of a run; see :meth:`nnpipe.experiment.database.runs.Runs.get`.
 
     Raises
     ------
     ConfigError
-        If there is none, or several begin so.
+        If there is no such run, or several identities begin so.
     """
     import sqlalchemy as sa
 
@@ -47,7 +47,7 @@ def identity(connection: Any, run: str) -> str:
     if found is not None:
         return str(found)
     if set(run) <= _DIGITS and len(run) < 32:
-        above = run[:-1] + chr(ord(run[-1]) + 1)  # texts compare by character in both backends
+        above = run[:-1] + chr(ord(run[-1]) + 1)  # both backends compare texts by character
         query = sa.select(table.c.id).where(table.c.id >= run, table.c.id < above).order_by(table.c.id).limit(2)
         begin = connection.scalars(query).all()
         if len(begin) > 1:

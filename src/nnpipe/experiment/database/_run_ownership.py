@@ -1,4 +1,4 @@
-"""Which process holds a run, and whether it is still there."""
+"""Recording which process owns a run, and whether it still exists."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nnpipe.experiment.database.records import RunRecord
 
 
 def hold(connection: Any, before: RunRecord, *, even_if_running: bool) -> None:
-    """Take a run up within a transaction; see :meth:`Runs.take_up`."""
+    """Make this process the owner of a run, within a transaction; see :meth:`Runs.take_up`."""
     table = tables().runs
     if before.status == "completed":
         raise ConfigError(f"run {before.id[:12]} of {before.experiment} is completed")
@@ -27,7 +27,7 @@ def hold(connection: Any, before: RunRecord, *, even_if_running: bool) -> None:
 
 
 def may_be_alive(connection: Any, record: RunRecord) -> bool:
-    """Return whether the process that holds a run may still be there; of other machines nobody knows."""
+    """Return whether the process that owns a run may still exist; on another machine this is not known."""
     import psutil
     import sqlalchemy as sa
 
@@ -38,7 +38,7 @@ def may_be_alive(connection: Any, record: RunRecord) -> bool:
     table = tables().runs
     began = connection.scalar(sa.select(table.c.process_started).where(table.c.id == record.id))
     try:
-        # Numbers of processes come again; when they began does not.
+        # Process ids are reused, but not together with the start time.
         return began is None or abs(psutil.Process(record.process).create_time() - began) < 1.0
     except psutil.NoSuchProcess:
         return False
@@ -47,7 +47,7 @@ def may_be_alive(connection: Any, record: RunRecord) -> bool:
 
 
 def holder() -> dict[str, Any]:
-    """Return what tells this process from any other, in the columns of a run."""
+    """Return the columns of a run that identify this process."""
     import psutil
 
     return {

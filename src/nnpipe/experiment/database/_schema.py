@@ -1,4 +1,4 @@
-"""Making the tables, and bringing those of an older nnpipe up to date."""
+"""Creating the tables, and updating those of an older nnpipe."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ def _add_jobs(connection: Any) -> None:
 
 
 MIGRATIONS: dict[int, Callable[[Any], None]] = {1: _add_jobs}
-"""By older schema: what makes a connection's tables those of the next schema."""
+"""By schema version: the function that updates the tables to the next version."""
 
 
 def check(connections: Connections, *, create: bool) -> None:
-    """Leave a database with the tables of this nnpipe, or raise.
+    """Create or update the tables of a database, or raise.
 
     Raises
     ------
     ArtifactError
-        If it holds something else, or is of a schema that cannot be read.
+        If it holds something else, or its schema cannot be read.
     ConfigError
-        If there are no tables and none may be made.
+        If there are no tables and ``create`` is false.
     """
     with connections.reading() as connection:
         found = _schema_of(connection, connections)
@@ -38,7 +38,7 @@ def check(connections: Connections, *, create: bool) -> None:
         raise ConfigError(f"{connections.shown}: holds no runs yet")
     connections.prepare_file()
     with connections.writing() as connection:
-        found = _schema_of(connection, connections)  # somebody else may have been first
+        found = _schema_of(connection, connections)  # another process may have been first
         if found is None:
             tables().metadata.create_all(connection)
             connection.execute(tables().about.insert(), {"name": "schema", "value": str(SCHEMA)})

@@ -1,4 +1,4 @@
-"""Conditions as SQL; every value is bound, none is written into the statement."""
+"""Conditions as SQL; every value is a bound parameter."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from nnpipe.experiment.database.query import Condition, FieldComparison, Junctio
 
 
 def clause(condition: Condition, *, postgresql: bool) -> Any:
-    """Return a condition as a clause on the table of runs that is true or false, never unknown."""
+    """Return a condition as a clause on the table of runs that is true or false, never NULL."""
     import sqlalchemy as sa
 
     if isinstance(condition, Junction):
@@ -21,7 +21,7 @@ def clause(condition: Condition, *, postgresql: bool) -> Any:
 
 
 def sortable(field: QueryField) -> Any:
-    """Return what runs are sorted by: a number, or else a text, for settings both in turn are too much to ask."""
+    """Return the expression to sort runs by: a number, or else a text."""
     import sqlalchemy as sa
 
     t = tables()
@@ -53,7 +53,7 @@ def _comparison(comparison: FieldComparison, postgresql: bool) -> Any:
         return _exists(_belongs(t.parents.c.run), _held(t.parents.c.parent, sign, value, postgresql))
     column = _column(field)
     held = _held(column, sign, value, postgresql)
-    # An index is of use to a plain comparison alone.
+    # Only a plain comparison can use an index.
     return sa.func.coalesce(held, sa.false()) if getattr(column, "nullable", True) else held
 
 
@@ -72,7 +72,7 @@ def _there(field: QueryField) -> Any:
 
 
 def _setting(sign: Sign, value: Value, postgresql: bool) -> Any:
-    """Compare a setting with a value of its own kind: 1, true and "1" are three things."""
+    """Return the comparison of a setting with a value of the same kind: 1, true and "1" are different."""
     import sqlalchemy as sa
 
     settings = tables().settings

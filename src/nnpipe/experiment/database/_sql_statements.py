@@ -1,6 +1,6 @@
-"""The statements that every run needs, built once: to build one takes longer than to carry it out.
+"""Common statements, built once: building one takes longer than executing it.
 
-``of`` is the parameter that says of which run, history or configuration.
+The parameter ``of`` names the run, history or configuration.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from nnpipe.experiment.database._tables import tables
 
 @functools.cache
 def insert(table: str) -> Any:
-    """Insert rows; their columns follow from what is given."""
+    """Return the statement that inserts rows; the columns follow from the parameters."""
     return getattr(tables(), table).insert()
 
 
 @functools.cache
 def update(table: str) -> Any:
-    """Change the row of an identity; the columns follow from what is given."""
+    """Return the statement that updates the row of an identity; the columns follow from the parameters."""
     import sqlalchemy as sa
 
     changed = getattr(tables(), table)
@@ -28,7 +28,7 @@ def update(table: str) -> Any:
 
 @functools.cache
 def select(table: str, by: str, *columns: str) -> Any:
-    """Select columns of the rows that have something in the column ``by``."""
+    """Return the statement that selects columns of the rows with a given value in the column ``by``."""
     import sqlalchemy as sa
 
     read = getattr(tables(), table)

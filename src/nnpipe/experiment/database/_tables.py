@@ -1,8 +1,8 @@
 """The tables of the run database.
 
-Both backends must answer alike.  So texts compare by their characters, not by
-a language's rules; points in time are seconds since 1970 UTC; and a number
-that is NaN, which SQLite cannot store, is NULL (infinity is itself).
+Both backends must give the same answers.  So texts are compared by characters,
+not by the rules of a language; times are seconds since 1970 UTC; and NaN, which
+SQLite cannot store, is NULL (infinity is stored as it is).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ SCHEMA = 2
 """Version of the tables."""
 
 FLOAT, INTEGER, BOOLEAN, TEXT, NOTHING = range(5)
-"""What a stored value was in Python."""
+"""The Python type of a stored value."""
 
 
 @dataclass(frozen=True)
@@ -39,12 +39,12 @@ class Tables:
 
 @functools.cache
 def tables() -> Tables:
-    """Return the tables; needs SQLAlchemy, so not before a database is opened."""
+    """Return the tables; this imports SQLAlchemy, so call it only when a database is opened."""
     import sqlalchemy as sa
 
     metadata = sa.MetaData()
     text = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
-    identity = sa.BigInteger().with_variant(sa.Integer(), "sqlite")  # SQLite counts up only what is called INTEGER
+    identity = sa.BigInteger().with_variant(sa.Integer(), "sqlite")  # SQLite auto-increments only INTEGER columns
 
     def column(name: str, kind: Any, **options: Any) -> Any:
         return sa.Column(name, kind, nullable=options.pop("nullable", False), **options)
@@ -64,7 +64,7 @@ def tables() -> Tables:
             column("digest", text, primary_key=True),  # SHA-256 of the tree
             column("tree", text),  # JSON
         ),
-        settings=table(  # the leaves of the trees, to ask for
+        settings=table(  # the leaves of the trees, for queries
             "settings",
             sa.Column(
                 "configuration",
@@ -88,10 +88,10 @@ def tables() -> Tables:
             column("done", sa.BigInteger),
             column("total", sa.BigInteger),
             column("created", sa.Double, index=True),
-            column("started", sa.Double, nullable=True),  # the last time
+            column("started", sa.Double, nullable=True),  # the last start
             column("ended", sa.Double, nullable=True),
             column("host", text),
-            column("process", sa.BigInteger, nullable=True),  # who holds it while it runs
+            column("process", sa.BigInteger, nullable=True),  # the owner while it runs
             column("process_started", sa.Double, nullable=True),
             column("environment", text),  # JSON
         ),
@@ -159,7 +159,7 @@ def tables() -> Tables:
             column("dirty", sa.Boolean, nullable=True),
             column("sha256", text),
         ),
-        jobs=table(  # what is more about a run that is a job
+        jobs=table(  # further columns of a run that is a job
             "jobs",
             of_run(),
             column("place", text),

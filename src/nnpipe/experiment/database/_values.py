@@ -1,4 +1,4 @@
-"""Values of Python as columns of both backends, and back."""
+"""Converting Python values to columns of both backends, and back."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from nnpipe.core.errors import ConfigError
 from nnpipe.experiment.database._tables import BOOLEAN, FLOAT, INTEGER, NOTHING, TEXT
 
 MOST = 500
-"""Characters of a name: PostgreSQL's indices take 2700 bytes."""
+"""The greatest length of a name in characters: PostgreSQL's indices take 2700 bytes."""
 
-_EXACT = 1 << 53  # whole numbers up to here are doubles, too
+_EXACT = 1 << 53  # doubles represent whole numbers exactly up to here
 
 
 def text_checked(value: str, what: str) -> str:
-    """Return a text that both backends can hold.
+    """Check that both backends can store a text, and return it.
 
     Raises
     ------
     ConfigError
-        If it is empty, too long, or holds a NUL or half a character.
+        If it is empty, too long, or holds a NUL or an unpaired surrogate.
     """
     if not isinstance(value, str) or not 0 < len(value) <= MOST:
         raise ConfigError(f"{what}: expected a text of 1 to {MOST} characters")
@@ -29,14 +29,14 @@ def text_checked(value: str, what: str) -> str:
 
 
 def storable(value: str, what: str) -> str:
-    """Raise :class:`ConfigError` for what PostgreSQL refuses in a text: NUL and half a character."""
+    """Return a text; raise :class:`ConfigError` if it holds a NUL or an unpaired surrogate."""
     if "\0" in value or any("\ud800" <= character <= "\udfff" for character in value):
         raise ConfigError(f"{what}: a NUL or half a character cannot be stored")
     return value
 
 
 def number(value: Any, what: str) -> tuple[int, float | None]:
-    """Return a number's kind and its double, which is ``None`` for NaN."""
+    """Return a number's kind and its value as a double, which is ``None`` for NaN."""
     if isinstance(value, bool):
         return BOOLEAN, float(value)
     if isinstance(value, int):
@@ -49,7 +49,7 @@ def number(value: Any, what: str) -> tuple[int, float | None]:
 
 
 def real(value: float) -> float | None:
-    """Return a double as it is stored."""
+    """Return a double in the form in which it is stored."""
     return None if math.isnan(value) else float(value)
 
 
@@ -59,7 +59,7 @@ def unreal(value: float | None) -> float:
 
 
 def restored(kind: int, value: float | None) -> bool | int | float:
-    """Return back what :func:`number` was given."""
+    """Return the number that :func:`number` converted."""
     if kind == BOOLEAN:
         return bool(value)
     return int(unreal(value)) if kind == INTEGER else unreal(value)
@@ -68,7 +68,7 @@ def restored(kind: int, value: float | None) -> bool | int | float:
 def leaves(tree: Any, path: str = "") -> Iterator[dict[str, Any]]:
     """Yield the leaves of a configuration's tree as rows: ``path``, ``kind``, ``number``, ``text``.
 
-    Whole numbers beyond 2 to the power of 53 are rounded here; the tree itself keeps them.
+    Whole numbers above 2 to the power of 53 are rounded here; the tree itself keeps them.
     """
     if isinstance(tree, (dict, list)) and tree:
         for name, item in tree.items() if isinstance(tree, dict) else enumerate(tree):

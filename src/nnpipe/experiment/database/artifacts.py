@@ -1,8 +1,8 @@
-"""What runs left behind, as files by their digest.
+"""Artifacts of runs, as files named by their digests.
 
-A file lies in the store as ``ab/abcdef...SUFFIX``, named by the SHA-256 of its
-content, so that what several runs share is there once.  Nothing is pickled:
-states are state files, arrays are HDF5.
+A file is stored as ``ab/abcdef...SUFFIX``, named by the SHA-256 of its content,
+so that a file shared by several runs is stored once.  Nothing is pickled: states
+are state files, arrays are HDF5.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Artifacts:
     connections
         The database.
     store
-        The folder of the files; ``None`` where nobody named one.
+        The folder of the files; ``None`` if none was given.
     """
 
     def __init__(self, connections: Connections, store: Path | None) -> None:
@@ -56,21 +56,29 @@ class Artifacts:
         Raises
         ------
         ConfigError
-            If nobody named one.
+            If none was given.
         """
         if self._folder is None:
             raise ConfigError(f"{self._connections.shown}: name the folder of its artifacts (store=, --store)")
         return self._folder
 
     def put_state(self, run: str, name: str, state: Mapping[str, Any]) -> ArtifactRecord:
-        """Store a state, in place of what the run has of this name.
+        """Store a state; it replaces the run's artifact of this name.
 
         See :func:`~nnpipe.experiment.state_file.write_state` for what a state may hold.
         """
         return self._put(run, name, "state", ".safetensors", to_bytes(state, kind=_STATE))
 
     def get_state(self, run: str, name: str) -> dict[str, Any]:
-        """Read a state; raises as :meth:`path` does, and :class:`ArtifactError` if it is none."""
+        """Return a state.
+
+        Raises
+        ------
+        ConfigError
+            If the run has no state of this name.
+        ArtifactError
+            If the file is missing, damaged, or not a state.
+        """
         path = self.path(run, name, kind="state")
         try:
             return from_bytes(path.read_bytes(), kind=_STATE)
@@ -95,13 +103,21 @@ class Artifacts:
                 if array.dtype.kind not in "biufc":
                     raise ConfigError(f"{name}: {key}: an array of {array.dtype} cannot be stored; numbers can")
                 packing = {"compression": "gzip", "shuffle": True} if array.size > 1 else {}
-                # By number: a name may hold what HDF5 takes for a path.
+                # Numbered: HDF5 could read a name as a path.
                 stored = file.create_dataset(str(len(file)), data=array, track_times=False, **packing)
                 stored.attrs["name"] = text_checked(key, name)
         return self._put(run, name, "arrays", ".h5", content.getvalue())
 
     def get_arrays(self, run: str, name: str) -> dict[str, npt.NDArray[Any]]:
-        """Read arrays; raises as :meth:`path` does, and :class:`ArtifactError` if there are none."""
+        """Return arrays by name.
+
+        Raises
+        ------
+        ConfigError
+            If the run has no arrays of this name.
+        ArtifactError
+            If the file is missing, damaged, or holds no arrays.
+        """
         path = self.path(run, name, kind="arrays")
         h5py = _h5py()
         try:
@@ -116,7 +132,7 @@ class Artifacts:
         Raises
         ------
         ConfigError
-            If it cannot be read.
+            If the file cannot be read.
         """
         path = Path(path)
         if not path.is_file():
@@ -124,14 +140,14 @@ class Artifacts:
         return self._put(run, name, "file", path.suffix[:20], path)
 
     def path(self, run: str, name: str, *, kind: str | None = None) -> Path:
-        """Return the file of an artifact, after a look whether it is what was stored.
+        """Check that the file of an artifact is unchanged, and return its path.
 
         Raises
         ------
         ConfigError
-            If the run has none of this name, or it is of another kind.
+            If the run has no artifact of this name, or it is of another kind.
         ArtifactError
-            If the file is gone or damaged.
+            If the file is missing or damaged.
         """
         found = {record.name: record for record in self.list(run)}
         if name not in found:
@@ -147,7 +163,7 @@ class Artifacts:
         return path
 
     def list(self, run: str) -> list[ArtifactRecord]:
-        """Return the artifacts of a run by name."""
+        """Return the artifacts of a run, sorted by name."""
         import sqlalchemy as sa
 
         table = tables().artifacts
@@ -157,7 +173,7 @@ class Artifacts:
             return [ArtifactRecord(**{n: getattr(row, n) for n in names}) for row in connection.execute(query)]
 
     def remove(self, run: str, name: str) -> None:
-        """Forget an artifact, and remove its file unless somebody else needs it."""
+        """Remove an artifact, and its file unless another artifact refers to it."""
         import sqlalchemy as sa
 
         self._check_alone()
@@ -175,12 +191,12 @@ class Artifacts:
         Parameters
         ----------
         candidates
-            Digests and suffixes to look at; all files of the store by default.
+            Digests and suffixes of the files to check; by default all files of the store.
 
         Returns
         -------
         int
-            How many bytes are free now.
+            Number of bytes freed.
         """
         import sqlalchemy as sa
 
@@ -188,7 +204,7 @@ class Artifacts:
             return 0
         self._check_alone()
         table, freed = tables().artifacts, 0
-        # Within the turn to write, nobody can begin to refer to a file.
+        # While this process holds the write lock, no other can begin to refer to a file.
         with self._connections.writing() as connection:
             if candidates is None:
                 used = set(connection.scalars(sa.select(table.c.digest)))
@@ -214,7 +230,7 @@ class Artifacts:
         arrived = place.with_name(f".{secrets.token_hex(8)}{_ARRIVING}")
         try:
             while True:
-                # Large files are written before the turn to write, for others wait for that.
+                # Large files are written before taking the write lock, for which others wait.
                 sound = place.is_file() and place.stat().st_size == size and sha256_of(place) == digest
                 if not sound:
                     _write(arrived, content, digest)
@@ -229,14 +245,14 @@ class Artifacts:
     def _enter(
         self, run: str, record: ArtifactRecord, place: Path, arrived: Path | None
     ) -> tuple[tuple[str, str], ...] | None:
-        """Refer to a file, and put it into its place; give what was of this name, or ``None`` if it is gone again."""
+        """Record a file and move it to its place; return earlier files of this name, or ``None`` if it has gone."""
         import sqlalchemy as sa
 
         table = tables().artifacts
         with self._connections.writing() as connection:
             identity = _run_lookup.identity(connection, run)
             if arrived is None and not place.is_file():
-                return None  # collected since it was looked at
+                return None  # removed by collect() since it was checked
             mine = (table.c.run == identity, table.c.name == record.name)
             query = sa.select(table.c.digest, table.c.suffix).where(*mine)
             before = tuple((row.digest, row.suffix) for row in connection.execute(query))
@@ -247,7 +263,7 @@ class Artifacts:
             return before
 
     def _check_alone(self) -> None:
-        """Refuse to move files within a transaction that may yet be undone."""
+        """Raise :class:`ConfigError` within a transaction: moving a file cannot be rolled back."""
         if self._connections.joined is not None:
             raise ConfigError("artifacts are stored and removed before or after what is written together, not within")
 
@@ -256,7 +272,7 @@ class Artifacts:
 
 
 def _left_behind(path: Path) -> bool:
-    """Return whether a file began to arrive so long ago that whoever wrote it is gone."""
+    """Return whether a temporary file is so old that its writer must have ended."""
     return path.name.endswith(_ARRIVING) and time.time() - path.stat().st_mtime > _LONG_AGO
 
 

@@ -15,16 +15,16 @@ from typing import Any
 from nnpipe.core.errors import ArtifactError, ConfigError, MissingDependency
 from nnpipe.experiment.database import _run_lookup, _schema
 
-_LOCK = 0x6E6E_7069_7065  # "nnpipe": the advisory lock that writers of PostgreSQL take turns by
+_LOCK = 0x6E6E_7069_7065  # "nnpipe": the advisory lock of PostgreSQL that writers take
 
 
 class Connections:
     """Transactions on one database.
 
-    May be used by several threads, and by processes forked later.
+    It can be used by several threads, and by processes forked later.
 
-    :class:`~nnpipe.experiment.database.database.RunDatabase` tells what addresses
-    there are, what its arguments mean and what is raised.
+    See :class:`~nnpipe.experiment.database.database.RunDatabase` for addresses,
+    arguments and errors.
     """
 
     def __init__(self, address: str | Path, *, create: bool = True, patience: float = 60.0) -> None:
@@ -32,7 +32,7 @@ class Connections:
         self.url = _url(address)
         self.postgresql = self.url.get_backend_name() == "postgresql"
         self.shown = self.url.render_as_string(hide_password=True) if self.postgresql else str(self.url.database)
-        """What to call it in messages; never with a password."""
+        """The address for messages, without a password."""
         if not self.postgresql:
             self._check_file(Path(str(self.url.database)), create)
         self.engine = self._engine()
@@ -45,17 +45,20 @@ class Connections:
             raise
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close all connections."""
         _OPEN.discard(self)
         self.engine.dispose()
 
     def prepare_file(self) -> None:
-        """Let readers of a new file go on while one writes (https://sqlite.org/wal.html)."""
+        """Switch a new file to write-ahead logging, so that readers continue while one process writes.
+
+        See https://sqlite.org/wal.html.
+        """
         if self.postgresql:
             return
         with self._told(), self.engine.connect() as connection:
             driver, end = connection.connection.dbapi_connection, time.monotonic() + self._patience
-            while True:  # this switch does not wait by itself
+            while True:  # SQLite does not wait for locks here
                 try:
                     driver.execute("PRAGMA journal_mode = WAL")
                     return
@@ -66,7 +69,7 @@ class Connections:
 
     @contextmanager
     def reading(self) -> Iterator[Any]:
-        """Yield a connection on which everything read is of one moment."""
+        """Yield a connection whose reads all see one snapshot."""
         joined = self.joined
         if joined is not None:
             with self._told():
@@ -80,7 +83,7 @@ class Connections:
 
     @contextmanager
     def writing(self) -> Iterator[Any]:
-        """Yield a connection for a transaction; one process at a time has it, and all or nothing is kept."""
+        """Yield a connection for a write transaction; only one process at a time has one."""
         joined = self.joined
         if joined is not None:
             try:
@@ -101,12 +104,12 @@ class Connections:
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """Make one transaction of all that this thread reads and writes in the block.
+        """Combine all reads and writes of this thread in the block into one transaction.
 
         Raises
         ------
         ConfigError
-            If a part failed and the block went on all the same: nothing of it is kept.
+            If a part failed but the block continued: the whole transaction is rolled back.
         """
         if self.joined is not None:
             yield
@@ -124,12 +127,12 @@ class Connections:
 
     @property
     def joined(self) -> Any:
-        """The connection of this thread's :meth:`together`, or ``None`` outside of one."""
+        """The connection of this thread's :meth:`together` block, or ``None`` outside of one."""
         return getattr(self._mine, "connection", None)
 
     @contextmanager
     def _told(self) -> Iterator[None]:
-        """Turn what the drivers raise into one line."""
+        """Convert errors of the drivers to errors of nnpipe, in one line."""
         import sqlalchemy.exc
 
         try:
@@ -176,7 +179,7 @@ class Connections:
             engine = sa.create_engine(self.url, pool_pre_ping=True, pool_size=2, connect_args={"connect_timeout": 10})
             self._prepare_postgresql(engine)
         else:
-            # Some connection stays open: when the last one to a file is closed, SQLite copies its journal into it and
+            # One connection stays open: when the last one to a file is closed, SQLite copies its log into the file and
             # waits for the disk, which takes as long as the transaction itself.
             engine = sa.create_engine(
                 self.url, poolclass=sa.pool.QueuePool, pool_size=2, max_overflow=-1,
@@ -191,11 +194,11 @@ class Connections:
         @sa.event.listens_for(engine, "connect")
         def prepare(connection: Any, record: object) -> None:
             connection.execute("PRAGMA foreign_keys = ON")
-            connection.execute("PRAGMA synchronous = FULL")  # what was committed survives a power cut
+            connection.execute("PRAGMA synchronous = FULL")  # committed data survive a power failure
 
         @sa.event.listens_for(engine, "begin")
         def begin(connection: Any) -> None:
-            # A transaction that only begins to write later may fail at once, whatever the time-out.
+            # A transaction that starts with reads may fail at once when it writes, in spite of the timeout.
             writes = connection.get_execution_options().get("nnpipe_writes")
             connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
@@ -220,7 +223,10 @@ _OPEN: weakref.WeakSet[Connections] = weakref.WeakSet()
 
 
 def _let_go() -> None:
-    """Close what is idle before a fork: SQLite's locks are a process's own (https://sqlite.org/howtocorrupt.html)."""
+    """Close idle connections before a fork: SQLite's locks belong to one process.
+
+    See https://sqlite.org/howtocorrupt.html.
+    """
     for connections in list(_OPEN):
         if not connections.postgresql:
             connections.engine.dispose()

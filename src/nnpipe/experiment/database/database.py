@@ -20,7 +20,7 @@ from nnpipe.experiment.provenance import Origin
 
 
 class RunDatabase(Closing):
-    """Everything about runs, in a file of SQLite or in PostgreSQL, which give the same answers.
+    """A database of runs, in an SQLite file or in PostgreSQL, with the same behaviour.
 
     ::
 
@@ -32,29 +32,29 @@ class RunDatabase(Closing):
             database.runs.enter(run, "completed")
             database.runs.find("statistics.accuracy > 0.9", order="-statistics.accuracy")
 
-    Every method is one transaction: it is kept whole or not at all; :meth:`together` makes one of several.  Threads
-    and processes, also forked ones, may use a database at once.  A file on a
-    network drive is for one machine at a time, as SQLite's own documentation
-    tells (https://sqlite.org/wal.html); use PostgreSQL for several.
+    Every method is one transaction; :meth:`together` combines several.  Threads and
+    processes, including forked ones, may use a database at the same time.  A file on
+    a network drive can be used by only one machine at a time (see
+    https://sqlite.org/wal.html); use PostgreSQL for several machines.
 
     Parameters
     ----------
     address
-        A file, or ``postgresql://user@host/name``.
+        The path of a file, or ``postgresql://user@host/name``.
     store
-        The folder for artifacts; beside the file, with ``.artifacts`` added,
-        by default.  PostgreSQL has no default.
+        The folder for artifacts; by default the path of the file with ``.artifacts``
+        appended.  PostgreSQL has no default.
     create
-        Make it if it is not there.
+        Whether to create the database if it does not exist.
     patience
-        How many seconds to wait while another process writes.
+        Seconds to wait while another process writes.
 
     Raises
     ------
     ConfigError
-        If the address is of no kind known, or nothing can be reached there.
+        If the address is of an unknown kind, or cannot be reached.
     ArtifactError
-        If what is there is damaged, something else, or of a newer schema.
+        If the database is damaged, not a run database, or of a newer schema.
     MissingDependency
         If SQLAlchemy or psycopg is not installed.
     """
@@ -75,28 +75,28 @@ class RunDatabase(Closing):
 
     @property
     def shown(self) -> str:
-        """What to call it in messages; without a password."""
+        """The address for messages, without a password."""
         return self._connections.shown
 
     @property
     def opened_by(self) -> tuple[str, str | None]:
-        """The address and the store with which another process opens it, wherever that runs; may hold a password."""
+        """The address and the store with which any other process opens it; the address may hold a password."""
         if self._connections.postgresql:
             return self._address, self._store
         return str(Path(str(self._connections.url.database)).absolute()), self._store
 
     def delete(self, runs: Iterable[str], *, even_if_running: bool = False) -> list[str]:
-        """Delete runs with all that belongs to them, files too unless other runs need them; all runs or none.
+        """Delete runs with everything that belongs to them, including files that no other run needs; all runs or none.
 
         Returns
         -------
         list of str
-            The identities of those deleted.
+            The identities of the deleted runs.
 
         Raises
         ------
         ConfigError
-            If a run is not there, runs, or is a parent of one that stays.
+            If a run does not exist, is running, or is a parent of a run that is kept.
         """
         given = list(runs)
         files = [(artifact.digest, artifact.suffix) for run in given for artifact in self.artifacts.list(run)]
@@ -106,22 +106,22 @@ class RunDatabase(Closing):
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """Make one transaction of what this thread does in the block, which is kept whole or not at all.
+        """Combine everything that this thread does in the block into one transaction.
 
-        Every transaction waits for the disk, so those that come together should be one::
+        Every transaction waits for the disk, so combine those that belong together::
 
             with database.together():
                 database.figures.put_history(run, "training", rows)
                 database.figures.put_statistics(run, {"accuracy": 0.98})
                 database.runs.enter(run, "completed")
 
-        Artifacts have transactions of their own, and are stored before or after.
+        Artifacts have their own transactions; store them before or after the block.
         """
         with self._connections.together():
             yield
 
     def put_origins(self, run: str, origins: Iterable[Origin]) -> None:
-        """Store where the classes and functions of a run came from, in place of what was stored of it."""
+        """Store the origins of a run's classes and functions; they replace earlier ones."""
         table = tables().origins
         rows = {origin.path: origin.to_json() for origin in origins}
         with self._connections.writing() as connection:
@@ -133,7 +133,7 @@ class RunDatabase(Closing):
                 )
 
     def origins(self, run: str) -> list[Origin]:
-        """Return where the classes and functions of a run came from, by path."""
+        """Return the origins of a run's classes and functions, sorted by path."""
         import sqlalchemy as sa
 
         table = tables().origins
@@ -142,7 +142,7 @@ class RunDatabase(Closing):
             return [Origin.from_json(_without_run(row)) for row in connection.execute(query)]
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the database."""
         self._connections.close()
 
 

@@ -1,4 +1,4 @@
-"""Jobs: runs whose work is done by processes of their own, here or elsewhere."""
+"""Jobs: runs that are carried out by subprocesses, on this machine or another."""
 
 from __future__ import annotations
 
@@ -30,31 +30,31 @@ STATUS = {
     NOT_STARTED: "created", CREATING: "created", INITIALISING: "running", IN_PROGRESS: "running",
     COMPLETED: "completed", CANCELLED: "cancelled", FAILED: "failed",
 }  # fmt: skip
-"""The states of a job, and the status of its run meanwhile."""
+"""The states of a job, with the status of its run in each."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class JobRecord:
-    """A job as it was when the database was asked.
+    """A job as it was when the database was read.
 
     Parameters
     ----------
     run
-        The run that it is.
+        The job's run.
     place
-        Where it runs: ``here``, or an address such as ``ssh://host``.
+        The place where it runs: ``here``, or an address such as ``ssh://host``.
     folder
-        Its folder there.
+        Its folder at that place.
     state
         One of :data:`STATUS`.
     fraction
-        How much is done, from 0 to 1; None if nobody knows.
+        The share of the work that is done, from 0 to 1; None if it is not known.
     attempt
-        1, and 1 more each time that it was gone on with.
+        The number of the attempt, from 1.
     settled
-        Whether all that follows its end has been done.
+        Whether everything that follows its end has been done.
     details
-        What it was submitted with, and what became of its outputs.
+        The settings of its submission, and the state of its outputs.
     """
 
     run: RunRecord
@@ -73,7 +73,7 @@ class JobRecord:
 
     @property
     def ended(self) -> bool:
-        """Whether it has ended, well or not."""
+        """Whether it has ended, in any way."""
         return self.state in ENDED
 
 
@@ -86,7 +86,7 @@ class Jobs:
     def create(
         self, name: str, configuration: Configuration, *, place: str, environment: Mapping[str, Any] | None = None
     ) -> str:
-        """Make a job that has not started, held by this process until it has; give its run's identity."""
+        """Create a job that has not started, owned by this process until it starts; return its run's identity."""
         with self._connections.writing() as connection:
             run = insert(connection, name, configuration, (), environment)
             connection.execute(
@@ -104,25 +104,25 @@ class Jobs:
         Parameters
         ----------
         job
-            The identity of its run or the beginning of it; or its name, which
-            stands for the newest of that name.
+            The identity of its run, or the beginning of one; or its name, which stands for
+            the newest job of that name.
 
         Raises
         ------
         ConfigError
-            If there is none, or what is called so is no job.
+            If there is no such run, or it is not a job.
         """
         with self._connections.reading() as connection:
             identity = _run_lookup.identity(connection, job)
             found = self._records(connection, [identity])
-        # A newer run may bear a job's name, such as that of the experiment which it carries out.
+        # A newer run may have the job's name, for example that of the experiment that the job carries out.
         found = found or self.find(job, limit=1)
         if not found:
             raise ConfigError(f"run {identity[:12]} is no job; nnpipe jobs list shows the jobs")
         return found[0]
 
     def find(self, name: str | None = None, *, limit: int | None = None) -> list[JobRecord]:
-        """Return jobs, the newest first: all, or those of a name."""
+        """Return all jobs, or those of a name, the newest first."""
         import sqlalchemy as sa
 
         jobs, runs = tables().jobs, tables().runs
@@ -149,29 +149,29 @@ class Jobs:
         at: float | None = None,
         figures: Mapping[str, float] | None = None,
     ) -> bool:
-        """Write down how a job stands, unless somebody who knows better has done so.
+        """Record a job's state, unless a newer one has been recorded.
 
         Parameters
         ----------
         job
-            As it was read; what was learned of an earlier attempt is not taken.
+            The job as it was read.  If a new attempt has begun since, nothing is recorded.
         state
-            How it stands.  What has ended stays as it is.
+            The new state.  The state of an ended job does not change.
         reason, fraction, folder, settled, details
-            What is new; details are added to those that are there.
+            New values; details are added to the present ones.
         process, host
-            Who does it where: the number of a process of this machine, and when it began in seconds since 1970.
+            The process that carries it out, and its machine: the process's id and its start in seconds since 1970.
         began
-            When its work was started, in seconds since 1970; by default now, where it is seen at work first.
+            The start of its work in seconds since 1970; by default now, if this is its first running state.
         at
-            When it ended, in seconds since 1970; now by default.
+            Its end in seconds since 1970; by default now.
         figures
-            Its latest, by name.  However many look at it at once, it has ``MOST_METRICS`` names at most.
+            Its latest figures by name.  At most ``MOST_METRICS`` names are stored, also with several observers.
 
         Returns
         -------
         bool
-            Whether it was written.
+            Whether the state was recorded.
         """
         runs, jobs, rows = tables().runs, tables().jobs, statistic_rows(figures or {})
         with self._connections.writing() as connection:
@@ -199,12 +199,12 @@ class Jobs:
             return True
 
     def again(self, job: JobRecord) -> JobRecord:
-        """Begin another attempt at a job that was cancelled or failed, held by this process until it has started.
+        """Begin another attempt of a cancelled or failed job, owned by this process until it starts.
 
         Raises
         ------
         ConfigError
-            If it is completed or has not ended.
+            If the job is completed or has not ended.
         """
         runs, jobs = tables().runs, tables().jobs
         with self._connections.writing() as connection:
@@ -218,7 +218,7 @@ class Jobs:
             return self._records(connection, [job.id])[0]
 
     def abandoned(self, job: JobRecord) -> bool:
-        """Return whether the process that was to start a job is gone, of those that have not started."""
+        """Return whether a job has not started and the process that should start it has ended."""
         with self._connections.reading() as connection:
             run = _run_lookup.records(connection, [job.id])[0]
             here = run.host == platform.node()
@@ -244,7 +244,7 @@ class Jobs:
 
 
 def _moved(before: JobRecord, state: str, began: float | None, now: float) -> dict[str, Any]:
-    """Return what changes in a run when its job comes into a state."""
+    """Return the columns of a run that change when its job enters a state."""
     values: dict[str, Any] = {"status": STATUS[state]}
     started = {} if began is None else {"started": began}
     if state in ENDED and not before.ended:

@@ -1,4 +1,4 @@
-"""Conditions on runs, as one types them.
+"""Conditions on runs, as users type them.
 
 ::
 
@@ -10,12 +10,12 @@ Fields: ``id``, ``experiment``, ``status``, ``reason``, ``host``, ``done``,
 ``total``, ``created``, ``started``, ``ended`` (seconds since 1970, or dates
 such as 2026-11-21, as UTC), ``duration`` in seconds, ``parent``,
 ``statistics.NAME`` and ``configuration.PATH``; a name with spaces or signs is
-quoted, with ``"`` or ``'``: ``statistics."top 5"``.  Comparisons: ``=``, ``!=``, ``<``, ``<=``,
-``>``, ``>=`` and ``~`` (contains).  Values are numbers, ``true``, ``false``,
-``null`` (is not there, or is NaN; only with ``=`` and ``!=``), and texts, which
-need quotes only around spaces and signs.  ``not`` binds more than ``and``, and
-that more than ``or``.  A run without the field fulfils no comparison with it,
-whichever it is, but ``= null``.
+quoted, with ``"`` or ``'``: ``statistics."top 5"``.  Comparisons: ``=``, ``!=``,
+``<``, ``<=``, ``>``, ``>=`` and ``~`` (contains).  Values are numbers, ``true``,
+``false``, ``null`` (missing or NaN; only with ``=`` and ``!=``), and texts, which
+need quotes only around spaces and signs.  ``not`` binds more tightly than
+``and``, which binds more tightly than ``or``.  If a run lacks the field, only
+``= null`` holds for it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _MOST, _DEEPEST = 10_000, 50
 
 @dataclass(frozen=True)
 class QueryField:
-    """What to ask about: a column, or a name within ``statistics`` or ``configuration``."""
+    """A field of a run: a column, or a name within ``statistics`` or ``configuration``."""
 
     group: str
     name: str = ""
@@ -65,7 +65,7 @@ class FieldComparison:
 
 @dataclass(frozen=True)
 class Junction:
-    """Conditions that must all hold, or of which one must."""
+    """Several conditions, joined by ``and`` or ``or``."""
 
     word: Literal["and", "or"]
     parts: tuple[Condition, ...]
@@ -73,7 +73,7 @@ class Junction:
 
 @dataclass(frozen=True)
 class Negation:
-    """A condition that must not hold."""
+    """The negation of a condition."""
 
     part: Condition
 
@@ -82,12 +82,12 @@ Condition = FieldComparison | Junction | Negation
 
 
 def parse_condition(text: str) -> Condition:
-    """Read a condition.
+    """Return the condition of a text.
 
     Raises
     ------
     ConfigError
-        Saying what was expected, and after which words.
+        If the text is not a condition; the message says what was expected, and after which words.
     """
     if len(text) > _MOST:
         raise ConfigError(f"a condition of {len(text):,} characters is too long")
@@ -99,12 +99,12 @@ def parse_condition(text: str) -> Condition:
 
 
 def parse_order(text: str) -> tuple[QueryField, bool]:
-    """Read a field to sort by, and whether the greatest comes first (``-`` before it)."""
+    """Return the field to sort by, and whether the greatest value comes first (``-`` before the field)."""
     return parse_field(text.removeprefix("-")), text.startswith("-")
 
 
 def parse_field(text: str) -> QueryField:
-    """Read the name of a field.
+    """Return the field of a name.
 
     Raises
     ------
@@ -234,6 +234,6 @@ def _check(field: QueryField, sign: Sign, value: Value) -> None:
 
 
 def _unquoted(token: str) -> str:
-    """Return a word without its quotes; within them a backslash stands before what it makes plain."""
+    """Return a word without its quotes; within them a backslash escapes the next character."""
     parts = re.findall(r"""(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^"']+))""", token)
     return "".join(plain or re.sub(r"\\(.)", r"\1", double or single) for double, single, plain in parts)

@@ -1,4 +1,4 @@
-"""What the run database tells about a run."""
+"""Records that the run database returns."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True)
 class RunRecord:
-    """A run as it was when the database was asked.
+    """A run as it was when the database was read.
 
     Parameters
     ----------
     id
         32 hexadecimal digits.
     experiment
-        The name of the experiment; several runs may bear it, one after another.
+        The name of the experiment; several runs may have the same one.
     status
         One of :data:`nnpipe.experiment.status.NEXT`.
     reason
-        Why it is so; for ``failed`` the error.
+        The reason for the status; for ``failed`` the error.
     done, total
-        Steps of how many; ``total`` is 0 where nobody knows.
+        Number of finished steps, and of all steps; ``total`` is 0 if it is not known.
     created, started, ended
-        Seconds since 1970 UTC; ``started`` is the last time that it was taken up.
+        Times in seconds since 1970 UTC; ``started`` is the last start.
     host, process
-        Where it ran last; ``process`` is ``None`` unless it runs.
+        The machine and the process that ran it last; ``process`` is ``None`` unless it is running.
     environment
-        Versions and platform, as :func:`nnpipe.experiment.provenance.environment` gives them.
+        Versions and platform, from :func:`nnpipe.experiment.provenance.environment`.
     configuration
         The tree that it was built from.
     parents
-        Identities of the runs that it builds on.
+        Identities of the runs on which it is based.
     statistics
-        By name, the mean of each statistic.
+        The mean of each statistic, by name.
     """
 
     id: str
@@ -55,13 +55,13 @@ class RunRecord:
 
     @property
     def duration(self) -> float | None:
-        """Seconds from when it was last taken up to its end."""
+        """Seconds from its last start to its end."""
         return None if self.started is None or self.ended is None else self.ended - self.started
 
 
 @dataclass(frozen=True, kw_only=True)
 class ArtifactRecord:
-    """Something that a run left: ``kind`` is ``state``, ``arrays`` or ``file``; ``digest`` its SHA-256."""
+    """An artifact of a run: ``kind`` is ``state``, ``arrays`` or ``file``; ``digest`` is its SHA-256."""
 
     name: str
     kind: str

@@ -14,7 +14,7 @@ from nnpipe.experiment.history import History
 from nnpipe.experiment.statistics import Statistic, Statistics
 
 _FIELDS = ("weight", "mean", "spread", "least", "greatest")
-_AT_ONCE = 20_000  # points sent in a statement
+_AT_ONCE = 20_000  # values sent in one statement
 
 
 class RunFigures:
@@ -24,26 +24,26 @@ class RunFigures:
         self._connections = connections
 
     def put_statistics(self, run: str, values: Mapping[str, float | Statistic] | Statistics) -> None:
-        """Store statistics, in place of those of the same names.
+        """Store statistics; they replace those of the same names.
 
         Parameters
         ----------
         run
             The run.
         values
-            By name; a number is the statistic of one value.
+            Statistics by name; a number stands for the statistic of one value.
 
         Raises
         ------
         ConfigError
-            If something is no number; nothing is stored then.
+            If a value is not a number; nothing is stored then.
         """
         rows = statistic_rows(values)
         with self._connections.writing() as connection:
             insert_statistics(connection, _run_lookup.identity(connection, run), rows)
 
     def statistics(self, run: str) -> dict[str, Statistic]:
-        """Return the statistics of a run by name, in the order in which the names first came."""
+        """Return the statistics of a run by name, in the order in which the names were first stored."""
         import sqlalchemy as sa
 
         table = tables().statistics
@@ -62,23 +62,23 @@ class RunFigures:
         run
             The run.
         name
-            What the history is called, such as ``"training"``.
+            The name of the history, such as ``"training"``.
         rows
             Numbers by name.
         at
-            The number of the first of these rows; rows that were stored from
-            there on are replaced, as is needed after going back to a
-            checkpoint.  After all others by default.
+            The number of the first of these rows.  Stored rows from this number on are
+            replaced, as is necessary after a resume from a checkpoint.  By default rows are
+            appended.
 
         Returns
         -------
         int
-            How many rows the history has now.
+            The number of rows that the history has now.
 
         Raises
         ------
         ConfigError
-            If something is no number, or ``at`` leaves a gap; nothing is stored then.
+            If a value is not a number, or ``at`` leaves a gap; nothing is stored then.
         """
         listed = [
             {text_checked(key, name): number(value, f"{name}.{key}") for key, value in row.items()} for row in rows
@@ -102,7 +102,7 @@ class RunFigures:
         Raises
         ------
         ConfigError
-            If the run has none of this name.
+            If the run has no history of this name.
         """
         import sqlalchemy as sa
 
@@ -123,7 +123,7 @@ class RunFigures:
         return history
 
     def histories(self, run: str) -> dict[str, int]:
-        """Return the names of a run's histories with their numbers of rows."""
+        """Return the numbers of rows of a run's histories, by name."""
         import sqlalchemy as sa
 
         table = tables().histories
@@ -139,7 +139,7 @@ class RunFigures:
         return made.inserted_primary_key[0], 0
 
     def _cut(self, connection: Any, history: int, begin: int) -> dict[str, int]:
-        """Remove the rows from a number on; give the names that are left with their series."""
+        """Remove the rows from a number on; return the remaining names with their series."""
         import sqlalchemy as sa
 
         t = tables()
@@ -177,12 +177,12 @@ class RunFigures:
 
 
 def statistic_rows(values: Mapping[str, float | Statistic] | Statistics) -> list[dict[str, Any]]:
-    """Return statistics as :func:`insert_statistics` takes them; see :meth:`RunFigures.put_statistics`."""
+    """Return statistics as rows for :func:`insert_statistics`; see :meth:`RunFigures.put_statistics`."""
     return [_row(text_checked(name, "statistic"), values[name]) for name in values]
 
 
 def insert_statistics(connection: Any, run: str, rows: list[dict[str, Any]], most: int | None = None) -> None:
-    """Store statistics within a transaction; with ``most``, no new name once the run has so many."""
+    """Store statistics within a transaction; with ``most``, store at most so many names for the run."""
     query = _sql_statements.select("statistics", "run", "name", "position")
     places: dict[str, int] = dict(tuple(row) for row in connection.execute(query, {"of": run}))
     following, stored, before = max(places.values(), default=-1) + 1, [], set(places)
@@ -204,7 +204,7 @@ def _row(name: str, given: float | Statistic) -> dict[str, Any]:
         statistic = given
     else:
         history = History()
-        history.append(value=given)  # also takes numpy's and PyTorch's scalars
+        history.append(value=given)  # also converts scalars of numpy and PyTorch
         value = float(history.last["value"])
         statistic = Statistic(1, 1.0, value, 0.0, value, value)
     return {"name": name, "count": statistic.count, **{field: real(getattr(statistic, field)) for field in _FIELDS}}

@@ -1,4 +1,4 @@
-"""Runs: made, taken up, ended, found and deleted."""
+"""Creating, starting, ending, finding and deleting runs."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ class Runs:
         parents: Sequence[str] = (),
         environment: Mapping[str, Any] | None = None,
     ) -> str:
-        """Make a run that has not begun.
+        """Create a run that has not begun, and return its identity.
 
         Parameters
         ----------
         experiment
-            What it is a run of.
+            The name of the experiment.
         configuration
-            What it is built from; an empty one by default.
+            The configuration that it is built from; by default an empty one.
         parents
-            The runs that it builds on, such as the one that trained what it tests.
+            The runs on which it is based, such as the one that trained the model that it tests.
         environment
-            What JSON can hold; see :func:`nnpipe.experiment.provenance.environment`.
+            The environment as JSON can hold it; see :func:`nnpipe.experiment.provenance.environment`.
 
         Returns
         -------
@@ -56,7 +56,7 @@ class Runs:
         Raises
         ------
         ConfigError
-            If a parent is not there, or a text cannot be stored.
+            If a parent does not exist, or a text cannot be stored.
         """
         with self._connections.writing() as connection:
             return insert(connection, experiment, configuration, parents, environment)
@@ -67,41 +67,41 @@ class Runs:
         Parameters
         ----------
         run
-            Its identity or the beginning of it; or the name of an experiment,
-            which stands for its newest run.
+            Its identity, or the beginning of it; or the name of an experiment, which stands
+            for its newest run.
 
         Raises
         ------
         ConfigError
-            If there is none, or several begin so.
+            If there is no such run, or several identities begin so.
         """
         with self._connections.reading() as connection:
             return _run_lookup.records(connection, [_run_lookup.identity(connection, run)])[0]
 
     def find(self, where: str = "", *, order: str = "-created", limit: int | None = None) -> list[RunRecord]:
-        """Return the runs for which something holds.
+        """Return the runs that fulfil a condition.
 
         Parameters
         ----------
         where
-            A condition as :mod:`nnpipe.experiment.database.query` has them, such as
+            A condition in the form of :mod:`nnpipe.experiment.database.query`, such as
             ``status = completed and statistics.accuracy > 0.98``; empty for all.
         order
-            The field to sort by, with ``-`` before it the greatest first; runs without it come last.
+            The field to sort by, with a leading ``-`` for the greatest first; runs without it come last.
         limit
-            How many at most.
+            The greatest number of runs; None for all.
 
         Raises
         ------
         ConfigError
-            If the condition cannot be read; with the place.
+            If the condition cannot be read; the message names the place.
         """
         with self._connections.reading() as connection:
             found = _run_lookup.matching(connection, where, order, limit, postgresql=self._connections.postgresql)
             return _run_lookup.records(connection, found)
 
     def children(self, run: str) -> list[RunRecord]:
-        """Return the runs that name a run as a parent, the oldest first."""
+        """Return the runs that have this run as a parent, the oldest first."""
         import sqlalchemy as sa
 
         table, runs = tables().parents, tables().runs
@@ -111,24 +111,24 @@ class Runs:
             return _run_lookup.records(connection, connection.scalars(query.order_by(runs.c.created, runs.c.id)).all())
 
     def take_up(self, run: str, *, even_if_running: bool = False) -> RunRecord:
-        """Hold a run for this process: its status becomes ``running``.
+        """Make this process the owner of a run; its status becomes ``running``.
 
         Parameters
         ----------
         run
             Its identity.
         even_if_running
-            Also if another process seems to hold it.
+            Whether to take it over even if another process seems to own it.
 
         Returns
         -------
         RunRecord
-            As it was before.
+            The run as it was before.
 
         Raises
         ------
         ConfigError
-            If it is completed, or a process that may be alive holds it.
+            If the run is completed, or owned by a process that may still exist.
         """
         with self._connections.writing() as connection:
             before = _run_lookup.records(connection, [_run_lookup.identity(connection, run)])[0]
@@ -144,36 +144,36 @@ class Runs:
         environment: Callable[[], Mapping[str, Any]] = dict,
         take_over: bool = False,
     ) -> RunRecord:
-        """Hold the newest run of an experiment, or a new one if there is none; one process at a time.
+        """Make this process the owner of an experiment's newest run, or of a new one if there is none.
 
         Parameters
         ----------
         experiment
-            What it is a run of.
+            The name of the experiment.
         configuration
-            What it is built from.
+            The configuration that it is built from.
         parents
-            The runs that a new run builds on.
+            The runs on which a new run is based.
         environment
-            Gives what a new run depends on.
+            Returns the environment of a new run.
         take_over
-            Also if another process seems to hold it.
+            Whether to take it over even if another process seems to own it.
 
         Returns
         -------
         RunRecord
-            As it was before; if it is completed, it is not held.
+            The run as it was before; a completed run does not get an owner.
 
         Raises
         ------
         ConfigError
-            If it was begun with another configuration, or a process that may be alive holds it.
+            If the run was begun with another configuration, or is owned by a process that may still exist.
         """
         import sqlalchemy as sa
 
         table, jobs, around = tables().runs, tables().jobs, environment()
         with self._connections.writing() as connection:
-            # A job may be called like the experiment that it carries out, and is none of its runs.
+            # A job may have the name of the experiment that it carries out, but is not one of its runs.
             newest = sa.select(table.c.id).where(table.c.experiment == experiment)
             newest = newest.where(~sa.exists().where(jobs.c.run == table.c.id))
             found = connection.scalar(newest.order_by(table.c.created.desc(), table.c.id).limit(1))
@@ -195,7 +195,7 @@ class Runs:
         Raises
         ------
         ConfigError
-            If the status is unknown or cannot follow.
+            If the status is unknown or cannot follow the present one.
         """
         with self._connections.writing() as connection:
             identity = _run_lookup.identity(connection, run)
@@ -210,20 +210,20 @@ class Runs:
             connection.execute(_sql_statements.update("runs"), {"of": identity, **values})
 
     def advance(self, run: str, done: int, total: int = 0) -> None:
-        """Tell how far a run is."""
+        """Record how many steps of a run are done."""
         with self._connections.writing() as connection:
             identity = _run_lookup.identity(connection, run)
             connection.execute(_sql_statements.update("runs"), {"of": identity, "done": done, "total": total})
 
     def delete(self, runs: Iterable[str], *, even_if_running: bool = False) -> list[str]:
-        """Delete runs and whatever only they had in the database; all of them or none.
+        """Delete runs and everything in the database that only they use; all of them or none.
 
-        :meth:`RunDatabase.delete` also removes the files that nobody needs any more.
+        :meth:`RunDatabase.delete` also removes files that are no longer needed.
 
         Raises
         ------
         ConfigError
-            If a run is not there, runs, or is a parent of one that stays.
+            If a run does not exist, is running, or is a parent of a run that is kept.
         """
         import sqlalchemy as sa
 
@@ -252,7 +252,7 @@ def insert(
     parents: Sequence[str],
     environment: Mapping[str, Any] | None,
 ) -> str:
-    """Make a run within a transaction; see :meth:`Runs.create`."""
+    """Create a run within a transaction; see :meth:`Runs.create`."""
     now, identity = time.time(), uuid.uuid4().hex
     values = {
         "id": identity, "experiment": text_checked(experiment, "experiment"),
@@ -275,17 +275,17 @@ def _difference(before: RunRecord, configuration: Configuration) -> str:
 
 
 def tellable(reason: str) -> str:
-    """Return a reason that can be stored: errors may hold anything, and must not be lost for it."""
+    """Return a reason in a form that can be stored: an error may hold any characters and must not be lost."""
     return reason.replace("\0", "?").encode("utf-8", "replace").decode("utf-8")
 
 
 def digest_of(configuration: Configuration) -> str:
-    """Return the SHA-256 of a configuration's tree, whatever the order of its names."""
+    """Return the SHA-256 of a configuration's tree, independent of the order of names."""
     return hashlib.sha256(json.dumps(configuration.tree, sort_keys=True).encode()).hexdigest()
 
 
 def _configured(connection: Any, configuration: Configuration) -> str:
-    """Store a configuration unless it is there already."""
+    """Store a configuration unless it is stored already, and return its digest."""
     tree, digest = configuration.tree, digest_of(configuration)
     if connection.scalar(_sql_statements.select("configurations", "digest", "digest"), {"of": digest}) is None:
         rows = {row["path"]: row | {"configuration": digest} for row in leaves(tree)}

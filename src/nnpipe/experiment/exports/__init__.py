@@ -1,1 +1,1 @@
-"""Recorded runs for other tools."""
+"""Exporting recorded runs to other tools."""

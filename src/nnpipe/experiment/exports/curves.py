@@ -1,4 +1,4 @@
-"""Histories as curves: what other tools draw."""
+"""Histories as curves, for other tools."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from nnpipe.experiment.database.database import RunDatabase
 
 STEPS = ("step", "epoch")
-"""Columns that number the rows, the best first; without them rows count from 0."""
+"""Columns that can number the rows, in order of preference; without them rows count from 0."""
 
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """A value of a curve."""
+    """A point of a curve."""
 
     history: str
     name: str

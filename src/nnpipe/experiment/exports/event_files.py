@@ -1,4 +1,4 @@
-"""Event files, which TensorBoard shows."""
+"""Writing event files for TensorBoard."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from nnpipe.experiment.readers._crc32c import masked_crc32c
 
 
 def check_installed(what: str) -> None:
-    """Raise :class:`MissingDependency` unless what event files hold can be put together."""
+    """Raise :class:`MissingDependency` if the package for event files is not installed."""
     if importlib.util.find_spec("tensorboardX") is None:
         raise MissingDependency(f"{what} needs tensorboardX, which is not installed: pip install tensorboardX")
 
 
 class EventFile:
-    """A file of events: a TFRecord of ``tensorflow.Event``, whose name has to hold ``tfevents``.
+    """A file of events: a TFRecord of ``tensorflow.Event``, whose name must contain ``tfevents``.
 
-    It belongs to one thread, and is on the disk after :meth:`flush`.
+    It belongs to one thread; events are on the disk after :meth:`flush`.
 
     Parameters
     ----------
     path
-        The file; missing folders are made.
+        The file; missing folders are created.
     size
-        How many bytes of it to keep and to go on after; without, it begins anew.
+        The number of bytes of an existing file to keep; new events follow them.  By default the file is new.
 
     Raises
     ------
     MissingDependency
-        If tensorboardX is not installed, of which only the messages are used: its writers
-        can neither go on with a file nor choose its name.
+        If tensorboardX is not installed.  Only its messages are used: its writers can neither continue a file
+        nor choose its name.
     OSError
         If the file cannot be written.
     """
@@ -53,7 +53,7 @@ class EventFile:
 
     @property
     def size(self) -> int:
-        """Bytes so far."""
+        """The size of the file in bytes."""
         return self._file.tell()
 
     def scalar(self, tag: str, value: float, step: int, when: float) -> None:
@@ -69,12 +69,12 @@ class EventFile:
         self._write(_event(summary=summary(tag, text), step=step, wall_time=when))
 
     def histogram(self, tag: str, edges: Sequence[float], counts: Sequence[int], step: int, when: float) -> None:
-        """Add how many values lie between ascending edges, one more than counts; sums are of the bins' middles."""
+        """Add a histogram; ascending edges ``(n + 1,)``, counts ``(n,)``.  Sums are computed from the bins' centres."""
         from tensorboardX.summary import histogram_raw
 
         middles = [(low + high) / 2 for low, high in pairwise(edges)]
         pairs = list(zip(middles, counts, strict=True))
-        # The format has upper edges only: an empty bin tells the lowest one.
+        # The format has upper edges only: an empty bin gives the lowest edge.
         summary = histogram_raw(
             tag, edges[0], edges[-1], sum(counts), sum(m * n for m, n in pairs), sum(m * m * n for m, n in pairs),
             list(edges), [0, *counts],
@@ -96,12 +96,12 @@ class EventFile:
         self._file.write(head + struct.pack("<I", masked_crc32c(head)) + data + struct.pack("<I", masked_crc32c(data)))
 
     def flush(self) -> None:
-        """Bring it to the disk."""
+        """Write all events to the disk."""
         self._file.flush()
         os.fsync(self._file.fileno())
 
     def close(self) -> None:
-        """Bring it to the disk, and close it."""
+        """Write all events to the disk, and close the file."""
         if not self._file.closed:
             self.flush()
             self._file.close()

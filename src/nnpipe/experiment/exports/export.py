@@ -15,16 +15,16 @@ from nnpipe.experiment.exports.tensorboard import to_tensorboard
 
 @dataclass(frozen=True)
 class Exported:
-    """Where a run has been copied to.
+    """The copies of a run in other tools.
 
     Parameters
     ----------
     run
-        Its identity here.
+        Its identity in the run database.
     tensorboard
-        Its folder of event files, if it was asked for.
+        Its folder of event files, if requested.
     mlflow
-        Its identity in MLflow, if it was asked for.
+        Its identity in MLflow, if requested.
     """
 
     run: str
@@ -40,30 +40,30 @@ def export_runs(
     mlflow: str | None = None,
     progress: Progress = silent,
 ) -> tuple[list[Exported], str | None]:
-    """Copy runs to TensorBoard, to MLflow, or to both; nowhere unless one is named.
+    """Copy runs to TensorBoard, to MLflow, or to both.
 
     Parameters
     ----------
     database
-        Where the runs are recorded.
+        The database of the runs.
     runs
-        Their identities.
+        The identities of the runs.
     tensorboard
         The folder for event files.
     mlflow
         MLflow's tracking address, such as ``http://host:5000``, or a folder.
     progress
-        Shows how far it is.
+        Shows the progress.
 
     Returns
     -------
     tuple of list of Exported and str or None
-        Where each run is, and the address by which MLflow's own commands find them.
+        The copies of each run, and the address for MLflow's own commands; None without MLflow.
 
     Raises
     ------
     ConfigError
-        If there is no such run, or MLflow does not take it.
+        If a run does not exist, or MLflow refuses it.
     MissingDependency
         If a package that the tool needs is not installed.
     """

@@ -1,4 +1,4 @@
-"""Recorded runs in MLflow."""
+"""Copying recorded runs to MLflow."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nnpipe.experiment.exports.curves import points
 from nnpipe.experiment.settings import leaves
 
 RUN_TAG = "nnpipe.run"
-"""Names the run's identity here."""
+"""The tag that holds the run's identity in the run database."""
 
 _STATUS = {"completed": "FINISHED", "failed": "FAILED", "cancelled": "KILLED", "running": "RUNNING"}
 _PARAMETERS, _METRICS = 100, 1000  # MLflow's limits for a request
@@ -23,17 +23,17 @@ _KEY, _VALUE = 250, 6000  # and for a parameter
 def to_mlflow(database: RunDatabase, run: str, address: str) -> str:
     """Copy a run: configuration, statistics, histories, origins and artifacts.
 
-    A run that is there already is replaced.
+    An earlier copy is replaced.
 
     Parameters
     ----------
     database
-        Where the run is recorded.
+        The database of the run.
     run
-        The run.
+        The identity of the run.
     address
-        MLflow's tracking address, such as ``http://host:5000`` or ``sqlite:///mlflow.db``; or a folder, which gets
-        a database ``mlflow.db`` and the artifacts, for MLflow does not write its old folders of files any more.
+        MLflow's tracking address, such as ``http://host:5000`` or ``sqlite:///mlflow.db``; or a folder for a database
+        ``mlflow.db`` and the artifacts, since MLflow no longer writes its old folders of files.
 
     Returns
     -------
@@ -43,9 +43,9 @@ def to_mlflow(database: RunDatabase, run: str, address: str) -> str:
     Raises
     ------
     ConfigError
-        If MLflow does not take it; with its reason.
+        If MLflow refuses it; the message has its reason.
     MissingDependency
-        If MLflow, or what it needs for this address, is not installed.
+        If MLflow, or a package for this address, is not installed.
     """
     address, artifacts = _store(address)
     try:
@@ -83,12 +83,12 @@ def to_mlflow(database: RunDatabase, run: str, address: str) -> str:
 
 
 def tracking_uri(address: str) -> str:
-    """Return the address by which MLflow's own commands find what is exported to ``address``."""
+    """Return the address for MLflow's own commands of what is exported to ``address``."""
     return _store(address)[0]
 
 
 def _store(address: str) -> tuple[str, str | None]:
-    """Return the tracking address, and where the artifacts of new experiments go if it is on this machine."""
+    """Return the tracking address, and the place for artifacts of new experiments if it is on this machine."""
     scheme, separator, rest = address.partition("://")
     if separator and scheme not in ("file", "sqlite"):
         return address, None
@@ -126,7 +126,7 @@ def _log(client: Any, made: str, database: RunDatabase, run: str) -> None:
 
 
 def _key(text: str) -> str:
-    """Return a name of the characters that MLflow takes."""
+    """Return a name with only the characters that MLflow accepts."""
     return re.sub(r"[^\w\-. /]", "_", text, flags=re.ASCII).strip("./ ")[:_KEY] or "_"
 
 
@@ -136,5 +136,5 @@ def _batches(values: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
 
 
 def _shown(text: str) -> str:
-    """Return a text without the passwords of the addresses in it."""
+    """Return a text with passwords in addresses removed."""
     return re.sub(r"//[^/\s]*@", "//***@", text)

@@ -1,4 +1,4 @@
-"""Recorded runs as event files, which TensorBoard shows."""
+"""Writing recorded runs as event files for TensorBoard."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from nnpipe.experiment.exports.event_files import EventFile, check_installed
 
 
 def to_tensorboard(database: RunDatabase, run: str, folder: str | Path) -> Path:
-    """Write a run's histories, statistics and configuration.
+    """Write a run's histories, statistics and configuration as event files.
 
     Parameters
     ----------
     database
-        Where the run is recorded.
+        The database of the run.
     run
-        The run.
+        The identity of the run.
     folder
-        What TensorBoard is pointed at.
+        The folder that TensorBoard reads.
 
     Returns
     -------
     Path
-        The run's own folder in it, named by its identity; what was there before is replaced.
+        The run's own folder in it, named by its identity; its earlier content is replaced.
 
     Raises
     ------
@@ -42,7 +42,7 @@ def to_tensorboard(database: RunDatabase, run: str, folder: str | Path) -> Path:
     own = Path(folder) / record.id
     try:
         before = list(own.glob("events.*"))
-        # Another name each time: a TensorBoard that is looking on reads the new one from its beginning.
+        # A new name each time, so that a running TensorBoard reads the new file from its beginning.
         file = EventFile(own / f"events.out.tfevents.{int(time.time())}.{secrets.token_hex(4)}")
     except OSError as error:
         raise ConfigError(f"{own}: cannot be written: {error.strerror or error}") from None
@@ -53,7 +53,7 @@ def to_tensorboard(database: RunDatabase, run: str, folder: str | Path) -> Path:
         for name, value in record.statistics.items():
             file.scalar(f"statistics/{name}", value, record.done, when)
         told = json.dumps({"experiment": record.experiment, "configuration": record.configuration}, indent=2)
-        indented = "\n".join(f"    {line}" for line in told.splitlines())  # Markdown's word for code
+        indented = "\n".join(f"    {line}" for line in told.splitlines())  # code in Markdown
         file.text("configuration", indented, 0, when)
     finally:
         file.close()

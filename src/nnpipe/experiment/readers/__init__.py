@@ -1,1 +1,1 @@
-"""Readers of data, one a type of file."""
+"""Readers of data, one for each type of file."""

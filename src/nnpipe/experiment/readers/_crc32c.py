@@ -1,9 +1,8 @@
-"""CRC-32C (Castagnoli, RFC 3720), which frames of TFRecord files carry, at the speed of numpy.
+"""CRC-32C (Castagnoli, RFC 3720), the checksum of TFRecord files, computed with numpy.
 
-A register that takes zeros is a linear map.  So a long text is cut into lanes
-of equal length, whose registers are computed side by side and then joined in
-pairs: that of ``A + B`` is that of ``A`` after as many zeros as ``B`` is long,
-XOR that of ``B``.
+Feeding zeros into the register is a linear map.  So long data are cut into lanes
+of equal length, whose registers are computed in parallel and then joined in pairs:
+the register of ``A + B`` is that of ``A`` after ``len(B)`` zeros, XOR that of ``B``.
 """
 
 from __future__ import annotations
@@ -14,12 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 _POLYNOMIAL = 0x82F63B78  # reflected
-_SHORT = 4096  # bytes below which one lane is faster
-_MANY = 1 << 16  # bytes from which more lanes are
+_SHORT = 4096  # bytes; below this, one lane is faster
+_MANY = 1 << 16  # bytes; from here on, more lanes are faster
 
 
 def masked_crc32c(data: bytes) -> int:
-    """Return the checksum as TFRecord files have it: rotated and shifted, so that it may itself be checked."""
+    """Return the checksum as TFRecord files store it: rotated, with a constant added."""
     crc = crc32c(data)
     return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
 
@@ -32,7 +31,7 @@ def crc32c(data: bytes) -> int:
             register = table[(register ^ byte) & 0xFF] ^ (register >> 8)
         return register ^ 0xFFFFFFFF
     lanes = 2048 if len(data) >= _MANY else 256
-    length = 1 << (-(-len(data) // lanes) - 1).bit_length()  # a power of two, so that few maps are ever needed
+    length = 1 << (-(-len(data) // lanes) - 1).bit_length()  # a power of two, so that few maps are needed
     padded = np.zeros(lanes * length, np.uint8)  # zeros in front change nothing
     begin = len(padded) - len(data)
     padded[begin:] = np.frombuffer(data, np.uint8)
@@ -47,7 +46,7 @@ def crc32c(data: bytes) -> int:
 
 
 def _after_zeros(count: int, registers: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
-    """Return what registers become after so many zero bytes, a power of two."""
+    """Return the registers after ``count`` zero bytes, a power of two."""
     maps = _maps(count)
     found: npt.NDArray[np.uint32] = maps[0][registers & 0xFF]
     for byte in (1, 2, 3):
@@ -57,7 +56,7 @@ def _after_zeros(count: int, registers: npt.NDArray[np.uint32]) -> npt.NDArray[n
 
 @functools.cache
 def _maps(count: int) -> npt.NDArray[np.uint32]:
-    """Return what each value of each byte of a register becomes after so many zero bytes, ``(4, 256)``."""
+    """Return the register of each value of each byte after ``count`` zero bytes, ``(4, 256)``."""
     values = np.arange(256, dtype=np.uint32) << (8 * np.arange(4, dtype=np.uint32))[:, None]
     if count == 1:
         once: npt.NDArray[np.uint32] = _table()[values & 0xFF] ^ (values >> 8)

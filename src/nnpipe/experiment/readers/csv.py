@@ -1,4 +1,4 @@
-"""Tables as text."""
+"""CSV and TSV files."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from nnpipe.experiment.readers.reader import Column, DataReader
 
 
 class CSVReader(DataReader):
-    """Reads a table with names in its first line.
+    """Reads a table whose first line has the names of its columns.
 
-    A column of whole numbers is int64, of numbers float64 with NaN where a
-    cell is empty, and anything else a list of texts.
+    A column of whole numbers becomes int64, a column of numbers float64 with NaN for
+    empty cells, and any other column a list of strings.
     """
 
     delimiter: str = argument("", help="between cells; by default a tab in .tsv files and else a comma")
 
     def validate(self) -> None:
-        """Check that the delimiter is one character."""
+        """Raise :class:`ConfigError` unless the delimiter is one character."""
         if len(self.delimiter) > 1:
             from nnpipe.core.errors import ConfigError
 
             raise ConfigError(f"delimiter: expected one character, not {self.delimiter!r}")
 
     def _read(self) -> dict[str, Column]:
-        # Python's texts and lists take about a hundred bytes a cell of a few characters.
+        # Strings and lists of Python take about a hundred bytes for a short cell.
         self._check_size(20 * self.path.stat().st_size, "the table")
         delimiter = self.delimiter or ("\t" if self.path.suffix.lower() == ".tsv" else ",")
         try:

@@ -32,7 +32,7 @@ class HDF5Reader(DataReader):
         try:
             with h5py.File(self.path, "r") as file:
                 file.visititems(note)  # links are not visited
-                known = sum(item.nbytes for item in datasets.values())  # of texts it counts pointers alone
+                known = sum(item.nbytes for item in datasets.values())  # for strings this counts only pointers
                 self._check_size(known, "the data")
                 columns: dict[str, Column] = {}
                 for name, item in datasets.items():
@@ -43,12 +43,12 @@ class HDF5Reader(DataReader):
             raise DatasetError(f"no HDF5 file that can be read: {str(error).splitlines()[0]}") from error
 
     def _texts(self, name: str, item: Any, before: int) -> Column:
-        """Read texts some at a time: how long they are is known only then, and all may be one and the same."""
+        """Read strings in parts: their length is not known before, and all may share one value in the file."""
         _check_there(name, item)
         if len(item.shape) != 1:
             raise DatasetError(f"{name}: texts with {len(item.shape)} axes are no column")
         found: list[str] = []
-        longest = max(self.path.stat().st_size, 1)  # of one text
+        longest = max(self.path.stat().st_size, 1)  # of one string
         at_once = min(max(self._bound // longest, 1), _AT_ONCE)
         for start in range(0, len(item), at_once):
             found += (str(text) for text in item.asstr(errors="replace")[start : start + at_once])

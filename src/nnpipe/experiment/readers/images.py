@@ -12,16 +12,16 @@ from nnpipe.core.errors import DatasetError
 from nnpipe.experiment.readers.reader import Column, DataReader, stacked
 
 SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm"})
-"""Names of files that are taken for images, compared in lower case."""
+"""Endings of image files, in lower case."""
 
 
 class ImageReader(DataReader):
-    """Reads the images of a folder and of the folders in it.
+    """Reads the images of a folder and its subfolders.
 
-    The columns are ``image``, ``(n, height, width, channels)`` uint8 or a list
-    where sizes differ, and ``name``, the path in the folder.  If all images
-    lie in folders below, there is also ``label``, the number of that folder in
-    the order of their names.
+    The columns are ``image``, uint8 ``(n, height, width, channels)`` or a list if
+    sizes differ, and ``name``, the path in the folder.  If all images are in
+    subfolders, there is also ``label``, the number of the subfolder in the order of
+    their names.
     """
 
     requires = ("PIL",)
@@ -56,7 +56,7 @@ class ImageReader(DataReader):
 
         try:
             with Image.open(path) as image:
-                # Four times as much while it is decoded, scaled and turned.
+                # Four times as much while it is decoded, scaled and rotated.
                 self._check_size(before + 4 * image.width * image.height * self.channels, path.name)
                 plain = image.convert("RGB" if self.channels == 3 else "L")
                 if self.height and self.width:

@@ -1,4 +1,4 @@
-"""Samples as JSON."""
+"""JSON files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nnpipe.experiment.readers.reader import Column, DataReader, stacked, transp
 
 
 class JSONReader(DataReader):
-    """Reads a list of objects, an object of lists, or in ``.jsonl`` an object a line."""
+    """Reads a list of objects, an object of lists, or from ``.jsonl`` one object on each line."""
 
     def _read(self) -> dict[str, Column]:
         self._check_size(20 * self.path.stat().st_size, "the text as objects")

@@ -1,4 +1,4 @@
-"""numpy's archives of arrays."""
+"""Archives of numpy arrays."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class NpzReader(DataReader):
 
 
 def _check_header(member: object, info: zipfile.ZipInfo) -> None:
-    """Compare what the header asks to allocate with what there is."""
+    """Raise if an array's header claims more data than its file holds."""
     try:
         shape, dtype = _header(member, info)
     except DatasetError:

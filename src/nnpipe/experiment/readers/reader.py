@@ -1,4 +1,4 @@
-"""What all readers of data share, and which one reads a file."""
+"""The base class of all readers, and the choice of the reader of a file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nnpipe.core.arguments import argument
 from nnpipe.core.component import Component
 from nnpipe.core.errors import ConfigError, DatasetError
 
-_EXPANSION = 64  # compressed masks and tables reach 30; a bomb 1,000
+_EXPANSION = 64  # ratio; compressed masks and tables reach 30, a decompression bomb 1,000
 _LEAST_BOUND, _MOST_BOUND = 256 << 20, 8 << 30
 
 Column = npt.NDArray[Any] | list[Any]
@@ -29,10 +29,10 @@ _READERS = {
 
 
 class DataReader(Component):
-    """Reads a file, or a folder, as columns: one value a sample in each.
+    """Reads a file or a folder as columns, with one value for each sample.
 
-    Authors write ``_read``; files come from anywhere, so it must not believe
-    a size before it is checked, and never unpickle.
+    Subclasses implement ``_read``.  Files are untrusted, so it must check every size
+    before it allocates memory, and must never unpickle.
     """
 
     path: Path = argument(help="the file, or for images the folder")
@@ -46,12 +46,12 @@ class DataReader(Component):
     needs_file: ClassVar[bool] = True
 
     def read(self) -> dict[str, Column]:
-        """Read everything.
+        """Return all columns.
 
         Returns
         -------
         dict
-            By name: arrays ``(n, ...)``, or lists of ``n`` where samples differ in shape or are texts.
+            Arrays ``(n, ...)`` by name, or lists of length ``n`` if samples are strings or differ in shape.
 
         Raises
         ------
@@ -77,18 +77,18 @@ class DataReader(Component):
 
     @abstractmethod
     def _read(self) -> dict[str, Column]:
-        """Read everything; raises :class:`DatasetError` without the name of the file."""
+        """Return all columns; raise :class:`DatasetError` without the name of the file."""
 
     @cached_property
     def _bound(self) -> int:
-        """How many bytes of memory the data may take: what the user says, or what a file of its size can well hold."""
+        """Return the greatest memory for the data in bytes: the user's limit, or one from the size of the file."""
         if self.max_bytes is not None:
             return self.max_bytes
         files = [self.path] if self.needs_file else [path for path in self.path.rglob("*") if path.is_file()]
         return min(max(_EXPANSION * sum(path.stat().st_size for path in files), _LEAST_BOUND), _MOST_BOUND)
 
     def _check_size(self, size: int, what: str) -> None:
-        """Raise :class:`DatasetError` for what would take too much memory; call it before allocating."""
+        """Raise :class:`DatasetError` if data would take too much memory; call it before allocating."""
         if size > self._bound:
             raise DatasetError(
                 f"{what} takes {size:,} bytes or more, above the {self._bound:,} allowed; give max_bytes if it may"
@@ -101,7 +101,7 @@ def reader_of(path: str | Path) -> DataReader:
     Raises
     ------
     ConfigError
-        If no reader is known.
+        If there is no reader for the suffix.
     """
     path = Path(path)
     place = "images.ImageReader" if path.is_dir() else _READERS.get(path.suffix.lower())
@@ -119,7 +119,7 @@ def stacked(values: Sequence[Any]) -> Column:
         return list(values)
     try:
         array = np.array(values)
-    except (ValueError, OverflowError):  # of several shapes
+    except (ValueError, OverflowError):  # of different shapes
         return list(values)
     return array if array.dtype.kind in "biuf" else list(values)
 
@@ -130,7 +130,7 @@ def transposed(rows: Sequence[Mapping[str, Any]]) -> dict[str, Column]:
     Raises
     ------
     DatasetError
-        Naming the first row that differs.
+        If names differ; the message names the first such row.
     """
     if not rows:
         raise DatasetError("holds no samples")

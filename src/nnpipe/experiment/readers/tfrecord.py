@@ -26,9 +26,9 @@ _VARINT, _EIGHT, _BYTES, _FOUR = 0, 1, 2, 5
 class TFRecordReader(DataReader):
     """Reads the features of all examples as columns.
 
-    A feature of one number in each example is a column ``(n,)``, of several
-    ``(n, count)``, and of differing counts a list; bytes are a list of
-    ``bytes``, or of lists of them where there are several.
+    A feature with one number in each example becomes a column ``(n,)``, with several
+    ``(n, count)``, and with different counts a list.  Bytes become a list of
+    ``bytes``, or of lists of ``bytes`` if there are several.
     """
 
     def _read(self) -> dict[str, Column]:
@@ -48,7 +48,7 @@ def records(path: Path) -> Iterator[bytes]:
     Raises
     ------
     DatasetError
-        Naming the record that is damaged or cut short.
+        If a record is damaged or truncated; the message names it.
     """
     number, left = 0, path.stat().st_size
     with open(path, "rb") as handle:
@@ -97,7 +97,7 @@ def _shaped(values: np.ndarray[Any, Any]) -> Any:
 
 
 def _fields(message: bytes, wanted: int, packed: int | None = None) -> Iterator[bytes]:
-    """Yield the contents of the fields of a number; with ``packed`` also single values of that wire type."""
+    """Yield the contents of the fields with a number; with ``packed``, also single values of that wire type."""
     place = 0
     while place < len(message):
         key, place = _varint(message, place)
