@@ -44,7 +44,7 @@ test: $(VENV)/.test
 	@$(TEST) -m "not slow" -n 2 --dist worksteal
 
 test-all: $(VENV)/.test
-	@$(TEST) -n 2 --dist worksteal
+	@NNPIPE_TESTS=all $(TEST) -n 2 --dist worksteal
 
 check: $(VENV)/.test
 	$(BIN)/ruff format --check .

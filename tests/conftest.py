@@ -24,14 +24,21 @@ pytest_plugins = ["pytester"]
 
 sys.path.insert(0, str(Path(__file__).parent / "tools"))  # what several tests use that is no fixture
 
+from property_examples import examples  # noqa: E402
+
 # A busy machine makes drawing and running examples slow; no test is to fail of that.
-settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=examples(100)
+)
 settings.load_profile("untimed")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # Shells start what runs in the background so, and all that it starts would ignore Ctrl-C, too.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+
+# TensorFlow computes convolutions with channels first by oneDNN alone, and takes it by itself on some processors only.
+os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
 
 _TESTS = Path(__file__).parent
 _FRAMEWORKS_FIRST = ("compilers", "runtimes", "frameworks", "onnxconverters", "modelwrappers", "layers", "codegen")

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from property_examples import examples
 
 from nnpipe.analysis.agreement import Agreement, AgreementAccumulator, Tolerances, compare
 from nnpipe.core.errors import ConfigError, SpecMismatch
@@ -196,7 +197,7 @@ def test_tolerances_must_make_sense() -> None:
         Tolerances(close_tolerance=float("inf"))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(cuts=st.lists(st.integers(1, 29), max_size=4, unique=True), seed=st.integers(0, 100))
 def test_batches_add_up_to_the_whole(cuts: list[int], seed: int) -> None:
     ours, noise = scores(30, 6, seed), scores(30, 6, seed + 1)

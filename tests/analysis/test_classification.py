@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from property_examples import examples
 
 from nnpipe.analysis.classification import ClassificationMetrics, confusion_matrix, true_class_rank, wilson_interval
 from nnpipe.core.errors import ConfigError, NNPipeError, SpecMismatch
@@ -33,7 +34,7 @@ def predictions(draw):
     return truth.astype(dtype), predicted.astype(dtype), classes
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(case=predictions())
 def test_every_number_equals_scikit_learn(case):
     metrics = pytest.importorskip("sklearn.metrics", reason="scikit-learn gives the right answer")
@@ -129,7 +130,7 @@ def test_metrics_cannot_be_changed():
             getattr(ours, field)[0] = 7
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(data=st.data(), trials=st.integers(1, 10**7), confidence=st.sampled_from([0.5, 0.9, 0.95, 0.999]))
 def test_wilson_interval_equals_scipy(data, trials, confidence):
     stats = pytest.importorskip("scipy.stats", reason="SciPy gives the right answer")

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from property_examples import examples
 
 from nnpipe.analysis.compiled_weights import Kernel, KernelMatch, held_in
 from nnpipe.core.claims import Claim
@@ -39,7 +40,7 @@ def rounded(kernel: Any) -> Any:
     return np.rint(kernel / np.where(largest == 0, 1, largest) * 127).astype(np.int8)
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=examples(20))
 @given(st.integers(0, 2), st.integers(0, 3), st.integers(0, 9))
 def test_sound_kernels_are_found_in_any_order_scale_and_place(order: int, shift: int, seed: int) -> None:
     random = np.random.default_rng(seed)

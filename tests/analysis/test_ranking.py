@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from property_examples import examples
 
 from nnpipe.analysis.ranking import top_k_accuracy, true_class_rank
 from nnpipe.core.errors import ConfigError, SpecMismatch
@@ -29,7 +30,7 @@ def random_scores(seed, samples, classes, dtype, distinct):
     return scores.astype(dtype), random.integers(0, classes, samples)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1),
     samples=st.integers(0, 60),

@@ -8,6 +8,7 @@ import random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from property_examples import examples
 
 from nnpipe.codegen.imports import hides, imports_of, ordered
 from nnpipe.codegen.unparse import source_of
@@ -37,7 +38,7 @@ def test_ruff_leaves_the_order_as_it_is(ruff_finds_nothing, tmp_path):
     ruff_finds_nothing(tmp_path)
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.permutations(LINES))
 def test_the_order_does_not_depend_on_that_of_the_uses(lines):
     assert written(lines) == written(LINES) == written([*lines, *lines[:5]])

@@ -12,6 +12,7 @@ import pytest
 import yaml
 from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
+from property_examples import examples
 
 from nnpipe.codegen import check_script, generate
 
@@ -119,7 +120,7 @@ hostile = st.one_of(
 )
 
 
-@settings(max_examples=25, phases=_NO_SHRINKING)
+@settings(max_examples=examples(25), phases=_NO_SHRINKING)
 @given(st.fixed_dictionaries(dict.fromkeys(TEXTS, hostile)), st.sampled_from(["pytorch", "keras"]))
 @example(dict.fromkeys(TEXTS, HOSTILE[0]), "pytorch")
 @example({name: HOSTILE[i] for i, name in enumerate(TEXTS)}, "pytorch")
@@ -143,7 +144,7 @@ def test_texts_change_nothing_but_texts(texts, framework):
     assert {texts["PATH"], texts["INPUT"], texts["TARGET"]} <= constants
 
 
-@settings(max_examples=80, phases=_NO_SHRINKING)
+@settings(max_examples=examples(80), phases=_NO_SHRINKING)
 @given(
     st.sampled_from("script task variable function after network framework last seed kind".split()),
     st.one_of(

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from borrowed import LAYERS, loaded
 from hypothesis import HealthCheck, Phase, given, settings
+from property_examples import examples
 
 from nnpipe import layers as nn
 from nnpipe.codegen.keras_code import network_function
@@ -40,7 +41,7 @@ def close(one, two):
 
 
 @pytest.mark.filterwarnings("ignore:.*You are using a softmax over axis")
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), phases=PHASES)
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck), phases=PHASES)
 @given(graph=_random.graphs())
 def test_pytorch(graph, built):
     weights = initial_weights(graph)
@@ -69,7 +70,7 @@ def test_pytorch(graph, built):
 
 
 @pytest.mark.filterwarnings("ignore:.*You are using a softmax over axis")
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck), phases=PHASES)
+@settings(max_examples=examples(15), deadline=None, suppress_health_check=list(HealthCheck), phases=PHASES)
 @given(graph=_random.graphs(names=False))
 def test_keras(graph, run):
     pytest.importorskip("keras", reason="Keras is not installed")

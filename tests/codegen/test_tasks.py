@@ -27,6 +27,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:Statistics for quantized inputs:UserWarning"),
 ]
 BOTH = pytest.mark.parametrize("framework", ["pytorch", "keras"])
+BOTH_SLOWLY = pytest.mark.parametrize("framework", ["pytorch", pytest.param("keras", marks=pytest.mark.slow)])
 NETWORK = [
     {"class": "Input", "name": "row", "shape": [4]},
     {"class": "Dense", "units": 8, "activation": "relu", "name": "hidden", "kernel_regularizer": "l2",
@@ -86,7 +87,7 @@ def ran(framework, steps, variables=(), *arguments, monkeypatch, networks=None, 
     return namespace
 
 
-@BOTH
+@BOTH_SLOWLY
 def test_a_table_is_learnt_and_judged(framework, here, monkeypatch, capsys):
     table = {"task": "load_csv", "path": "rows.csv", "target": "kind", "data": "data"}
     judge = {"task": "evaluate", "compiled": "ready", "data": "data", "after": ["train"]}
@@ -177,7 +178,7 @@ def test_samples_of_scikit_learn(framework, here, monkeypatch):
     ran(framework, steps, {"load_iris": "data"}, monkeypatch=monkeypatch)
 
 
-@BOTH
+@BOTH_SLOWLY
 def test_plugins_take_part(framework, here, monkeypatch):
     (here / "mine.py").write_text(
         "import numpy as np\n"
@@ -280,7 +281,7 @@ def test_a_delta_keeps_what_stayed(framework, here, monkeypatch):
     assert {key for key in two if key not in one} == {key for key in two if key.startswith("other")}
 
 
-@BOTH
+@BOTH_SLOWLY
 def test_callbacks_look_on(framework, here):
     if framework == "keras":
         pytest.importorskip("tensorflow", reason="TensorFlow is not installed")

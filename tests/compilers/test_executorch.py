@@ -97,6 +97,7 @@ class TestIntegers(TestExecuTorchCompiler):
     agreement = 0.9
 
 
+@pytest.mark.slow
 def test_one_sample_in_a_call_is_described_as_such(network: Artifact, tmp_path: Path) -> None:
     made = ExecuTorchCompiler(max_batch=1).compile(network, tmp_path / "made.pte")
     assert [spec.shape[0] for spec in made.io] == [1] * 4

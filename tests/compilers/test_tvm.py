@@ -134,6 +134,7 @@ def test_tuning_leaves_log_handlers_alone(network: Artifact, tmp_path: Path) -> 
     assert not [name for name in tvms if logging.getLogger(name).handlers]
 
 
+@pytest.mark.slow
 def test_a_pytorch_program_keeps_its_free_batch(program: Artifact, tmp_path: Path) -> None:
     made = TVMCompiler().compile(program, tmp_path / "made.so")
     batches = [random_batch(NETWORK_IO, size, size) for size in (3, 1)]

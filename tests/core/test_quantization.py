@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from property_examples import examples
 
 from nnpipe.core.errors import SpecMismatch
 from nnpipe.core.quantization import dequantize_linear, quantization_parameters, quantize_linear
@@ -100,7 +101,7 @@ def zero_points(dtype):
     return st.one_of(st.integers(limits.min, limits.max), st.sampled_from([limits.min, 0, limits.max]))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(data=st.data(), dtype=st.sampled_from(TYPES), seed=seeds, scale=scales, size=st.integers(0, 5000))
 def test_quantising_a_tensor_equals_onnx_runtime(data, dtype, seed, scale, size):
     zero = data.draw(zero_points(dtype))
@@ -109,7 +110,7 @@ def test_quantising_a_tensor_equals_onnx_runtime(data, dtype, seed, scale, size)
     assert_same_bits(ours, by_onnxruntime("QuantizeLinear", dtype, x, scale, zero))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(data=st.data(), dtype=st.sampled_from(TYPES), seed=seeds, scale=scales, size=st.integers(0, 5000))
 def test_quantising_equals_onnx_reference_wherever_its_int32_can_hold_the_quotient(data, dtype, seed, scale, size):
     zero = data.draw(zero_points(dtype))
@@ -120,7 +121,7 @@ def test_quantising_equals_onnx_reference_wherever_its_int32_can_hold_the_quotie
     assert_same_bits(ours, by_reference("QuantizeLinear", dtype, x, scale, zero))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     data=st.data(),
     dtype=st.sampled_from(TYPES),
@@ -139,7 +140,7 @@ def test_quantising_by_channel_equals_onnx_runtime(data, dtype, seed, shape):
     assert_same_bits(ours, by_onnxruntime("QuantizeLinear", dtype, x, scale, zero, axis))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(data=st.data(), dtype=st.sampled_from(TYPES), seed=seeds, scale=scales, size=st.integers(0, 5000))
 def test_dequantising_a_tensor_equals_onnx_runtime_and_onnx_reference(data, dtype, seed, scale, size):
     zero = data.draw(zero_points(dtype))
@@ -151,7 +152,7 @@ def test_dequantising_a_tensor_equals_onnx_runtime_and_onnx_reference(data, dtyp
     assert_same_bits(ours, by_reference("DequantizeLinear", dtype, q, scale, zero))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     data=st.data(),
     dtype=st.sampled_from((*TYPES, "int32")),
@@ -292,7 +293,7 @@ def test_dequantising_refuses_floats_and_a_zero_point_for_int32():
         dequantize_linear(np.zeros(3, np.int32), 1.0, 1)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     limits=st.tuples(*[st.floats(-(2.0**100), 2.0**100, width=32)] * 2).map(sorted),
     dtype=st.sampled_from(TYPES),

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from property_examples import examples
 
 from nnpipe.core.errors import ConfigError, DatasetError
 from nnpipe.datasets._download import RemoteFile, fetch
@@ -234,7 +235,7 @@ def test_the_next_run_resumes_what_the_last_one_left(new_server, misbehaving, tm
     assert hidden(tmp_path) == set()
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(cuts=st.lists(st.integers(0, len(CONTENT)), max_size=6), known=st.booleans(), etag=st.booleans())
 def test_any_cut_points_give_the_same_bytes(new_server, misbehaving, tmp_path_factory, cuts, known, etag):
     server = new_server(

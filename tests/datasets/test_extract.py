@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from property_examples import examples
 
 from nnpipe.core.errors import DatasetError
 from nnpipe.datasets.extract import STAMP, extract
@@ -297,7 +298,7 @@ ARCHIVES = [
 ]
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(300), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     archive=st.sampled_from(ARCHIVES),
     changes=st.lists(st.tuples(st.integers(0, 10_239), st.integers(0, 255)), min_size=1, max_size=4),

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from property_examples import examples
 
 from nnpipe.core.errors import DatasetError
 from nnpipe.datasets import _content_digests
@@ -253,7 +254,7 @@ def test_a_damaged_image_is_named(root, damage):
 
 
 @pytest.mark.filterwarnings("ignore")  # PIL warns of damaged metadata where it can still read the image
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(300), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     suffix=st.sampled_from(["png", "jpg", "gif", "bmp", "webp", "tiff", "ppm"]),
     changes=st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), max_size=4),

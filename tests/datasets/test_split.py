@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from property_examples import examples
 
 from nnpipe.datasets._split import (
     TEST,
@@ -108,7 +109,7 @@ def test_large_groups_never_take_more_than_the_share(strata, fraction, seed):
     assert round(len(strata) * fraction) - 3 < chosen.sum() <= round(len(strata) * fraction)
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(labels, seeds, st.data())
 def test_a_published_split_stays_as_it_is(strata, seed, data):
     official = np.array(

@@ -57,7 +57,16 @@ def test_tensorboard_reads_what_was_recorded(database, run, tmp_path):
     assert any(tag.startswith("configuration") for tag, _, _ in found)
 
 
-@pytest.mark.parametrize("place", ["sqlite:///{0}/my.db", "{0}/mlruns", "file:{0}/mlruns", "file://{0}/mlruns"])
+@pytest.mark.parametrize(
+    "place",
+    [
+        "{0}/mlruns",
+        *(
+            pytest.param(place, marks=pytest.mark.slow)
+            for place in ("sqlite:///{0}/my.db", "file:{0}/mlruns", "file://{0}/mlruns")
+        ),
+    ],
+)
 def test_mlflow_has_what_was_recorded(database, run, tmp_path, monkeypatch, place):
     tracking = pytest.importorskip("mlflow.tracking", reason="MLflow is not installed")
     pytest.importorskip("alembic", reason="alembic is not installed, without which MLflow opens no database")

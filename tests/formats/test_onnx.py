@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from property_examples import examples
 
 from nnpipe.core.errors import ArtifactError
 from nnpipe.core.tensors import TensorSpec
@@ -229,7 +230,7 @@ def read_or_refused(path: Path) -> None:
     assert "\n" not in refused
 
 
-@settings(max_examples=300, deadline=1000, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(300), deadline=1000, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_a_changed_file_is_read_or_refused(tmp_path: Path, data: st.DataObject) -> None:
     path = tmp_path / "m.onnx"
@@ -249,7 +250,7 @@ def test_a_changed_file_is_read_or_refused(tmp_path: Path, data: st.DataObject) 
     read_or_refused(path)
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(200), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.binary(max_size=100))
 @example(b"\x3a\x00")
 def test_no_bytes_break_the_reader(tmp_path: Path, content: bytes) -> None:

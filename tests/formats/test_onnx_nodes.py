@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from property_examples import examples
 
 from nnpipe.core.errors import ArtifactError
 from nnpipe.formats.onnx_nodes import read_nodes
@@ -63,7 +64,7 @@ def test_operations_of_all_graphs_are_read(model: Path) -> None:
     assert by_kind["my.own::Det"].attributes == {"weights": (0.5, 2.0)}
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_damage_is_named_or_read_as_something_else(model: Path, data: st.DataObject) -> None:
     content = bytearray(model.read_bytes())

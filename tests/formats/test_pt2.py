@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from property_examples import examples
 
 from nnpipe.core.errors import ArtifactError
 from nnpipe.formats.pt2 import read_program
@@ -338,7 +339,7 @@ def test_other_archives_are_told_apart(tmp_path: Path) -> None:
     refused(packed({"word/document.xml": b"<xml/>"}), tmp_path, "no exported PyTorch program")
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(data=st.data())
 def test_no_damage_gets_out_as_anything_but_an_artifact_error(
     honest: bytes, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
@@ -372,7 +373,7 @@ def _spots(value: Any) -> Any:
             yield from _spots(part)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(position=st.integers(0, 10**9), bits=st.integers(1, 255), end=st.booleans())
 def test_changed_bytes_are_noticed_or_harmless(
     honest: bytes, tmp_path_factory: pytest.TempPathFactory, position: int, bits: int, end: bool

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from property_examples import examples
 
 from nnpipe.core.errors import ArtifactError
 from nnpipe.core.tensors import TensorSpec
@@ -175,7 +176,7 @@ def read_or_refused(path: Path) -> None:
     assert "\n" not in refused
 
 
-@settings(max_examples=300, deadline=1000, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(300), deadline=1000, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_a_changed_file_is_read_or_refused(tmp_path: Path, data: st.DataObject) -> None:
     path = tmp_path / "m.tflite"
@@ -191,7 +192,7 @@ def test_a_changed_file_is_read_or_refused(tmp_path: Path, data: st.DataObject) 
     read_or_refused(path)
 
 
-@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(100), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.binary(max_size=200))
 @example(b"\x00\x00\x00\x00TFL3")
 @example(b"\xff\xff\xff\xffTFL3")

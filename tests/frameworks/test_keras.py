@@ -50,8 +50,31 @@ def test_what_is_no_greeting_is_passed_on() -> None:
     assert done.stderr == "E0000 something is broken\n"
 
 
+@pytest.mark.slow
 def test_who_asks_for_tensorflows_log_gets_it() -> None:
-    assert "oneDNN" in python("import_keras()", TF_CPP_MIN_LOG_LEVEL="0").stderr
+    assert "TensorFlow binary is optimized" in python("import_keras()", TF_CPP_MIN_LOG_LEVEL="0").stderr
+
+
+@pytest.mark.slow
+def test_channels_first_need_onednn() -> None:
+    done = python(
+        "import numpy as np\n"
+        "from nnpipe.core.errors import NotSupported\n"
+        "from nnpipe.frameworks.keras import model_io\n"
+        "from nnpipe.frameworks.keras_session import KerasSession\n"
+        "_, keras = import_keras()\n"
+        "first = keras.layers.Conv2D(2, 3, data_format='channels_first')\n"
+        "model = keras.Sequential([keras.Input((3, 8, 8), name='x'), first])\n"
+        "session = KerasSession(model, model_io(model))\n"
+        "try:\n"
+        "    session.infer({'x': np.zeros((1, 3, 8, 8), np.float32)})\n"
+        "except NotSupported as error:\n"
+        "    print(error)\n",
+        TF_ENABLE_ONEDNN_OPTS="0",
+    )
+    assert (done.stdout.count("\n"), done.stderr) == (1, "")
+    assert "channels first" in done.stdout
+    assert "TF_ENABLE_ONEDNN_OPTS" in done.stdout
 
 
 def test_another_backend_is_refused_before_it_is_started() -> None:
@@ -62,6 +85,7 @@ def test_another_backend_is_refused_before_it_is_started() -> None:
     assert "No module" not in done.stderr
 
 
+@pytest.mark.slow
 def test_threads_can_be_chosen_once() -> None:
     done = python(
         "tensorflow, _ = import_keras(1)\n"

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from installed import ImportedWhenUsed, needs
+from property_examples import examples
 
 from nnpipe.core.errors import ArtifactError
 from nnpipe.frameworks.keras import copying_variables, import_keras
@@ -304,7 +305,7 @@ def accepted(path: Path, read: Callable[[Path], Any]) -> Any:
     return None
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_flipped_bytes_are_noticed_or_harmless(archive: Path, tmp_path: Path, data: st.DataObject) -> None:
     content = bytearray(archive.read_bytes())
@@ -321,7 +322,7 @@ def test_flipped_bytes_are_noticed_or_harmless(archive: Path, tmp_path: Path, da
             np.testing.assert_array_equal(mine.numpy(), its.numpy())
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_flipped_bytes_in_bare_hdf5_are_errors_of_one_line_or_numbers(
     archive: Path, tmp_path: Path, data: st.DataObject

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from property_examples import examples
 
 from nnpipe import layers as nn
 from nnpipe.layers.graph.weights import initial_weights
@@ -111,7 +112,7 @@ def graphs(draw: st.DrawFn, names: bool = True, deep: int = 1) -> nn.NetworkGrap
     return nn.network(inputs, outputs, draw(SOME_NAME) or "network" if names else "network")
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(200), deadline=None, suppress_health_check=list(HealthCheck))
 @given(graphs())
 def test_what_is_written_is_read_again(graph: nn.NetworkGraph) -> None:
     assert graph.problems() == ()
@@ -121,7 +122,7 @@ def test_what_is_written_is_read_again(graph: nn.NetworkGraph) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*You are using a softmax over axis")  # which is what was drawn
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=list(HealthCheck))
 @given(graphs(names=False))
 def test_keras_and_pytorch_build_it_and_agree(graph: nn.NetworkGraph) -> None:
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")

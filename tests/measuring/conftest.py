@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -76,3 +78,15 @@ def dataset() -> Numbers:
 @pytest.fixture
 def wrapper() -> Model:
     return Model()
+
+
+@pytest.fixture
+def nothing_frozen(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Take back what other tests froze, so that what measuring freezes is seen.
+
+    All that frameworks left is in sight of the garbage collector then: a collection takes a second.
+    """
+    monkeypatch.setattr(gc, "collect", lambda: 0)
+    gc.unfreeze()
+    yield
+    gc.freeze()

@@ -303,10 +303,10 @@ def test_a_session_that_does_not_fit_is_refused_and_closed(measured: Measured) -
     assert session.calls == ["close"]
 
 
+@pytest.mark.usefixtures("nothing_frozen")
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
 @pytest.mark.parametrize("call", [0, 5, 30])
 def test_an_interruption_leaves_nothing_running(measured: Measured, error: type[BaseException], call: int) -> None:
-    gc.unfreeze()  # what tests froze, so that what measuring froze is seen
     calls = 0
 
     def spend() -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from property_examples import examples
 
 from nnpipe.measuring.diagnosis import Doubt, diagnose
 from nnpipe.measuring.run import Run
@@ -150,7 +151,7 @@ FLOATS = st.floats(width=64)
 WHOLE = st.integers(-(2**62), 2**62)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     st.lists(WHOLE, min_size=1, max_size=120),
     st.dictionaries(

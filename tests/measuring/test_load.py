@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from property_examples import examples
 from scipy import stats
 
 from nnpipe.core.errors import ConfigError, SpecMismatch
@@ -128,7 +129,7 @@ def lindley(due: np.ndarray, service: np.ndarray) -> tuple[np.ndarray, np.ndarra
     return np.array(starts), np.array(ends)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 400), st.floats(10, 1e5), st.integers(0, 3_000_000))
 def test_latency_counts_from_when_a_query_was_due(seed: int, count: int, rate: float, mean_ns: int) -> None:
     service = np.random.default_rng(seed).integers(0, 2 * mean_ns + 1, count)
@@ -319,6 +320,7 @@ def test_wrong_queries_are_refused_before_the_first_runs() -> None:
     assert session.calls == []
 
 
+@pytest.mark.usefixtures("nothing_frozen")
 def test_the_session_and_the_garbage_collector_are_as_before_whatever_happens() -> None:
     io = IOSpec((TensorSpec("x", (None, 4), "float32"),), (TensorSpec("y", (None, 4), "float32"),))
     left = 3
@@ -329,13 +331,7 @@ def test_the_session_and_the_garbage_collector_are_as_before_whatever_happens() 
         if left < 0:
             raise KeyboardInterrupt
 
-    hidden = gc.get_freeze_count() > 0  # what other tests left
-    gc.unfreeze()
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            run_load(FakeSession(io, spend=spend), queries(), Load(), Until(queries=10))
-        assert gc.isenabled()
-        assert gc.get_freeze_count() == 0
-    finally:
-        if hidden:
-            gc.freeze()
+    with pytest.raises(KeyboardInterrupt):
+        run_load(FakeSession(io, spend=spend), queries(), Load(), Until(queries=10))
+    assert gc.isenabled()
+    assert gc.get_freeze_count() == 0

@@ -47,11 +47,14 @@ def test_what_a_pace_is_called_is_read_as_that_pace(period_ns: int) -> None:
     assert Pace.parse(str(Pace(period_ns))).period_ns == pytest.approx(period_ns, rel=1e-3)
 
 
+STAMP = 2_000  # nanoseconds; a process that stays awake until a turn looks at the clock all the time
+
+
 class Cooling:
     """A clock, a way to sleep and a cost: a call takes longer where the one before lies far back, and after sleep."""
 
     def __init__(self, warm: int = 10_000, cold: int = 5_000, slept: int = 25_000) -> None:
-        self.clock = FakeClock(step=20)
+        self.clock = FakeClock(step=STAMP)
         self.costs = warm, cold, slept
         self._slept = False
         self._last = 0
@@ -78,9 +81,8 @@ def test_a_penalty_for_calls_that_come_cold_is_read_exactly() -> None:
     asleep = series["asleep"] == 1
     assert 0.1 < 1 - asleep.mean() < 0.4
     assert asleep[0]
-    stamps = 20
-    assert set(series["latency_ns"][asleep]) == {10_000 + 5_000 + 25_000 + stamps}
-    assert set(series["latency_ns"][~asleep]) == {10_000 + 5_000 + stamps}
+    assert set(series["latency_ns"][asleep]) == {10_000 + 5_000 + 25_000 + STAMP}
+    assert set(series["latency_ns"][~asleep]) == {10_000 + 5_000 + STAMP}
     assert found.missed == 0
 
 

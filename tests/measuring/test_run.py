@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from property_examples import examples
 
 from nnpipe.core.errors import ArtifactError
 from nnpipe.core.evaluation import Evaluation
@@ -156,7 +157,7 @@ def test_a_file_cut_short_anywhere_is_refused(path: Path) -> None:
         refused(path)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(300), deadline=None)
 @given(data=st.data())
 def test_a_file_with_any_change_is_read_or_refused_but_never_crashes(path: Path, data: st.DataObject) -> None:
     content = bytearray(a_run_bytes())
@@ -170,7 +171,7 @@ def test_a_file_with_any_change_is_read_or_refused_but_never_crashes(path: Path,
     read_or_refuse(path)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=500, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(500), deadline=None)
 @given(data=st.data())
 def test_a_value_of_any_other_kind_is_read_or_refused_but_never_crashes(path: Path, data: st.DataObject) -> None:
     tree = json.loads(a_run_bytes())

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from property_examples import examples
 
 from nnpipe.measuring.autocorrelation import Sample
 from nnpipe.measuring.statistics import (
@@ -54,7 +55,7 @@ def test_a_percentile_appears_when_there_are_as_many_samples_as_it_said(share):
     assert asked <= 3 * samples_needed(share) + 10
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.sampled_from([0.5, 0.9, 0.99]), st.integers(0, 500))
 def test_intervals_cover_as_often_as_they_say_and_are_the_narrowest(share, more):
     samples = samples_needed(share) + more

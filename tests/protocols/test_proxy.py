@@ -183,6 +183,7 @@ def test_a_delay_shows_in_the_wires_share_and_not_in_the_targets_time(server: Se
     assert bound >= 20e6
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.getuid() != 0 or shutil.which("ip") is None, reason="only root can make network namespaces")
 def test_all_of_it_between_two_network_namespaces(tmp_path: Path) -> None:
     name = f"nnpipe{os.getpid() % 10_000}"

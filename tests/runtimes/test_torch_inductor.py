@@ -47,6 +47,7 @@ class TestTorchInductorRuntime(RuntimeContract):
         return outputs_of_network(torch_network(), batch)
 
 
+@pytest.mark.slow
 def test_machine_code_computes_what_the_program_computes(compiled: Artifact) -> None:
     with TorchInductorRuntime().load(compiled) as session:
         for size in (1, 5):

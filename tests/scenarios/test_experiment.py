@@ -104,7 +104,7 @@ def test_a_completed_experiment_is_not_run_again(undisturbed: Path, monkeypatch:
 @pytest.mark.parametrize(
     ("amid", "changes", "expected"),
     [
-        (True, PLAIN, "plain"),
+        pytest.param(True, PLAIN, "plain", marks=pytest.mark.slow),
         pytest.param(True, [], "undisturbed", marks=pytest.mark.slow),
         pytest.param(False, [], "undisturbed", marks=pytest.mark.slow),
     ],

@@ -136,6 +136,7 @@ def test_help_lists_the_tasks(capsys):
     assert "Train a network" in told
 
 
+@pytest.mark.slow
 def test_a_pipeline_becomes_a_script_that_uses_nnpipe(here, capsys):
     (here / "pipe.yaml").write_text(
         """

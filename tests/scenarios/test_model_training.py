@@ -32,6 +32,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_run_folder_has_a_page_with_the_pictures_of_the_default_callbacks(undisturbed: Path) -> None:
     page = (undisturbed / "run" / "index.html").read_text()
     names = {path.name for path in (undisturbed / "run" / "pictures").iterdir()}
@@ -44,6 +45,7 @@ def test_a_run_folder_has_a_page_with_the_pictures_of_the_default_callbacks(undi
     assert all(f"pictures/{name}" in page for name in names)
 
 
+@pytest.mark.slow
 def test_a_killed_training_goes_on_to_the_same_weights_and_is_one_recorded_run(
     undisturbed: Path, tmp_path: Path, capsys: Any
 ) -> None:

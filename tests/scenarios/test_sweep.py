@@ -238,6 +238,7 @@ def test_page_terminal_and_certificate_tell_one_number_with_its_doubts(undisturb
         assert f"doubt: {doubt['kind']}: {doubt['reason']}" in out
 
 
+@pytest.mark.slow
 def test_a_sweep_that_is_killed_goes_on_to_the_same_result(model, undisturbed, tmp_path):
     folder, _ = undisturbed
     written(tmp_path, settings(model))

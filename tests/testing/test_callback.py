@@ -31,6 +31,7 @@ def found() -> Found:
     return outcomes("callbacks.py", "TestCounting", FAULTS, "-k", "not keras")
 
 
+@pytest.mark.slow
 def test_a_callback_that_keeps_the_contract_passes(found: Found) -> None:
     own = {test: outcome for (suite, test), outcome in found.items() if suite == "TestCounting"}
     assert [test for test, outcome in own.items() if not outcome <= {"PASSED", "SKIPPED"}] == []

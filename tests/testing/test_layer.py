@@ -29,6 +29,7 @@ def found() -> Found:
     return outcomes("layers.py", "TestScaled", FAULTS, "-k", "not keras")
 
 
+@pytest.mark.slow
 def test_a_layer_that_keeps_the_contract_passes(found: Found) -> None:
     own = {test: outcome for (suite, test), outcome in found.items() if suite == "TestScaled"}
     assert [test for test, outcome in own.items() if not outcome <= {"PASSED", "SKIPPED"}] == []

@@ -28,6 +28,7 @@ def found() -> Found:
     return outcomes("tasks.py", "TestTell", FAULTS)
 
 
+@pytest.mark.slow
 def test_a_task_that_keeps_the_contract_passes(found: Found) -> None:
     own = {test: outcome for (suite, test), outcome in found.items() if suite == "TestTell"}
     assert [test for test, outcome in own.items() if not outcome <= {"PASSED", "SKIPPED"}] == []

@@ -35,6 +35,6 @@ class ImportedWhenUsed:
         self._module = module
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # pytest asks everything in a module whether it is a fixture
+        if name.startswith("_"):  # pytest asks everything in a module whether it is a fixture or a mock
             raise AttributeError(name)
         return getattr(import_module(self._module), name)

@@ -20,6 +20,7 @@ from nnpipe.experiment.state_file import read_state
 HERE = Path(__file__).parent
 
 
+@pytest.mark.slow
 def test_two_processes_learn_what_one_does_and_resume_to_the_bit(tmp_path: Path) -> None:
     (tmp_path / "one").mkdir()
     with torch.random.fork_rng():

@@ -28,6 +28,7 @@ def trained(folder: Path | None, reservoir: bool) -> dict[str, Any]:
     return {} if folder is None else read_state(folder / "checkpoints" / "last.state", kind=CHECKPOINT)
 
 
+@pytest.mark.slow
 def test_a_reservoir_is_told_once_by_name_and_recorded(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     assert trained(tmp_path, reservoir=True)["inexact"] == ["blobs/train (ReservoirSequence)"]
     (record,) = [record for record in caplog.records if record.levelname == "WARNING"]

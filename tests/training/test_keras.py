@@ -124,6 +124,7 @@ def test_tensorboard_reads_its_figures_and_pictures(run: tuple[Path, Any]) -> No
     assert sorted(found.Tags()["images"]) == sorted(path.stem for path in (folder / "pictures").iterdir())
 
 
+@pytest.mark.slow
 def test_looking_on_changes_nothing(run: tuple[Path, Any]) -> None:
     assert TensorFlowDigitsCNN().open().train(DigitsDataset(), options()) == run[1]
 

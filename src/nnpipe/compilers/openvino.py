@@ -17,6 +17,7 @@ from nnpipe.core.artifact import Artifact
 from nnpipe.core.claims import Claim
 from nnpipe.core.compiler import Calibration
 from nnpipe.core.errors import MissingDependency
+from nnpipe.core.processor import adds_bytes_in_16_bits
 from nnpipe.core.tensors import Batch, IOSpec
 from nnpipe.frameworks.openvino import import_nncf
 from nnpipe.frameworks.openvino_files import write_openvino
@@ -48,6 +49,11 @@ class OpenVINOCompiler(WritingCompiler):
     )
     bias_correction: Literal["fast", "accurate"] = argument(
         "fast", help="how to make up for the shift that quantised weights cause; accurate takes much longer; for int8"
+    )
+    overflow_fix: Literal["auto", "enable", "first_layer", "disable"] = argument(
+        "auto",
+        help="use 7 bits of a weight, which avoids overflow on x86 processors without VNNI: in all layers (enable), in "
+        "the first one or in none; auto enables it where this machine's processor overflows; for int8",
     )
 
     def needs_calibration(self) -> bool:
@@ -89,16 +95,20 @@ class OpenVINOCompiler(WritingCompiler):
                 preset=getattr(nncf.QuantizationPreset, _PRESETS[self.activation_preset]),
                 subset_size=len(samples),
                 fast_bias_correction=self.bias_correction == "fast",
-                advanced_parameters=self._range(),
+                advanced_parameters=self._advanced(),
             )
 
-    def _range(self) -> Any:
-        if self.activation_range == "mean":  # NNCF's own choice
-            return None
-        from nncf.quantization.advanced_parameters import AdvancedQuantizationParameters
+    def _advanced(self) -> Any:
+        from nncf.quantization.advanced_parameters import AdvancedQuantizationParameters, OverflowFix
         from nncf.quantization.range_estimator import RangeEstimatorParametersSet
 
-        return AdvancedQuantizationParameters(activations_range_estimator_params=RangeEstimatorParametersSet.MINMAX)
+        fix = self.overflow_fix
+        if fix == "auto":
+            fix = "enable" if adds_bytes_in_16_bits() else "first_layer"
+        found = AdvancedQuantizationParameters(overflow_fix=getattr(OverflowFix, fix.upper()))
+        if self.activation_range == "minmax":  # the mean is NNCF's own choice
+            found.activations_range_estimator_params = RangeEstimatorParametersSet.MINMAX
+        return found
 
 
 def _fold_constants(native: Any) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from nnpipe.core.errors import ArtifactError
 from nnpipe.core.messages import one_line
+from nnpipe.core.processor import instruction_sets
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 from nnpipe.formats.sealed import SealedFile
@@ -32,12 +33,7 @@ _ELEMENT_TYPES = {
 
 def instructions_here() -> list[str]:
     """List the instruction sets of the processor here; nothing where the system does not tell."""
-    try:
-        text = Path("/proc/cpuinfo").read_text("utf-8", "replace")
-    except OSError:
-        return []
-    found = re.search(r"^(?:flags|Features)\s*:(.*)$", text, re.MULTILINE)
-    return sorted(name for name in (found[1].split() if found else ()) if _INSTRUCTIONS.fullmatch(name))
+    return sorted(name for name in instruction_sets() if _INSTRUCTIONS.fullmatch(name))
 
 
 class IREESession(InferenceSession):

@@ -10,9 +10,13 @@ from typing import Any, cast
 import numpy as np
 
 from nnpipe.core.batching import narrowed, with_batch
+from nnpipe.core.errors import ArtifactError, NNPipeError, NotSupported
+from nnpipe.core.messages import one_line
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 from nnpipe.frameworks.keras import import_keras, named_call, threads_in_use
+
+_CHANNELS_LAST_ONLY = "only supports the NHWC tensor format"
 
 log = logging.getLogger("nnpipe")
 
@@ -52,7 +56,10 @@ class KerasSession(InferenceSession):
         self._inputs = [self._tensorflow.convert_to_tensor(batch[spec.name]) for spec in self.io.inputs]
 
     def _run(self) -> None:
-        self._outputs = self._function(*self._inputs)
+        try:
+            self._outputs = self._function(*self._inputs)
+        except self._tensorflow.errors.OpError as error:
+            raise _cannot_run(error) from None
         if self._synchronises:  # a GPU computes on after the call; a CPU has finished
             self._tensorflow.test.experimental.sync_devices()
 
@@ -67,6 +74,15 @@ class KerasSession(InferenceSession):
     def _close(self) -> None:
         self._inputs, self._outputs = [], {}
         del self._function
+
+
+def _cannot_run(error: Exception) -> NNPipeError:
+    if _CHANNELS_LAST_ONLY in str(error):
+        return NotSupported(
+            "the model has convolutions with channels first, which TensorFlow computes on this processor only with "
+            "oneDNN: set the environment variable TF_ENABLE_ONEDNN_OPTS to 1"
+        )
+    return ArtifactError(f"TensorFlow cannot run the model: {one_line(error)}")
 
 
 def _outputs_of(function: Any, io: IOSpec) -> tuple[TensorSpec, ...]:

@@ -20,6 +20,7 @@ from typing import Any
 
 import psutil
 
+from nnpipe.core.processor import instruction_sets
 from nnpipe.core.registry import ENTRY_POINTS
 from nnpipe.measuring.counters import counters
 from nnpipe.measuring.gpu import GPUs
@@ -80,7 +81,7 @@ def host_facts(environment: Mapping[str, str] = os.environ, root: Path = Path("/
     }
     with GPUs() as gpus:
         facts["gpus"] = gpus.facts()
-    flags = _cpuinfo(root).get("flags", "").split()
+    flags = _cpuinfo(root).get("flags", "").split()  # of x86, where a hypervisor shows itself
     if flags:
         facts["hypervisor"] = "hypervisor" in flags
     if board := _text(root / "proc/device-tree/model"):
@@ -146,7 +147,7 @@ def _cpu(root: Path) -> dict[str, Any]:
         "physical_cores": psutil.cpu_count(logical=False),
         "logical_cores": psutil.cpu_count(),
     }
-    if instructions := sorted(_INSTRUCTIONS & {*info.get("flags", "").split(), *info.get("Features", "").split()}):
+    if instructions := sorted(_INSTRUCTIONS & instruction_sets(root)):
         found["instructions"] = instructions
     with contextlib.suppress(OSError, AttributeError):
         found["affinity"] = sorted(psutil.Process().cpu_affinity() or [])

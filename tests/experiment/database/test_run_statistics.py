@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from property_examples import examples
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.experiment.statistics import Statistic, Statistics
@@ -20,7 +21,7 @@ def same(one, other):
     return repr(one) == repr(other)  # NaN is itself, and 1, 1.0 and True are three
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(first=ROWS, second=ROWS, at=st.floats(0, 1))
 def test_histories_come_back_and_are_continued_from_any_row(database, first, second, at):
     run = database.runs.create("digits")

@@ -12,6 +12,7 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from property_examples import examples
 from tests.layers.test_backends import CASES, Make, declared
 from tests.layers.test_random_graphs import graphs
 
@@ -79,7 +80,7 @@ def test_every_layer_is_written_and_read_again(
     assert parsed.graph == graph
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(graphs())
 def test_any_network_is_written_and_read_again(graph: nn.NetworkGraph) -> None:
     parsed = from_description(json.loads(json.dumps(to_description(graph))))
@@ -170,7 +171,7 @@ LAYER = st.dictionaries(KEYS, JSON | KINDS, max_size=5).flatmap(
 )
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(300), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     st.fixed_dictionaries({"layers": st.lists(LAYER | JSON, max_size=4)}, optional={"outputs": JSON, "inputs": JSON})
 )

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from property_examples import examples
 from tests.layers.test_random_graphs import graphs
 
 from nnpipe import layers as nn
@@ -296,10 +297,10 @@ def test_residual_and_mobile_networks_are_read(kind: str, tmp_path: Path) -> Non
     np.testing.assert_allclose(computed(reading, inputs)[0], runtime(tmp_path / "net.onnx", inputs)[0], atol=1e-5)
 
 
-CELLS = [("LSTM", {}), ("GRU", {}), ("GRU", {"bias": False}), ("LSTM", {"bidirectional": True})]
-CELLS += [("GRU", {"num_layers": 2}), ("LSTM", {"batch_first": False}), ("LSTM", {"hidden_size": 99})]
-# Exporting takes two seconds; each option is tried with one kind first.
-MORE_CELLS = [({"LSTM": "GRU", "GRU": "LSTM"}[kind], options) for kind, options in CELLS if options]
+OPTIONS = [{}, {"bias": False}, {"bidirectional": True}, {"num_layers": 2}, {"batch_first": False}, {"hidden_size": 99}]
+# Exporting takes two seconds: the quick tests try some options with one kind each.
+CELLS = [("LSTM", {}), ("GRU", {"bias": False}), ("LSTM", {"bidirectional": True}), ("GRU", {"num_layers": 2})]
+MORE_CELLS = [(kind, options) for kind in ("LSTM", "GRU") for options in OPTIONS if (kind, options) not in CELLS]
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -548,7 +549,7 @@ def test_a_small_file_makes_no_large_network(make: Callable[[], Any], tmp_path: 
 SMALL = single("Conv", [IMAGE], [W, array(6)], {"pads": [1, 1, 1, 1]})[0].SerializeToString()
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(200), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(st.tuples(st.integers(0, len(SMALL) - 1), st.integers(0, 255)), min_size=1, max_size=6))
 def test_no_damaged_file_raises(tmp_path_factory: pytest.TempPathFactory, changes: list[tuple[int, int]]) -> None:
     data = bytearray(SMALL)
@@ -594,7 +595,7 @@ VALUES: list[Any] = [
 ARRAYS = [array(), array(3), array(4, 3), array(2, 3, 2, 2), ints(1), ints(0, -1), ints(1 << 40), array(0)]
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(300), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_no_use_of_operators_raises(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     inputs = {

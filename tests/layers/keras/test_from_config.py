@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from property_examples import examples
 
 from nnpipe import layers as nn
 from nnpipe.layers.keras.from_config import ParsedConfig, from_keras
@@ -208,7 +209,7 @@ def example() -> dict[str, Any]:
     return network_config(nn.network([a, b], [y, nn.MaxPool1d(x)]))
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(100), deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_a_configuration_with_anything_in_it_raises_nothing(data: st.DataObject) -> None:
     config = copy.deepcopy(example())

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from installed import ImportedWhenUsed, needs
+from property_examples import examples
 
 from nnpipe import layers as nn
 from nnpipe.core.errors import ArtifactError, ConfigError
@@ -308,7 +309,7 @@ def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
         read_keras(tmp_path / "m.keras")
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 @pytest.mark.parametrize("suffix", [".keras", ".h5"])
 def test_flipped_bytes_raise_nothing(written: Path, tmp_path: Path, data: st.DataObject, suffix: str) -> None:

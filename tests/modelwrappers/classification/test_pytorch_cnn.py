@@ -166,6 +166,7 @@ def accuracy(model: LiveModel, dataset: Dataset) -> float:
     return float((scores.argmax(axis=1) == truth["label"]).mean())
 
 
+@pytest.mark.slow
 def test_digits_are_read_reliably() -> None:
     dataset = DigitsDataset(split_seed=1)
     model = PyTorchDigitsCNN().open()

@@ -84,6 +84,7 @@ def accuracy(model: LiveModel, dataset: Dataset) -> float:
     return float(np.concatenate(right).mean())
 
 
+@pytest.mark.slow
 def test_digits_are_learnt_with_the_options_as_they_are(tmp_path: Path) -> None:
     dataset = DigitsDataset()
     model = TensorFlowDigitsCNN().for_dataset(dataset.spec).open()

@@ -112,6 +112,7 @@ def test_weights_and_from_scratch_exclude_each_other(published: Path) -> None:
         TensorFlowPetDatasetMobileNetV2(pretrained_weights=published, from_scratch=True)
 
 
+@pytest.mark.slow
 def test_a_frozen_base_keeps_the_pretrained_weights(published: Path, images: SyntheticImagesDataset) -> None:
     model = TensorFlowPetDatasetMobileNetV2(pretrained_weights=published, **SMALL).for_dataset(images.spec).open()
     before = model.get_weights()

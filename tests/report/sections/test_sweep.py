@@ -8,6 +8,7 @@ import json
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from property_examples import examples
 
 from nnpipe.core.errors import ArtifactError, ConfigError
 from nnpipe.report.document import Paragraph, Plot, Table, Tiles
@@ -201,7 +202,7 @@ places = st.sampled_from(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(places, values)
 @example(["points", 0, "figures", "size", "low"], 3.4e168)
 def test_no_value_in_the_file_does_more_than_make_it_refused(path, value):

@@ -10,6 +10,7 @@ from html.parser import HTMLParser
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from property_examples import examples
 
 pytest.importorskip("jinja2", reason="Jinja2 writes the page")
 
@@ -102,7 +103,7 @@ def everything(title, name):
 PLAIN = Skeleton(to_html(everything("title", "name")))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(text.filter(lambda content: clean(content)), text.filter(lambda content: clean(content)))
 def test_no_text_breaks_out_of_its_place(title, name):
     page = Skeleton(to_html(everything(title, name)))

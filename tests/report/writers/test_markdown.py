@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from property_examples import examples
 
 from nnpipe.report.charts import Bar, Bars
 from nnpipe.report.document import Cell, CommandLine, Document, Paragraph, Plot, Section, Table, Tile, Tiles
@@ -39,7 +40,7 @@ def words(tokens):
     return "".join(token.content for token in tokens if token.type in ("text", "code_inline"))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(text)
 @example("1) x")
 @example("a#b #")
@@ -78,7 +79,7 @@ def structure(document):
 PLAIN = structure(everything("title", "name"))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(text.filter(lambda content: clean(content).strip()), text.filter(lambda content: clean(content).strip()))
 def test_no_text_breaks_out_of_its_place(title, name):
     assert structure(everything(title, name)) == PLAIN

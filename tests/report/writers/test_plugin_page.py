@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from property_examples import examples
 
 from nnpipe.report.inputs.plugin_files import Budget, OutputFile, output_files
 from nnpipe.report.writers.plugin_page import OutputSection, write_output_page
@@ -119,7 +120,7 @@ ANY_JSON = st.recursive(
 ).map(lambda value: json.dumps([value]).encode())
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     name=ANY_TEXT.filter(bool),
     ending=st.sampled_from([".csv", ".json", ".txt", ".svg", ".png", ".html", ".xyz", ".wav", ""]),

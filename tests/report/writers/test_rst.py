@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from property_examples import examples
 
 from nnpipe.report.charts import Bar, Bars
 from nnpipe.report.document import Cell, CommandLine, Document, Paragraph, Plot, Section, Table, Tile, Tiles
@@ -68,7 +69,7 @@ def everything(title, name):
     )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(text)
 @example("A\u0301")
 @example("a:b c:")
@@ -81,7 +82,7 @@ def test_escaped_text_reads_as_itself(content):
     assert all(isinstance(node, nodes.paragraph) and all(type(c) is nodes.Text for c in node) for node in tree)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(text, text)
 def test_no_text_breaks_out_of_its_place(title, name):
     tree = parsed(to_rst(everything(title, name), {"bars": "img/bars.svg"}))

@@ -44,6 +44,8 @@ def flat(state: Any) -> Any:
 
 
 class TestEveryCallback(CallbackContract):
+    repeats = ("test_a_training_with_keras_is_the_same_with_it",)  # the calls are those of a training with PyTorch
+
     @pytest.fixture(params=every.named())
     def callback(self, request: pytest.FixtureRequest) -> Callback:
         return every.made(request.param)
@@ -66,7 +68,7 @@ def files(folder: Path) -> dict[str, Path]:
 @pytest.mark.parametrize(
     ("kills", "rendered"),
     [
-        ([["batch", 7], ["end", 0]], False),
+        pytest.param([["batch", 7], ["end", 0]], False, marks=pytest.mark.slow),
         pytest.param([["batch", 7], ["end", 0]], True, marks=pytest.mark.slow),
         pytest.param([["batch", 2], ["write", 9], ["batch", 4], ["end", 0]], True, marks=pytest.mark.slow),
     ],
