@@ -43,7 +43,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.session import InferenceSession
-from nnpipe.measuring.loop import Window, measure
+from nnpipe.measuring.loop import Window
 from nnpipe.measuring.resource_sampler import UsageSampler
 from nnpipe.runtimes.onnxruntime import ONNXRuntime
 
@@ -128,9 +128,11 @@ def ours(window: Window, sampler: UsageSampler | None = None) -> Callable[[Feeds
 
 def whole_call(session: InferenceSession) -> Callable[[Feeds], tuple[int, Any]]:
     def go(feeds: Feeds) -> tuple[int, Any]:
-        kept = []
         begin = perf_counter_ns()
-        series = measure(session, feeds, consume=lambda number, outputs: kept.append(outputs))
+        with Window(session) as window:
+            outputs = window.go(feeds, window.check(feeds))
+            series = window.series()
+        assert len(outputs) == len(feeds)
         return perf_counter_ns() - begin, series["latency_ns"]
 
     return go

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import gc
+import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,13 +12,31 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nnpipe.core.errors import ConfigError, NNPipeError, SpecMismatch
+from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch
-from nnpipe.measuring.loop import Window, measure
+from nnpipe.measuring.loop import Clock, Window
+from nnpipe.measuring.series import Series
 from nnpipe.testing.fakes import FakeClock, FakeSession, spin
 
 
 def some(count: int, samples: int = 1) -> list[dict[str, np.ndarray]]:
     return [{"x": np.full((samples, 4), i, np.float32)} for i in range(count)]
+
+
+def measure(
+    session: InferenceSession, batches: Sequence[Batch], *, warmup: int = 0, clock: Clock = time.perf_counter_ns,
+    consume: Callable[[int, dict[str, np.ndarray]], object] | None = None, **until: Any,
+) -> Series:  # fmt: skip
+    """Run every batch once, then go round them again until there are calls and seconds enough."""
+    with Window(session, clock) as window:
+        samples = window.check(batches)
+        window.warm_up(batches, warmup)
+        outputs = window.go(batches, samples, keep=consume is not None)
+        window.repeat(batches, samples, **until)
+        for number, found in enumerate(outputs):
+            assert consume is not None
+            consume(number, found)
+        return window.series()
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.measuring.loop import measure
+from nnpipe.measuring.loop import Window
 from nnpipe.measuring.resource_sampler import UsageSampler
 from nnpipe.testing.fakes import FakeSession, spin
 
@@ -158,6 +158,6 @@ def test_ctrl_c_while_measuring_ends_the_thread() -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        with UsageSampler(0.01) as sampler, sampler.watching():
-            measure(FakeSession(spend=spend), [{"x": np.zeros((1, 4), np.float32)}] * 5)
+        with UsageSampler(0.01) as sampler, sampler.watching(), Window(FakeSession(spend=spend)) as window:
+            window.go([{"x": np.zeros((1, 4), np.float32)}] * 5, [1] * 5)
     assert the_thread_is_gone()

@@ -38,9 +38,19 @@ def closed(
     starts: memoryview,
     ends: memoryview,
     outputs: list[Any] | None,
+    ask: Callable[[Any], Any] | None = None,
 ) -> None:
-    """Send each query, one batch, when the one before has been answered."""
-    _closed(session._infer, queries, clock, starts, ends, outputs)
+    """Send each query when the one before has been answered: one batch, unless ``ask`` takes something else."""
+    ask = ask or session._infer
+    for i, query in enumerate(queries):
+        start = clock()
+        found = ask(query)
+        end = clock()
+        starts[i] = start
+        ends[i] = end
+        if outputs is not None:
+            outputs[i] = found
+        del found  # what is freed is freed here, not while the next query is timed
 
 
 def closed_in_calls(
@@ -52,26 +62,7 @@ def closed_in_calls(
     outputs: list[Any] | None,
 ) -> None:
     """Send each query, several batches, when the one before has been answered."""
-    _closed(_in_calls(session), queries, clock, starts, ends, outputs)
-
-
-def _closed(
-    ask: Callable[[Any], Any],
-    queries: Sequence[Any],
-    clock: Clock,
-    starts: memoryview,
-    ends: memoryview,
-    outputs: list[Any] | None,
-) -> None:
-    for i, query in enumerate(queries):
-        start = clock()
-        found = ask(query)
-        end = clock()
-        starts[i] = start
-        ends[i] = end
-        if outputs is not None:
-            outputs[i] = found
-        del found  # what is freed is freed here, not while the next query is timed
+    closed(session, queries, clock, starts, ends, outputs, _in_calls(session))
 
 
 def streamed(

@@ -37,61 +37,6 @@ Clock = Callable[[], int]
 Loop = Callable[[InferenceSession, Sequence[Any], Clock, memoryview, memoryview, "list[Any] | None"], None]
 """Runs each batch: stamps of its start and its end, and its outputs where there is a list for them."""
 
-Consumer = Callable[[int, dict[str, npt.NDArray[Any]]], object]
-"""Takes the number of a batch and what the session gave for it."""
-
-
-def measure(
-    session: InferenceSession,
-    batches: Sequence[Batch],
-    *,
-    warmup: int = 0,
-    min_calls: int = 0,
-    min_seconds: float = 0.0,
-    consume: Consumer | None = None,
-    clock: Clock = time.perf_counter_ns,
-) -> Series:
-    """Run every batch once, then go round them again until there are calls and seconds enough.
-
-    Parameters
-    ----------
-    session
-        The loaded model; not closed here.
-    batches
-        Inputs as ``session.io`` says, at least one; all are in memory.
-    warmup
-        Runs beforehand that are not recorded.
-    min_calls, min_seconds
-        What the window must reach; with neither, each batch runs once.
-    consume
-        Called with the number of the batch and its outputs, for every batch
-        of the first round, when the clock does not matter any more.
-    clock
-        What to stamp with, in nanoseconds.
-
-    Returns
-    -------
-    Series
-        ``start_ns`` from the start of the window, ``latency_ns`` and
-        ``samples``, one row for each call, int64.
-
-    Raises
-    ------
-    ConfigError
-        If there is no batch.
-    SpecMismatch
-        If a batch is not what the session takes; nothing has been run then.
-    """
-    with Window(session, clock) as window:
-        samples = window.check(batches)
-        window.warm_up(batches, warmup)
-        outputs = window.go(batches, samples, keep=consume is not None)
-        window.repeat(batches, samples, min_calls=min_calls, min_seconds=min_seconds)
-        if consume is not None:
-            for number, found in enumerate(outputs):
-                consume(number, found)
-        return window.series()
-
 
 class Window:
     """A stretch of time in which runs are recorded, in as many goes as memory allows.

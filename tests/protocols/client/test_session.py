@@ -402,9 +402,13 @@ def test_the_server_imports_no_dataset_report_or_training_and_stays_small(server
 
 
 def test_the_session_is_what_measuring_expects(server: Server, tmp_path: Path) -> None:
-    from nnpipe.measuring.loop import measure
+    from nnpipe.measuring.loop import Window
 
     with open_session(server.protocol, fake_model(tmp_path, IO)) as session:
         assert isinstance(session, RemoteSession)
-        series = measure(session, [a_batch(2, n) for n in range(5)], warmup=3)
-        assert len(series) == 5
+        batches = [a_batch(2, n) for n in range(5)]
+        with Window(session) as window:
+            samples = window.check(batches)
+            window.warm_up(batches, 3)
+            window.go(batches, samples)
+        assert len(window.series()) == 5
