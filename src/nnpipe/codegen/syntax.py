@@ -88,9 +88,9 @@ def function(
     return ast.FunctionDef(name(title).id, given, [*docstring(doc), *body] or [ast.Pass()], [], None)
 
 
-def class_(title: str, base: ast.expr, body: Sequence[ast.stmt], doc: str = "") -> ast.ClassDef:
+def class_(title: str, base: ast.expr, body: Sequence[ast.stmt]) -> ast.ClassDef:
     """Return the definition of a class."""
-    return ast.ClassDef(name(title).id, [base], [], [*docstring(doc), *body] or [ast.Pass()], [])
+    return ast.ClassDef(name(title).id, [base], [], list(body) or [ast.Pass()], [])
 
 
 def docstring(text: str) -> list[ast.stmt]:

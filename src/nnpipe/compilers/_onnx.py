@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+from nnpipe.compilers.writing_compiler import WritingCompiler
 from nnpipe.core.tensors import IOSpec
 from nnpipe.formats.onnx import read_onnx
 from nnpipe.formats.onnx_external_data import write_joined
 
 _FATAL = 4  # log severity: what goes wrong is raised, so that nothing is left to print
+
+
+class ONNXRewriter(WritingCompiler):
+    """A compiler that reads and writes ONNX models."""
+
+    requires: ClassVar[tuple[str, ...]] = ("onnxruntime", "onnx")
+    install: ClassVar[str] = "nnpipe[onnx]"
+    accepts: ClassVar[tuple[str, ...]] = ("onnx",)
+    one_file: ClassVar[bool] = True
+    produces: ClassVar[str] = "onnx"
+    suffix: ClassVar[str] = ".onnx"
+    packages: ClassVar[tuple[str, ...]] = ("onnxruntime", "onnx")
 
 
 def in_one_file(source: Path, folder: Path) -> Path:

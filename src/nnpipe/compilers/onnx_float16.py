@@ -5,13 +5,12 @@ from __future__ import annotations
 import importlib.util
 import tempfile
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
-from nnpipe.compilers._onnx import in_one_file
+from nnpipe.compilers._onnx import ONNXRewriter, in_one_file
 from nnpipe.compilers._onnx_topological_order import put_in_order
-from nnpipe.compilers.writing_compiler import WritingCompiler
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.claims import Claim
@@ -24,21 +23,13 @@ _PIECE = 1 << 20  # numbers looked at together
 _LARGEST = float(np.finfo(np.float16).max)
 
 
-class ONNXFloat16(WritingCompiler):
+class ONNXFloat16(ONNXRewriter):
     """ONNX models in 16-bit floats, which take and give the element types of their source.
 
     GPUs compute faster with them.  Processors mostly cannot: there ONNX
     Runtime turns them into 32-bit floats and back, and the file is all that
     gets smaller.
     """
-
-    requires: ClassVar[tuple[str, ...]] = ("onnxruntime", "onnx")
-    install: ClassVar[str] = "nnpipe[onnx]"
-    accepts: ClassVar[tuple[str, ...]] = ("onnx",)
-    one_file: ClassVar[bool] = True
-    produces: ClassVar[str] = "onnx"
-    suffix: ClassVar[str] = ".onnx"
-    packages: ClassVar[tuple[str, ...]] = ("onnxruntime", "onnx")
 
     float32_operators: tuple[str, ...] = argument(
         (), help="operators such as Softmax that go on computing in 32 bits, beside those that know no others"

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Literal
 
-from nnpipe.compilers._onnx import in_one_file, optimised
-from nnpipe.compilers.writing_compiler import WritingCompiler
+from nnpipe.compilers._onnx import ONNXRewriter, in_one_file, optimised
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.compiler import Calibration
@@ -17,21 +16,13 @@ from nnpipe.formats.onnx import read_onnx
 _LEVELS = {"basic": "ORT_ENABLE_BASIC", "extended": "ORT_ENABLE_EXTENDED", "all": "ORT_ENABLE_ALL"}
 
 
-class ONNXRuntimeOptimizer(WritingCompiler):
+class ONNXRuntimeOptimizer(ONNXRewriter):
     """ONNX models, fused and folded by ONNX Runtime ahead of time.
 
     ``basic`` leaves plain ONNX; ``extended`` uses operators that only ONNX
     Runtime knows; ``all`` also lays weights out for the machine that
     compiles, and the result may not run on another.
     """
-
-    requires: ClassVar[tuple[str, ...]] = ("onnxruntime", "onnx")
-    install: ClassVar[str] = "nnpipe[onnx]"
-    accepts: ClassVar[tuple[str, ...]] = ("onnx",)
-    one_file: ClassVar[bool] = True
-    produces: ClassVar[str] = "onnx"
-    suffix: ClassVar[str] = ".onnx"
-    packages: ClassVar[tuple[str, ...]] = ("onnxruntime", "onnx")
 
     optimisation_level: Literal["basic", "extended", "all"] = argument(
         "extended", help="how far ONNX Runtime may rewrite the graph"

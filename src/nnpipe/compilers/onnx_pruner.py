@@ -10,8 +10,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
-from nnpipe.compilers._onnx import in_one_file
-from nnpipe.compilers.writing_compiler import WritingCompiler
+from nnpipe.compilers._onnx import ONNXRewriter, in_one_file
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.claims import Claim
@@ -23,7 +22,7 @@ from nnpipe.formats.onnx import read_onnx
 _WEIGHTED = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 
 
-class ONNXPruner(WritingCompiler):
+class ONNXPruner(ONNXRewriter):
     """ONNX models whose weights of least magnitude are 0; nothing is fine-tuned.
 
     Kernels and matrices are pruned; biases are not (Han et al. 2015, arXiv:1506.02626).  The file keeps its size until
@@ -32,11 +31,6 @@ class ONNXPruner(WritingCompiler):
     """
 
     requires: ClassVar[tuple[str, ...]] = ("onnx",)
-    install: ClassVar[str] = "nnpipe[onnx]"
-    accepts: ClassVar[tuple[str, ...]] = ("onnx",)
-    one_file: ClassVar[bool] = True
-    produces: ClassVar[str] = "onnx"
-    suffix: ClassVar[str] = ".onnx"
     packages: ClassVar[tuple[str, ...]] = ("onnx",)
 
     sparsity: float = argument(0.5, help="part of the weights that becomes 0", minimum=0.0, maximum=0.999)

@@ -6,11 +6,11 @@ import platform
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from nnpipe.compilers._onnx import in_one_file, optimised
+from nnpipe.compilers._onnx import ONNXRewriter, in_one_file, optimised
 from nnpipe.compilers._onnx_integer_io import give_integers, take_integers
 from nnpipe.compilers._quantisation import IntegerIOCompiler, WeightQuantisingCompiler
 from nnpipe.core.arguments import argument
@@ -27,17 +27,7 @@ _OPSET = 13  # the first in which QuantizeLinear knows channels
 _IR_VERSION = 7  # that of operator set 13; from 4 on weights need not be inputs
 
 
-class _ONNXQuantizer(WeightQuantisingCompiler):
-    requires: ClassVar[tuple[str, ...]] = ("onnxruntime", "onnx")
-    install: ClassVar[str] = "nnpipe[onnx]"
-    accepts: ClassVar[tuple[str, ...]] = ("onnx",)
-    one_file: ClassVar[bool] = True
-    produces: ClassVar[str] = "onnx"
-    suffix: ClassVar[str] = ".onnx"
-    packages: ClassVar[tuple[str, ...]] = ("onnxruntime", "onnx")
-
-
-class ONNXStaticQuantizer(_ONNXQuantizer, IntegerIOCompiler):
+class ONNXStaticQuantizer(ONNXRewriter, WeightQuantisingCompiler, IntegerIOCompiler):
     """ONNX models in 8 bits whose activations are scaled by what calibration samples showed (QDQ form)."""
 
     activation_type: Literal["int8", "uint8"] = argument("uint8", help="integer type of quantised activations")
@@ -106,7 +96,7 @@ class ONNXStaticQuantizer(_ONNXQuantizer, IntegerIOCompiler):
         return read_onnx(destination).io(artifact.io)
 
 
-class ONNXDynamicQuantizer(_ONNXQuantizer):
+class ONNXDynamicQuantizer(ONNXRewriter, WeightQuantisingCompiler):
     """ONNX models with 8-bit weights; activations are scaled anew in every inference, so no samples are needed."""
 
     def claims(self) -> tuple[Claim, ...]:

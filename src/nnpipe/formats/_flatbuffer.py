@@ -31,10 +31,10 @@ class FlatBufferTable:
         """Return the table that the file is about."""
         return cls(data, _unsigned(data, 0))
 
-    def integer(self, field: int, code: str, default: int = 0) -> int:
-        """Read an integer of a :mod:`struct` format code; absent ones have their default."""
+    def integer(self, field: int, code: str) -> int:
+        """Read an integer of a :mod:`struct` format code; absent ones are 0."""
         at = self._at(field)
-        return default if at is None else int(_unpack(self.data, code, at))
+        return 0 if at is None else int(_unpack(self.data, code, at))
 
     def table(self, field: int) -> FlatBufferTable | None:
         """Return the table that a field leads to."""

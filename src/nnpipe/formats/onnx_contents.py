@@ -6,13 +6,11 @@ Field numbers are those of ``onnx/onnx.proto3``.
 from __future__ import annotations
 
 import math
-import mmap
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from nnpipe.core.errors import ArtifactError
-from nnpipe.formats._errors import Damaged
+from nnpipe.formats._mapped import mapped_onnx
 from nnpipe.formats._onnx_values import DTYPES, messages
 from nnpipe.formats._protobuf import Span, fields, integers, spans, text
 
@@ -49,16 +47,9 @@ def read_contents(path: str | Path) -> Contents:
         If it is damaged; the message names it.
     """
     found = Contents()
-    try:
-        with open(path, "rb") as handle, mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            data = memoryview(content)
-            try:
-                for graph in spans(data, (0, len(data)), _GRAPH):
-                    _count(data, graph, found)
-            finally:
-                data.release()
-    except (Damaged, ValueError, OSError) as error:
-        raise ArtifactError(f"{path}: not a usable ONNX model: {error}") from None
+    with mapped_onnx(path) as data:
+        for graph in spans(data, (0, len(data)), _GRAPH):
+            _count(data, graph, found)
     return found
 
 

@@ -7,7 +7,6 @@ anybody: no tensor is made that the file does not hold byte for byte.
 from __future__ import annotations
 
 import math
-import mmap
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from nnpipe.core.errors import ArtifactError
 from nnpipe.formats._errors import Damaged
+from nnpipe.formats._mapped import mapped_onnx
 from nnpipe.formats._protobuf import Span, fields, integers, spans, text
 from nnpipe.formats.onnx import read_onnx
 from nnpipe.formats.onnx_nodes import ONNXNode, read_node
@@ -66,16 +65,9 @@ def read_onnx_network(path: str | Path) -> ONNXNetwork:
     path = Path(path)
     file = read_onnx(path)
     file.check_external()
-    try:
-        with open(path, "rb") as handle, mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            data = memoryview(content)
-            try:
-                reader = _Reader(data, path.resolve().parent)
-                reader.model()
-            finally:
-                data.release()
-    except (Damaged, ValueError, OSError, MemoryError) as error:
-        raise ArtifactError(f"{path}: not a usable ONNX model: {error}") from None
+    with mapped_onnx(path) as data:
+        reader = _Reader(data, path.resolve().parent)
+        reader.model()
     inputs = {name: value for name, value in file.inputs.items() if name not in reader.constants}
     return ONNXNetwork(inputs, file.outputs, reader.constants, tuple(reader.nodes), reader.opset)
 

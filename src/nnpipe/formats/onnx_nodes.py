@@ -5,15 +5,14 @@ Field numbers are those of ``onnx/onnx.proto3``.
 
 from __future__ import annotations
 
-import mmap
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nnpipe.core.errors import ArtifactError
 from nnpipe.formats._errors import Damaged
+from nnpipe.formats._mapped import mapped_onnx
 from nnpipe.formats._protobuf import Span, fields, integer, integers, spans, text
 
 _GRAPH, _FUNCTIONS, _FUNCTION_NODE = 7, 25, 7
@@ -63,20 +62,13 @@ def read_nodes(path: str | Path) -> list[ONNXNode]:
         If it is damaged; the message names it.
     """
     found: list[ONNXNode] = []
-    try:
-        with open(path, "rb") as handle, mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            data = memoryview(content)
-            try:
-                reader = _Reader(data, found)
-                for graph in spans(data, (0, len(data)), _GRAPH):
-                    reader.graph(graph, 0)
-                for function in spans(data, (0, len(data)), _FUNCTIONS):
-                    for node in spans(data, function, _FUNCTION_NODE):
-                        reader.node(node, 1)
-            finally:
-                data.release()
-    except (Damaged, ValueError, OSError) as error:
-        raise ArtifactError(f"{path}: not a usable ONNX model: {error}") from None
+    with mapped_onnx(path) as data:
+        reader = _Reader(data, found)
+        for graph in spans(data, (0, len(data)), _GRAPH):
+            reader.graph(graph, 0)
+        for function in spans(data, (0, len(data)), _FUNCTIONS):
+            for node in spans(data, function, _FUNCTION_NODE):
+                reader.node(node, 1)
     return found
 
 

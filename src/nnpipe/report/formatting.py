@@ -126,6 +126,10 @@ class Scale:
         """Return a quantity in this unit, without the unit's name."""
         return digits(None if value is None else value / self.divisor, figures)
 
+    def range(self, interval: tuple[float, float] | None) -> str:
+        """Return an interval in this unit, without the unit's name; nothing where there is none."""
+        return "" if interval is None else f"{self.text(interval[0])} to {self.text(interval[1])}"
+
 
 def duration(nanoseconds: float | None, figures: int = 3) -> str:
     """Return a time with the unit that suits it."""

@@ -116,7 +116,6 @@ def planned(
     models: Sequence[tuple[ModelWrapper, Path]],
     *,
     batch_size: int = 1,
-    title: str | None = None,
     remote: bool = False,
 ) -> Planned:
     """Return the first chain of a way that fits a model.
@@ -129,8 +128,6 @@ def planned(
         Wrappers that open the model, each with its file; the first one that fits a chain is used.
     batch_size
         Number of samples in one call, for which the model is compiled.
-    title
-        The candidate's title; by default the way's title.
     remote
         Whether the runtime runs on another machine, and need not be installed here.
 
@@ -144,11 +141,10 @@ def planned(
     if not isinstance(way, (str, Way)):
         raise ConfigError(f"a way is a short name such as 'onnx-int8', or a Way, not {type(way).__name__}")
     name = way if isinstance(way, str) else way.title
-    called = title or name
     if way == AS_IS or (isinstance(way, Way) and way.runtime is None):
         if isinstance(way, Way) and (way.compilers or way.export):
             raise ConfigError(f"{name}: a compiled model needs a runtime")
-        return Planned(called, *models[0])
+        return Planned(name, *models[0])
     refused: list[NNPipeError] = []
     export = way.export if isinstance(way, Way) else None
     for wrapper, path in models:
@@ -159,7 +155,7 @@ def planned(
                 refused.append(error)
                 continue
             return Planned(
-                called, wrapper, path, all_for_batch(compilers, batch_size), for_batch(runtime, batch_size), plan
+                name, wrapper, path, all_for_batch(compilers, batch_size), for_batch(runtime, batch_size), plan
             )
     raise type(refused[0])(f"{name}: {refused[0]}" if name else str(refused[0]))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -34,7 +35,7 @@ class LoadModel(Task):
 
     def problems(self, script: ScriptGenerator) -> Iterable[ScriptProblem]:
         """Return whether there are such a network and such weights."""
-        yield from missing_network(self, script)
+        yield from missing_network(self.name, self.network, script)
         graph = script.networks.get(self.network) if isinstance(self.network, str) else None
         if graph is not None and isinstance(self.weights, str) and not graph.problems():
             yield from (
@@ -69,7 +70,7 @@ class ApplyDelta(Task):
 
     def problems(self, script: ScriptGenerator) -> Iterable[ScriptProblem]:
         """Return whether both networks are known."""
-        yield from missing_network(self, script)
+        yield from missing_network(self.name, self.network, script)
         if network_held(script, self.model) is None:
             message = "cannot be told which network this is before the script runs; give what load_model makes of it"
             yield ScriptProblem("network", f"{self.name}.model", f"{self.model}: {message}")
@@ -162,12 +163,11 @@ def load_stored(
     return [ast.Expr(call(writer.helper("place_weights"), model, read, literal("")))]
 
 
-def missing_network(task: Task, script: ScriptGenerator, field: str = "network") -> Iterable[ScriptProblem]:
+def missing_network(task: str, title: Any, script: ScriptGenerator) -> Iterable[ScriptProblem]:
     """Say so where the description has no network of a name."""
-    title = getattr(task, field)
     if isinstance(title, str) and title not in script.networks:
         message = f"there is no network {shown(title)}{nearest(title, script.networks)}"
-        yield ScriptProblem("network", f"{task.name}.{field}", message)
+        yield ScriptProblem("network", f"{task}.network", message)
 
 
 def _read(path: str, graph: NetworkGraph) -> tuple[dict[str, np.ndarray], list[str]]:

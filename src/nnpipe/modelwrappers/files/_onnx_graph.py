@@ -15,14 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from nnpipe.core.errors import ArtifactError, ConfigError, MissingDependency, SpecMismatch
+from nnpipe.core.errors import ArtifactError, MissingDependency, SpecMismatch
 from nnpipe.core.graph import Graph, Operation, Profile, Selector, Timing
 from nnpipe.core.messages import one_line
-from nnpipe.core.naming import nearest
 from nnpipe.core.tensors import DTYPES, Batch, IOSpec, TensorSpec, random_batch, show_shape
 from nnpipe.formats.onnx import ONNXFile
 from nnpipe.frameworks.onnxruntime import open_model
-from nnpipe.modelwrappers.files._selector_messages import shown
+from nnpipe.modelwrappers.frameworks.inspection import check_weights, selected
 
 _NOTHING: Batch = MappingProxyType({})
 _KERNEL = "_kernel_time"  # how ONNX Runtime's profile calls the time of a node itself
@@ -77,13 +76,13 @@ class ONNXSource:
         """Copy initialisers."""
         own = self._weights()
         names = list(own if keys is None else keys)
-        self._check_known(names, own)
+        check_weights(self.file.path, names, own)
         return {name: np.array(own[name].const_value.numpy()) for name in names}
 
     def set_weights(self, weights: Mapping[str, np.ndarray]) -> None:
         """Replace initialisers, once all of them are known to fit."""
         own = self._weights()
-        self._check_known(weights, own)
+        check_weights(self.file.path, weights, own)
         fresh = {}
         for name, array in weights.items():
             given, present = np.asarray(array), own[name].const_value
@@ -101,11 +100,6 @@ class ONNXSource:
     def _weights(self) -> dict[str, Any]:
         found = self.model.graph.initializers
         return {name: value for name, value in found.items() if value.const_value.dtype.name != "STRING"}
-
-    def _check_known(self, names: Iterable[str], known: Mapping[str, Any]) -> None:
-        for name in names:
-            if name not in known:
-                raise ConfigError(f"{self.file.path} has no weight {name!r}{nearest(str(name), known)}")
 
     # -- graph ------------------------------------------------------------------------------------
 
@@ -161,10 +155,7 @@ class ONNXSource:
 
     def intermediates(self, selector: Selector, graph: Graph, batch: Batch, given: Batch) -> dict[str, np.ndarray]:
         """Return the values that are chosen, where operations go on with values that are given."""
-        names = [name for op in graph.operations for name in op.outputs if selector.matches(op, name)]
-        if not names:
-            raise ConfigError(f"{self.file.path}: nothing is chosen by {shown(selector, graph)}")
-        return self._run_for(names, batch, given)
+        return self._run_for(selected(self.file.path, selector, graph.operations), batch, given)
 
     def _run_for(self, names: Sequence[str], batch: Batch, given: Batch = _NOTHING) -> dict[str, np.ndarray]:
         onnx = _imported("onnx")

@@ -8,19 +8,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from nnpipe.core.errors import ArtifactError, ConfigError, SpecMismatch
+from nnpipe.core.errors import ArtifactError, SpecMismatch
 from nnpipe.core.graph import Graph, Operation, Selector
-from nnpipe.core.naming import nearest
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec, show_shape
 from nnpipe.formats.tflite import read_tflite
 from nnpipe.formats.tflite_graph import TFLiteGraph, TFLiteNode, read_graph
 from nnpipe.frameworks.litert import LiteRTSession, open_interpreter
-from nnpipe.modelwrappers.files._selector_messages import shown
 from nnpipe.modelwrappers.files._tflite_cutting import cut
+from nnpipe.modelwrappers.frameworks.inspection import check_weights, selected
 
 # Where the names of operators are; the runtime for small boards brings none.
 _SCHEMAS = ("ai_edge_litert.schema_py_generated", "tensorflow.lite.python.schema_py_generated")
@@ -52,14 +50,14 @@ class TFLiteSource:
         """Copy constant tensors."""
         own = self._weights()
         names = list(own if keys is None else keys)
-        self._check_known(names, own)
+        check_weights(self.path, names, own)
         data = self.path.read_bytes() if self.content is None else bytes(self.content)
         return {name: self._view(data, own[name]).copy() for name in names}
 
     def set_weights(self, weights: Mapping[str, np.ndarray]) -> None:
         """Replace constant tensors, once all of them are known to fit."""
         own = self._weights()
-        self._check_known(weights, own)
+        check_weights(self.path, weights, own)
         fresh = {}
         for name, array in weights.items():
             spec, given = self.file_graph.tensors[own[name]], np.asarray(array)
@@ -86,11 +84,6 @@ class TFLiteSource:
         dtype = np.dtype(spec.dtype)
         array = np.frombuffer(data, dtype.newbyteorder("<"), math.prod(shape), self.file_graph.constants[number])
         return array.reshape(shape).astype(dtype)
-
-    def _check_known(self, names: Iterable[str], known: Mapping[str, Any]) -> None:
-        for name in names:
-            if name not in known:
-                raise ConfigError(f"{self.path} has no weight {name!r}{nearest(str(name), known)}")
 
     # -- graph ------------------------------------------------------------------------------------
 
@@ -129,10 +122,7 @@ class TFLiteSource:
 
     def intermediates(self, selector: Selector, io: IOSpec, batch: Batch, given: Batch) -> dict[str, np.ndarray]:
         """Return the values that are chosen, where operators go on with values that are given."""
-        graph = self.graph(io)
-        chosen = [name for op in graph.operations for name in op.outputs if selector.matches(op, name)]
-        if not chosen:
-            raise ConfigError(f"{self.path}: nothing is chosen by {shown(selector, graph)}")
+        wanted = selected(self.path, selector, self.graph(io).operations)
         numbers = {name: number for number, name in enumerate(self.file_graph.names)}
         content = None if self.content is None else bytes(self.content)
         inputs: dict[int, int] = {}
@@ -150,7 +140,7 @@ class TFLiteSource:
                 interpreter.set_tensor(inputs[numbers[name]], np.ascontiguousarray(array))
             session.run()
             try:
-                return {name: np.array(interpreter.get_tensor(numbers[name])) for name in chosen}
+                return {name: np.array(interpreter.get_tensor(numbers[name])) for name in wanted}
             except ValueError as error:
                 text = " ".join(str(error).split())
                 raise ArtifactError(f"{self.path}: LiteRT shows no value of a chosen tensor: {text}") from None

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
 from nnpipe.core.artifact import Artifact
-from nnpipe.core.errors import ArtifactError, ConversionError
+from nnpipe.core.errors import ArtifactError
 from nnpipe.core.files import replacing
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.messages import one_line
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import IOSpec
-from nnpipe.frameworks.keras import copying_variables, import_keras, model_io
+from nnpipe.frameworks.keras import import_keras, model_io
 from nnpipe.frameworks.keras_session import KerasSession
 from nnpipe.layers.keras.open_file import OpenedModel, in_words, opened_keras, tell
 from nnpipe.modelwrappers.files.file_model import FileModel
 from nnpipe.modelwrappers.frameworks.tensorflow_analysis import TensorFlowAnalysis
-from nnpipe.modelwrappers.frameworks.tensorflow_export import write_onnx
+from nnpipe.modelwrappers.frameworks.tensorflow_export import write_keras, write_onnx
 from nnpipe.modelwrappers.frameworks.tensorflow_names import graph_of
 
 
@@ -111,7 +110,7 @@ class KerasModel(FileModel, TensorFlowAnalysis):
             if format == "onnx":
                 write_onnx(model, self.io, temporary, type(self).__name__)
             else:
-                _write_keras(model, temporary, type(self).__name__)
+                write_keras(model, temporary, type(self).__name__)
         return self.artifact_of(path, format, self.versions())
 
 
@@ -128,15 +127,3 @@ def _io_of(model: Any, path: Path) -> IOSpec:
         return model_io(model)
     except (ValueError, TypeError) as error:
         raise ArtifactError(f"{path}: {one_line(error)}") from None
-
-
-def _write_keras(model: Any, path: Path, owner: str) -> None:
-    named = path.with_name(path.name + ".keras")  # Keras goes by the ending
-    try:
-        with copying_variables():
-            model.save(named)
-        os.replace(named, path)
-    except (TypeError, ValueError, NotImplementedError) as error:
-        raise ConversionError(f"{owner} cannot be saved: {one_line(error)}") from None
-    finally:
-        named.unlink(missing_ok=True)

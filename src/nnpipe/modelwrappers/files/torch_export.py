@@ -11,21 +11,20 @@ import numpy as np
 
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
-from nnpipe.core.errors import ArtifactError, ConfigError, ConversionError, MissingDependency, SpecMismatch
+from nnpipe.core.errors import ArtifactError, ConversionError, MissingDependency
 from nnpipe.core.files import write_bytes
 from nnpipe.core.graph import Graph, Selector
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.messages import one_line
-from nnpipe.core.naming import nearest
 from nnpipe.core.session import InferenceSession
-from nnpipe.core.tensors import Batch, IOSpec, random_batch, show_shape
+from nnpipe.core.tensors import Batch, IOSpec, random_batch
 from nnpipe.formats.pt2 import read_program
 from nnpipe.frameworks.torch_call import program_call
 from nnpipe.frameworks.torch_program import load_checked, program_bytes, quiet
-from nnpipe.frameworks.torch_session import TorchSession, array_of, check_device
-from nnpipe.modelwrappers.files._selector_messages import shown
+from nnpipe.frameworks.torch_session import TorchSession, check_device
 from nnpipe.modelwrappers.files.file_model import FileModel
-from nnpipe.modelwrappers.frameworks.pytorch_graph import interpret, layer_of, read_graph, results, takes_out
+from nnpipe.modelwrappers.frameworks.pytorch_graph import intermediates, layer_of, read_graph
+from nnpipe.modelwrappers.frameworks.pytorch_weights import get_arrays, set_arrays
 
 _OPSET = 18
 
@@ -118,36 +117,12 @@ class TorchExportModel(FileModel):
 
     def get_weights(self, live: LiveModel, keys: Iterable[str] | None = None) -> dict[str, np.ndarray]:
         """Copy parameters and buffers by their names in the program; bfloat16 ones as float32, which holds them."""
-        own = _weights(live)
-        names = list(own if keys is None else keys)
-        _check_known(live, names, own)
-        import torch
-
-        tensors = {name: own[name].detach().cpu() for name in names}
-        return {
-            name: (tensor.float() if tensor.dtype is torch.bfloat16 else tensor).numpy().copy()
-            for name, tensor in tensors.items()
-        }
+        return get_arrays(live.native.path, live.native.program.state_dict, keys)
 
     def set_weights(self, live: LiveModel, weights: Mapping[str, np.ndarray]) -> None:
         """Replace parameters and buffers, once all of them are known to fit."""
-        own = _weights(live)
-        _check_known(live, weights, own)
-        import torch
-
-        fresh = {}
-        for name, array in weights.items():
-            given = torch.from_numpy(np.array(array))
-            if given.shape != own[name].shape or given.is_floating_point() != own[name].is_floating_point():
-                raise SpecMismatch(
-                    f"weight {name!r} is {own[name].dtype} {show_shape(tuple(own[name].shape))}, "
-                    f"given: {given.dtype} {show_shape(tuple(given.shape))}"
-                )
-            fresh[name] = given
-        with torch.no_grad():
-            for name, given in fresh.items():
-                own[name].copy_(given)
-        live.native.changed = live.native.changed or bool(fresh)
+        set_arrays(live.native.path, live.native.program.state_dict, weights)
+        live.native.changed = live.native.changed or bool(weights)
 
     def get_inference_graph(self, live: LiveModel) -> Graph:
         """Return the program's graph of ATen operators."""
@@ -169,27 +144,4 @@ class TorchExportModel(FileModel):
         """Run one batch through the graph, node by node, and give the values chosen, by tensor name."""
         batch = random_batch(self.io, 1) if inputs is None else inputs
         graph = live.get_inference_graph()
-        chosen = {tensor for op in graph.operations for tensor in op.outputs if selector.matches(op, tensor)}
-        if not chosen:
-            raise ConfigError(f"{live.native.path}: nothing is chosen by {shown(selector, graph)}")
-        kept: dict[str, np.ndarray] = {}
-
-        def keep(node: Any, value: Any) -> None:
-            if node.op == "call_function" and not takes_out(node):
-                for tensor, result in results(node, value).items():
-                    if tensor in chosen:
-                        # Copied at once: operations may work in place.
-                        kept[tensor] = array_of(result).copy() if hasattr(result, "cpu") else np.asarray(result)
-
-        interpret(cast(Any, self), live.native.program, batch, keep, given=given or {})
-        return {tensor: kept[tensor] for tensor in graph.tensors if tensor in kept}
-
-
-def _weights(live: LiveModel) -> dict[str, Any]:
-    return dict(live.native.program.state_dict)
-
-
-def _check_known(live: LiveModel, names: Iterable[str], known: Mapping[str, Any]) -> None:
-    for name in names:
-        if name not in known:
-            raise ConfigError(f"{live.native.path} has no weight {name!r}{nearest(str(name), known)}")
+        return intermediates(cast(Any, self), live.native.program, graph, selector, batch, given or {})

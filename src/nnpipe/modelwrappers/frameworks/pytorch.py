@@ -218,11 +218,11 @@ class PyTorchWrapper(ModelWrapper):
 
     def get_weights(self, live: LiveModel, keys: Iterable[str] | None = None) -> dict[str, np.ndarray]:
         """Copy weights and buffers by their names in the state dict."""
-        return pytorch_weights.get_arrays(live.native, keys)
+        return pytorch_weights.get_arrays(type(self).__name__, live.native.state_dict(), keys)
 
     def set_weights(self, live: LiveModel, weights: Mapping[str, np.ndarray]) -> None:
         """Replace the weights and buffers named and leave the rest alone."""
-        pytorch_weights.set_arrays(live.native, weights)
+        pytorch_weights.set_arrays(type(self).__name__, live.native.state_dict(), weights)
 
     def run_training(
         self, live: LiveModel, n_steps: int = 1, samples: Samples | None = None
@@ -250,4 +250,6 @@ class PyTorchWrapper(ModelWrapper):
     ) -> dict[str, np.ndarray]:
         """Run one batch through the inference graph and give the values chosen, by tensor name."""
         batch = random_batch(self.io, 1) if inputs is None else inputs
-        return pytorch_graph.intermediates(self, live.native, selector, batch, given or {})
+        program = pytorch_export.exported_program(self, live.native)
+        graph = pytorch_graph.graph_of_program(self, program)
+        return pytorch_graph.intermediates(self, program, graph, selector, batch, given or {})

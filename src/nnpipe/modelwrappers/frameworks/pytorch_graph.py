@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nnpipe.core.errors import ConfigError, NotSupported
+from nnpipe.core.errors import NotSupported
 from nnpipe.core.graph import Graph, Operation, Selector
 from nnpipe.core.tensors import Batch, TensorSpec
 from nnpipe.frameworks.torch_session import array_of, tensor_of
+from nnpipe.modelwrappers.frameworks.inspection import selected
 from nnpipe.modelwrappers.frameworks.pytorch_export import PREFIX, exported_program, fixed_length
 
 if TYPE_CHECKING:
@@ -155,23 +156,16 @@ def _spec(name: str, value: Any) -> TensorSpec:
 
 
 def intermediates(
-    wrapper: PyTorchWrapper, module: Any, selector: Selector, batch: Batch, given: Batch
+    wrapper: PyTorchWrapper, program: Any, graph: Graph, selector: Selector, batch: Batch, given: Batch
 ) -> dict[str, np.ndarray]:
-    """Run the graph node by node and keep the values chosen; what is given takes a computed tensor's place."""
-    program = exported_program(wrapper, module)
-    graph = graph_of_program(wrapper, program)
-    chosen = {tensor for op in graph.operations for tensor in op.outputs if selector.matches(op, tensor)}
-    if not chosen:
-        wanted = selector.tensor or selector.layer or selector.operation
-        raise ConfigError(
-            f"nothing in {type(wrapper).__name__} matches {wanted!r}; get_inference_graph() shows what there is"
-        )
+    """Run a program node by node and keep the values chosen; what is given takes a computed tensor's place."""
+    wanted = set(selected(type(wrapper).__name__, selector, graph.operations))
     kept: dict[str, np.ndarray] = {}
 
     def keep(node: Any, value: Any) -> None:
         if node.op == "call_function" and not takes_out(node):
             for tensor, result in results(node, value).items():
-                if tensor in chosen:
+                if tensor in wanted:
                     # Copied at once: operations may work in place.
                     kept[tensor] = array_of(result).copy() if hasattr(result, "cpu") else np.asarray(result)
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from nnpipe.core.errors import ArtifactError, ConfigError, SpecMismatch
+from nnpipe.core.errors import ArtifactError, SpecMismatch
 from nnpipe.core.messages import one_line
-from nnpipe.core.naming import nearest
 from nnpipe.core.tensors import show_shape
+from nnpipe.modelwrappers.frameworks.inspection import check_weights
 
 _SHOWN = 3
 # Older versions of PyTorch did not store this counter; nothing is computed from it in inference.
@@ -145,20 +145,24 @@ def _list(what: str, names: list[str]) -> list[str]:
     return [f"{what} {', '.join(names[:_SHOWN])}{more}".strip()]
 
 
-def get_arrays(module: Any, names: Iterable[str] | None) -> dict[str, np.ndarray]:
-    """Copy weights and buffers by their names in the state dict."""
-    own = module.state_dict()
-    chosen = list(own if names is None else names)
-    _check_known(own, chosen)
-    return {name: own[name].detach().cpu().numpy().copy() for name in chosen}
-
-
-def set_arrays(module: Any, weights: Mapping[str, np.ndarray]) -> None:
-    """Replace some weights and buffers, once all of them are known to fit."""
+def get_arrays(owner: object, own: Mapping[str, Any], names: Iterable[str] | None) -> dict[str, np.ndarray]:
+    """Copy weights and buffers by their names in a state dict; bfloat16 ones as float32, which holds them."""
     import torch
 
-    own = module.state_dict()
-    _check_known(own, weights)
+    chosen = list(own if names is None else names)
+    check_weights(owner, chosen, own)
+    tensors = {name: own[name].detach().cpu() for name in chosen}
+    return {
+        name: (tensor.float() if tensor.dtype is torch.bfloat16 else tensor).numpy().copy()
+        for name, tensor in tensors.items()
+    }
+
+
+def set_arrays(owner: object, own: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> None:
+    """Replace some weights and buffers of a state dict, once all of them are known to fit."""
+    import torch
+
+    check_weights(owner, weights, own)
     fresh = {}
     for name, array in weights.items():
         given = torch.from_numpy(np.array(array))
@@ -172,12 +176,6 @@ def set_arrays(module: Any, weights: Mapping[str, np.ndarray]) -> None:
     with torch.no_grad():
         for name, given in fresh.items():
             own[name].copy_(given)
-
-
-def _check_known(own: Mapping[str, Any], names: Iterable[str]) -> None:
-    for name in names:
-        if name not in own:
-            raise ConfigError(f"the model has no weight {name!r}{nearest(str(name), own)}")
 
 
 def _dtype(tensor: Any) -> str:

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.dataset import Dataset
-from nnpipe.core.errors import ConfigError, ConversionError, NotSupported
+from nnpipe.core.errors import ConfigError, NotSupported
 from nnpipe.core.files import replacing
 from nnpipe.core.live_model import LiveModel
-from nnpipe.core.messages import one_line
 from nnpipe.core.progress import Progress, silent
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.training import TrainingHistory, TrainingOptions
-from nnpipe.frameworks.keras import copying_variables, import_keras
+from nnpipe.frameworks.keras import import_keras
 from nnpipe.frameworks.keras_files import read_weights
 from nnpipe.frameworks.keras_session import KerasSession
 from nnpipe.modelwrappers.frameworks import tensorflow_training
 from nnpipe.modelwrappers.frameworks.tensorflow_analysis import TensorFlowAnalysis
-from nnpipe.modelwrappers.frameworks.tensorflow_export import write_onnx
+from nnpipe.modelwrappers.frameworks.tensorflow_export import write_keras, write_onnx
 
 _HDF5 = (".h5", ".hdf5")
 _ONLY_READ = "TensorFlow models are saved as .keras; HDF5 can only be read: give a name that ends in .keras"
@@ -94,15 +92,7 @@ class TensorFlowWrapper(TensorFlowAnalysis):
         if path.suffix.lower() in _HDF5:
             raise ConfigError(f"{path}: {_ONLY_READ}")
         with replacing(path) as temporary:
-            named = temporary.with_name(temporary.name + ".keras")  # Keras goes by the ending
-            try:
-                with copying_variables():
-                    model.save(named)
-                os.replace(named, temporary)
-            except (TypeError, ValueError, NotImplementedError) as error:
-                raise ConversionError(f"{type(self).__name__} cannot be saved: {one_line(error)}") from None
-            finally:
-                named.unlink(missing_ok=True)
+            write_keras(model, temporary, type(self).__name__)
         return self._described(path, "keras", ("tensorflow", "keras"))
 
     def _described(self, path: Path, format: str, packages: Sequence[str]) -> Artifact:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
-from typing import Any
 
 import numpy as np
 
@@ -12,10 +11,10 @@ from nnpipe.core.errors import ConfigError, SpecMismatch
 from nnpipe.core.graph import Graph, Profile, Selector
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import Samples
-from nnpipe.core.naming import nearest
 from nnpipe.core.tensors import Batch, TensorSpec, random_batch, show_shape
 from nnpipe.frameworks.keras import import_keras
 from nnpipe.modelwrappers.frameworks import tensorflow_profile, tensorflow_step_graph
+from nnpipe.modelwrappers.frameworks.inspection import check_weights, selected
 from nnpipe.modelwrappers.frameworks.tensorflow_base import TensorFlowBase
 from nnpipe.modelwrappers.frameworks.tensorflow_graph import LayerGraph, layer_graph
 from nnpipe.modelwrappers.frameworks.tensorflow_names import named_weights
@@ -36,13 +35,13 @@ class TensorFlowAnalysis(TensorFlowBase):
         """
         weights = named_weights(live.native)
         names = list(weights) if keys is None else list(keys)
-        self._check_known(names, weights)
+        check_weights(type(self).__name__, names, weights)
         return {name: np.array(weights[name].numpy()) for name in names}
 
     def set_weights(self, live: LiveModel, weights: Mapping[str, np.ndarray]) -> None:
         """Replace the weights named; all names and shapes are checked first."""
         variables = named_weights(live.native)
-        self._check_known(weights, variables)
+        check_weights(type(self).__name__, weights, variables)
         arrays = {name: np.asarray(array) for name, array in weights.items()}
         for name, array in arrays.items():
             if array.shape != tuple(variables[name].shape) or array.dtype.kind not in "biuf":
@@ -112,16 +111,13 @@ class TensorFlowAnalysis(TensorFlowBase):
         inputs = random_batch(self.io, _BATCH) if inputs is None else inputs
         self.io.check_inputs(inputs)
         graph = self._layers(live)
-        made = [(step.operation, tensor) for step in graph.steps for tensor in step.operation.outputs]
-        chosen = [tensor for operation, tensor in made if selector.matches(operation, tensor)]
-        if not chosen:
-            raise ConfigError(f"{type(self).__name__}: nothing is chosen by {_shown(selector, graph)}")
+        wanted = selected(type(self).__name__, selector, (step.operation for step in graph.steps))
         tensorflow, _ = import_keras()
         batch, replaced = (
             {name: tensorflow.constant(array) for name, array in side.items()} for side in (inputs, given or {})
         )
         values = graph.run(batch, given=replaced)
-        return {name: np.array(values[name].numpy()) for name in chosen}
+        return {name: np.array(values[name].numpy()) for name in wanted}
 
     def _layers(self, live: LiveModel) -> LayerGraph:
         return layer_graph(live.native, self.io)
@@ -143,21 +139,6 @@ class TensorFlowAnalysis(TensorFlowBase):
             raise ConfigError(f"{type(self).__name__}: there is no step to profile; give samples and at least one step")
         return batches
 
-    def _check_known(self, names: Iterable[str], weights: Mapping[str, Any]) -> None:
-        for name in names:
-            if name not in weights:
-                raise ConfigError(f"{type(self).__name__} has no weight {name!r}{nearest(name, weights)}")
-
 
 def _specs_of(truth: Batch) -> list[TensorSpec]:
     return [TensorSpec(name, (None, *array.shape[1:]), array.dtype.name) for name, array in truth.items()]
-
-
-def _shown(selector: Selector, graph: LayerGraph) -> str:
-    operations = [step.operation for step in graph.steps]
-    if selector.tensor is not None:
-        tensors = [tensor for operation in operations for tensor in operation.outputs]
-        return f"tensor={selector.tensor!r}{nearest(selector.tensor, tensors)}"
-    if selector.layer is not None:
-        return f"layer={selector.layer!r}{nearest(selector.layer, {o.layer for o in operations})}"
-    return f"operation={selector.operation!r}{nearest(selector.operation or '', {o.kind for o in operations})}"

@@ -1,17 +1,31 @@
-"""Writing a Keras model as ONNX."""
+"""Writing a Keras model: as Keras does, and as ONNX."""
 
 from __future__ import annotations
 
 import logging
+import os
 from pathlib import Path
 from typing import Any
 
 from nnpipe.core.errors import ConversionError, MissingDependency
 from nnpipe.core.messages import one_line
 from nnpipe.core.tensors import IOSpec
-from nnpipe.frameworks.keras import import_keras, named_call
+from nnpipe.frameworks.keras import copying_variables, import_keras, named_call
 
 OPSET = 18
+
+
+def write_keras(model: Any, path: Path, owner: str) -> None:
+    """Write a ``.keras`` file; raises :class:`ConversionError` if Keras cannot."""
+    named = path.with_name(path.name + ".keras")  # Keras goes by the ending
+    try:
+        with copying_variables():
+            model.save(named)
+        os.replace(named, path)
+    except (TypeError, ValueError, NotImplementedError) as error:
+        raise ConversionError(f"{owner} cannot be saved: {one_line(error)}") from None
+    finally:
+        named.unlink(missing_ok=True)
 
 
 def write_onnx(model: Any, io: IOSpec, path: Path, owner: str) -> None:

@@ -62,12 +62,10 @@ class Message(NamedTuple):
 class Conversation:
     """What both sides have in common: the handshake's agreement, the frame reader, the bounds."""
 
-    def __init__(
-        self, limits: Limits, token: bytes | None, place: Place | None, nonce: bytes | None, staging: int
-    ) -> None:
+    def __init__(self, limits: Limits, token: bytes | None, nonce: bytes | None, staging: int) -> None:
         self.limits = limits
         self.state = ConversationState.NEW
-        self.place = place
+        self.place: Place | None = None
         self._token = token
         self._nonce = secrets.token_bytes(NONCE_SIZE) if nonce is None else nonce
         self._said = (b"", b"")  # payloads of HELLO and its answer, which proofs cover

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from nnpipe.core.errors import AuthenticationError, LocalProtocolError, RemoteProtocolError
 from nnpipe.protocols.conversation import handshake
 from nnpipe.protocols.conversation.checksums import Buffer
-from nnpipe.protocols.conversation.conversation import Conversation, Message, Place
+from nnpipe.protocols.conversation.conversation import Conversation, Message
 from nnpipe.protocols.conversation.frame import ErrorCode, FrameFlag, FrameKind, header, size_of
 from nnpipe.protocols.conversation.handshake import Limits
 from nnpipe.protocols.conversation.rules import Bound, ConversationState, Extension, Rule
@@ -37,21 +37,23 @@ class HostConversation(Conversation):
         What this side offers and takes.
     token
         What both sides must know, or None.
-    place
-        Names memory for output tensors; without it they come as new memory.
     nonce, number
         Random bytes, and the number of the first request; chosen at random unless given.
+
+    Attributes
+    ----------
+    place
+        Names memory for output tensors; without it they come as new memory.
     """
 
     def __init__(
         self,
         limits: Limits | None = None,
         token: bytes | None = None,
-        place: Place | None = None,
         nonce: bytes | None = None,
         number: int | None = None,
     ) -> None:
-        super().__init__(limits or Limits(), token, place, nonce, _STAGING)
+        super().__init__(limits or Limits(), token, nonce, _STAGING)
         self._number = secrets.randbits(32) if number is None else number
         self._open: deque[tuple[int, Rule]] = deque()  # requests that are not answered yet: number and rule
         self._ahead = ConversationState.NEW  # the state once all open requests have been answered with OK

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from nnpipe.core.errors import AuthenticationError, LocalProtocolError, RemoteProtocolError
 from nnpipe.protocols.conversation import handshake
 from nnpipe.protocols.conversation.checksums import Buffer
-from nnpipe.protocols.conversation.conversation import Conversation, Message, Place
+from nnpipe.protocols.conversation.conversation import Conversation, Message
 from nnpipe.protocols.conversation.frame import FrameFlag, FrameKind, header, size_of
 from nnpipe.protocols.conversation.frame_reader import STAGING
 from nnpipe.protocols.conversation.handshake import Limits
@@ -39,20 +39,22 @@ class TargetConversation(Conversation):
         What this side offers and takes.
     token
         What a host must know to be served, or None.
-    place
-        Names memory for input tensors and parts of models.
     nonce
         Random bytes; chosen at random unless given.
+
+    Attributes
+    ----------
+    place
+        Names memory for input tensors and parts of models.
     """
 
     def __init__(
         self,
         limits: Limits | None = None,
         token: bytes | None = None,
-        place: Place | None = None,
         nonce: bytes | None = None,
     ) -> None:
-        super().__init__(limits or Limits(), token, place, nonce, STAGING)
+        super().__init__(limits or Limits(), token, nonce, STAGING)
         self.number = 0  # of the last request
         self._rule: Rule | None = None  # of the last request whose header has come
         self._skipped = False

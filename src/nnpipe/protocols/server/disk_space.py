@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 
 _KEEP_SIZE = 1  # the file grows as it is written: its size says how much of it has come
+_WINDOW = 8 << 20  # bytes reserved at a time: the most that a writer who dies leaves reserved for nothing
 
 
 class Room:
@@ -26,20 +27,17 @@ class Room:
         Where writing begins, in bytes.
     size
         Of the whole file; nothing is reserved beyond.
-    window
-        Bytes reserved at a time: the most that a writer who dies leaves reserved for nothing.
     """
 
-    def __init__(self, descriptor: int, at: int, size: int, window: int = 8 << 20) -> None:
+    def __init__(self, descriptor: int, at: int, size: int) -> None:
         self._descriptor = descriptor
         self._end = at
         self._size = size
-        self._window = window
 
     def reach(self, end: int) -> None:
         """Have room up to this byte."""
         while self._end < end:
-            until = min(self._end + self._window, self._size)
+            until = min(self._end + _WINDOW, self._size)
             if until <= self._end or not _reserved(self._descriptor, self._end, until - self._end):
                 self._end = self._size  # it will not go better the next time
                 return

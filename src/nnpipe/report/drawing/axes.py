@@ -49,9 +49,7 @@ class Span:
     whole: bool = False
 
     @classmethod
-    def around(
-        cls, values: Iterable[float], margin: float = 0.0, log: bool = False, divisions: int = 5, whole: bool = False
-    ) -> Span:
+    def around(cls, values: Iterable[float], margin: float = 0.0, log: bool = False, divisions: int = 5) -> Span:
         """Make one that holds all finite values, and a margin beyond them (a part of what they span)."""
         found = np.clip([v for v in values if math.isfinite(v) and (v > _LEAST or not log)], -_GREATEST, _GREATEST)
         found[np.abs(found) < _LEAST] = 0.0
@@ -60,7 +58,7 @@ class Span:
             factor = max((high / low) ** margin, 1.02)
             return cls(low / factor, high * factor, True, divisions)
         room = margin * (high - low) or (0.0 if high > low else max(abs(high), 1.0) / 20)
-        return cls(low - room, high + room, False, divisions, whole)
+        return cls(low - room, high + room, False, divisions)
 
     def shares(self, values: npt.ArrayLike) -> Floats:
         """Return how far along the axis values lie: 0 is one end, 1 the other."""

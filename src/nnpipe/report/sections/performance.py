@@ -81,7 +81,7 @@ def _times(title: str, latency: Summary, scale: Scale, caption: str) -> Table:
     rows = [_percentile_row(found, scale) for found in latency.percentiles]
     rows += [
         *(_bound_row(early_stopping(latency.ordered, share), scale) for share in (0.9, 0.99)),
-        ("mean", Cell(scale.text(latency.mean), latency.mean), _range(latency.mean_interval, scale)),
+        ("mean", Cell(scale.text(latency.mean), latency.mean), scale.range(latency.mean_interval)),
         ("standard deviation", Cell(scale.text(latency.deviation), latency.deviation), ""),
         ("fastest", Cell(scale.text(latency.least), latency.least), ""),
         ("slowest", Cell(scale.text(latency.greatest), latency.greatest), ""),
@@ -92,7 +92,7 @@ def _times(title: str, latency: Summary, scale: Scale, caption: str) -> Table:
 def _percentile_row(found: Percentile, scale: Scale) -> tuple[str, Cell, str]:
     if found.value is None or found.interval is None:
         return found.name, Cell(NOTHING), f"needs {found.needed:,} calls"
-    return found.name, Cell(scale.text(found.value), found.value), _range(found.interval, scale)
+    return found.name, Cell(scale.text(found.value), found.value), scale.range(found.interval)
 
 
 def _bound_row(found: EarlyStoppingEstimate, scale: Scale) -> tuple[str, Cell, str]:
@@ -100,10 +100,6 @@ def _bound_row(found: EarlyStoppingEstimate, scale: Scale) -> tuple[str, Cell, s
     if found.value is None:
         return name, Cell(NOTHING), f"needs {found.needed:,} calls"
     return name, Cell(scale.text(found.value), found.value), "MLPerf's early stopping, 99\u00a0% sure"
-
-
-def _range(interval: tuple[float, float] | None, scale: Scale) -> str:
-    return "" if interval is None else f"{scale.text(interval[0])} to {scale.text(interval[1])}"
 
 
 def _circumstances(candidate: Candidate) -> Table:

@@ -145,25 +145,21 @@ def _percentile(candidate: Candidate | None, wanted: float, scale: Scale) -> Cel
     found = candidate.latency.percentile(wanted)
     if found.value is None or found.interval is None:
         return Cell(NOTHING, None, f"needs {found.needed:,} calls")
-    return Cell(scale.text(found.value), found.value, _range(found.interval, scale))
-
-
-def _range(interval: tuple[float, float] | None, scale: Scale) -> str:
-    return "" if interval is None else f"{scale.text(interval[0])} to {scale.text(interval[1])}"
+    return Cell(scale.text(found.value), found.value, scale.range(found.interval))
 
 
 def _round_trip(candidate: Candidate | None, scale: Scale) -> Cell:
     if candidate is None or candidate.round_trip is None:
         return Cell(NOTHING)
     median = candidate.round_trip.median
-    return Cell(scale.text(median), median, _range(candidate.round_trip.percentile(0.5).interval, scale))
+    return Cell(scale.text(median), median, scale.range(candidate.round_trip.percentile(0.5).interval))
 
 
 def _mean(candidate: Candidate | None, scale: Scale) -> Cell:
     if candidate is None or candidate.latency is None:
         return Cell(NOTHING)
     latency = candidate.latency
-    return Cell(scale.text(latency.mean), latency.mean, _range(latency.mean_interval, scale))
+    return Cell(scale.text(latency.mean), latency.mean, scale.range(latency.mean_interval))
 
 
 def _throughput(candidate: Candidate) -> Cell:
