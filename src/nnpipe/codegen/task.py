@@ -11,23 +11,17 @@ from typing import TYPE_CHECKING, ClassVar
 from nnpipe.codegen import fields
 from nnpipe.codegen.fields import Row
 from nnpipe.codegen.problems import ScriptProblem
-from nnpipe.core.arguments import argument
+from nnpipe.core.component import dataclass_transform
 from nnpipe.core.discoverable import Discoverable, Option
 
 if TYPE_CHECKING:
-    from typing_extensions import dataclass_transform
-
     from nnpipe.codegen.generator import ScriptGenerator
     from nnpipe.codegen.writer import Writer
-else:
-    from nnpipe.core.component import dataclass_transform
 
 FRAMEWORKS = ("pytorch", "keras")
 
 
-@dataclass_transform(
-    frozen_default=True, kw_only_default=True, field_specifiers=(argument, fields.takes, fields.gives, field)
-)
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(fields.takes, fields.gives, field))
 @dataclass(frozen=True, kw_only=True)
 class Task(Discoverable):
     """One step of a script: a frozen value that says what is to be done, with which variables.

@@ -26,7 +26,8 @@ from nnpipe.core.discoverable import Discoverable, Option
 from nnpipe.core.external_tools import Tool
 
 if TYPE_CHECKING:
-    from typing_extensions import Self, dataclass_transform
+    from typing_extensions import Self
+    from typing_extensions import dataclass_transform as dataclass_transform  # for other bases of frozen values
 else:
 
     def dataclass_transform(**_: Any) -> Any:

@@ -93,11 +93,6 @@ class Statistics(Module):
         """Add values to the stream of this name, which is created if necessary."""
         self._found[name] = self._found.get(name, Statistic()).merged(Statistic.of(values, weights))
 
-    def merge(self, other: Statistics) -> None:
-        """Add all streams of another object, such as that of another process."""
-        for name in other:
-            self._found[name] = self._found.get(name, Statistic()).merged(other[name])
-
     def clear(self) -> None:
         """Remove all streams."""
         self._found.clear()

@@ -58,11 +58,6 @@ class Callbacks(Module):
         self._registered: list[Registered] = []
         self._times = {name: State(count=0) for name in triggers}
 
-    @property
-    def triggers(self) -> tuple[str, ...]:
-        """The names of all triggers."""
-        return tuple(self._times)
-
     def on(
         self,
         trigger: str,

@@ -22,8 +22,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
+from nnpipe.core.component import dataclass_transform
 from nnpipe.core.discoverable import Discoverable, Option, annotation_text, parameter_descriptions
 from nnpipe.layers.problems import Misfit
 from nnpipe.layers.vocabulary import field_table
@@ -33,11 +34,6 @@ from nnpipe.layers.vocabulary.initialisers import Initialiser
 from nnpipe.layers.vocabulary.objects import Raw
 from nnpipe.layers.vocabulary.regularisers import Regulariser
 from nnpipe.layers.vocabulary.value_kinds import ChoiceKind, FlagKind
-
-if TYPE_CHECKING:
-    from typing_extensions import dataclass_transform
-else:
-    from nnpipe.core.component import dataclass_transform
 
 Shape: TypeAlias = "tuple[int | None, ...]"
 """A tensor's shape with the axis of samples first; ``None`` is a free axis."""

@@ -6,19 +6,14 @@ import dataclasses
 import json
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
+from nnpipe.core.component import dataclass_transform
 from nnpipe.core.messages import shown
 from nnpipe.core.naming import snake_case
 from nnpipe.layers.problems import NetworkProblem
 from nnpipe.layers.vocabulary import field_table
 from nnpipe.layers.vocabulary.field_table import row
-
-if TYPE_CHECKING:
-    from typing_extensions import dataclass_transform
-else:
-    from nnpipe.core.component import dataclass_transform
-
 
 T = TypeVar("T", bound="Described")
 
