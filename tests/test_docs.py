@@ -118,7 +118,7 @@ def test_the_schemas_for_editors_are_those_of_the_code(refresh: ModuleType) -> N
 
 def test_refreshing_notices_what_changed(refresh: ModuleType) -> None:
     stale = "```python source=src/nnpipe/core/progress.py#silent\ndef silent(): ...\n```\n"
-    assert "Show nothing" in refresh.refreshed(stale)
+    assert "show nothing" in refresh.refreshed(stale)
     table = refresh.refreshed("<!-- table: datasets -->\n<!-- end -->")
     assert "`DigitsDataset`" in table
     assert refresh.refreshed(table) == table
