@@ -23,7 +23,13 @@ class _Network(ValueKind):
 
 
 class Submodel(Layer):
-    """A whole network as one layer; it may be used several times."""
+    """A whole network as one layer, which may be applied several times.
+
+    Parameters
+    ----------
+    graph
+        The network.
+    """
 
     keras: ClassVar[str] = "Functional"
     aliases: ClassVar[tuple[str, ...]] = ("Model", "Sequential")
@@ -36,7 +42,7 @@ class Submodel(Layer):
         if self.name and isinstance(self.graph, NetworkGraph):  # Keras has one name for both
             object.__setattr__(self, "graph", replace(self.graph, name=self.name))
 
-    # What is found out is kept: each network asks several times what is within it, and so does that one.
+    # Cached, because every network queries its submodels several times, and nesting multiplies the queries.
     @cached_property
     def _wrong(self) -> tuple[tuple[str, str], ...]:
         problems = [p for p in self.graph.problems() if p.code not in ("unknown-object", "unknown-layer")]
@@ -47,7 +53,7 @@ class Submodel(Layer):
         return {}
 
     def _faults(self) -> Iterable[tuple[str, str]]:
-        # Shapes are told in place: what it is applied to may be narrower than its own inputs say.
+        # Shape problems are reported where it is applied, as its inputs there may be narrower than declared.
         return self._wrong
 
     def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
@@ -64,7 +70,7 @@ class Submodel(Layer):
         )
 
     def placed(self, shapes: tuple[Shape, ...]) -> NetworkGraph:
-        """Return the graph with its inputs of the shapes that it is applied to."""
+        """Return the graph with the shapes of its inputs replaced by those that it is applied to."""
         if len(shapes) != len(self.graph.inputs):
             raise Misfit(f"takes {len(self.graph.inputs)} inputs, not {len(shapes)}", "arity")
         given = {ref.layer: shape for ref, shape in zip(self.graph.inputs, shapes, strict=True)}

@@ -1,4 +1,4 @@
-"""Activations as layers of their own."""
+"""Activation functions as layers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,13 @@ from nnpipe.layers.vocabulary.weighted_layer import described, function_of
 
 
 class Activation(Layer):
-    """A function of each value, by name."""
+    """An activation function by name, applied to each value.
+
+    Parameters
+    ----------
+    activation
+        Name of the function, such as ``"relu"``, or the function with its arguments.
+    """
 
     keras: ClassVar[str] = "Activation"
     activation: Function | Raw | str | None = row(ACTIVATION)
@@ -30,7 +36,17 @@ class Activation(Layer):
 
 
 class ReLU(Layer):
-    """What is above a threshold, up to a bound."""
+    """Rectified linear unit: each value, limited to the range from 0 to an optional maximum.
+
+    Parameters
+    ----------
+    max_value
+        Greatest output; ``None`` for no limit.
+    negative_slope
+        Slope below the threshold.
+    threshold
+        Least input that is passed on unchanged.
+    """
 
     keras: ClassVar[str] = "ReLU"
     max_value: float | None = row(NumberKind(0, optional=True), default=None)
@@ -53,7 +69,13 @@ class ReLU(Layer):
 
 
 class LeakyReLU(Layer):
-    """The identity above zero, a slope below."""
+    """Rectified linear unit with a small slope below zero.
+
+    Parameters
+    ----------
+    negative_slope
+        Slope below zero.
+    """
 
     keras: ClassVar[str] = "LeakyReLU"
     negative_slope: float = row(NumberKind(0), default=0.3, older=("alpha",))
@@ -65,7 +87,19 @@ class LeakyReLU(Layer):
 
 
 class PReLU(Layer):
-    """The identity above zero, a slope that is learnt below."""
+    """Rectified linear unit with a trained slope, alpha, below zero.
+
+    Parameters
+    ----------
+    alpha_initializer
+        Initial values of the slopes.
+    alpha_regularizer
+        Penalty on the slopes that is added to the loss.
+    alpha_constraint
+        Constraint on the slopes, applied after each training step.
+    shared_axes
+        Axes along which one slope is shared, counted from 1 (axis 0 is the batch).
+    """
 
     keras: ClassVar[str] = "PReLU"
     alpha_initializer: Initialiser | Raw | str = row(INITIALISER, default=Zeros())
@@ -89,7 +123,13 @@ class PReLU(Layer):
 
 
 class ELU(Layer):
-    """The identity above zero, an exponential below."""
+    """Exponential linear unit: the identity above zero, ``alpha * (exp(x) - 1)`` below.
+
+    Parameters
+    ----------
+    alpha
+        Factor of the exponential.
+    """
 
     keras: ClassVar[str] = "ELU"
     alpha: float = row(NumberKind(), default=1.0)
@@ -101,7 +141,13 @@ class ELU(Layer):
 
 
 class Softmax(Layer):
-    """Exponentials that sum up to one along an axis."""
+    """Softmax: exponentials divided by their sum along an axis.
+
+    Parameters
+    ----------
+    axis
+        Axis or axes along which the outputs sum to 1.
+    """
 
     keras: ClassVar[str] = "Softmax"
     axis: int | tuple[int, ...] = row(IntegersKind(single=True), default=-1)

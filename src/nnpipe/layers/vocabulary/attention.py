@@ -15,7 +15,25 @@ from nnpipe.layers.vocabulary.weighted_layer import Kernelled, described
 
 
 class MultiHeadAttention(Kernelled):
-    """Scaled dot-product attention with several heads, Vaswani et al. 2017 (https://arxiv.org/abs/1706.03762)."""
+    """Scaled dot-product attention with several heads, Vaswani et al. 2017 (https://arxiv.org/abs/1706.03762).
+
+    Parameters
+    ----------
+    num_heads
+        Number of attention heads.
+    key_dim
+        Features of query and key in each head.
+    value_dim
+        Features of the value in each head; ``None`` for ``key_dim``.
+    dropout
+        Fraction of the attention weights set to zero in training.
+    output_shape
+        Number of output features; ``None`` for that of the query.
+    attention_axes
+        Axis of the steps; only 1 and ``None``, its default, are supported.
+    seed
+        Seed of the dropout, used by Keras alone; ``None`` draws one.
+    """
 
     keras: ClassVar[str] = "MultiHeadAttention"
     called: ClassVar[tuple[str, ...]] = ("query", "value", "key")
@@ -119,7 +137,19 @@ class _Scores(Layer):
 
 
 class Attention(_Scores):
-    """Dot-product attention, Luong et al. 2015 (https://arxiv.org/abs/1508.04025)."""
+    """Dot-product attention, Luong et al. 2015 (https://arxiv.org/abs/1508.04025).
+
+    Parameters
+    ----------
+    use_scale
+        Whether a trained factor multiplies the scores.
+    score_mode
+        How a score is computed: ``"dot"`` (dot product) or ``"concat"`` (tanh of the sum of query and key).
+    dropout
+        Fraction of the attention weights set to zero in training.
+    seed
+        Seed of the dropout, used by Keras alone; ``None`` draws one.
+    """
 
     keras: ClassVar[str] = "Attention"
     use_scale: bool = row(FlagKind(), default=False)
@@ -149,7 +179,15 @@ class Attention(_Scores):
 
 
 class AdditiveAttention(_Scores):
-    """Additive attention, Bahdanau et al. 2014 (https://arxiv.org/abs/1409.0473)."""
+    """Additive attention, Bahdanau et al. 2014 (https://arxiv.org/abs/1409.0473).
+
+    Parameters
+    ----------
+    use_scale
+        Whether a trained factor multiplies each feature of the scores.
+    dropout
+        Fraction of the attention weights set to zero in training.
+    """
 
     keras: ClassVar[str] = "AdditiveAttention"
     ignored: ClassVar[frozenset[str]] = frozenset({"seed"})

@@ -1,4 +1,4 @@
-"""Convolutions, depthwise and separable ones, and their transposes."""
+"""Convolutions and transposed convolutions."""
 
 from __future__ import annotations
 
@@ -29,6 +29,29 @@ _PADDINGS = ("valid", "same")
 
 
 class _Conv(Kernelled):
+    """Base of convolutions.
+
+    Parameters
+    ----------
+    filters
+        Number of output channels.
+    kernel_size
+        Size of the window along each spatial axis; one integer stands for all axes.
+    strides
+        Step of the window along each spatial axis.
+    padding
+        ``"valid"`` adds nothing; ``"same"`` adds zeros so that the output has the size of the input divided by the
+        stride, rounded up; ``"causal"`` (one axis only) adds zeros before the first step alone.
+    data_format
+        Place of the channels: ``"channels_last"`` or ``"channels_first"``.
+    dilation_rate
+        Distance between the elements of the window along each spatial axis.
+    groups
+        Number of groups of channels that are convolved separately.
+    activation
+        Function applied to the outputs.
+    """
+
     filters: int = row(IntegerKind())
     kernel_size: int | tuple[int, ...] = row(SizesKind())
     strides: int | tuple[int, ...] = row(SizesKind(), default=1)
@@ -95,7 +118,29 @@ class Conv3d(_Conv):
 
 
 class _ConvTranspose(Kernelled):
-    ignored: ClassVar[frozenset[str]] = frozenset({"groups"})  # Keras 2 wrote it, and knew no other than 1
+    """Base of transposed convolutions.
+
+    Parameters
+    ----------
+    filters
+        Number of output channels.
+    kernel_size
+        Size of the window along each spatial axis; one integer stands for all axes.
+    strides
+        Factor by which each spatial axis grows.
+    padding
+        ``"valid"`` keeps the whole output; ``"same"`` crops it to the input's size times the stride.
+    output_padding
+        Elements added to the end of each spatial axis of the output; ``None`` derives them from ``padding``.
+    data_format
+        Place of the channels: ``"channels_last"`` or ``"channels_first"``.
+    dilation_rate
+        Distance between the elements of the window along each spatial axis.
+    activation
+        Function applied to the outputs.
+    """
+
+    ignored: ClassVar[frozenset[str]] = frozenset({"groups"})  # Keras 2 wrote it; its value was always 1
     filters: int = row(IntegerKind())
     kernel_size: int | tuple[int, ...] = row(SizesKind())
     strides: int | tuple[int, ...] = row(SizesKind(), default=1)
@@ -112,7 +157,7 @@ class _ConvTranspose(Kernelled):
             yield "output_padding", f"must be less than the strides {self.strides}, not {self.output_padding}"
 
     def _crops(self) -> list[tuple[int, int]]:
-        """Return what is cut off before and after each axis of the full result; below zero, what is added."""
+        """Return how many elements to cut before and after each axis of the full result; negative numbers add."""
         extra = _tuple(self.output_padding) if self.output_padding is not None else (None,) * self.rank
         windows = zip(_tuple(self.kernel_size), _tuple(self.strides), _tuple(self.dilation_rate), extra, strict=True)
         return [_crop(*window, self.padding) for window in windows]
@@ -155,7 +200,7 @@ class _ConvTranspose(Kernelled):
         def call(module: Any, x: Any) -> Any:
             y = module.core(x)
             y = F.pad(y, cut) if any(cut) else y
-            # The bias belongs to what is added at the edge, too.
+            # The bias is added to the padded edge as well.
             return y + module.core.added.reshape(-1, *[1] * rank) if biased else y
 
         inner = with_channels_first(call, self.data_format)
@@ -163,7 +208,7 @@ class _ConvTranspose(Kernelled):
 
 
 class Conv1dTranspose(_ConvTranspose):
-    """The transpose of a convolution over one axis."""
+    """A transposed convolution over one axis."""
 
     keras: ClassVar[str] = "Conv1DTranspose"
     aliases: ClassVar[tuple[str, ...]] = ("Convolution1DTranspose",)
@@ -171,7 +216,7 @@ class Conv1dTranspose(_ConvTranspose):
 
 
 class Conv2dTranspose(_ConvTranspose):
-    """The transpose of a convolution over two axes."""
+    """A transposed convolution over two axes."""
 
     keras: ClassVar[str] = "Conv2DTranspose"
     aliases: ClassVar[tuple[str, ...]] = ("Convolution2DTranspose", "Deconvolution2D")
@@ -179,7 +224,7 @@ class Conv2dTranspose(_ConvTranspose):
 
 
 class Conv3dTranspose(_ConvTranspose):
-    """The transpose of a convolution over three axes."""
+    """A transposed convolution over three axes."""
 
     keras: ClassVar[str] = "Conv3DTranspose"
     aliases: ClassVar[tuple[str, ...]] = ("Convolution3DTranspose",)
@@ -187,7 +232,7 @@ class Conv3dTranspose(_ConvTranspose):
 
 
 def _crop(size: int, stride: int, dilation: int, extra: int | None, padding: str) -> tuple[int, int]:
-    # As Keras's JAX and TensorFlow backends have it: "valid" gives (n-1) s + max(k, s), "same" n s;
+    # As in Keras's JAX and TensorFlow backends: "valid" gives (n-1) s + max(k, s), "same" gives n s;
     # a given output padding is added to (n-1) s + k or to (n-1) s + k % 2.
     reach = (size - 1) * dilation + 1
     if padding == "valid":

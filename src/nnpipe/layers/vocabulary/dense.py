@@ -18,7 +18,15 @@ from nnpipe.layers.vocabulary.weighted_layer import Kernelled, bias_of, describe
 
 
 class Dense(Kernelled):
-    """A matrix product along the last axis, a bias, an activation."""
+    """A fully connected layer: matrix product along the last axis, bias, activation.
+
+    Parameters
+    ----------
+    units
+        Number of outputs along the last axis.
+    activation
+        Function applied to the outputs.
+    """
 
     keras: ClassVar[str] = "Dense"
     units: int = row(IntegerKind())
@@ -45,7 +53,23 @@ class Dense(Kernelled):
 
 
 class Embedding(Layer):
-    """A vector for each integer."""
+    """A trained vector for each integer.
+
+    Parameters
+    ----------
+    input_dim
+        Number of different integers; inputs are below it.
+    output_dim
+        Length of each vector.
+    embeddings_initializer
+        Initial values of the vectors.
+    embeddings_regularizer
+        Penalty on the vectors that is added to the loss.
+    embeddings_constraint
+        Constraint on the vectors, applied after each training step.
+    mask_zero
+        Whether 0 marks padding that later layers skip; Keras only.
+    """
 
     keras: ClassVar[str] = "Embedding"
     ignored: ClassVar[frozenset[str]] = frozenset({"input_length"})
@@ -64,7 +88,7 @@ class Embedding(Layer):
         return (LayerVariable("embeddings", shape, *described(self, "embeddings"), torch="weight"),)
 
     def limits(self, backend: str) -> Iterable[str]:
-        """Masks travel with tensors in Keras only."""
+        """Return the masks, which only Keras passes on with tensors."""
         return ["masks (mask_zero) are not passed on in PyTorch"] if self.mask_zero and backend == "torch" else []
 
     def _torch(self, *shapes: Shape) -> TorchParts:

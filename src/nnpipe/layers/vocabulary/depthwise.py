@@ -1,4 +1,4 @@
-"""Convolutions of each channel by itself, alone or followed by one over all channels."""
+"""Depthwise and separable convolutions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,34 @@ _PADDINGS = ("valid", "same")
 
 
 class _DepthwiseConv(Biased):
-    # Keras 2 wrote what it had inherited from the ordinary convolution.
+    """Base of depthwise convolutions.
+
+    Parameters
+    ----------
+    kernel_size
+        Size of the window along each spatial axis; one integer stands for all axes.
+    strides
+        Step of the window along each spatial axis.
+    padding
+        ``"valid"`` adds nothing; ``"same"`` adds zeros so that the output has the size of the input divided by the
+        stride, rounded up.
+    depth_multiplier
+        Number of output channels for each input channel.
+    data_format
+        Place of the channels: ``"channels_last"`` or ``"channels_first"``.
+    dilation_rate
+        Distance between the elements of the window along each spatial axis.
+    activation
+        Function applied to the outputs.
+    depthwise_initializer
+        Initial values of the kernel.
+    depthwise_regularizer
+        Penalty on the kernel that is added to the loss.
+    depthwise_constraint
+        Constraint on the kernel, applied after each training step.
+    """
+
+    # Keras 2 wrote arguments that it had inherited from the ordinary convolution.
     ignored: ClassVar[frozenset[str]] = frozenset(
         {"groups", "filters", "kernel_initializer", "kernel_regularizer", "kernel_constraint"}
     )
@@ -62,20 +89,49 @@ class _DepthwiseConv(Biased):
 
 
 class DepthwiseConv1d(_DepthwiseConv):
-    """A convolution over one axis, of each channel by itself."""
+    """A depthwise convolution over one axis: each channel has its own kernel."""
 
     keras: ClassVar[str] = "DepthwiseConv1D"
     rank: ClassVar[int] = 1
 
 
 class DepthwiseConv2d(_DepthwiseConv):
-    """A convolution over two axes, of each channel by itself."""
+    """A depthwise convolution over two axes: each channel has its own kernel."""
 
     keras: ClassVar[str] = "DepthwiseConv2D"
     rank: ClassVar[int] = 2
 
 
 class _SeparableConv(Biased):
+    """Base of separable convolutions.
+
+    Parameters
+    ----------
+    filters
+        Number of output channels.
+    kernel_size
+        Size of the window along each spatial axis; one integer stands for all axes.
+    strides
+        Step of the window along each spatial axis.
+    padding
+        ``"valid"`` adds nothing; ``"same"`` adds zeros so that the output has the size of the input divided by the
+        stride, rounded up; ``"causal"`` (one axis only) adds zeros before the first step alone.
+    data_format
+        Place of the channels: ``"channels_last"`` or ``"channels_first"``.
+    dilation_rate
+        Distance between the elements of the window along each spatial axis.
+    depth_multiplier
+        Number of channels that the depthwise convolution makes of each input channel.
+    activation
+        Function applied to the outputs.
+    depthwise_initializer, pointwise_initializer
+        Initial values of the depthwise or pointwise kernel.
+    depthwise_regularizer, pointwise_regularizer
+        Penalty on the depthwise or pointwise kernel that is added to the loss.
+    depthwise_constraint, pointwise_constraint
+        Constraint on the depthwise or pointwise kernel, applied after each training step.
+    """
+
     ignored: ClassVar[frozenset[str]] = frozenset(
         {"groups", "kernel_initializer", "kernel_regularizer", "kernel_constraint"}
     )
@@ -131,7 +187,7 @@ class _SeparableConv(Biased):
 
 
 class SeparableConv1d(_SeparableConv):
-    """A depthwise convolution over one axis, then one with a window of one."""
+    """A depthwise convolution over one axis, followed by a pointwise one."""
 
     keras: ClassVar[str] = "SeparableConv1D"
     aliases: ClassVar[tuple[str, ...]] = ("SeparableConvolution1D",)
@@ -140,7 +196,7 @@ class SeparableConv1d(_SeparableConv):
 
 
 class SeparableConv2d(_SeparableConv):
-    """A depthwise convolution over two axes, then one with a window of one."""
+    """A depthwise convolution over two axes, followed by a pointwise one."""
 
     keras: ClassVar[str] = "SeparableConv2D"
     aliases: ClassVar[tuple[str, ...]] = ("SeparableConvolution2D",)

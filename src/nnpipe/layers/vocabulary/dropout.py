@@ -1,4 +1,4 @@
-"""Layers that only act in training: dropouts and noise."""
+"""Layers that act in training only: dropout and noise."""
 
 from __future__ import annotations
 
@@ -22,7 +22,17 @@ def _whole(value: float) -> Iterable[tuple[str, str]]:
 
 
 class Dropout(Layer):
-    """Put values to zero at random, and scale the others up."""
+    """Sets values to zero at random in training, and scales the others up.
+
+    Parameters
+    ----------
+    rate
+        Probability that a value is set to zero.
+    noise_shape
+        Shape of the random mask, broadcast to the input; ``None`` for the input's shape.
+    seed
+        Seed of the random numbers, used by Keras alone; ``None`` draws one.
+    """
 
     keras: ClassVar[str] = "Dropout"
     resting: ClassVar[bool] = True
@@ -44,7 +54,17 @@ class Dropout(Layer):
 
 
 class AlphaDropout(Layer):
-    """Dropout that keeps mean and variance, for networks with ``selu``."""
+    """Dropout that keeps mean and variance, for networks with ``selu``.
+
+    Parameters
+    ----------
+    rate
+        Probability that a value is dropped.
+    noise_shape
+        Shape of the random mask, broadcast to the input; ``None`` for the input's shape.
+    seed
+        Seed of the random numbers, used by Keras alone; ``None`` draws one.
+    """
 
     keras: ClassVar[str] = "AlphaDropout"
     resting: ClassVar[bool] = True
@@ -69,7 +89,15 @@ class AlphaDropout(Layer):
 
 
 class GaussianDropout(Layer):
-    """Multiply by noise of mean 1."""
+    """Multiplies by Gaussian noise of mean 1 in training.
+
+    Parameters
+    ----------
+    rate
+        Dropout rate with the same variance: the noise has the deviation ``sqrt(rate / (1 - rate))``.
+    seed
+        Seed of the random numbers, used by Keras alone; ``None`` draws one.
+    """
 
     keras: ClassVar[str] = "GaussianDropout"
     resting: ClassVar[bool] = True
@@ -85,7 +113,15 @@ class GaussianDropout(Layer):
 
 
 class GaussianNoise(Layer):
-    """Add noise of mean 0."""
+    """Adds Gaussian noise of mean 0 in training.
+
+    Parameters
+    ----------
+    stddev
+        Standard deviation of the noise.
+    seed
+        Seed of the random numbers, used by Keras alone; ``None`` draws one.
+    """
 
     keras: ClassVar[str] = "GaussianNoise"
     resting: ClassVar[bool] = True
@@ -98,8 +134,20 @@ class GaussianNoise(Layer):
 
 
 class _SpatialDropout(Layer):
+    """Base of dropout of whole channels.
+
+    Parameters
+    ----------
+    rate
+        Probability that a channel is set to zero.
+    seed
+        Seed of the random numbers, used by Keras alone; ``None`` draws one.
+    data_format
+        Place of the channels: ``"channels_last"`` or ``"channels_first"``.
+    """
+
     resting: ClassVar[bool] = True
-    # Keras 3 and its predecessors write what the base class has; it is always the shape of whole channels.
+    # Keras writes this argument of the base class; its value is always the shape of whole channels.
     ignored: ClassVar[frozenset[str]] = frozenset({"noise_shape"})
     unwritten: ClassVar[frozenset[str]] = frozenset({"trainable"})
     rate: float = row(NumberKind(0, 1), older=("p",))
@@ -118,7 +166,7 @@ class _SpatialDropout(Layer):
 
 
 class SpatialDropout1d(_SpatialDropout):
-    """Put whole channels to zero, over one axis; channels are last."""
+    """Sets whole channels to zero in training, over one axis; channels are last."""
 
     keras: ClassVar[str] = "SpatialDropout1D"
     unwritten: ClassVar[frozenset[str]] = frozenset({"data_format", "trainable"})
@@ -130,14 +178,14 @@ class SpatialDropout1d(_SpatialDropout):
 
 
 class SpatialDropout2d(_SpatialDropout):
-    """Put whole channels to zero, over two axes."""
+    """Sets whole channels to zero in training, over two axes."""
 
     keras: ClassVar[str] = "SpatialDropout2D"
     rank: ClassVar[int] = 2
 
 
 class SpatialDropout3d(_SpatialDropout):
-    """Put whole channels to zero, over three axes."""
+    """Sets whole channels to zero in training, over three axes."""
 
     keras: ClassVar[str] = "SpatialDropout3D"
     rank: ClassVar[int] = 3

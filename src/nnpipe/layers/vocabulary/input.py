@@ -1,4 +1,4 @@
-"""Where a tensor comes into a network."""
+"""The inputs of networks."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from nnpipe.layers.vocabulary.value_kinds import IntegersKind
 
 
 class Input(Layer):
-    """Where a tensor comes in.
+    """An input of a network.
 
     Parameters
     ----------
     shape
-        Its shape without the axis of samples; ``None`` is a free axis.
+        Its shape without the batch axis; ``None`` is a free axis.
     batch
-        The number of samples, where it is fixed.
+        The batch size, if it is fixed.
     """
 
     keras: ClassVar[str] = "InputLayer"
@@ -28,7 +28,7 @@ class Input(Layer):
     batch: int | None = row(IntegersKind(1, single=True, optional=True), default=None)
 
     def alone(self, **changes: Any) -> Input:
-        """Return this layer with some arguments changed; it is applied to nothing anyway."""
+        """Return a copy of this layer with some arguments changed; it has no inputs to leave out."""
         given = {"shape": self.shape, "batch": self.batch, "name": self.name, "dtype": self.dtype}
         return Input(**{**given, "trainable": self.trainable, **changes})
 

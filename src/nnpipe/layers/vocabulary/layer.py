@@ -1,20 +1,20 @@
-"""What all layers have in common.
+"""The base class of layers.
 
-A layer is a frozen dataclass whose first argument is what it is applied to::
+A layer is a frozen dataclass whose first argument is the tensor that it is applied to::
 
     x = Input((28, 28, 1))
     y = Conv2d(x, 16, 5, activation="relu")
     z = Dense(Flatten(y), 10)
 
-Its fields carry its table (``field_table``): a field says how its values are
-checked, what Keras calls it and how they are read and written.  Its hooks say
-the rest once for all backends: which shapes come out (``_shapes``), which
-weights it has (``_variables``), and what it is in PyTorch (``_torch``).
-A new layer is one class, and no list is edited: it is found as components are,
-in nnpipe and in plugins, and where it has been declared in the program itself.
+Its fields form its table (``field_table``): a field states how its values are
+checked, its name in Keras, and how values are read and written.  Its hooks state
+the rest once for all backends: the shapes of its outputs (``_shapes``), its
+weights (``_variables``), and its PyTorch module (``_torch``).
+A new layer is one class, and no list is edited: layers are found like components,
+in nnpipe, in plugins, and in the running program.
 
-Two layers are equal if their arguments are; what they are applied to belongs
-to the graph.
+Two layers are equal if their arguments are equal; their inputs belong to the
+graph and are not compared.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from nnpipe.layers.vocabulary.regularisers import Regulariser
 from nnpipe.layers.vocabulary.value_kinds import ChoiceKind, FlagKind
 
 Shape: TypeAlias = "tuple[int | None, ...]"
-"""A tensor's shape with the axis of samples first; ``None`` is a free axis."""
+"""A tensor's shape with the batch axis first; ``None`` is a free axis."""
 
 L = TypeVar("L", bound="Layer")
 
 
 @dataclass(frozen=True, eq=False)
 class LayerCall:
-    """A layer used once more, with the same weights."""
+    """A further call of a layer, with the same weights."""
 
     layer: Layer
     inputs: tuple[Tensor, ...]
@@ -62,7 +62,7 @@ class LayerOutput:
 
 
 Tensor: TypeAlias = "Layer | LayerCall | LayerOutput"
-"""What a layer can be applied to: another layer (its first output), a further call of one, or one of its outputs."""
+"""An input of a layer: another layer (its first output), a further call of one, or one output of several."""
 
 Inputs: TypeAlias = "Tensor | Sequence[Tensor]"
 
@@ -76,19 +76,19 @@ class LayerVariable:
     name
         Its name in the layer, such as ``kernel``.
     shape
-        Its shape as Keras has it.
+        Its shape in Keras.
     initialiser, regulariser, constraint
-        Where it starts, what it adds to the loss, and what it is put back to.
+        Its initial values, its penalty in the loss, and the constraint applied after each training step.
     trainable
         Whether training changes it.
     torch
         The name of the parameter or buffer in the layer's PyTorch module.
     axes
-        How Keras's axes are ordered there; ``None`` if alike.
+        Order of Keras's axes in PyTorch; ``None`` if it is the same.
     torch_shape
-        Its shape there, where it is not that of the axes so ordered.
+        Its shape in PyTorch, if it differs from the shape with reordered axes.
     place
-        Where a ``.keras`` file has it below its layer; ``None`` if it is ``vars/i``, i being its number.
+        Its path below its layer in a ``.keras`` file; ``None`` for ``vars/i``, where i is its index.
     """
 
     name: str
@@ -110,38 +110,38 @@ class LayerVariable:
 
 @dataclass(frozen=True)
 class TorchParts:
-    """A layer in PyTorch: a ``torch.nn.Module`` with its parameters, and what is computed with it.
+    """A layer in PyTorch: a ``torch.nn.Module`` that holds the parameters, and the function that computes with it.
 
     ``call(module, *inputs)`` gets the module that holds ``core``, so that it can
-    ask whether it is in training.
+    check whether that is in training mode.
     """
 
     call: Callable[..., Any]
     core: Any = None
 
 
-# As with components, a default is given by keyword, which is what type checkers see.
+# A default is given by keyword, as in components, so that type checkers see it.
 @dataclass_transform(frozen_default=True, field_specifiers=(row, field))
 @dataclass(frozen=True)
 class Layer(Discoverable):
     """Base of all layers.
 
     Authors declare arguments with :func:`~nnpipe.layers.vocabulary.field_table.row` and write the hooks:
-    ``_torch`` always, ``_shapes`` where another shape comes out than goes in, ``_variables`` where there are
-    weights, and ``_faults`` for what a row cannot check.  A layer that names no ``keras`` class is built in
-    PyTorch alone.
+    ``_torch`` always, ``_shapes`` if the output's shape differs from the input's, ``_variables`` if the layer has
+    weights, and ``_faults`` for checks that a row cannot make.  A layer that names no ``keras`` class is built in
+    PyTorch only.
 
     Parameters
     ----------
     inputs
-        What it is applied to: a tensor, or several where it takes several;
+        The tensor, or several tensors, that it is applied to;
         ``()`` for a layer that is applied later with :meth:`on`.
     name
-        Its name in the graph; the graph makes one up where it is empty.
+        Its name in the graph; the graph chooses one if it is empty.
     trainable
         Whether training changes its weights.
     dtype
-        What Keras computes in, such as ``float32`` or ``mixed_float16``.
+        The dtype policy in Keras, such as ``float32`` or ``mixed_float16``.
 
     Examples
     --------
@@ -159,27 +159,27 @@ class Layer(Discoverable):
 
     abstract: ClassVar[bool] = True
     keras: ClassVar[str] = ""
-    """The name of the class in Keras; empty if Keras has none that computes the same."""
+    """Name of the class in Keras; empty if Keras has no equivalent."""
     aliases: ClassVar[tuple[str, ...]] = ()
-    """Other names, of older versions."""
+    """Names of the class in older versions of Keras."""
     own: ClassVar[bool] = False
-    """Whether Keras has no such layer; ``keras`` is then one that computes the same."""
+    """Whether nnpipe alone has this layer; ``keras`` then names a layer that computes the same."""
     ignored: ClassVar[frozenset[str]] = frozenset()
-    """Keys of a Keras configuration that say nothing that the table does not."""
+    """Keys of a Keras configuration that add nothing to the table."""
     called: ClassVar[tuple[str, ...]] = ("inputs",)
-    """What Keras calls the arguments of a call that are tensors."""
+    """Names that Keras gives to the tensor arguments of a call."""
     resting: ClassVar[bool] = False
-    """Whether Keras notes ``training=False`` at each call that says nothing of it."""
+    """Whether Keras records ``training=False`` for calls that leave ``training`` out."""
     rests_when_frozen: ClassVar[bool] = False
-    """Whether it behaves as in inference while it is not trained, as normalisations do."""
+    """Whether it behaves as in inference while ``trainable`` is false, as batch normalisation does."""
     unwritten: ClassVar[frozenset[str]] = frozenset()
-    """Keys that Keras lacks, although similar layers have the argument."""
+    """Keys that this layer lacks in Keras, although similar layers have them."""
     rank: ClassVar[int] = 0
     """Number of spatial axes."""
     takes: ClassVar[tuple[int, int | None]] = (1, 1)
-    """Least and greatest number of inputs; ``None`` for any."""
+    """Least and greatest number of inputs; ``None`` for no limit."""
     grouped: ClassVar[bool] = False
-    """Whether Keras wants the inputs in one list."""
+    """Whether Keras takes the inputs as one list."""
 
     inputs: Inputs = field(compare=False, repr=False)
     name: str = field(default="", kw_only=True)
@@ -198,36 +198,43 @@ class Layer(Discoverable):
 
     @classmethod
     def options(cls) -> tuple[Option, ...]:
-        """Describe the arguments of the table, with what the docstring says of them."""
+        """Return the arguments of the table, with their help from the docstring."""
         said, kinds = parameter_descriptions(cls), {f.name: annotation_text(f.type) for f in dataclasses.fields(cls)}
         return tuple(Option(r.name, kinds[r.name], said.get(r.name, ""), r.default) for r in field_table.table(cls))
 
     def on(self, inputs: Inputs, *, training: bool | None = None) -> LayerCall:
-        """Use this layer once more, with the same weights.
+        """Apply this layer to other inputs, with the same weights.
 
-        ``training=False`` makes it behave as in inference even while the rest
-        is trained, which is what a network used for its features wants.
+        Parameters
+        ----------
+        inputs
+            A tensor, or several for a layer with several inputs.
+        training
+            ``False`` makes it behave as in inference even while the rest of the network is trained, as a frozen
+            feature extractor should; ``None`` follows the network.
         """
         return LayerCall(self, tensors(inputs), training)
 
     def alone(self: L, **changes: Any) -> L:
-        """Return this layer without what it is applied to, with some arguments changed."""
+        """Return a copy of this layer without its inputs, with some arguments changed."""
         return dataclasses.replace(self, inputs=(), **changes)
 
     def faults(self) -> Iterator[tuple[str, str]]:
-        """List what is wrong with the arguments: the argument and the fault, all of them."""
+        """Yield everything that is wrong with the arguments, as pairs of argument and fault."""
         found = list(field_table.faults(self, self.rank))
         yield from found
         if not found:
             yield from self._faults()
 
     def shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
-        """Return the shapes that come out where ``shapes`` go in; the arguments must be in order.
+        """Return the shapes of the outputs for inputs of these shapes.
+
+        The layer's arguments must be valid: :meth:`faults` yields nothing.
 
         Raises
         ------
         Misfit
-            If they do not fit the layer, or each other.
+            If the shapes do not fit the layer, or each other.
         """
         least, most = self.takes
         if len(shapes) < least or (most is not None and len(shapes) > most):
@@ -236,11 +243,11 @@ class Layer(Discoverable):
         return self._shapes(*shapes)
 
     def variables(self, *shapes: Shape) -> tuple[LayerVariable, ...]:
-        """List the weights for inputs of these shapes, in Keras's order."""
+        """Return the weights for inputs of these shapes, in Keras's order."""
         return self._variables(*shapes)
 
     def limits(self, backend: str) -> Iterable[str]:
-        """Say what ``"torch"`` or ``"keras"`` cannot compute of this layer; nothing, as a rule."""
+        """Return what ``"torch"`` or ``"keras"`` cannot compute of this layer; nothing by default."""
         return ()
 
     def _faults(self) -> Iterable[tuple[str, str]]:
@@ -260,17 +267,23 @@ LAST_FIRST = ("channels_last", "channels_first")
 
 
 def data_format() -> Any:
-    """Declare where the channels are; a configuration without it means the last axis."""
+    """Declare the argument ``data_format``; a configuration without it means channels last."""
     return row(ChoiceKind(LAST_FIRST, otherwise="channels_last"), default="channels_last")
 
 
 def tensors(inputs: Inputs) -> tuple[Tensor, ...]:
-    """Return inputs as a tuple, one alone too."""
+    """Return inputs as a tuple, also if there is only one."""
     return (inputs,) if isinstance(inputs, (Layer, LayerCall, LayerOutput)) else tuple(inputs)
 
 
 def known(extent: int | None, what: str) -> int:
-    """Return an extent that the layer's weights depend on; a free one is a misfit."""
+    """Return an extent that the layer's weights depend on.
+
+    Raises
+    ------
+    Misfit
+        If it is free; the message contains ``what``.
+    """
     if extent is None:
         raise Misfit(f"needs to know {what}, which is free")
     return extent

@@ -30,14 +30,14 @@ class _Elementwise(_Merge):
 
 
 class Add(_Elementwise):
-    """The sum."""
+    """The sum of several tensors, element by element."""
 
     keras: ClassVar[str] = "Add"
     pair: ClassVar[Callable[[Any, Any], Any]] = staticmethod(operator.add)
 
 
 class Subtract(_Elementwise):
-    """The first less the second."""
+    """The difference of two tensors, element by element."""
 
     keras: ClassVar[str] = "Subtract"
     takes: ClassVar[tuple[int, int | None]] = (2, 2)
@@ -45,14 +45,14 @@ class Subtract(_Elementwise):
 
 
 class Multiply(_Elementwise):
-    """The product."""
+    """The product of several tensors, element by element."""
 
     keras: ClassVar[str] = "Multiply"
     pair: ClassVar[Callable[[Any, Any], Any]] = staticmethod(operator.mul)
 
 
 class Average(_Elementwise):
-    """The mean."""
+    """The mean of several tensors, element by element."""
 
     keras: ClassVar[str] = "Average"
     pair: ClassVar[Callable[[Any, Any], Any]] = staticmethod(operator.add)
@@ -62,21 +62,27 @@ class Average(_Elementwise):
 
 
 class Maximum(_Elementwise):
-    """The greatest."""
+    """The maximum of several tensors, element by element."""
 
     keras: ClassVar[str] = "Maximum"
     pair: ClassVar[Callable[[Any, Any], Any]] = staticmethod(lambda a, b: a.maximum(b))
 
 
 class Minimum(_Elementwise):
-    """The least."""
+    """The minimum of several tensors, element by element."""
 
     keras: ClassVar[str] = "Minimum"
     pair: ClassVar[Callable[[Any, Any], Any]] = staticmethod(lambda a, b: a.minimum(b))
 
 
 class Concatenate(_Merge):
-    """One after the other along an axis."""
+    """Joins tensors along an axis.
+
+    Parameters
+    ----------
+    axis
+        Axis along which the tensors are joined.
+    """
 
     keras: ClassVar[str] = "Concatenate"
     takes: ClassVar[tuple[int, int | None]] = (1, None)
@@ -108,7 +114,15 @@ class Concatenate(_Merge):
 
 
 class Dot(_Merge):
-    """Sums of products of two tensors along an axis of each."""
+    """The dot product of two tensors along one axis of each.
+
+    Parameters
+    ----------
+    axes
+        Axis of each tensor along which products are summed; one integer stands for both.
+    normalize
+        Whether vectors along the axes are scaled to length 1 first, which gives the cosine similarity.
+    """
 
     keras: ClassVar[str] = "Dot"
     takes: ClassVar[tuple[int, int | None]] = (2, 2)
@@ -151,7 +165,7 @@ class Dot(_Merge):
 
 
 def _broadcast(a: Shape, b: Shape) -> Shape:
-    """Return the shape of two that are merged value by value; a shorter one gets axes behind that of samples."""
+    """Return the shape of two tensors merged element by element; the shorter shape gets axes after the batch axis."""
     if len(a) < len(b):
         a, b = b, a
     b = (b[0], *[1] * (len(a) - len(b)), *b[1:])

@@ -1,4 +1,4 @@
-"""Normalisations."""
+"""Normalisation layers."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from nnpipe.layers.vocabulary.weighted_layer import described
 
 class _Norm(Layer):
     def _axes(self, shape: Shape) -> tuple[int, ...]:
-        """Return the axes by number, in order; the axis of samples is none of them."""
-        axis: Any = getattr(self, "axis")  # noqa: B009 - each has its own kind of it
+        """Return the axes as ascending non-negative numbers, without the batch axis."""
+        axis: Any = getattr(self, "axis")  # noqa: B009 - each subclass declares its own type
         axes = [a + len(shape) if a < 0 else a for a in (axis if isinstance(axis, tuple) else (axis,))]
         if not all(0 < a < len(shape) for a in axes):
             raise Misfit(f"has the axis {axis}, which {shape} lacks")
@@ -34,7 +34,21 @@ class _Norm(Layer):
 
 
 class _Affine(_Norm):
-    """Base of those that may scale by gamma and add beta afterwards."""
+    """Base of normalisations that may scale by gamma and add beta afterwards.
+
+    Parameters
+    ----------
+    center
+        Whether beta is added.
+    scale
+        Whether the result is multiplied by gamma.
+    beta_initializer, gamma_initializer
+        Initial values of beta or gamma.
+    beta_regularizer, gamma_regularizer
+        Penalty on beta or gamma that is added to the loss.
+    beta_constraint, gamma_constraint
+        Constraint on beta or gamma, applied after each training step.
+    """
 
     center: bool = row(FlagKind(), default=True, kw_only=True)
     scale: bool = row(FlagKind(), default=True, kw_only=True)
@@ -46,7 +60,7 @@ class _Affine(_Norm):
     gamma_constraint: Constraint | Raw | str | None = row(CONSTRAINT, default=None, kw_only=True)
 
     def _affine(self, shape: Shape, gamma: str = "", beta: str = "") -> list[LayerVariable]:
-        """List gamma and beta, as far as there are any; in PyTorch they are called so, or as is said."""
+        """Return gamma and beta, as far as they exist; the arguments are their names in PyTorch, if others."""
         extents = self._extents(shape)
         made = [LayerVariable("gamma", extents, *described(self, "gamma"), torch=gamma)] if self.scale else []
         return made + ([LayerVariable("beta", extents, *described(self, "beta"), torch=beta)] if self.center else [])
@@ -56,7 +70,19 @@ class _Affine(_Norm):
 
 
 class BatchNorm(_Affine):
-    """Subtract the mean and divide by the deviation of each channel, as seen in training."""
+    """Normalises each channel by its mean and variance: those of the batch in training, moving averages later.
+
+    Parameters
+    ----------
+    axis
+        Axis of the channels.
+    momentum
+        Part of the moving averages that each training step keeps.
+    epsilon
+        Number added to the variance, to avoid division by zero.
+    moving_mean_initializer, moving_variance_initializer
+        Initial values of the moving mean or variance.
+    """
 
     keras: ClassVar[str] = "BatchNormalization"
     rests_when_frozen: ClassVar[bool] = True
@@ -90,7 +116,7 @@ class BatchNorm(_Affine):
         if kind is None:
             raise Misfit(f"takes 2 to 5 axes in PyTorch, not {shape}")
         core = kind(count, self.epsilon, 1 - self.momentum)
-        # PyTorch has both or none; one that Keras has not stays at its neutral value.
+        # PyTorch has both weights or none; a weight that Keras lacks stays at its neutral value.
         for name, there in (("weight", self.scale), ("bias", self.center)):
             if not there:
                 value = getattr(core, name).detach()
@@ -100,7 +126,15 @@ class BatchNorm(_Affine):
 
 
 class LayerNorm(_Affine):
-    """Subtract the mean and divide by the deviation over some axes of each sample."""
+    """Normalises each sample by its mean and variance over some axes.
+
+    Parameters
+    ----------
+    axis
+        Axis or axes over which mean and variance are taken.
+    epsilon
+        Number added to the variance, to avoid division by zero.
+    """
 
     keras: ClassVar[str] = "LayerNormalization"
     axis: int | tuple[int, ...] = row(IntegersKind(single=True), default=-1)
@@ -120,7 +154,17 @@ class LayerNorm(_Affine):
 
 
 class GroupNorm(_Affine):
-    """Subtract the mean and divide by the deviation over groups of channels of each sample."""
+    """Normalises each sample by the mean and variance of groups of channels.
+
+    Parameters
+    ----------
+    groups
+        Number of groups; -1 for one group per channel.
+    axis
+        Axis of the channels.
+    epsilon
+        Number added to the variance, to avoid division by zero.
+    """
 
     keras: ClassVar[str] = "GroupNormalization"
     groups: int = row(IntegerKind(-1), default=32)
@@ -159,7 +203,13 @@ class GroupNorm(_Affine):
 
 
 class UnitNorm(_Norm):
-    """Divide by the length along some axes."""
+    """Divides each sample by its Euclidean length along some axes.
+
+    Parameters
+    ----------
+    axis
+        Axis or axes along which the length is taken.
+    """
 
     keras: ClassVar[str] = "UnitNormalization"
     axis: int | tuple[int, ...] = row(IntegersKind(single=True), default=-1)
@@ -170,7 +220,15 @@ class UnitNorm(_Norm):
 
 
 class RMSNorm(_Norm):
-    """Divide by the root of the mean square along some axes, and scale."""
+    """Divides each sample by its root mean square along some axes, then multiplies by a trained scale.
+
+    Parameters
+    ----------
+    axis
+        Axis or axes along which the root mean square is taken.
+    epsilon
+        Number added to the mean square, to avoid division by zero.
+    """
 
     keras: ClassVar[str] = "RMSNormalization"
     axis: int | tuple[int, ...] = row(IntegersKind(single=True), default=-1)

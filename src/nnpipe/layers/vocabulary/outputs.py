@@ -1,15 +1,15 @@
-"""Outputs that carry their loss.
+"""Output layers that declare their loss.
 
-They stand at the end of a network and compute nothing: what comes in goes
-out, as logits where there are classes.  They say what it is judged by::
+They stand at the end of a network and compute nothing: the outputs are the
+inputs, for classes their logits.  They declare the loss and its target::
 
     digit = OutputClassification(Dense(features, 10), "label")
 
-``to_trainer`` makes of each the output that the trainer takes, and
-``compile_arguments`` the loss that Keras takes; both come to the same number.
-``nnpipe.layers.graph.loss_outputs`` gives the network as it is used: with probabilities for logits.
-Keras knows them as ``Identity``; what they say lies beside, where only nnpipe
-looks.
+``to_trainer`` turns each into the output that the trainer takes, and
+``compile_arguments`` into the loss that Keras takes; both losses are equal.
+``nnpipe.layers.graph.loss_outputs`` returns the network for inference, with probabilities instead of logits.
+In Keras files they are ``Identity`` layers; their arguments are stored in an
+entry that only nnpipe reads.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
 
 
 class JudgedOutput(Layer):
-    """Base of outputs that carry their loss.
+    """Base of output layers that declare their loss.
 
     Parameters
     ----------
     target
-        The feature of a batch that holds what the output should be.
+        Name of the batch's feature that holds the target.
     weights
-        The feature that says how much each sample counts; ``None`` counts all alike.
+        Name of the batch's feature that holds the weight of each sample; ``None`` for equal weights.
     scale
-        What the loss is multiplied with before all losses are added up.
+        Factor of this loss in the sum of all losses.
     """
 
     abstract: ClassVar[bool] = True
@@ -51,24 +51,24 @@ class JudgedOutput(Layer):
     scale: float = row(NumberKind(0), default=1.0, kw_only=True)
 
     def judged(self, x: Any, batch: Any) -> Output:
-        """Return what the trainer takes, of a tensor and a batch that holds what is named here."""
+        """Return the trainer's output for a tensor and a batch that holds the target and the weights."""
         more = {} if self.weights is None else {"weights": batch[self.weights]}
         return self._judged(x, None if self.target is None else batch[self.target], scale=self.scale, **more)
 
     def keras_loss(self) -> Any:
-        """Return the loss, unscaled, as ``keras.Model.compile`` takes it; ``None`` where there is nothing to learn."""
+        """Return the unscaled loss as ``keras.Model.compile`` takes it; ``None`` for outputs that are not trained."""
         raise NotImplementedError
 
     def keras_metrics(self) -> list[Any]:
-        """Return what ``keras.Model.compile`` takes as metrics."""
+        """Return the metrics as ``keras.Model.compile`` takes them."""
         return []
 
     def meaning(self) -> Layer:
-        """Return the layer of the same name that makes what is wanted of what is learned, such as probabilities."""
+        """Return the layer of the same name that turns logits into results, such as probabilities."""
         return Identity((), name=self.name)
 
     def random_truth(self, shape: tuple[int, ...], random: np.random.Generator) -> np.ndarray | None:
-        """Make truths for an output of this shape, to try a training on noise; ``None`` where there are none."""
+        """Return random targets for an output of this shape, to try out training; ``None`` if it has no targets."""
         return None
 
     def _judged(self, x: Any, target: Any, **more: Any) -> Output:
@@ -79,14 +79,14 @@ class JudgedOutput(Layer):
 
 
 class OutputClassification(JudgedOutput):
-    """Logits ``(n, classes)`` of one class of several: the cross entropy with targets ``(n,)``.
+    """Classification: cross entropy of logits ``(n, classes)`` and integer targets ``(n,)``.
 
     Parameters
     ----------
     label_smoothing
-        Part of the target's weight that is spread over all classes.
+        Part of the target's probability that is spread over all classes.
     top
-        Ranks for whose accuracy to ask besides the first.
+        Values of k for which the top-k accuracy is measured as well.
     """
 
     keras: ClassVar[str] = "Identity"
@@ -103,7 +103,7 @@ class OutputClassification(JudgedOutput):
         return Softmax((), name=self.name)
 
     def random_truth(self, shape: tuple[int, ...], random: np.random.Generator) -> np.ndarray:
-        """Any class."""
+        """Return random classes."""
         return random.integers(0, shape[1], shape[0])
 
     def _judged(self, x: Any, target: Any, **more: Any) -> Output:
@@ -112,11 +112,11 @@ class OutputClassification(JudgedOutput):
         return Judged(x, target, label_smoothing=self.label_smoothing, top=self.top, **more)
 
     def keras_loss(self) -> Any:
-        """The sparse categorical cross entropy of logits."""
+        """Return the sparse categorical cross entropy of logits."""
         return losses.classification(self.label_smoothing)
 
     def keras_metrics(self) -> list[Any]:
-        """The accuracy, and those of ``top``."""
+        """Return the accuracy and the top-k accuracies."""
         import keras
 
         top = [keras.metrics.SparseTopKCategoricalAccuracy(k, name=f"top{k}") for k in self.top]
@@ -124,12 +124,12 @@ class OutputClassification(JudgedOutput):
 
 
 class OutputClassificationBinary(JudgedOutput):
-    """Logits of yes or no, one or several a sample: the binary cross entropy with targets 0 or 1 of the same shape.
+    """Binary classification: binary cross entropy of logits and targets 0 or 1 of the same shape.
 
     Parameters
     ----------
     positive_weight
-        How much more a one counts than a zero in the loss.
+        Weight of the target 1 in the loss, relative to that of 0.
     """
 
     keras: ClassVar[str] = "Identity"
@@ -140,7 +140,7 @@ class OutputClassificationBinary(JudgedOutput):
         return Activation((), "sigmoid", name=self.name)
 
     def random_truth(self, shape: tuple[int, ...], random: np.random.Generator) -> np.ndarray:
-        """Yes or no."""
+        """Return random zeros and ones."""
         return random.integers(0, 2, shape)
 
     def _judged(self, x: Any, target: Any, **more: Any) -> Output:
@@ -149,30 +149,30 @@ class OutputClassificationBinary(JudgedOutput):
         return Judged(x, target, positive_weight=self.positive_weight, **more)
 
     def keras_loss(self) -> Any:
-        """The binary cross entropy of logits."""
+        """Return the binary cross entropy of logits."""
         return losses.binary(self.positive_weight)
 
     def keras_metrics(self) -> list[Any]:
-        """The accuracy."""
+        """Return the accuracy."""
         import keras
 
         return [keras.metrics.BinaryAccuracy(name="accuracy", threshold=0.0)]
 
 
 class OutputRegression(JudgedOutput):
-    """Values with targets of the same shape.
+    """Regression: a distance between outputs and targets of the same shape.
 
     Parameters
     ----------
     distance
-        What is minimised: ``"squared"``, ``"absolute"``, or ``"huber"`` (squared below 1, absolute above).
+        Distance to minimise: ``"squared"``, ``"absolute"``, or ``"huber"`` (squared below 1, absolute above).
     """
 
     keras: ClassVar[str] = "Identity"
     distance: str = row(ChoiceKind(("squared", "absolute", "huber")), default="squared")
 
     def random_truth(self, shape: tuple[int, ...], random: np.random.Generator) -> np.ndarray:
-        """Standard normal numbers."""
+        """Return standard normal random numbers, float32."""
         return random.standard_normal(shape, np.float32)
 
     def _judged(self, x: Any, target: Any, **more: Any) -> Output:
@@ -181,25 +181,27 @@ class OutputRegression(JudgedOutput):
         return Judged(x, target, distance=self.distance, **more)  # type: ignore[arg-type]  # checked by its row
 
     def keras_loss(self) -> Any:
-        """The mean of the distances."""
+        """Return the mean distance."""
         return losses.regression(self.distance)
 
     def keras_metrics(self) -> list[Any]:
-        """The mean absolute error, and the root of the mean squared one."""
+        """Return the mean absolute error and the root mean squared error."""
         import keras
 
         return [keras.metrics.MeanAbsoluteError(name="mae"), keras.metrics.RootMeanSquaredError(name="rmse")]
 
 
 class OutputSegmentation(JudgedOutput):
-    """Logits of a class for each place, with targets that have no axis of classes.
+    """Segmentation: logits of the classes at each position, and integer targets without the axis of classes.
 
     Parameters
     ----------
     criterion
-        ``"cross_entropy"`` or ``"dice"``.
+        Loss: ``"cross_entropy"`` or ``"dice"``.
     ignore
-        Target of places that do not count at all.
+        Target value of positions that the loss leaves out.
+    data_format
+        Place of the classes: ``"channels_last"`` or ``"channels_first"``.
     """
 
     keras: ClassVar[str] = "Identity"
@@ -214,11 +216,11 @@ class OutputSegmentation(JudgedOutput):
         return (shapes[0],)
 
     def meaning(self) -> Layer:
-        """Probabilities at each place."""
+        """Return the layer that gives probabilities at each position."""
         return Softmax((), -1 if self.data_format == "channels_last" else 1, name=self.name)
 
     def random_truth(self, shape: tuple[int, ...], random: np.random.Generator) -> np.ndarray:
-        """Any class at each place."""
+        """Return a random class for each position."""
         last = self.data_format == "channels_last"
         return random.integers(0, shape[-1 if last else 1], shape[:-1] if last else (shape[0], *shape[2:]))
 
@@ -229,12 +231,12 @@ class OutputSegmentation(JudgedOutput):
         return Judged(logits, target, criterion=self.criterion, ignore=self.ignore, **more)  # type: ignore[arg-type]
 
     def keras_loss(self) -> Any:
-        """The loss of each sample: the mean over the places that count, or the Dice loss over all of them."""
+        """Return the loss of each sample: the mean over the positions that count, or their Dice loss."""
         return losses.segmentation(self.criterion, self.ignore, self.data_format == "channels_first")
 
 
 class OutputEmbedding(JudgedOutput):
-    """Features that are looked at, not learned from; ``target`` may name labels for their colours."""
+    """Embeddings that are recorded for inspection and add no loss; ``target`` may name labels for their colours."""
 
     keras: ClassVar[str] = "Identity"
     target: str | None = row(NameKind(optional=True), default=None)
@@ -245,19 +247,19 @@ class OutputEmbedding(JudgedOutput):
         return Judged(x, target, **more)
 
     def keras_loss(self) -> Any:
-        """Nothing."""
+        """Return ``None``: it adds no loss."""
         return None
 
 
 class OutputTriplets(JudgedOutput):
-    """Three embeddings a sample, ``(n, 3, features)``: an anchor, one of its kind, one of another kind.
+    """Triplet loss of embeddings ``(n, 3, features)``: an anchor, a positive and a negative per sample.
 
     Join them with ``Concatenate([RepeatVector(a, 1), RepeatVector(p, 1), RepeatVector(n, 1)], axis=1)``.
 
     Parameters
     ----------
     margin
-        How much nearer the one of its kind has to be.
+        Least difference between the distances to the negative and to the positive.
     """
 
     keras: ClassVar[str] = "Identity"
@@ -276,5 +278,5 @@ class OutputTriplets(JudgedOutput):
         return Judged(anchor, target, positive=positive, negative=negative, margin=self.margin, **more)
 
     def keras_loss(self) -> Any:
-        """The triplet loss; the target that Keras asks for does not count."""
+        """Return the triplet loss; it ignores the target that Keras asks for."""
         return losses.triplets(self.margin)

@@ -1,4 +1,4 @@
-"""Pools over windows and over whole axes."""
+"""Pooling over windows and over whole axes."""
 
 from __future__ import annotations
 
@@ -11,6 +11,21 @@ from nnpipe.layers.vocabulary.windows import channels, check_rank, joined, padde
 
 
 class _Pool(Layer):
+    """Base of pooling over windows.
+
+    Parameters
+    ----------
+    pool_size
+        Size of the window along each spatial axis; one integer stands for all axes.
+    strides
+        Step of the window along each spatial axis; ``None`` for the window's size.
+    padding
+        ``"valid"`` adds nothing; ``"same"`` pads so that the output has the size of the input divided by the stride,
+        rounded up.
+    data_format
+        Place of the channels: ``"channels_last"`` or ``"channels_first"``.
+    """
+
     pool_size: int | tuple[int, ...] = row(SizesKind(), default=2, older=("pool_length",))
     strides: int | tuple[int, ...] | None = row(SizesKind(optional=True), default=None)
     padding: str = row(ChoiceKind(("valid", "same")), default="valid")
@@ -18,7 +33,7 @@ class _Pool(Layer):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.strides is None:  # the window's own size, which is how Keras writes it, too
+        if self.strides is None:  # Keras writes the window's size in this case as well
             object.__setattr__(self, "strides", self.pool_size)
 
     def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
@@ -52,7 +67,7 @@ class _MaxPool(_Pool):
 
 
 class MaxPool1d(_MaxPool):
-    """The greatest value of each window over one axis."""
+    """The maximum of each window over one axis."""
 
     keras: ClassVar[str] = "MaxPooling1D"
     aliases: ClassVar[tuple[str, ...]] = ("MaxPool1D",)
@@ -60,7 +75,7 @@ class MaxPool1d(_MaxPool):
 
 
 class MaxPool2d(_MaxPool):
-    """The greatest value of each window over two axes."""
+    """The maximum of each window over two axes."""
 
     keras: ClassVar[str] = "MaxPooling2D"
     aliases: ClassVar[tuple[str, ...]] = ("MaxPool2D",)
@@ -68,7 +83,7 @@ class MaxPool2d(_MaxPool):
 
 
 class MaxPool3d(_MaxPool):
-    """The greatest value of each window over three axes."""
+    """The maximum of each window over three axes."""
 
     keras: ClassVar[str] = "MaxPooling3D"
     aliases: ClassVar[tuple[str, ...]] = ("MaxPool3D",)
@@ -86,7 +101,7 @@ class _AvgPool(_Pool):
             padded = pad(x)
             if not same or padded is x:
                 return module.core(padded)
-            # What was padded does not count, and there may be more of it on one side.
+            # Padding does not count, and there may be more of it on one side.
             return module.core(padded) / module.core(pad(x.new_ones((1, 1, *x.shape[2:]))))
 
         return TorchParts(with_channels_first(call, self.data_format), core)
@@ -117,6 +132,16 @@ class AvgPool3d(_AvgPool):
 
 
 class _GlobalPool(Layer):
+    """Base of pooling over whole axes.
+
+    Parameters
+    ----------
+    data_format
+        Place of the channels: ``"channels_last"`` or ``"channels_first"``.
+    keepdims
+        Whether spatial axes are kept with length 1.
+    """
+
     data_format: str = data_format()
     keepdims: bool = row(FlagKind(), default=False)
     reduction: ClassVar[str]
@@ -135,7 +160,7 @@ class _GlobalPool(Layer):
 
 
 class GlobalMaxPool1d(_GlobalPool):
-    """The greatest value of each channel over one axis."""
+    """The maximum of each channel over one axis."""
 
     keras: ClassVar[str] = "GlobalMaxPooling1D"
     aliases: ClassVar[tuple[str, ...]] = ("GlobalMaxPool1D",)
@@ -144,7 +169,7 @@ class GlobalMaxPool1d(_GlobalPool):
 
 
 class GlobalMaxPool2d(_GlobalPool):
-    """The greatest value of each channel over two axes."""
+    """The maximum of each channel over two axes."""
 
     keras: ClassVar[str] = "GlobalMaxPooling2D"
     aliases: ClassVar[tuple[str, ...]] = ("GlobalMaxPool2D",)
@@ -153,7 +178,7 @@ class GlobalMaxPool2d(_GlobalPool):
 
 
 class GlobalMaxPool3d(_GlobalPool):
-    """The greatest value of each channel over three axes."""
+    """The maximum of each channel over three axes."""
 
     keras: ClassVar[str] = "GlobalMaxPooling3D"
     aliases: ClassVar[tuple[str, ...]] = ("GlobalMaxPool3D",)

@@ -22,7 +22,37 @@ from nnpipe.layers.vocabulary.weighted_layer import Kernelled, described, functi
 
 
 class Recurrent(Kernelled):
-    """What recurrent layers have in common."""
+    """Base of recurrent layers.
+
+    Parameters
+    ----------
+    units
+        Number of features of the state.
+    activation
+        Function applied to the new state.
+    recurrent_initializer
+        Initial values of the recurrent kernel.
+    recurrent_regularizer
+        Penalty on the recurrent kernel that is added to the loss.
+    recurrent_constraint
+        Constraint on the recurrent kernel, applied after each training step.
+    dropout
+        Fraction of the inputs set to zero in training.
+    recurrent_dropout
+        Fraction of the state set to zero in training.
+    return_sequences
+        Whether the state of every step is returned instead of the last one.
+    return_state
+        Whether the last states are returned as further outputs.
+    go_backwards
+        Whether steps are read from the last to the first.
+    stateful
+        Whether each batch continues from the states of the previous one.
+    unroll
+        Whether Keras unrolls the loop over steps.
+    seed
+        Seed of the dropout, used by Keras alone; ``None`` draws one.
+    """
 
     abstract: ClassVar[bool] = True
     ignored: ClassVar[frozenset[str]] = frozenset(
@@ -108,7 +138,7 @@ class Recurrent(Kernelled):
 
 
 class SimpleRNN(Recurrent):
-    """A state that is fed back."""
+    """A simple recurrent layer, whose output is fed back as its state."""
 
     keras: ClassVar[str] = "SimpleRNN"
     takes: ClassVar[tuple[int, int | None]] = (1, 2)
@@ -118,13 +148,27 @@ class SimpleRNN(Recurrent):
 
 
 class _Gated(Recurrent):
+    """Base of recurrent layers with gates.
+
+    Parameters
+    ----------
+    recurrent_activation
+        Function applied to the gates.
+    """
+
     recurrent_activation: ActivationFunction | Raw | str | None = row(
         ACTIVATION, default=ActivationFunction("sigmoid"), kw_only=True
     )
 
 
 class LSTM(_Gated):
-    """Long short-term memory, Hochreiter and Schmidhuber 1997, with a forget gate."""
+    """Long short-term memory, Hochreiter and Schmidhuber 1997, with a forget gate.
+
+    Parameters
+    ----------
+    unit_forget_bias
+        Whether the bias of the forget gate starts at 1.
+    """
 
     keras: ClassVar[str] = "LSTM"
     aliases: ClassVar[tuple[str, ...]] = ("LSTMV1", "LSTMV2", "UnifiedLSTM")
@@ -147,7 +191,13 @@ class LSTM(_Gated):
 
 
 class GRU(_Gated):
-    """Gated recurrent unit, Cho et al. 2014 (https://arxiv.org/abs/1406.1078)."""
+    """Gated recurrent unit, Cho et al. 2014 (https://arxiv.org/abs/1406.1078).
+
+    Parameters
+    ----------
+    reset_after
+        Whether the reset gate is applied after the matrix product with the state, as cuDNN does.
+    """
 
     keras: ClassVar[str] = "GRU"
     aliases: ClassVar[tuple[str, ...]] = ("GRUV1", "GRUV2", "UnifiedGRU")
@@ -178,7 +228,7 @@ class GRU(_Gated):
 
 
 class _Remembering(Initialiser):
-    """A bias of an LSTM: ones at the forget gate, Jozefowicz et al. 2015."""
+    """The bias of an LSTM with ones at the forget gate, Jozefowicz et al. 2015."""
 
     inner: Any = row(INITIALISER)
 

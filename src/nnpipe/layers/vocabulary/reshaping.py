@@ -1,4 +1,4 @@
-"""Layers that move values about or rescale them: reshape, flatten, permute, repeat."""
+"""Layers that rearrange or rescale values: reshape, flatten, permute, repeat."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nnpipe.layers.vocabulary.windows import channels_last
 
 
 class Identity(Layer):
-    """The same again; a place for a name."""
+    """Returns its input unchanged; gives a tensor a name."""
 
     keras: ClassVar[str] = "Identity"
 
@@ -24,7 +24,15 @@ class Identity(Layer):
 
 
 class Rescaling(Layer):
-    """Multiply by a scale and add an offset; several of them belong to the last axis."""
+    """Multiplies by a scale and adds an offset.
+
+    Parameters
+    ----------
+    scale
+        Factor, or one factor for each entry of the last axis.
+    offset
+        Number added after scaling, or one for each entry of the last axis.
+    """
 
     keras: ClassVar[str] = "Rescaling"
     scale: float | tuple[float, ...] = row(NumbersKind())
@@ -36,7 +44,15 @@ class Rescaling(Layer):
 
 
 class ActivityRegularization(Layer):
-    """The same again; its size adds to the loss."""
+    """Returns its input unchanged, and adds a penalty on its magnitude to the loss.
+
+    Parameters
+    ----------
+    l1
+        Factor of the sum of absolute values.
+    l2
+        Factor of the sum of squares.
+    """
 
     keras: ClassVar[str] = "ActivityRegularization"
     ignored: ClassVar[frozenset[str]] = frozenset({"activity_regularizer"})
@@ -45,7 +61,7 @@ class ActivityRegularization(Layer):
 
     @property
     def activity_regularizer(self) -> L1L2:
-        """What it adds."""
+        """The penalty on the outputs."""
         return L1L2(self.l1, self.l2)
 
     def _torch(self, *shapes: Shape) -> TorchParts:
@@ -53,7 +69,13 @@ class ActivityRegularization(Layer):
 
 
 class Reshape(Layer):
-    """Another shape for the values of each sample; one extent may be -1."""
+    """Gives the values of each sample another shape.
+
+    Parameters
+    ----------
+    target_shape
+        The shape, without the batch axis; one extent may be -1 and follows from the others.
+    """
 
     keras: ClassVar[str] = "Reshape"
     target_shape: int | tuple[int, ...] = row(IntegersKind(-1, single=False))
@@ -88,7 +110,13 @@ class Reshape(Layer):
 
 
 class Flatten(Layer):
-    """One axis for the values of each sample."""
+    """Puts the values of each sample into one axis.
+
+    Parameters
+    ----------
+    data_format
+        Place of the channels: ``"channels_last"``, or ``"channels_first"``, which moves them to the end first.
+    """
 
     keras: ClassVar[str] = "Flatten"
     data_format: str = data_format()
@@ -98,7 +126,7 @@ class Flatten(Layer):
         return ((shapes[0][0], None if None in rest else math.prod(extent or 0 for extent in rest)),)
 
     def _torch(self, *shapes: Shape) -> TorchParts:
-        # With channels first, Keras flattens as if they were last, so that both give the same.
+        # Keras moves channels to the end before flattening, so that both formats give the same values.
         first = self.data_format == "channels_first"
 
         def call(module: Any, x: Any) -> Any:
@@ -110,7 +138,13 @@ class Flatten(Layer):
 
 
 class Permute(Layer):
-    """The axes of each sample in another order, counted from 1."""
+    """Reorders the axes of each sample.
+
+    Parameters
+    ----------
+    dims
+        The axes in their new order, counted from 1 (axis 0 is the batch).
+    """
 
     keras: ClassVar[str] = "Permute"
     dims: tuple[int, ...] = row(IntegersKind(1))
@@ -131,7 +165,13 @@ class Permute(Layer):
 
 
 class RepeatVector(Layer):
-    """The same vector ``n`` times, one after the other."""
+    """Repeats each vector along a new axis.
+
+    Parameters
+    ----------
+    n
+        Number of repetitions.
+    """
 
     keras: ClassVar[str] = "RepeatVector"
     n: int = row(IntegerKind())

@@ -13,14 +13,14 @@ from nnpipe.layers.vocabulary.windows import channels, channels_first, channels_
 
 
 class _Edged(Layer):
-    """What adds to the edges of spatial axes, or cuts there; below it each has its ``data_format``."""
+    """Base of layers that pad or crop the edges of spatial axes; subclasses declare ``data_format``."""
 
     @property
     def _format(self) -> str:
-        return str(getattr(self, "data_format"))  # noqa: B009 - declared below, behind the first argument
+        return str(getattr(self, "data_format"))  # noqa: B009 - subclasses declare it, after their first argument
 
     def _edges(self) -> tuple[tuple[int, int], ...]:
-        """Return what is added before and after each axis; below zero, what is cut."""
+        """Return how many elements to add before and after each axis; negative numbers cut."""
         raise NotImplementedError
 
     def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
@@ -44,6 +44,16 @@ class _Edged(Layer):
 
 
 class _ZeroPad(_Edged):
+    """Base of zero padding.
+
+    Parameters
+    ----------
+    padding
+        Number of zeros: one for all edges, one for each axis, or a pair (before, after) for each axis.
+    data_format
+        Place of the channels: ``"channels_last"`` or ``"channels_first"``.
+    """
+
     padding: int | tuple[Any, ...] = row(PadsKind(), default=1)
     data_format: str = data_format()
 
@@ -53,27 +63,37 @@ class _ZeroPad(_Edged):
 
 
 class ZeroPad1d(_ZeroPad):
-    """Zeros before and after one axis."""
+    """Adds zeros before and after one axis."""
 
     keras: ClassVar[str] = "ZeroPadding1D"
     rank: ClassVar[int] = 1
 
 
 class ZeroPad2d(_ZeroPad):
-    """Zeros around two axes."""
+    """Adds zeros before and after two axes."""
 
     keras: ClassVar[str] = "ZeroPadding2D"
     rank: ClassVar[int] = 2
 
 
 class ZeroPad3d(_ZeroPad):
-    """Zeros around three axes."""
+    """Adds zeros before and after three axes."""
 
     keras: ClassVar[str] = "ZeroPadding3D"
     rank: ClassVar[int] = 3
 
 
 class _Crop(_Edged):
+    """Base of cropping.
+
+    Parameters
+    ----------
+    cropping
+        Number of elements to cut: one for all edges, one for each axis, or a pair (before, after) for each axis.
+    data_format
+        Place of the channels: ``"channels_last"`` or ``"channels_first"``.
+    """
+
     cropping: int | tuple[Any, ...] = row(PadsKind(), default=1)
     data_format: str = data_format()
 
@@ -83,7 +103,7 @@ class _Crop(_Edged):
 
 
 class Crop1d(_Crop):
-    """Cut at both ends of one axis; channels are last."""
+    """Cuts both ends of one axis; channels are last."""
 
     keras: ClassVar[str] = "Cropping1D"
     unwritten: ClassVar[frozenset[str]] = frozenset({"data_format"})
@@ -94,20 +114,30 @@ class Crop1d(_Crop):
 
 
 class Crop2d(_Crop):
-    """Cut around two axes."""
+    """Cuts both ends of two axes."""
 
     keras: ClassVar[str] = "Cropping2D"
     rank: ClassVar[int] = 2
 
 
 class Crop3d(_Crop):
-    """Cut around three axes."""
+    """Cuts both ends of three axes."""
 
     keras: ClassVar[str] = "Cropping3D"
     rank: ClassVar[int] = 3
 
 
 class _UpSample(Layer):
+    """Base of upsampling.
+
+    Parameters
+    ----------
+    size
+        Factor by which each spatial axis grows; one integer stands for all axes.
+    data_format
+        Place of the channels: ``"channels_last"`` or ``"channels_first"``.
+    """
+
     size: int | tuple[int, ...] = row(SizesKind(), default=2, older=("length",))
     data_format: str = data_format()
 
@@ -135,7 +165,7 @@ class _UpSample(Layer):
 
 
 class UpSample1d(_UpSample):
-    """Each value several times along one axis; channels are last."""
+    """Repeats each value along one axis; channels are last."""
 
     keras: ClassVar[str] = "UpSampling1D"
     unwritten: ClassVar[frozenset[str]] = frozenset({"data_format"})
@@ -147,7 +177,13 @@ class UpSample1d(_UpSample):
 
 
 class UpSample2d(_UpSample):
-    """More values along two axes, repeated or interpolated."""
+    """Enlarges two axes by repeating or interpolating values.
+
+    Parameters
+    ----------
+    interpolation
+        Method of interpolation; PyTorch supports ``"nearest"`` and ``"bilinear"`` only.
+    """
 
     keras: ClassVar[str] = "UpSampling2D"
     rank: ClassVar[int] = 2
@@ -157,7 +193,7 @@ class UpSample2d(_UpSample):
     )
 
     def limits(self, backend: str) -> Iterable[str]:
-        """Other kinds of interpolation differ between the frameworks."""
+        """Return the interpolation if the backend does not support it."""
         if self.interpolation in ("nearest", "bilinear"):
             return []
         if backend == "keras" and self.interpolation in ("bicubic", "lanczos3", "lanczos5"):
@@ -181,7 +217,7 @@ class UpSample2d(_UpSample):
 
 
 class UpSample3d(_UpSample):
-    """Each value several times along three axes."""
+    """Repeats each value along three axes."""
 
     keras: ClassVar[str] = "UpSampling3D"
     rank: ClassVar[int] = 3

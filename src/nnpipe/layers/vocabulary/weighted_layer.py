@@ -1,4 +1,4 @@
-"""What layers with weights have in common: rows, which are given by name, and the weights that they describe."""
+"""Bases of layers with weights, whose shared arguments are given by name only."""
 
 from __future__ import annotations
 
@@ -15,7 +15,21 @@ from nnpipe.layers.vocabulary.value_kinds import FlagKind
 
 
 class Biased(Layer):
-    """Base of layers that may add a bias to what they compute."""
+    """Base of layers that may add a bias to their results.
+
+    Parameters
+    ----------
+    use_bias
+        Whether a bias is added.
+    bias_initializer
+        Initial values of the bias.
+    bias_regularizer
+        Penalty on the bias that is added to the loss.
+    activity_regularizer
+        Penalty on the layer's outputs that is added to the loss.
+    bias_constraint
+        Constraint on the bias, applied after each training step.
+    """
 
     abstract: ClassVar[bool] = True
     use_bias: bool = row(FlagKind(), default=True, kw_only=True)
@@ -26,7 +40,17 @@ class Biased(Layer):
 
 
 class Kernelled(Biased):
-    """Base of layers with a kernel, too."""
+    """Base of layers with a kernel and, optionally, a bias.
+
+    Parameters
+    ----------
+    kernel_initializer
+        Initial values of the kernel.
+    kernel_regularizer
+        Penalty on the kernel that is added to the loss.
+    kernel_constraint
+        Constraint on the kernel, applied after each training step.
+    """
 
     abstract: ClassVar[bool] = True
     kernel_initializer: Initialiser | Raw | str = row(INITIALISER, default=GlorotUniform(), kw_only=True)

@@ -1,4 +1,4 @@
-"""Layers that wrap others."""
+"""Layers that wrap other layers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,17 @@ from nnpipe.layers.vocabulary.value_kinds import ChoiceKind
 
 
 class Bidirectional(Layer):
-    """A recurrent layer in both directions."""
+    """Runs a recurrent layer over the steps in both directions.
+
+    Parameters
+    ----------
+    layer
+        The recurrent layer that runs forwards.
+    merge_mode
+        How the two results are combined: ``"concat"``, ``"sum"``, ``"mul"`` or ``"ave"``; ``None`` returns both.
+    backward_layer
+        The layer that runs backwards; ``None`` for a mirrored copy of ``layer``.
+    """
 
     keras: ClassVar[str] = "Bidirectional"
     layer: Layer = row(Nested(Recurrent))
@@ -69,7 +79,7 @@ class Bidirectional(Layer):
         )
 
     def limits(self, backend: str) -> Iterable[str]:
-        """What the layer inside cannot."""
+        """Return the limits of the wrapped layer."""
         return self.layer.limits(backend)
 
     def _torch(self, *shapes: Shape) -> TorchParts:
@@ -95,7 +105,13 @@ class Bidirectional(Layer):
 
 
 class TimeDistributed(Layer):
-    """A layer applied to each step by itself."""
+    """Applies a layer to each step separately.
+
+    Parameters
+    ----------
+    layer
+        The layer to apply.
+    """
 
     keras: ClassVar[str] = "TimeDistributed"
     layer: Layer = row(Nested(Layer))
@@ -119,7 +135,7 @@ class TimeDistributed(Layer):
         )
 
     def limits(self, backend: str) -> Iterable[str]:
-        """What the layer inside cannot."""
+        """Return the limits of the wrapped layer."""
         return self.layer.limits(backend)
 
     def _torch(self, *shapes: Shape) -> TorchParts:
