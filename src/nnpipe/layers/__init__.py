@@ -1,4 +1,4 @@
-"""Layers: a network declared once, without counting shapes, and built in PyTorch and in Keras.
+"""Layers: declare a network once, with inferred shapes, and build it in PyTorch and in Keras.
 
 ::
 
@@ -9,10 +9,11 @@
     graph = nn.network(x, nn.Dense(nn.Flatten(y), 10, activation="softmax"))
     assert graph.problems() == ()
 
-``to_torch`` and ``to_keras`` build it, ``to_trainer`` trains it by the losses
-of its outputs, ``from_description`` reads it from YAML, ``from_keras`` and
-``read_keras`` what Keras wrote, ``from_onnx`` an ONNX file, ``from_torch`` a
-module.  These are imported when they are first used.
+``to_torch`` and ``to_keras`` build a network, and ``to_trainer`` prepares it for
+training with the losses of its outputs.  ``from_description`` reads a network from
+YAML, ``from_keras`` and ``read_keras`` from Keras's configurations and files,
+``from_onnx`` from an ONNX file, ``from_torch`` from a PyTorch module.  These are
+imported when they are first used.
 """
 
 from typing import TYPE_CHECKING

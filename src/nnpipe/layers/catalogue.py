@@ -1,4 +1,4 @@
-"""Every class of layer."""
+"""The catalogue of layer classes."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from nnpipe.layers.vocabulary.layer import Layer
 
 
 def layer_classes() -> tuple[type[Layer], ...]:
-    """Return the class of every layer: of nnpipe, of plugins, and those that the program itself has declared."""
+    """Return all layer classes: those of nnpipe, of plugins, and those declared in the running program."""
     return tuple(layers_by_name().values())
 
 
 def layers_by_name() -> Mapping[str, type[Layer]]:
-    """Return every class of layer by what descriptions call it."""
+    """Return all layer classes by their names in descriptions."""
     return named(Layer)
 
 
 def name_of(layer: Layer) -> str:
-    """Return what descriptions call a layer's class."""
+    """Return the name of a layer's class in descriptions."""
     cls = type(layer)
     if layers_by_name().get(cls.__name__) is cls:
         return cls.__name__

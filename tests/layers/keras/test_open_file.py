@@ -111,7 +111,7 @@ def test_a_line_says_who_read_the_file_and_why(tmp_path: Path, caplog: pytest.Lo
         open_keras(path)
         open_keras(path)
     (record,) = caplog.records
-    assert record.getMessage() == f"{path}: read by nnpipe's own reader, for it is of Keras 1.2.2"
+    assert record.getMessage() == f"{path}: read by nnpipe's own reader: Keras 1.2.2 wrote it"
 
 
 # -- Keras 1 --------------------------------------------------------------------------------------

@@ -1,1 +1,1 @@
-"""Descriptions: networks as people write them in YAML or JSON."""
+"""Descriptions: networks written in YAML or JSON."""

@@ -1,4 +1,4 @@
-"""From a description to a graph: networks as people write them in YAML or JSON.
+"""Read a graph from a description in YAML or JSON.
 
 ::
 
@@ -11,13 +11,13 @@
       - {class: Dense, units: 10}
       - {class: OutputClassification, target: label, name: digit}
 
-A layer has the name of its class and its arguments under their own names; what
-is left out has its default.  It is applied to the layer before it unless
+An entry states the class of the layer and its arguments by name; arguments that
+are left out have their defaults.  A layer is applied to the layer before it unless
 ``inputs`` names others: ``features``, ``features[1]`` for its second output,
 ``features@1`` for its second call.  ``calls`` in place of ``inputs`` lists
-several calls with the same weights.  The network takes all inputs and gives
-all tensors that nothing else takes, unless its own ``inputs`` and ``outputs``
-say otherwise.
+several calls with the same weights.  By default, the inputs of the network are all
+its ``Input`` layers, and its outputs are all tensors that no layer takes; the keys
+``inputs`` and ``outputs`` of the network override this.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _DEEPEST = 50
 
 
 def from_description(raw: Any) -> ParsedConfig:
-    """Read a network; whatever is wrong is a problem with its place, and nothing is raised."""
+    """Read a network; everything that is wrong is returned as a problem with its place, and nothing is raised."""
     found: list[NetworkProblem] = []
     try:
         graph = _network(_plain(raw), "", found, 0)
@@ -70,7 +70,7 @@ def _network(raw: Any, path: str, found: list[NetworkProblem], depth: int) -> Ne
         return None
     _check_keys(raw, _NETWORK, path, "a network", found)
     layers = [_read_layer(item, f"{where}layers[{n}]", found, depth) for n, item in enumerate(raw["layers"])]
-    # Layers without a name have the one that they would have in Python.
+    # Layers without a name get the same name as in Python.
     layers = [
         layer if layer.name else layer.alone(name=name) for layer, name in zip(layers, names_for(layers), strict=True)
     ]
@@ -96,7 +96,7 @@ def _network(raw: Any, path: str, found: list[NetworkProblem], depth: int) -> Ne
 
 
 def _check(graph: NetworkGraph, where: str, found: list[NetworkProblem]) -> None:
-    """Add what does not hang together, by the places of the layers in the description."""
+    """Add the problems of the graph, with the places of the layers in the description."""
     told = {problem.path for problem in found}
     places = {entry.layer.name: f"{where}layers[{number}]" for number, entry in enumerate(graph.entries)}
     for problem in infer(graph).problems:
@@ -146,7 +146,7 @@ def _read_layer(raw: Any, path: str, found: list[NetworkProblem], depth: int) ->
     layer = cls(**values) if cls is Input else cls((), **values)
     told = {problem.path for problem in found}
     inside = isinstance(layer, Submodel) and any(place.startswith(f"{path}.graph") for place in told)
-    if not inside:  # or it was told with its own place
+    if not inside:  # otherwise it was reported with its own place
         found += [problem for problem in arguments_of(layer, path) if problem.path not in told]
     return layer
 
@@ -214,7 +214,7 @@ def _arguments(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as JSON can hold it; whoever calls may have dates and the like."""
+    """Return a value as JSON can hold it; values given in Python or YAML may contain dates and the like."""
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -228,9 +228,9 @@ def read_description(path: str | Path) -> NetworkGraph:
     Raises
     ------
     ConfigError
-        If there is no such file, or something is wrong in it, with all that is.
+        If there is no such file, or it has problems; the message lists them.
     """
     parsed = from_description(read_settings(Path(path)))
     raise_if(parsed.problems, str(path))
-    assert parsed.graph is not None  # or there were a problem
+    assert parsed.graph is not None  # otherwise there would be a problem
     return parsed.graph

@@ -1,4 +1,4 @@
-"""From a graph to a description; see :mod:`nnpipe.layers.description.from_description` for its form."""
+"""Write a graph as a description; see :mod:`nnpipe.layers.description.from_description` for the format."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _REF = re.compile(r"(?P<name>.+?)(?:@(?P<call>\d{1,9}))?(?:\[(?P<output>\d{1,9})
 
 
 def to_description(graph: NetworkGraph) -> dict[str, Any]:
-    """Return a network as an object that JSON and YAML can hold; :func:`from_description` reads it again."""
+    """Return a network as an object for JSON or YAML; :func:`from_description` reads it."""
     check_call(to_description, locals())
     found: dict[str, Any] = {"name": graph.name}
     found["layers"] = [
@@ -72,7 +72,7 @@ def _call(use: Use) -> dict[str, Any]:
 
 def _ref(ref: Ref) -> Any:
     text = ref.layer + (f"@{ref.call}" if ref.call else "") + (f"[{ref.output}]" if ref.output else "")
-    # A name may look like a place itself.
+    # A name may itself look like a reference.
     return text if read_ref(text) == ref else [ref.layer, ref.call, ref.output]
 
 
@@ -82,14 +82,14 @@ def all_inputs(entries: Iterable[LayerEntry]) -> tuple[Ref, ...]:
 
 
 def ends(entries: tuple[LayerEntry, ...]) -> tuple[Ref, ...]:
-    """Return the first output of each call of which nothing takes any."""
+    """Return the first output of each call whose outputs no layer takes."""
     taken = {(ref.layer, ref.call) for entry in entries for use in entry.uses for ref in use.inputs}
     calls = [(entry.layer.name, number) for entry in entries for number in range(len(entry.uses))]
     return tuple(Ref(*call) for call in calls if call not in taken)
 
 
 def read_ref(raw: Any) -> Ref | None:
-    """Read where a tensor comes from; ``None`` if it says nothing of the kind."""
+    """Read a reference to a tensor; ``None`` if it is not one."""
     if isinstance(raw, str) and (match := _REF.fullmatch(raw)):
         return Ref(match["name"], int(match["call"] or 0), int(match["output"] or 0))
     if isinstance(raw, list) and len(raw) == 3 and isinstance(raw[0], str) and all(map(is_integer, raw[1:])):

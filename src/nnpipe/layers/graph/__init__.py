@@ -1,1 +1,1 @@
-"""Graphs of layers: shapes, weights, networks as layers, and what changes from one network to the next."""
+"""Graphs of layers: shapes, weights, networks as layers, and differences between networks."""

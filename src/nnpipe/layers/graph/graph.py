@@ -23,11 +23,11 @@ class NetworkGraph:
     name
         Its name.
     entries
-        The layers, each with its calls; a call may follow what it needs or not.
+        The layers, each with its calls, in any order.
     inputs, outputs
-        Where tensors come in and go out; the same one may go out twice.
+        The input and output tensors; one tensor may be several outputs.
     sequential
-        Whether it is a chain, which Keras calls ``Sequential``.
+        Whether it is a chain of layers, ``Sequential`` in Keras.
     """
 
     name: str
@@ -42,12 +42,12 @@ class NetworkGraph:
         return {entry.layer.name: entry.layer for entry in self.entries}
 
     def steps(self) -> list[tuple[LayerEntry, int]]:
-        """Return the calls in an order in which each follows what it needs; references must be in order.
+        """Return the calls in topological order; all references must be valid.
 
         Raises
         ------
         graphlib.CycleError
-            If a call needs its own output.
+            If a call depends on its own output.
         """
         calls = {(e.layer.name, number): e for e in self.entries for number in range(len(e.uses))}
         sorter: TopologicalSorter[tuple[str, int]] = TopologicalSorter()
@@ -64,7 +64,7 @@ class NetworkGraph:
         return found
 
     def needed(self) -> set[tuple[str, int]]:
-        """Return the calls on which an output depends, and those of the inputs; references must be in order."""
+        """Return the calls on which an output depends, and those of the inputs; all references must be valid."""
         entries = {entry.layer.name: entry for entry in self.entries}
         waiting = [(ref.layer, ref.call) for ref in (*self.inputs, *self.outputs)]
         found = set(waiting)
@@ -76,7 +76,7 @@ class NetworkGraph:
         return found
 
     def problems(self) -> tuple[NetworkProblem, ...]:
-        """List everything that is wrong, shapes too; empty if it can be built."""
+        """Return everything that is wrong, shapes included; empty if the network can be built."""
         return shape_inference.infer(self).problems
 
 
@@ -109,14 +109,14 @@ class _Collector:
 
 
 def network(inputs: Inputs, outputs: Inputs, name: str = "network") -> NetworkGraph:
-    """Gather the layers between inputs and outputs into a graph; calls on which no output depends stay out.
+    """Return the graph of the layers between inputs and outputs, without calls on which no output depends.
 
-    Nothing is checked here: :meth:`NetworkGraph.problems` tells what is wrong.
+    Nothing is checked here: :meth:`NetworkGraph.problems` returns what is wrong.
 
     Parameters
     ----------
     inputs, outputs
-        The tensors, in the order in which they are to come in and go out.
+        The input and output tensors, in order.
     name
         The network's name.
     """
@@ -146,9 +146,9 @@ def _origin(tensor: Tensor) -> Layer | LayerCall:
 
 
 def names_for(layers: Sequence[Layer]) -> list[str]:
-    """Return each layer's own name, or one made up of its class that no other has."""
+    """Return the layers' names; a layer without one gets a unique name made from its class."""
     taken = {layer.name for layer in layers if layer.name}
-    made: Counter[str] = Counter()  # so that the names of a long chain are not all tried again for each layer
+    made: Counter[str] = Counter()  # avoids trying all names again for each layer of a long chain
     names = []
     for layer in layers:
         name, kind = layer.name, snake_case(type(layer).__name__)

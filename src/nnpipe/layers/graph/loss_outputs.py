@@ -1,4 +1,4 @@
-"""The outputs of a network that carry their loss, and the network as it is used."""
+"""The outputs of a network that declare a loss, and the network for inference."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from nnpipe.layers.vocabulary.outputs import JudgedOutput
 
 
 def judged_outputs(graph: NetworkGraph) -> dict[str, JudgedOutput]:
-    """Return the outputs of a graph that carry their loss, by name, in order."""
+    """Return the outputs of a graph that declare a loss, by name, in order."""
     layers = graph.layers
     ends = dict.fromkeys(ref.layer for ref in graph.outputs)
     return {name: layer for name in ends if isinstance(layer := layers.get(name), JudgedOutput)}
 
 
 def finished(graph: NetworkGraph) -> NetworkGraph:
-    """Return the network as it is used: outputs give what they mean, such as probabilities, under the same names."""
+    """Return the network for inference: its outputs are results, such as probabilities, under the same names."""
     check_call(finished, locals())
 
     def change(entry: LayerEntry) -> LayerEntry:
@@ -31,7 +31,7 @@ def finished(graph: NetworkGraph) -> NetworkGraph:
 
 
 def finish(graph: NetworkGraph, tensors: Sequence[Any]) -> tuple[Any, ...]:
-    """Make of what a PyTorch module of the graph gives what :func:`finished` says."""
+    """Turn the outputs of the graph's PyTorch module into the results that :func:`finished` describes."""
     layers = graph.layers
 
     def done(name: str, tensor: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What a graph is made of: layers, their calls, and references from one call to another."""
+"""The parts of a graph: layers, their calls, and references from one call to another."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class Use:
     Attributes
     ----------
     inputs
-        What it is applied to, in order.
+        The tensors that it is applied to, in order.
     training
-        Whether it behaves as in training; ``None`` if as the whole network does.
+        Whether it behaves as in training; ``None`` to follow the whole network.
     form
         Arguments of the call that the vocabulary does not know, as JSON, with
-        ``{"input": i}`` in place of the tensors; ``None`` as a rule.
+        ``{"input": i}`` in place of the tensors; usually ``None``.
     """
 
     inputs: tuple[Ref, ...] = ()

@@ -1,4 +1,4 @@
-"""Shapes and weights: what follows from a graph, with everything that is wrong with it."""
+"""Inference of shapes and weights from a graph, with all its problems."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class InferredShapes:
-    """What follows from a graph.
+    """The shapes and weights of a graph.
 
     Attributes
     ----------
     shapes
-        The shape of every output of every call, where it could be told.
+        The shape of every output of every call, as far as it could be inferred.
     variables
-        The weights of every layer, where they could be told.
+        The weights of every layer, as far as they could be inferred.
     problems
         Everything that is wrong.
     """
@@ -40,7 +40,7 @@ class InferredShapes:
 
 
 def infer(graph: NetworkGraph) -> InferredShapes:
-    """Infer shapes and weights, and check the whole graph.  One fault hides no other that does not follow from it."""
+    """Infer shapes and weights, and check the whole graph; independent faults are all reported."""
     check_call(infer, locals())
     problems = _arguments(graph) + _references(graph)
     shapes: dict[Ref, Shape] = {}
@@ -56,7 +56,7 @@ def infer(graph: NetworkGraph) -> InferredShapes:
     for entry, number in steps:
         layer, use = entry.layer, entry.uses[number]
         if layer.name in broken or not all(ref in shapes for ref in use.inputs):
-            continue  # the cause is told already
+            continue  # the cause is reported already
         if isinstance(layer, Unknown):
             problems.append(NetworkProblem("unknown-layer", layer.name, f"{layer.class_name} is not in the vocabulary"))
             continue
@@ -92,7 +92,7 @@ def infer(graph: NetworkGraph) -> InferredShapes:
 
 
 def arguments_of(layer: Layer, path: str) -> list[NetworkProblem]:
-    """List what is wrong with a layer's own arguments."""
+    """Return what is wrong with a layer's own arguments."""
     found = [NetworkProblem("argument", f"{path}.{name}", fault) for name, fault in layer.faults()]
     for item in fields(layer):
         value = getattr(layer, item.name)

@@ -1,4 +1,4 @@
-"""Differences between two networks, and the weights that stay: transfer learning by description."""
+"""Differences between two networks and the transfer of weights: transfer learning by description."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from nnpipe.layers.vocabulary.initialisers import Constant, Identity, Ones, Zero
 from nnpipe.layers.vocabulary.layer import Layer, LayerVariable
 
 _SAME = (Constant, Identity, Ones, Zeros)
-"""Initialisers that draw nothing: a frozen bias of zeros is no mistake."""
+"""Initialisers without random numbers: a frozen bias of zeros is no mistake."""
 
 
 @dataclass(frozen=True)
 class ChangedLayer:
-    """A layer that both networks have by name, with what is different: arguments, ``class``, or ``inputs``."""
+    """A layer that both networks have by name, with its differences: arguments, ``class``, or ``inputs``."""
 
     name: str
     what: tuple[str, ...]
@@ -32,20 +32,20 @@ class ChangedLayer:
 
 @dataclass(frozen=True)
 class Delta:
-    """What leads from one network to another.  Layers are the same if their names are.
+    """The differences between two networks.  Layers are matched by name.
 
     Attributes
     ----------
     kept
-        Layers that are alike in all, but for whether they are trained.
+        Layers that are equal, except perhaps for ``trainable``.
     changed
-        Layers with other arguments, of another class, or applied to something else.
+        Layers with other arguments, another class, or other inputs.
     new, removed
-        Layers that only the second network has, or only the first.
+        Layers that only the second network has, and layers that only the first has.
     frozen, thawed
-        Layers that are no longer trained, or that are trained again.
+        Layers that are no longer trained, and layers that are trained again.
     reordered
-        Whether the same inputs come in another order.
+        Whether the same inputs have another order.
     after
         The second network.
     """
@@ -62,7 +62,7 @@ class Delta:
 
 @dataclass(frozen=True)
 class Transferred:
-    """All weights of a network that was made from another, and the names of those that stayed or are fresh."""
+    """All weights of a network derived from another, and the names of those that were kept or newly drawn."""
 
     weights: Mapping[str, np.ndarray]
     stayed: tuple[str, ...]
@@ -104,25 +104,25 @@ def compare(before: NetworkGraph, after: NetworkGraph) -> Delta:
 
 
 def transfer(before: NetworkGraph, weights: Weights, after: NetworkGraph, *, seed: int = 0) -> Transferred:
-    """Return the weights of ``after`` where those of ``before`` are known: what stayed keeps its own.
+    """Return weights for ``after``, taken from ``before`` where they match.
 
-    A weight stays where a layer of its name and class has a weight of its name
-    and shape.  All others are drawn anew by the initialisers of ``after``.
+    A weight is kept if both networks have a layer of the same name and class with
+    a weight of the same name and shape.  The initialisers of ``after`` draw all others.
 
     Parameters
     ----------
     before, weights
-        The network that was, such as :func:`~nnpipe.layers.keras.read_file.read_keras` gives it, and its weights.
+        The first network, such as :func:`~nnpipe.layers.keras.read_file.read_keras` returns it, and its weights.
     after
-        The network that is to be.
+        The second network.
     seed
-        For the initialisers.
+        Seed of the initialisers.
 
     Raises
     ------
     ConfigError
-        If something is wrong with a graph, the weights are not those of ``before``, or
-        a layer of ``after`` would keep random weights for ever: frozen, and drawn anew.
+        If a graph has problems, the weights are not those of ``before``, or a layer of ``after``
+        would keep random weights for ever, because it is frozen and its weights are newly drawn.
     """
     check_call(transfer, locals())
     raise_if(weight_problems(variables_of(before), weights), before.name)
@@ -139,14 +139,14 @@ def transfer(before: NetworkGraph, weights: Weights, after: NetworkGraph, *, see
 
 
 def frozen_problems(before: NetworkGraph, after: NetworkGraph, stayed: Collection[str]) -> list[NetworkProblem]:
-    """List the layers that are not trained though their weights are drawn anew.
+    """Return a problem for each layer that is frozen although its weights are newly drawn.
 
     Parameters
     ----------
     before, after
-        The network that was, and the one that is to be.
+        The first and the second network.
     stayed
-        The names of the weights that stay.
+        Names of the weights that are kept.
     """
     was, found = variables_of(before), dict[str, str]()
     for name, variable in _frozen(after):
@@ -160,7 +160,7 @@ def frozen_problems(before: NetworkGraph, after: NetworkGraph, stayed: Collectio
 
 
 def _frozen(graph: NetworkGraph, name: str = "") -> Iterator[tuple[str, LayerVariable]]:
-    """Return the weights of layers that are not trained, by their full names."""
+    """Yield the weights of frozen layers with their full names."""
     known = infer(graph).variables
     for entry in graph.entries:
         layer = entry.layer
@@ -171,7 +171,7 @@ def _frozen(graph: NetworkGraph, name: str = "") -> Iterator[tuple[str, LayerVar
 
 
 def _differences(old: Layer, new: Layer) -> list[str]:
-    """Name the arguments that differ, but for whether the layer is trained."""
+    """Return the names of the arguments that differ, except ``trainable``."""
     if type(old) is not type(new):
         return ["class"]
     names = [

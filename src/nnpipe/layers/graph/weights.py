@@ -1,4 +1,4 @@
-"""The weights of a graph: which there are, what they start from, and whether given ones fit."""
+"""The weights of a graph: their names and shapes, their initial values, and checks of given weights."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nnpipe.layers.vocabulary.initialisers import Initialiser
 from nnpipe.layers.vocabulary.layer import LayerVariable
 
 Weights: TypeAlias = "Mapping[str, np.ndarray]"
-"""Arrays by ``layer/weight``, and ``submodel/layer/weight`` for a network inside a network, in Keras's form."""
+"""Arrays by ``layer/weight``, or ``submodel/layer/weight`` for a network inside a network, in Keras's layout."""
 
 
 def variables_of(graph: NetworkGraph) -> dict[str, LayerVariable]:
@@ -25,7 +25,7 @@ def variables_of(graph: NetworkGraph) -> dict[str, LayerVariable]:
     Raises
     ------
     ConfigError
-        If something is wrong with the graph, with all that is.
+        If the graph has problems; the message lists them.
     """
     found = infer(graph)
     raise_if(found.problems, graph.name or "network")
@@ -37,15 +37,15 @@ def variables_of(graph: NetworkGraph) -> dict[str, LayerVariable]:
 
 
 def initial_weights(graph: NetworkGraph, seed: int = 0) -> dict[str, np.ndarray]:
-    """Draw first weights by the layers' initialisers, float32.
+    """Return initial weights drawn by the layers' initialisers, float32.
 
-    Each weight has its own stream of random numbers, by its name: a layer that
-    is added changes no other's first weights.
+    Each weight has its own stream of random numbers, derived from its name, so
+    that adding a layer does not change the initial weights of others.
 
     Raises
     ------
     ConfigError
-        If something is wrong with the graph, or an initialiser cannot fill its weight.
+        If the graph has problems, or an initialiser cannot fill its weight.
     """
     check_call(initial_weights, locals())
     problems, weights = [], {}
@@ -62,7 +62,7 @@ def initial_weights(graph: NetworkGraph, seed: int = 0) -> dict[str, np.ndarray]
 
 
 def weight_problems(variables: Mapping[str, LayerVariable], weights: Weights) -> list[NetworkProblem]:
-    """List weights that are missing, too many, or of another shape."""
+    """Return a problem for each weight that is missing, unexpected, or of another shape."""
     found = []
     for name, variable in variables.items():
         if name not in weights:

@@ -1,1 +1,1 @@
-"""Reading the networks of others: ONNX files and PyTorch modules, as graphs of layers."""
+"""Import of ONNX files and PyTorch modules as graphs of layers."""

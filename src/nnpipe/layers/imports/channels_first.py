@@ -1,9 +1,9 @@
-"""Layers made of operations on tensors whose channels come before their places, as ONNX and PyTorch have them.
+"""Translation of operations with channels first, as in ONNX and PyTorch, into layers with channels last.
 
-A graph here has channels last.  So a value of the source is a :class:`View`
-of a tensor of the graph: the same numbers, its axes perhaps in another order.
-Operations that only reorder axes change the view and make no layer; a
-``Permute`` is made where something depends on the order.
+A value of the source is a :class:`View` of a tensor of the graph: the same
+numbers, perhaps with the axes in another order.  Operations that only reorder
+axes change the view and add no layer; a ``Permute`` is added only where a layer
+depends on the order.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _PADS = {1: (ZeroPad1d, Crop1d), 2: (ZeroPad2d, Crop2d), 3: (ZeroPad3d, Crop3d)}
 
 
 class Unsupported(Exception):
-    """An operation, as it is used, has no layers; ``argument`` is the one at fault, where one is."""
+    """Raised if an operation, as it is used, has no equivalent layers; ``argument`` names the cause, if it is one."""
 
     def __init__(self, message: str, argument: str = "", code: str = "unknown-argument") -> None:
         super().__init__(message)
@@ -49,15 +49,17 @@ class View:
     tensor
         The tensor of the graph that holds it.
     own
-        The tensor's shape, samples first; ``None`` where it cannot be told.
+        The tensor's shape, batch axis first; ``None`` if it is not known.
     order
-        For each axis of the value the axis of the tensor.
+        For each axis of the value, the corresponding axis of the tensor.
     dtype
-        What it holds.
+        Element type.
     pads
-        What is yet to be added before and after each axis of the value, and what with.
+        Padding that is still to be added before and after each axis of the value, or ``None``.
+    fill
+        Number to pad with.
     flat
-        Whether all axes but that of samples are yet to be made one, in the value's own order.
+        Whether all axes but the batch axis are still to be flattened, in the value's own order.
     """
 
     tensor: Any
@@ -70,14 +72,14 @@ class View:
 
     @property
     def axes(self) -> Shape:
-        """The value's shape without what is yet to be done."""
+        """The value's shape before the pending padding and flattening."""
         if self.own is None:
             raise Unsupported("follows what is not known, so its shape cannot be told", code="shape")
         return tuple(self.own[axis] for axis in self.order)
 
     @property
     def samples(self) -> int:
-        """The value's axis of samples."""
+        """The value's batch axis."""
         return self.order.index(0)
 
     @property
@@ -98,10 +100,10 @@ def natural(view: View) -> tuple[int, ...]:
 
 @dataclass
 class Builder:
-    """Makes layers, with names that none has yet, and keeps their weights.
+    """Creates layers with unique names, and keeps their weights.
 
-    ``room`` is how many values may yet be made of the constants of the source:
-    a small file may take one constant very often.
+    ``room`` is the number of values that may still be copied from constants of the
+    source: a small file may use one constant very often.
     """
 
     weights: dict[str, np.ndarray] = field(default_factory=dict)
@@ -113,7 +115,7 @@ class Builder:
     _arranged: dict[tuple[int, tuple[int, ...]], View] = field(default_factory=dict)
 
     def name(self, wanted: str) -> str:
-        """Return a name like the one that is wanted."""
+        """Return a unique name that resembles the wanted one."""
         plain = re.sub(r"[^\w-]+", "_", wanted).strip("_") or "layer"
         name = plain
         while name in self.taken:
@@ -123,7 +125,7 @@ class Builder:
         return name
 
     def input(self, name: str, dtype: str, shape: Shape) -> View:
-        """Make an input; the number of its samples is left free."""
+        """Add an input with a free batch size."""
         if not shape:
             raise Unsupported("is an input without an axis of samples", code="no-input-shape")
         layer = Input(shape[1:], name=self.name(name), dtype=dtype)
@@ -133,12 +135,12 @@ class Builder:
         return self.real(view, f"{name}_real") if dtype in ("float16", "float64", "bfloat16") else view
 
     def real(self, view: View, name: str) -> View:
-        """Return the same numbers in single precision, which is what layers compute in."""
+        """Return the same numbers in single precision, in which layers compute."""
         layer = Rescaling(view.tensor, 1.0, name=self.name(name))
         return replace(view, tensor=layer, own=self.add(layer, self.own(view)), dtype="float32")
 
     def add(self, layer: Layer, *given: Shape, weights: Mapping[str, np.ndarray] | None = None) -> Shape:
-        """Take a layer that was applied to tensors of these shapes; give the shape that comes out."""
+        """Add a layer that was applied to tensors of these shapes, and return the shape of its output."""
         self._check(layer)
         try:
             (found, *_) = layer.shapes(*given)
@@ -154,7 +156,7 @@ class Builder:
         return found
 
     def spend(self, values: int) -> None:
-        """Take room for so many values, or refuse to."""
+        """Count values that are copied from constants; raise ``Unsupported`` if they are too many."""
         if values > self.room:
             raise Unsupported("takes constants of many more values than the whole source holds", code="size")
         self.room -= values
@@ -165,34 +167,34 @@ class Builder:
             raise Unsupported("; ".join(faults), code="argument")
 
     def put(self, view: View, layer: Layer, weights: Mapping[str, np.ndarray] | None = None) -> View:
-        """Take a layer that was applied to a view's tensor and leaves the order of axes as it is."""
+        """Add a layer that was applied to a view's tensor and keeps the order of axes."""
         self.check_real(view)
         return replace(view, tensor=layer, own=self.add(layer, self.own(view), weights=weights))
 
     def check_real(self, view: View) -> None:
-        """Refuse to compute with integers, which layers do otherwise."""
+        """Raise ``Unsupported`` for integers, with which layers compute differently."""
         if view.dtype != "float32":
             raise Unsupported(f"computes with {view.dtype}, which layers do not")
 
     def own(self, view: View) -> Shape:
-        """Return the shape of a view's tensor, which has to be known."""
-        view.axes  # noqa: B018 - which says so where it is not
+        """Return the shape of a view's tensor; raise ``Unsupported`` if it is not known."""
+        view.axes  # noqa: B018 - raises if it is not known
         assert view.own is not None
         return view.own
 
     def reshape(self, view: View, rest: tuple[int, ...], name: str) -> tuple[Any, Shape]:
-        """Return a tensor of another shape; what was reshaped before is taken as it was before that."""
+        """Return a tensor of another shape; consecutive reshapes become one."""
         _, tensor, own = self._before.get(id(view.tensor), (None, view.tensor, self.own(view)))
         if own[1:] == rest:
             return tensor, own
         layer = Reshape(tensor, rest, name=self.name(name))
-        self._before[id(layer)] = layer, tensor, own  # kept, so that no other layer can have its number
+        self._before[id(layer)] = layer, tensor, own  # keeps the layer alive, so that its id stays unique
         return layer, self.add(layer, own)
 
     # -- order ----------------------------------------------------------------------------------
 
     def arranged(self, view: View, order: Sequence[int]) -> View:
-        """Return a view of the same value whose tensor has the value's axes in this order."""
+        """Return a view of the same value whose tensor has the value's axes in the given order."""
         view = self.settled(view)
         wanted = tuple(view.order[axis] for axis in order)
         if wanted == tuple(range(len(wanted))):
@@ -203,13 +205,13 @@ class Builder:
         if key not in self._arranged:
             layer = Permute(view.tensor, wanted[1:], name=self.name("permute"))
             found = self.add(layer, self.own(view))
-            # The tensor is kept, so that no other can have its number.
+            # The tensor is kept alive, so that its id stays unique.
             self._arranged[key] = replace(view, tensor=layer, own=found)
         made = self._arranged[key]
         return replace(made, order=tuple(order.index(axis) for axis in range(len(order))), dtype=view.dtype)
 
     def plain(self, view: View) -> View:
-        """Return a view whose tensor has the value's axes as they are, with nothing left to be done."""
+        """Return a view whose tensor equals the value, with nothing pending."""
         view = self.settled(view)
         return self.arranged(view, natural(view))
 
@@ -218,15 +220,15 @@ class Builder:
         count = len(view.order)
         return self.arranged(view, (0, *range(2, count), 1))
 
-    # -- what was put off -----------------------------------------------------------------------
+    # -- pending padding and flattening ---------------------------------------------------------
 
     def settled(self, view: View) -> View:
-        """Do what is yet to be done: pad, cut, and make one axis of several."""
+        """Return a view after the pending padding, cropping and flattening."""
         if view.pads is not None:
             view = self._padded(view)
         if view.flat:
             whole = replace(view, flat=False)
-            # Where only axes of length 1 stand elsewhere, the values come in the same order.
+            # If only axes of length 1 have moved, the values keep their order.
             places = [view.order[axis] for axis, extent in enumerate(view.axes) if axis and extent != 1]
             whole = whole if places == sorted(places) and view.order[0] == 0 else self.plain(whole)
             layer = Flatten(whole.tensor, name=self.name("flatten"))
@@ -248,7 +250,7 @@ class Builder:
         still = [axis for axis in others if not any(pads[axis])]
         if not still:
             raise Unsupported("adds to every axis", "pads")
-        # Some axis stays as it is; the last one of the tensor if possible.
+        # One axis must stay unpadded; the last one of the tensor if possible.
         channel = max(still, key=lambda axis: view.order[axis])
         rest = sorted((axis for axis in others if axis != channel), key=lambda axis: view.order[axis])
         view = self.arranged(view, (samples, *rest, channel))
@@ -261,9 +263,9 @@ class Builder:
             view = self.put(view, less(view.tensor, cut, name=self.name("crop")))
         return replace(view, flat=flat)
 
-    # -- what is not known ----------------------------------------------------------------------
+    # -- unknown operations ---------------------------------------------------------------------
 
     def unknown(self, name: str, raw: Mapping[str, Any], given: Sequence[View], outputs: int) -> list[View]:
-        """Keep an operation as it is."""
+        """Add an operation as an ``Unknown`` layer."""
         layer = Unknown(tuple(view.tensor for view in given), Raw.of(raw), name=name)
         return [View(layer[number] if number else layer, None) for number in range(outputs)]

@@ -1,4 +1,4 @@
-"""Operations on constants: what exporters compute shapes by, and weights that are transposed or reshaped."""
+"""Constant folding: computations of shapes that exporters write, and transposed or reshaped weights."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from nnpipe.formats.onnx_nodes import ONNXNode
 
-_MOST = 1 << 16  # values in a result that is larger than what it is made of
+_MOST = 1 << 16  # values in a result that is larger than its inputs
 _MOST_ALIKE = 1 << 24  # values where one stands for many: states that start from zeros, for any number of samples
 _KEEP_ALIKE = frozenset(
     {"Constant", "Identity", "Transpose", "Unsqueeze", "Squeeze", "Slice", "Shape", "Size", "Expand", "ConstantOfShape"}
@@ -19,19 +19,19 @@ _TYPES = {1: "f4", 2: "u1", 3: "i1", 5: "i2", 6: "i4", 7: "i8", 9: "?", 10: "f2"
 
 
 def fold(node: ONNXNode, given: Sequence[Any], room: int) -> np.ndarray | None:
-    """Compute an operation on constants; ``None`` if it is none of those that are computed here.
+    """Return the result of an operation on constants; ``None`` if the operation is not supported here.
 
     Parameters
     ----------
     node, given
-        The operation and what it takes, ``None`` for what is left out.
+        The operation and its inputs, ``None`` for inputs that are left out.
     room
-        How many values the result may take memory for.
+        Greatest number of values for which the result may take memory.
 
     Raises
     ------
     ValueError
-        If it is not used as it is defined, or its result would be large.
+        If the operation is used against its definition, or its result would be too large.
     """
     operation = _OPERATIONS.get(node.kind)
     if operation is None or (not given and node.kind != "Constant"):
@@ -43,19 +43,19 @@ def fold(node: ONNXNode, given: Sequence[Any], room: int) -> np.ndarray | None:
     try:
         with np.errstate(all="ignore"):
             return np.asarray(operation(node, list(given)))
-    except AttributeError:  # None, or a number, has not what an array has
+    except AttributeError:  # an input is None or a number instead of an array
         raise ValueError("an input is missing, or an attribute of another kind") from None
-    except RuntimeError as error:  # as numpy says that there are too many axes
+    except RuntimeError as error:  # numpy raises it for too many axes
         raise ValueError(str(error)) from None
 
 
 def copied(node: ONNXNode, result: np.ndarray) -> int:
-    """Count the values that the result of an operation takes memory for."""
+    """Return the number of values for which the result of an operation takes memory."""
     return 0 if node.kind in _KEEP_ALIKE else result.size
 
 
 def _held(array: np.ndarray) -> int:
-    """Count the values that an array really holds, where one may stand for many."""
+    """Return the number of values that an array really stores; broadcast values count once."""
     return math.prod(extent for extent, stride in zip(array.shape, array.strides, strict=True) if stride)
 
 

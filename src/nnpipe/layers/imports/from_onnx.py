@@ -1,8 +1,7 @@
-"""Reading ONNX files without ONNX or its runtime: structure and weights as a graph of layers.
+"""Read ONNX files without the onnx package or ONNX Runtime: structure and weights as a graph of layers.
 
-What a layer of the vocabulary computes becomes that layer, with channels last
-inside; inputs and outputs keep the order of axes that the file has.  The
-number of samples becomes free.
+Operators become layers of the vocabulary, with channels last inside; inputs
+and outputs keep the order of axes in the file.  The batch size becomes free.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ from nnpipe.layers.problems import NetworkProblem
 def from_onnx(path: str | Path) -> Reading:
     """Read the structure and the weights of an ONNX file.
 
-    An operator that no layer computes becomes an ``Unknown`` layer, with its
-    attributes and constants, and a problem that names it.
+    An operator without an equivalent layer becomes an ``Unknown`` layer that keeps its
+    attributes and constants, and a problem names it.
 
     Raises
     ------
     ArtifactError
-        If there is no such file.  Everything else is a problem in the result.
+        If there is no such file.  All other faults are problems in the result.
     """
     check_call(from_onnx, locals())
     path = Path(path)

@@ -1,7 +1,7 @@
-"""Reading PyTorch modules: structure and weights as a graph of layers.
+"""Read PyTorch modules: structure and weights as a graph of layers.
 
-``torch.export`` follows the module in inference; its operators are put into the
-words of ONNX, and go the way that ONNX files go.
+``torch.export`` traces the module in inference mode; its operators are translated
+to those of ONNX, which become layers in the same way as ONNX files.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from nnpipe.layers.torch.to_torch import torch_weights
 
 
 def from_torch(module: Any, inputs: Sequence[Any]) -> Reading:
-    """Read a module.
+    """Read the structure and the weights of a module.
 
-    An operator that no layer computes becomes an ``Unknown`` layer, and a
-    problem that names the module it is in.  Layers bear the names of modules.
-    A module that :func:`~nnpipe.layers.torch.to_torch.to_torch` made gives its graph.
+    An operator without an equivalent layer becomes an ``Unknown`` layer, and a
+    problem names the module that contains it.  Layers have the names of modules.
+    For a module made by :func:`~nnpipe.layers.torch.to_torch.to_torch`, its own graph is returned.
 
     Parameters
     ----------
     module
-        A ``torch.nn.Module``.  It is followed as it is in inference and left as it was.
+        A ``torch.nn.Module``.  It is traced in inference mode and not changed.
     inputs
-        An example of each tensor that it takes, samples first; two samples or more.
+        An example of each input tensor, batch axis first, with two samples or more.
 
     Raises
     ------
     MissingDependency
-        If PyTorch is not installed.  Everything else is a problem in the result.
+        If PyTorch is not installed.  All other faults are problems in the result.
     """
     check_call(from_torch, locals())
     try:
@@ -50,7 +50,7 @@ def from_torch(module: Any, inputs: Sequence[Any]) -> Reading:
     except ImportError as error:
         raise MissingDependency(f"PyTorch is needed here: pip install 'nnpipe[torch]' ({error})") from None
     if isinstance(getattr(module, "graph", None), NetworkGraph) and hasattr(module, "penalty"):
-        return Reading(module.graph, torch_weights(module))  # which to_torch made of it
+        return Reading(module.graph, torch_weights(module))  # a module made by to_torch
     modes = {part: part.training for part in module.modules()}
     try:
         with torch.no_grad(), quiet():
@@ -65,17 +65,17 @@ def from_torch(module: Any, inputs: Sequence[Any]) -> Reading:
 
 
 def _program(module: Any, inputs: tuple[Any, ...]) -> Any:
-    """Export a module with a free number of samples, or else with that of the example."""
+    """Export a module with a free batch size or, if that fails, with that of the example."""
     import torch
 
     samples = torch.export.Dim("samples", min=1, max=1 << 20)
     free = tuple({0: samples} if tensor.ndim else None for tensor in inputs)
     try:
         program = torch.export.export(module, inputs, dynamic_shapes=_shaped(module, free))
-    except Exception:  # of several kinds; most modules that fix the number of samples say so here
+    except Exception:  # of several kinds; most modules with a fixed batch size fail here
         program = torch.export.export(module, inputs)
     schemas = [getattr(node.target, "_schema", None) for node in program.graph.nodes]
-    # What writes into a tensor that others look at would not be seen.
+    # In-place writes to tensors that have views would be missed.
     return program.run_decompositions() if any(s is not None and s.is_mutable for s in schemas) else program
 
 
@@ -128,7 +128,7 @@ class _Words:
             self.take(node)
             return
         if schema is None or not _holds_tensors(node.meta.get("val")):
-            return  # arithmetic on lengths, which is read off the result
+            return  # arithmetic on lengths; the shape of the result tells it
         kind = str(schema.name)
         if kind.removeprefix("aten::") in KINDS and self.recurrent(node, kind, schema):
             return
@@ -164,7 +164,7 @@ class _Words:
         self.nodes.append(ONNXNode(kind, _path(node), tuple(inputs), (node.name,), held))
 
     def recurrent(self, node: Any, kind: str, schema: Any) -> bool:
-        """Take a recurrent operator that starts from zeros; say whether it is one."""
+        """Translate a recurrent operator that starts from zeros; return whether the node is one."""
         a = self.arguments(node, schema)
         if "batch_sizes" in a or "params" not in a:
             return False
@@ -176,7 +176,7 @@ class _Words:
         taken, shape = self.name(a["input"].name), self.shape(a["input"])
         weights = [self.constants[name] for name in names]
         if any(len(weight) % 4 for weight in weights) and kind == "aten::lstm":
-            return False  # with a projection of its states
+            return False  # it projects its states
         made = cells_of(kind.removeprefix("aten::"), node.name, _path(node), taken, weights, a, shape)
         self.nodes += made.nodes
         self.constants |= made.constants
@@ -184,7 +184,7 @@ class _Words:
         return True
 
     def take(self, node: Any) -> None:
-        """Take one of several results: the first is the operation's own, parts of a tensor are cut out."""
+        """Translate the choice of one of several results: the first is the operation's own, parts are slices."""
         source, index = node.args
         if source.name in self.results:
             self.nodes.append(ONNXNode("Identity", _path(node), (self.results[source.name][index],), (node.name,), {}))
@@ -212,7 +212,7 @@ class _Words:
         return found
 
     def plain(self, value: Any) -> Any:
-        """Return numbers for what stands for lengths; nodes of tensors stay as they are."""
+        """Return numbers for symbolic lengths; nodes of tensors stay as they are."""
         import torch
 
         if isinstance(value, (list, tuple)):
@@ -222,7 +222,7 @@ class _Words:
         return self.number(value) if isinstance(value, torch.SymInt) else value
 
     def number(self, value: Any) -> int:
-        """Return a length, with the number that stands for samples in place of a free one."""
+        """Return a length; a free one becomes the placeholder of the batch size."""
         if isinstance(value, int):
             return value
         expression = getattr(getattr(value, "node", None), "expr", None)
@@ -248,7 +248,7 @@ def _holds_tensors(value: Any) -> bool:
 
 
 def _path(node: Any) -> str:
-    """Name the module that an operation is in, or the operation where it is in none."""
+    """Return the name of the module that contains an operation, or of the operation if no module does."""
     stack = node.meta.get("nn_module_stack") or {}
     paths = [path for path, _ in stack.values()]
     return paths[-1] if paths and paths[-1] else str(node.name)

@@ -1,4 +1,4 @@
-"""Networks from files of any kind that one can be read from."""
+"""Read networks from files of any supported format."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ _TOLERATED = ("changed-meaning", "training-only")
 
 
 def read_network(path: str | Path) -> Reading:
-    """Read a network, with its weights where the file has some.
+    """Read a network, with its weights if the file has any.
 
     Parameters
     ----------
     path
-        A description (YAML or JSON), or a file of Keras or of ONNX; told apart by its ending.
+        A description (YAML or JSON), a Keras file or an ONNX file; its ending states which.
 
     Raises
     ------
     ConfigError
-        If there is no such file, its kind is not known, or something is wrong in it, with all that is.
+        If there is no such file, its ending is not known, or it has problems; the message lists them.
     ArtifactError
-        If there is no such file of a model.
+        If there is no such model file.
     """
     path = Path(path)
     if path.suffix in DESCRIPTIONS:

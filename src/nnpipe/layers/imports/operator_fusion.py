@@ -1,4 +1,4 @@
-"""Operators that exporters write out as several: each is put together again before anything is translated."""
+"""Fusion of operators that exporters split into several, before the translation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nnpipe.formats.onnx_nodes import ONNXNode
 
 
 def put_together(nodes: Sequence[ONNXNode], constants: Mapping[str, np.ndarray]) -> list[ONNXNode]:
-    """Return the operations with one ``Gelu`` for each ``x (1 + erf(x / sqrt 2)) / 2``, in any order of factors."""
+    """Return the operations with each ``x (1 + erf(x / sqrt 2)) / 2``, in any order of factors, fused to a ``Gelu``."""
     known = _Known(nodes, constants)
     made = {}
     for node in nodes:
@@ -20,7 +20,7 @@ def put_together(nodes: Sequence[ONNXNode], constants: Mapping[str, np.ndarray])
         if found is not None:
             x, last = found
             made[id(last)] = ONNXNode("Gelu", last.name, (x,), last.outputs, {})
-    # What led there is no longer needed by anything, and drops out.
+    # The operations that were fused are no longer needed, and drop out.
     return [made.get(id(node), node) for node in nodes]
 
 
@@ -38,7 +38,7 @@ class _Known:
                 self.constants[node.outputs[0]] = np.asarray(value)
 
     def gelu(self, erf: ONNXNode) -> tuple[str, ONNXNode] | None:
-        """Return what it is applied to, and the operation whose result it is."""
+        """Return the input of the fused operation, and the operation that gives its result; ``None`` if it is none."""
         before = self.makers.get(erf.takes(0))
         x = None if before is None else self.times(before, math.sqrt(0.5))
         plus = self.user(erf, "Add")
@@ -59,7 +59,7 @@ class _Known:
         return (x, last) if other == x and self.times(last, 0.5) == first.outputs[0] else None
 
     def times(self, node: ONNXNode, factor: float) -> str | None:
-        """Name what a node multiplies by a number, if that is what it does."""
+        """Return the tensor that a node multiplies by ``factor``; ``None`` if it does something else."""
         if len(node.inputs) != 2:
             return None
         a, b = node.inputs
@@ -68,7 +68,7 @@ class _Known:
         return a if node.kind == "Div" and self.is_number(b, 1 / factor) else None
 
     def user(self, node: ONNXNode, *kinds: str) -> ONNXNode | None:
-        """Return the only operation that takes a result, if it is one of these."""
+        """Return the only operation that takes a result, if it is of one of these kinds."""
         users = self.users[node.outputs[0]] if node.outputs else []
         return users[0] if len(users) == 1 and users[0].kind in kinds and users[0].outputs else None
 

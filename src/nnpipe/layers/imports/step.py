@@ -1,4 +1,4 @@
-"""One operation about to be translated, and what translates it."""
+"""One operation in translation, and the type of its handlers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nnpipe.layers.imports.channels_first import Builder, Unsupported, View
 
 
 class Step:
-    """One operation about to be translated: what it takes, and the builder."""
+    """One operation in translation: its inputs, its attributes, and the builder of layers."""
 
     def __init__(
         self, node: ONNXNode, *, builder: Builder, opset: int, samples: int, values: Mapping[str, View],
@@ -23,20 +23,20 @@ class Step:
         self._users, self._made = users, made
 
     def has(self, place: int) -> bool:
-        """Return whether there is an input at a place."""
+        """Return whether there is an input at this position."""
         return bool(self.node.takes(place))
 
     def view(self, place: int = 0) -> View:
-        """Return a value that depends on the network's inputs, with nothing left to be done."""
+        """Return an input that depends on the network's inputs, after pending padding and flattening."""
         return self.builder.settled(self.lazy(place))
 
     def lazy(self, place: int = 0) -> View:
-        """Return such a value as it is."""
+        """Return an input that depends on the network's inputs, before pending padding and flattening."""
         name = self.node.takes(place)
         if name not in self._values:
             raise Unsupported(f"takes a constant where a value belongs, as input {place}")
         found = self._values[name]
-        found.axes  # noqa: B018 - which says so where the shape is not known
+        found.axes  # noqa: B018 - raises if the shape is not known
         return found
 
     def is_constant(self, place: int) -> bool:
@@ -44,32 +44,32 @@ class Step:
         return self.node.takes(place) in self._constants
 
     def constant(self, place: int, what: str = "") -> np.ndarray:
-        """Return an input that has to be a constant."""
+        """Return an input that must be a constant; raise ``Unsupported`` if it is not."""
         name = self.node.takes(place)
         if name not in self._constants:
             raise Unsupported(f"takes {what or f'input {place}'} that is no constant", what)
         return self._constants[name]
 
     def attribute(self, name: str, otherwise: Any = None) -> Any:
-        """Return an attribute."""
+        """Return an attribute, or ``otherwise`` if it is left out."""
         found = self.node.attributes.get(name)
         return otherwise if found is None else found
 
     def only(self, name: str, *allowed: Any) -> None:
-        """Refuse an attribute with any other value; what is left out is allowed."""
+        """Raise ``Unsupported`` if an attribute has any other value; it may be left out."""
         found = self.attribute(name)
         if found is not None and found not in allowed:
             raise Unsupported(f"has {name} {str(found)[:60]!r}, which no layer has", name)
 
     def integers(self, name: str, place: int, otherwise: Any = None) -> list[int]:
-        """Return integers, which were an attribute in older versions and are an input in newer ones."""
+        """Return integers that are an attribute in older operator sets and an input in newer ones."""
         if self.has(place):
             return [int(number) for number in self.constant(place, name).reshape(-1)]
         found = self.attribute(name, otherwise)
         return [int(number) for number in ((found,) if isinstance(found, (int, float)) else found or ())]
 
     def name(self, weight: int | None = None) -> str:
-        """Make a name for a layer: that of its weight less its last part, or that of the operation."""
+        """Return a name for a layer: its weight's name without the last part, or the operation's name."""
         if weight is not None and self.has(weight):
             prefix, _, last = self.node.takes(weight).rpartition(".")
             if last in ("weight", "bias") and prefix:
@@ -77,11 +77,11 @@ class Step:
         return self.builder.name(self.node.title or self.node.kind)
 
     def is_wanted(self, output: int) -> bool:
-        """Return whether something takes a result."""
+        """Return whether any operation takes this output, or it is an output of the network."""
         return output < len(self.node.outputs) and self._users[self.node.outputs[output]] > 0
 
     def is_first(self, place: int, layer: Any) -> bool:
-        """Return whether an input is the very result for which a layer was made, and nothing else takes it."""
+        """Return whether an input is the direct result of a layer, and no other operation takes it."""
         name = self.node.takes(place)
         return self._users[name] == 1 and self._made.get(name) is layer
 

@@ -1,4 +1,4 @@
-"""PyTorch's operators in the words of ONNX: which one each is, what it takes, and with which attributes."""
+"""Translation of PyTorch's operators to ONNX's: kind, inputs and attributes."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ Shape = tuple[int, ...]
 Translate = Callable[[Mapping[str, Any], Shape, Shape], Words]
 """Takes the arguments by name, the shape of the first tensor, and the shape of the result."""
 
-_LINEAR = 20  # from here on log(1 + exp(x)) and x are the same in single precision
+_LINEAR = 20  # above this, log(1 + exp(x)) equals x in single precision
 
 
 def _same(kind: str, **names: str) -> Translate:
-    """Return an operation of one tensor, some of whose arguments have other names there."""
+    """Return the translation to an operation of one tensor, with some arguments renamed."""
 
     def translate(a: Mapping[str, Any], given: Shape, made: Shape) -> Words:
         return kind, [_first(a)], {there: a[here] for there, here in names.items()}
@@ -79,7 +79,7 @@ def _layer_norm(a: Mapping[str, Any], given: Shape, made: Shape) -> Words:
 
 def _group_norm(a: Mapping[str, Any], given: Shape, made: Shape) -> Words:
     if not a.get("use_input_stats", True):
-        return _batch_norm(a, given, made)  # by what an instance normalisation has seen in training
+        return _batch_norm(a, given, made)  # an instance normalisation with the statistics of its training
     count = given[1]
     inputs = [a["input"], _or(a["weight"], np.ones(count, np.float32)), _or(a["bias"], np.zeros(count, np.float32))]
     if "num_groups" in a:
@@ -197,7 +197,7 @@ def _resize(mode: str) -> Translate:
     def translate(a: Mapping[str, Any], given: Shape, made: Shape) -> Words:
         place = "align_corners" if a.get("align_corners") else "asymmetric" if mode == "nearest" else "half_pixel"
         more = {"mode": mode, "coordinate_transformation_mode": place, "nearest_mode": "floor"}
-        # Lengths are rounded down, but values are taken by the factors as they were given.
+        # Lengths are rounded down, but positions are computed with the exact factors.
         factors = a.get("scale_factors") or [a[n] for n in ("scales_d", "scales_h", "scales_w", "scales") if a.get(n)]
         if factors:
             return "Resize", [_first(a), None, np.array([1, 1, *factors], np.float32)], more
@@ -226,7 +226,7 @@ def _repeat(a: Mapping[str, Any], given: Shape, made: Shape) -> Words:
 
 def _dropout(kind: str) -> Translate:
     def translate(a: Mapping[str, Any], given: Shape, made: Shape) -> Words:
-        if a["train"]:  # in inference, too
+        if a["train"]:  # active in inference as well
             return "aten::dropout", [_first(a)], {"p": float(a["p"])}
         return kind, [_first(a)], {"ratio": float(a["p"])}
 
@@ -284,4 +284,4 @@ OPERATORS: dict[str, Translate] = {
     "to": _to, "_to_copy": _to,
     **dict.fromkeys(("contiguous", "clone", "alias", "detach", "lift_fresh_copy"), _same("Identity")),
 }  # fmt: skip
-"""Each operator that has words, by its name without overload."""
+"""The translation of each operator, by its name without overload."""

@@ -1,4 +1,4 @@
-"""PyTorch's recurrent operators in the words of ONNX: one operation for each of their layers."""
+"""Translation of PyTorch's recurrent operators to ONNX's: one operation for each of their layers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from nnpipe.formats.onnx_nodes import ONNXNode
 
-# The operator of ONNX, where its gates stand among PyTorch's, and further attributes.
+# ONNX's operator, the positions of its gates in PyTorch, and further attributes.
 KINDS: dict[str, tuple[str, tuple[int, ...], dict[str, Any]]] = {
     "lstm": ("LSTM", (0, 3, 1, 2), {}),  # i, o, f, c of i, f, c, o
     "gru": ("GRU", (1, 0, 2), {"linear_before_reset": 1}),  # z, r, h of r, z, h
@@ -21,7 +21,7 @@ KINDS: dict[str, tuple[str, tuple[int, ...], dict[str, Any]]] = {
 
 @dataclass
 class Cells:
-    """The operations and constants that a recurrent operator comes to, and what its results are called."""
+    """The operations and constants that replace a recurrent operator, and the names of its results."""
 
     nodes: list[ONNXNode] = field(default_factory=list)
     constants: dict[str, np.ndarray] = field(default_factory=dict)
@@ -37,22 +37,22 @@ def cells_of(
     a: Mapping[str, Any],
     shape: Sequence[int],
 ) -> Cells:
-    """Return what a recurrent operator comes to.
+    """Return the ONNX operations of a recurrent operator.
 
     Parameters
     ----------
     kind
         A key of :data:`KINDS`.
     name, title
-        What its results are named after, and the module it is in.
+        The base of its results' names, and the module that contains it.
     taken
-        The input, steps and samples in the order that ``a["batch_first"]`` says.
+        Name of the input; ``a["batch_first"]`` states the order of its first two axes.
     weights
-        For each layer and direction those of inputs and of states, and the biases of both.
+        For each layer and direction, the weights of inputs and of states, and the biases of both.
     a
         The other arguments by name.
     shape
-        That of the input.
+        Shape of the input.
     """
     made = Cells()
     both, biased = 2 if a["bidirectional"] else 1, bool(a["has_biases"])

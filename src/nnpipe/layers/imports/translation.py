@@ -1,8 +1,8 @@
-"""From operations on tensors, as ONNX defines them, to a graph of layers.
+"""Translate operations on tensors, as ONNX defines them, to a graph of layers.
 
 The operators and their arguments are those of https://onnx.ai/onnx/operators;
-what comes from PyTorch is put into the same words.  What no layer does is kept
-as an unknown layer, and told.
+PyTorch's are translated to them first.  An operation without an equivalent layer
+is kept as an unknown layer, and reported as a problem.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from nnpipe.layers.problems import NetworkProblem
 from nnpipe.layers.vocabulary.layer import Shape
 
 SAMPLES = 7919
-"""Stands for the number of samples where shapes are computed; a prime that no extent of a real network is."""
+"""Placeholder of the batch size in computations of shapes; a prime that no real network has as an extent."""
 
-_TIMES = 16  # values that may be made for each that the source holds; steps that are written out share theirs
+_TIMES = 16  # values that may be created for each value of the source; unrolled steps share their weights
 
 
 @dataclass(frozen=True)
@@ -39,17 +39,17 @@ class Foreign:
     Attributes
     ----------
     name, source
-        Its name, and whose operations these are: ``"onnx"`` or ``"torch"``.
+        Its name, and the origin of its operations: ``"onnx"`` or ``"torch"``.
     inputs
         Element type and shape by name.
     constants
         Arrays by name.
     nodes
-        The operations; each follows what it needs.
+        The operations in topological order.
     outputs
-        Names of what it gives.
+        Names of the outputs.
     opset
-        The version of the operators.
+        Version of the operator set.
     """
 
     name: str
@@ -62,7 +62,7 @@ class Foreign:
 
 
 def build(foreign: Foreign) -> Reading:
-    """Make layers of a network of operations, as far as there are any; nothing is raised."""
+    """Translate a network of operations to layers as far as possible; faults are problems, and nothing is raised."""
     return _Translation(foreign).result()
 
 
@@ -76,7 +76,7 @@ class _Translation:
         self.constants = dict(foreign.constants)
         self.problems: list[NetworkProblem] = []
         self.users: Counter[str] = Counter()
-        self.made: dict[str, Any] = {}  # by value the layer that was made for it, where it is none from before
+        self.made: dict[str, Any] = {}  # the layer that was created for each value, if one was
         first = {shape[0] for _, shape in foreign.inputs.values() if shape}
         fixed = first.pop() if len(first) == 1 else None
         self.samples = SAMPLES if fixed is None else fixed
@@ -99,7 +99,7 @@ class _Translation:
             self.problems.append(NetworkProblem("reference", "outputs", "the network has no output"))
         if missing or not self.foreign.outputs:
             return Reading(None, {}, tuple(self.problems))
-        # Outputs have their axes as in the source.
+        # Outputs keep the order of axes in the source.
         outputs = tuple(self.plain(name, name).tensor for name in self.foreign.outputs)
         graph = network(tuple(self.builder.inputs), outputs, self.foreign.name)
         held = [n for n in self.builder.weights if n.partition("/")[0] in graph.layers]
@@ -108,7 +108,7 @@ class _Translation:
         return Reading(graph, {name: self.builder.weights[name] for name in held}, (*self.problems, *more))
 
     def plain(self, name: str, place: str) -> View:
-        """Return a value with nothing left to be done; where that cannot be, it is told and the value is as it is."""
+        """Return a value after pending operations; if they are not supported, report it and return it unchanged."""
         view = self.values[name]
         if view.own is None:
             return view
@@ -119,7 +119,7 @@ class _Translation:
             return view
 
     def needed(self) -> list[ONNXNode]:
-        """Return the operations on which an output depends."""
+        """Return the operations on which the outputs depend."""
         wanted, found = set(self.foreign.outputs), []
         for node in reversed(put_together(self.foreign.nodes, self.constants)):
             if wanted.intersection(node.outputs):
@@ -158,7 +158,7 @@ class _Translation:
         self.values |= {output: view for output, view in zip(node.outputs, views, strict=False) if view is not None}
 
     def fold(self, node: ONNXNode) -> bool:
-        """Compute what depends on constants and on shapes alone."""
+        """Compute an operation that depends on constants and shapes alone; return whether it was one."""
         if node.kind in ("Shape", "Size") and node.takes(0) in self.values:
             view = self.values[node.takes(0)]
             shape = view.shape
@@ -179,7 +179,7 @@ class _Translation:
         return True
 
     def keep(self, node: ONNXNode, step: Step) -> None:
-        """Keep an operation that no layer does, with its constants."""
+        """Keep an operation without an equivalent layer, with its constants."""
         name = step.name()
         given = [self.plain(value, node.title or node.kind) for value in node.inputs if value in self.values]
         held = {value: self.constants[value] for value in node.inputs if value in self.constants}

@@ -1,1 +1,1 @@
-"""Keras: configurations and files, read and written without Keras, and models built with it."""
+"""Keras: configurations and files read and written without Keras, and models built with it."""

@@ -1,4 +1,4 @@
-"""Reading the calls of a layer in Keras's two forms."""
+"""Read the calls of a layer in Keras's two formats."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CONSTANT = "_CONSTANT_VALUE"
 
 
 def read_uses(layer: Layer, raw: Any, path: str, found: list[NetworkProblem]) -> tuple[Use, ...]:
-    """Read the calls of a layer; what cannot be read is a problem and counts as a call without inputs."""
+    """Read the calls of a layer; a call that cannot be read is a problem and has no inputs."""
     if not isinstance(raw, list):
         found.append(NetworkProblem("structure", path, "is no list of calls"))
         return ()
@@ -39,13 +39,13 @@ def read_uses(layer: Layer, raw: Any, path: str, found: list[NetworkProblem]) ->
             uses.append(Use())
             continue
         if isinstance(node, Mapping) and layer.resting and kwargs.get("training") is False:
-            kwargs = {**kwargs, "training": None}  # Keras 3 writes its default so, and goes by it nowhere
+            kwargs = {**kwargs, "training": None}  # Keras 3 writes its default like this, and never uses it
         uses.append(_use(layer, args, kwargs, refs))
     return tuple(uses)
 
 
 def _template(raw: Any, refs: list[Ref]) -> Any:
-    """Put ``{"input": i}`` where a tensor stands, and the tensor into ``refs``."""
+    """Replace each tensor by ``{"input": i}``, and append its reference to ``refs``."""
     if isinstance(raw, Mapping):
         if raw.get("class_name") == TENSOR:
             config = raw.get("config")
@@ -66,7 +66,7 @@ def _noted(place: Any, refs: list[Ref]) -> dict[str, int]:
 
 
 def _old_form(node: Any, refs: list[Ref]) -> tuple[list[Any], dict[str, Any]]:
-    """Read ``[[name, call, output, arguments], ...]``; one alone may stand without the outer list."""
+    """Read ``[[name, call, output, arguments], ...]``; a single entry may lack the outer list."""
     if not isinstance(node, list) or not node:
         raise ValueError("neither a list of tensors nor an object")
     if isinstance(node[0], str):
@@ -93,13 +93,13 @@ def _old_argument(value: Any, refs: list[Ref]) -> Any:
 
 
 def _use(layer: Layer, args: list[Any], kwargs: dict[str, Any], refs: list[Ref]) -> Use:
-    """Bring a call into the usual form, or keep its own where there are arguments that are not known."""
+    """Return a call in the usual form, or in its own if it has unknown arguments."""
     training = kwargs.get("training")
     given = {key: value for key, value in kwargs.items() if value is not None and key != "training"}
     flat: list[Any] = []
     for value in args:
         flat += value if isinstance(value, list) else [value]
-    # Tensors by name come after those without, in the order in which the layer takes them.
+    # Tensors given by name follow the positional ones, in the order of the layer's parameters.
     for name in layer.called[len(args) :] if len(layer.called) > 1 else ():
         value = given.pop(name, [])
         flat += value if isinstance(value, list) else [value]
@@ -111,10 +111,10 @@ def _use(layer: Layer, args: list[Any], kwargs: dict[str, Any], refs: list[Ref])
 
 
 def renumbered(graph: NetworkGraph) -> NetworkGraph:
-    """Count the calls of networks within a network from 0.
+    """Return the graph with the calls of nested networks numbered from 0.
 
-    Keras 2 counts the call by which such a network was made, which no file
-    has, so that its first call in the file is number 1.
+    Keras 2 counts the call that creates such a network, which no file contains,
+    so that the first call in the file has the number 1.
     """
     calls: dict[str, set[int]] = {}
     refs = [*graph.outputs, *(ref for entry in graph.entries for use in entry.uses for ref in use.inputs)]

@@ -1,9 +1,9 @@
-"""From Keras's configuration to a graph, without Keras.
+"""Read a graph from a Keras configuration, without Keras.
 
 Three dialects are read: TensorFlow 1.x (a class ``Model``, ``batch_input_shape``,
 calls as lists), TensorFlow 2.x (the same with a class ``Functional``), and
 Keras 3 (``batch_shape``, calls as arguments that hold ``__keras_tensor__``).
-Whatever is odd becomes a :class:`~nnpipe.layers.problems.NetworkProblem`; nothing is
+All faults become a :class:`~nnpipe.layers.problems.NetworkProblem`; nothing is
 raised, and no name from the configuration is ever imported or called.
 """
 
@@ -35,21 +35,21 @@ from nnpipe.layers.vocabulary.value_kinds import is_integer
 
 NETWORKS = ("Functional", "Model", "Sequential")
 _OWN = frozenset({"name", "trainable", "dtype"})
-# What older versions put beside a layer's arguments: the shape of the first layer's input.
+# Older versions wrote the shape of the first layer's input beside the layer's arguments.
 _SHAPES = ("batch_shape", "batch_input_shape")
 _HARMLESS = frozenset({*_SHAPES, "input_shape", "input_dtype", "ragged", "sparse", "optional", "autocast"})
 
 
 @dataclass(frozen=True)
 class ParsedConfig:
-    """What was read: the graph, or ``None`` where there is none in it, and everything that was odd."""
+    """The result of reading: the graph, or ``None`` if there is none, and all problems."""
 
     graph: NetworkGraph | None
     problems: tuple[NetworkProblem, ...]
 
 
 def from_keras(config: Any) -> ParsedConfig:
-    """Read the configuration of a model: what ``model.to_json()`` gives, parsed, or a file's ``model_config``."""
+    """Read the configuration of a model: the parsed result of ``model.to_json()``, or a file's ``model_config``."""
     found: list[NetworkProblem] = []
     try:
         graph = _network(config, "", found)
@@ -59,7 +59,7 @@ def from_keras(config: Any) -> ParsedConfig:
 
 
 def read_layer(raw: Any, path: str, found: list[NetworkProblem]) -> Layer:
-    """Read one layer; one that is not known, or has arguments that are not, is kept as it is."""
+    """Read one layer; a layer of an unknown class or with unknown arguments is kept as it is."""
     if not isinstance(raw, Mapping) or not isinstance(raw.get("class_name"), str):
         found.append(NetworkProblem("structure", path, "is no layer: it has no class_name"))
         return Unknown((), Raw.of({"class_name": "?", "found": raw}))
@@ -126,13 +126,13 @@ def _known(
 def _with_layers(
     cls: type[Layer], config: Mapping[str, Any], path: str, found: list[NetworkProblem]
 ) -> Mapping[str, Any]:
-    """Return a configuration with the layers that are arguments read."""
+    """Return a configuration in which arguments that are layers have been read."""
     inner = [item.key for item in field_table.table(cls) if isinstance(item.kind, Nested)]
     return {**config, **{k: read_layer(config[k], f"{path}.{k}", found) for k in inner if config.get(k) is not None}}
 
 
 def _read_as_of_old(cls: type[Layer], config: Mapping[str, Any], values: dict[str, Any]) -> None:
-    """Put in what Keras 1 and 2 meant where Keras 3 means something else."""
+    """Set the values that Keras 1 and 2 meant, where Keras 3 means others."""
     for key, value in values.items():
         if isinstance(value, ActivationFunction) and value.name == "hard_sigmoid":
             values[key] = ActivationFunction(HARD_SIGMOID_2)
@@ -149,7 +149,7 @@ def _input(config: Mapping[str, Any], values: dict[str, Any], path: str, found: 
 
 
 def shape_in(config: Mapping[str, Any]) -> tuple[Any, ...] | None:
-    """Return the shape with samples that a configuration states, or ``None``."""
+    """Return the shape with the batch axis that a configuration states, or ``None``."""
     for key in _SHAPES:
         if isinstance(shape := config.get(key), (list, tuple)) and shape:
             return tuple(shape)
@@ -170,13 +170,13 @@ def _classes() -> Mapping[str, type[Layer]]:
 
 @lru_cache(maxsize=4)
 def _by_keras_name(classes: tuple[type[Layer], ...]) -> dict[str, type[Layer]]:
-    """Return layers by what Keras calls them; where several go by one name, the first: nnpipe's own."""
+    """Return layer classes by their names in Keras; of several with one name the first, nnpipe's own."""
     known = [cls for cls in classes if cls.keras and not cls.own]
     return {name: cls for cls in reversed(known) for name in (cls.keras, *cls.aliases)}
 
 
 def _own(raw: Mapping[str, Any], config: Mapping[str, Any]) -> tuple[type[Layer] | None, Mapping[str, Any]]:
-    """Return the class of a layer that only nnpipe has, and its arguments beside those that Keras knows."""
+    """Return the class of a layer that only nnpipe has, and its arguments that Keras does not know."""
     beside = raw[OWN]
     name = beside.get("class_name") if isinstance(beside, Mapping) else None
     cls = layers_by_name().get(name) if isinstance(name, str) else None
@@ -187,7 +187,7 @@ def _own(raw: Mapping[str, Any], config: Mapping[str, Any]) -> tuple[type[Layer]
 
 
 def _is_keras_own(raw: Mapping[str, Any]) -> bool:
-    """Return whether a class is Keras's: somebody else's, or an operation, may have the same name."""
+    """Return whether a class is Keras's own; a foreign class or an operation may have the same name."""
     module, registered = str(raw.get("module") or "keras.layers"), raw.get("registered_name")
     own = module == "keras" or module.startswith(("keras.layers", "keras.src.layers"))
     return own and registered in (None, raw["class_name"])
@@ -217,7 +217,7 @@ def _network(raw: Any, path: str, found: list[NetworkProblem]) -> NetworkGraph |
         found.append(NetworkProblem("structure", path, "is no model: it has no class_name"))
         return None
     kind, config = raw["class_name"], raw.get("config")
-    if isinstance(config, list):  # so did the first versions of Keras write a sequential model
+    if isinstance(config, list):  # the first versions of Keras wrote a sequential model like this
         config = {"layers": config}
     if kind not in NETWORKS or not isinstance(config, Mapping) or not isinstance(config.get("layers"), list):
         found.append(NetworkProblem("structure", path, f"{_short(kind)} is no model of layers that are listed"))
@@ -274,9 +274,9 @@ def _sequential(
 
 
 def _ends(raw: Any, path: str, found: list[NetworkProblem]) -> tuple[Ref, ...]:
-    """Read input or output layers: one place, a list of them, or a dictionary."""
+    """Read input or output layers: one reference, a list, or a dictionary of them."""
     if isinstance(raw, Mapping):
-        raw = [raw[key] for key in sorted(raw, key=str)]  # which is the order in which Keras gives them
+        raw = [raw[key] for key in sorted(raw, key=str)]  # the order in which Keras returns them
     if isinstance(raw, list) and len(raw) == 3 and isinstance(raw[0], str):
         raw = [raw]
     refs = []
@@ -292,11 +292,11 @@ def _ends(raw: Any, path: str, found: list[NetworkProblem]) -> tuple[Ref, ...]:
 
 
 def _check(graph: NetworkGraph, where: str, found: list[NetworkProblem]) -> None:
-    """Add what does not hang together, by the places of the layers in the configuration."""
+    """Add the problems of the graph, with the places of the layers in the configuration."""
     told = {problem.path for problem in found}
     places = {e.layer.name: f"{where}config.layers[{number}]" for number, e in enumerate(graph.entries)}
     for problem in infer(graph).problems:
-        # Arguments, and what is not known, were told with the place in the configuration itself.
+        # Problems of arguments and unknown layers were already reported with their place.
         if problem.code not in ("argument", "unknown-layer", "unknown-object"):
             place = places.get(problem.path, problem.path)
             if place not in told:

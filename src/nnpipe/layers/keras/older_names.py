@@ -1,6 +1,6 @@
-"""What older versions called layers and their arguments, in the words of today.
+"""Names of layers and arguments in older versions of Keras, and their names today.
 
-Those of Keras 1 are the ones that Keras 2.0 to 2.3 still took, with a warning.
+Of Keras 1, these are the names that Keras 2.0 to 2.3 still accepted with a warning.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _CLASSES = {
     "AtrousConvolution2D": "Conv2D",
     "TimeDistributedDense": "Dense",
 }
-# Layers for one maker's graphics processors, which had their functions built in.
+# Layers for NVIDIA GPUs, with fixed activation functions.
 _CUDNN: dict[str, tuple[str, dict[str, Any]]] = {
     "CuDNNLSTM": ("LSTM", {"activation": "tanh", "recurrent_activation": "sigmoid"}),
     "CuDNNGRU": ("GRU", {"activation": "tanh", "recurrent_activation": "sigmoid", "reset_after": True}),
@@ -21,7 +21,7 @@ _CUDNN: dict[str, tuple[str, dict[str, Any]]] = {
 _MERGED = {"sum": "Add", "mul": "Multiply", "ave": "Average", "max": "Maximum", "concat": "Concatenate", "dot": "Dot"}
 _RECURRENT = ("LSTM", "GRU", "SimpleRNN")
 _ORDERINGS = {"th": "channels_first", "tf": "channels_last", "default": None}
-# One name each, wherever the layer has nothing else of that name.
+# Renamed wherever the layer has no other argument of that name.
 _NAMES = {
     "nb_filter": "filters",
     "subsample": "strides",
@@ -42,15 +42,15 @@ _NAMES = {
     "dropout_W": "dropout",
     "dropout_U": "recurrent_dropout",
 }
-# How it computed, not what; or what it started from.
+# Arguments about the way of computing or the initial values, which do not matter here.
 _GONE = frozenset({"consume_less", "forget_bias_init", "weights", "input_dtype"})
 
 
 def in_todays_words(raw: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a layer's configuration with the names of today, or as it is where it has no older ones.
+    """Return a layer's configuration with today's names.
 
-    Nothing is left out that could change what the layer computes: what has no
-    name today stays, and is then told as an argument that is not known.
+    Nothing is left out that could change the layer's results: an argument without
+    a name today stays, and is later reported as unknown.
     """
     name, config = raw.get("class_name"), raw.get("config")
     if "module" in raw or not isinstance(name, str) or not isinstance(config, Mapping):
@@ -95,7 +95,7 @@ def _windows(config: dict[str, Any], kind: str) -> None:
         if old in config and new not in config:
             config[new] = config.pop(old)
     if kind != "Embedding":
-        config.pop("input_dim", None)  # which the shape of the input says, too
+        config.pop("input_dim", None)  # the input's shape states it as well
         config.pop("input_length", None)
 
 
@@ -105,7 +105,7 @@ def _ordering(config: dict[str, Any], kind: str) -> None:
 
 
 def _normalisation(config: dict[str, Any], kind: str) -> None:
-    # Mode 1 normalised each sample by itself, mode 2 each batch even when nothing was trained.
+    # Mode 1 normalised each sample separately, mode 2 each batch even in inference.
     if kind == "BatchNormalization" and config.get("mode") == 0:
         del config["mode"]
 
@@ -116,7 +116,7 @@ def _embedding(config: dict[str, Any]) -> None:
             config[f"embeddings_{new}"] = config.pop(old)
             for key in _GONE & config.keys():
                 del config[key]
-    config.pop("dropout", None)  # of training alone
+    config.pop("dropout", None)  # for training only
 
 
 def _merge(config: dict[str, Any]) -> dict[str, Any]:

@@ -1,9 +1,9 @@
-"""Weights as older versions of Keras stored them, brought to the form of today.
+"""Conversion of weights stored by older versions of Keras to today's layout.
 
-Theano turned the windows of its convolutions round; TensorFlow does not.
-Keras 1 had the axes of kernels with channels first in another order, and
-one array for each gate of a recurrent layer.  Recurrent layers for CuDNN had
-two biases, and each gate's matrices transposed.
+Theano flipped the kernels of its convolutions; TensorFlow does not.
+Keras 1 stored kernels with channels first in another order of axes, and
+one array for each gate of a recurrent layer.  Recurrent layers for cuDNN had
+two biases, and the matrices of each gate were transposed.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from nnpipe.layers.vocabulary.wrappers import Bidirectional, TimeDistributed
 
 _MIRRORED = (Conv1d, Conv2d, Conv3d, Conv2dTranspose)
 _GATES: dict[type[Layer], tuple[int, ...]] = {LSTM: (0, 2, 1, 3), GRU: (0, 1, 2)}
-"""Where each gate of today stood in Keras 1, where the output of an LSTM came behind its memory."""
+"""Position of each of today's gates in Keras 1, which stored the output gate of an LSTM after its cell."""
 
 
 @dataclass(frozen=True)
 class Age:
-    """What wrote a file: the version of Keras (empty where the file does not say) and what it computed with."""
+    """The writer of a file: the version of Keras (empty if the file does not state it) and its backend."""
 
     version: str
     backend: str
 
     @classmethod
     def of(cls, file: Any) -> Age:
-        """Read it off the attributes of an open file, or of the group that holds its weights."""
+        """Read it from the attributes of an open file, or of the group that holds its weights."""
         groups = [file, *([child(file, "model_weights")] if "model_weights" in file else [])]
         found = {"keras_version": "", "backend": ""}
         for group in groups:
@@ -50,18 +50,18 @@ class Age:
 
     @property
     def is_first(self) -> bool:
-        """Whether it is of Keras 1, which did not always say so."""
+        """Whether Keras 1 wrote the file, which did not always record its version."""
         return re.match(r"0\.|1\.|$", self.version) is not None
 
     @property
     def mirrors(self) -> bool:
-        """Whether windows are turned round."""
+        """Whether kernels are flipped."""
         return self.backend == "theano"
 
 
 @dataclass(frozen=True)
 class Made:
-    """An array that is made of others when it is read."""
+    """An array that is computed from others when it is read."""
 
     shape: tuple[int, ...]
     dtype: Any
@@ -72,7 +72,7 @@ class Made:
 
 
 def todays(layer: Layer, stored: Sequence[Any], age: Age) -> list[Any]:
-    """Return a layer's arrays, in order, as today's Keras would store them; what does not fit is left as it is."""
+    """Return a layer's arrays, in order, as today's Keras would store them; those that do not fit stay as they are."""
     if isinstance(layer, TimeDistributed):
         return todays(layer.layer, stored, age)
     if isinstance(layer, Bidirectional):
@@ -103,7 +103,7 @@ def _from_cudnn(layer: Layer, stored: list[Any]) -> list[Any]:
         return Made(tuple(matrix.shape), matrix.dtype, make)
 
     halves = (2, gates * layer.units)
-    one = isinstance(layer, LSTM)  # which adds the two up
+    one = isinstance(layer, LSTM)  # an LSTM adds up the two biases
     both = Made(halves[1:] if one else halves, bias.dtype, lambda: _halves(bias, halves, one))
     return [each(kernel, lambda k: k.T.reshape(k.shape, order="F")), each(recurrent, lambda k: k.T), both]
 
@@ -130,7 +130,7 @@ def _side_by_side(parts: Sequence[Any]) -> np.ndarray:
 
 
 def _ordered(layer: Any, kernel: Any) -> Any:
-    """Bring the axes of a kernel of Keras 1 into the order of today."""
+    """Return a kernel of Keras 1 with the axes in today's order."""
     shape, window = tuple(kernel.shape), tuple(layer.kernel_size)
     if isinstance(layer, Conv1d):
         if len(shape) != 4:

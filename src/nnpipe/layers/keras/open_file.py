@@ -1,8 +1,8 @@
-"""Opening a Keras file of any age as a ``keras.Model``.
+"""Open a Keras file of any version as a ``keras.Model``.
 
-Keras 3 opens what it can.  What it refuses, or would compute otherwise than
-the version that wrote it, is read by :mod:`nnpipe.layers.keras.read_file` and built
-anew with the file's weights.
+Keras 3 opens the files that it can.  A file that it rejects, or would compute
+differently than the version that wrote it, is read by
+:mod:`nnpipe.layers.keras.read_file` and rebuilt with the file's weights.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ _HARMLESS = ("changed-meaning", "training-only")
 
 @dataclass(frozen=True)
 class OpenedModel:
-    """A model, and why it was not Keras that read its file; empty if it was."""
+    """A model, and the reason why nnpipe and not Keras read its file; empty if Keras did."""
 
     model: Any
     reason: str = ""
 
 
 def open_keras(path: str | Path) -> Any:
-    """Build the model of a ``.keras`` or ``.h5`` file, and tell once if it was not Keras that read it.
+    """Return the model of a ``.keras`` or ``.h5`` file; log once if nnpipe and not Keras read it.
 
     Raises
     ------
     ArtifactError
-        If the file is missing, damaged, of another kind, holds code, or
-        neither Keras nor we can build its model; the message names the layer
-        and the reason.
+        If the file is missing, damaged, of another format, holds code, or
+        neither Keras nor nnpipe can build its model; the message names the
+        layer and the reason.
     """
     opened = opened_keras(path)
     tell(path, opened.reason)
@@ -53,7 +53,7 @@ def open_keras(path: str | Path) -> Any:
 
 
 def tell(path: str | Path, reason: str) -> None:
-    """Log once in a process that our own reader read a file, and why."""
+    """Log once per process that nnpipe's own reader read a file, and why."""
     whole = Path(path).absolute()
     if reason and whole not in _TOLD:
         _TOLD.add(whole)
@@ -61,12 +61,12 @@ def tell(path: str | Path, reason: str) -> None:
 
 
 def in_words(reason: str) -> str:
-    """Return who read a file, and why."""
-    return f"read by nnpipe's own reader, for {reason}"
+    """Return the text that states which reader read a file, and why."""
+    return f"read by nnpipe's own reader: {reason}"
 
 
 def opened_keras(path: str | Path) -> OpenedModel:
-    """Return what :func:`open_keras` gives, and who read it, without telling."""
+    """Return the model as :func:`open_keras` does, with the reason instead of a log message."""
     path = Path(path)
     age, refused, reason = _age(path), None, ""
     reading = read_keras(path) if age is not None and not age.version.startswith("3.") else None
@@ -82,7 +82,7 @@ def opened_keras(path: str | Path) -> OpenedModel:
             reason, refused = error.cause, error
     structure = structure_in(path)
     if structure is not None:
-        checked_structure(path, structure)  # layers that hold code are refused by either reader
+        checked_structure(path, structure)  # both readers reject layers that hold code
     try:
         return OpenedModel(_built(path, reading or read_keras(path)), reason)
     except ConfigError as error:
@@ -92,35 +92,35 @@ def opened_keras(path: str | Path) -> OpenedModel:
 
 
 def _age(path: Path) -> Age | None:
-    """Return the age of an HDF5 file with a structure; ``None`` for any other, which only Keras 3 has written."""
+    """Return the writer of an HDF5 file with a structure; ``None`` for all others, which only Keras 3 writes."""
     if kind_of(path) != "hdf5" or structure_in(path) is None:
         return None
     with open_weights(path) as file:
         try:
             return Age.of(file)
-        except Exception:  # h5py raises what it likes for damaged content; whoever reads the weights tells
+        except Exception:  # h5py raises any exception for damaged content; reading the weights reports it
             return None
 
 
 def _otherwise_meant(age: Age, reading: Reading) -> str:
-    """Return why Keras 3 would compute something else than the version that wrote a file; empty if it would not."""
+    """Return why Keras 3 would compute different results than the writer of a file; empty if it would not."""
     if age.mirrors:
-        return "Theano turned the windows of convolutions round"
+        return "Theano flipped the kernels of convolutions"
     if age.version.startswith(("0.", "1.")):
-        return f"it is of Keras {age.version}"
+        return f"Keras {age.version} wrote it"
     changed = [problem for problem in reading.problems if problem.code == "changed-meaning"]
-    return f"it is of Keras {age.version}: {changed[0].message}" if changed else ""
+    return f"Keras {age.version} wrote it: {changed[0].message}" if changed else ""
 
 
 def _otherwise_taken(model: Any, reading: Reading) -> str:
-    """Return where Keras 3 takes an input's shape for another than the file says."""
+    """Return for which input Keras 3 assumes another shape than the file states; empty for none."""
     graph = reading.graph
     if graph is None or len(graph.inputs) != len(model.inputs):
         return ""
     for ref, tensor in zip(graph.inputs, model.inputs, strict=True):
         layer = graph.layers.get(ref.layer)
         if isinstance(layer, Input) and (layer.batch, *layer.shape) != tuple(tensor.shape):
-            return f"Keras 3 takes the shape {(layer.batch, *layer.shape)} of its input for {tuple(tensor.shape)}"
+            return f"Keras 3 reads its input shape {(layer.batch, *layer.shape)} as {tuple(tensor.shape)}"
     return ""
 
 

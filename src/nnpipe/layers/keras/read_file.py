@@ -1,7 +1,7 @@
-"""Reading Keras's files without Keras: ``.keras``, and ``.h5`` of TensorFlow 1.x, 2.x and Keras 3.
+"""Read Keras files without Keras: ``.keras``, and ``.h5`` of TensorFlow 1.x, 2.x and Keras 3.
 
-A file may come from anybody.  No code in it is run and no link followed, and
-what it claims is held against what it can hold before memory is taken.
+Files are not trusted.  No code in them is run, no link is followed, and the
+sizes that they claim are checked against the file's size before memory is allocated.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from nnpipe.layers.vocabulary.unknown import Unknown
 
 @dataclass(frozen=True)
 class Reading:
-    """What a file holds.
+    """The content of a file.
 
     Attributes
     ----------
     graph
         The network, or ``None`` if the file has none.
     weights
-        Its weights, by ``layer/weight``.  Those of unknown layers have the
-        names that the file gives them.  Without a graph they are all there
-        are, by their names in the file.
+        Its weights, by ``layer/weight``.  Weights of unknown layers have their
+        names in the file.  Without a graph, these are all weights of the file,
+        by their names there.
     problems
-        Everything that was odd; empty if the network can be built.
+        Everything that is wrong; empty if the network can be built.
     """
 
     graph: NetworkGraph | None
@@ -61,15 +61,15 @@ def read_keras(path: str | Path, graph: NetworkGraph | None = None) -> Reading:
     path
         A ``.keras``, ``.h5`` or ``.weights.h5`` file.
     graph
-        The network, where the file holds weights alone, or where its own
-        structure does not count.
+        The network, if the file holds weights only, or if its structure
+        is to be ignored.
 
     Raises
     ------
     ArtifactError
         If there is no such file.
     MissingDependency
-        If h5py is not installed.  Everything else is a problem in the result.
+        If h5py is not installed.  All other faults are problems in the result.
     """
     check_call(read_keras, locals())
     path = Path(path)
@@ -88,7 +88,7 @@ def read_keras(path: str | Path, graph: NetworkGraph | None = None) -> Reading:
             found.append(_damaged(path, error))
         except (WeightsMismatch, ValueError) as error:
             found.append(NetworkProblem("weights", "", one_line(error)))
-        except Exception as error:  # h5py raises what it likes for damaged content
+        except Exception as error:  # h5py raises any exception for damaged content
             found.append(NetworkProblem("damaged", "", f"the weights cannot be read: {one_line(error)}"))
     return Reading(graph, weights, tuple(found))
 
@@ -118,7 +118,7 @@ def _damaged(path: Path, error: ArtifactError) -> NetworkProblem:
 
 @dataclass
 class _Source:
-    """The weights in an open file, read until they are more than the file can hold."""
+    """Reader of the weights in an open file; stops when they exceed the size that the file can hold."""
 
     file: Any
     left: int
@@ -193,7 +193,7 @@ class _Source:
             more = f" and {len(rest) - 1} more" if len(rest) > 1 else ""
             self.found.append(NetworkProblem("weights", rest[0], f"is in the file and not in the network{more}"))
 
-    # -- before: layers by name ------------------------------------------------------------------
+    # -- earlier versions: layers by name --------------------------------------------------------
 
     def _by_name(self, graph: NetworkGraph, group: Any) -> dict[str, np.ndarray]:
         given = {name: names(child(group, name), "weight_names") for name in names(group, "layer_names")}
@@ -226,7 +226,7 @@ class _Source:
 
 
 def _in_order(values: list[Any], arrays: dict[str, Any]) -> dict[str, Any]:
-    """Return arrays under the names they had, or under numbers where they are not as many any more."""
+    """Return arrays under their previous names, or under numbers if their count has changed."""
     given = arrays if len(arrays) == len(values) else map(str, range(len(values)))
     return dict(zip(given, values, strict=True))
 
@@ -234,7 +234,7 @@ def _in_order(values: list[Any], arrays: dict[str, Any]) -> dict[str, Any]:
 def _todays_within(
     mine: list[WeightHolder], wanted: list[tuple[str, LayerVariable]], matched: list[Any], age: Age
 ) -> list[Any]:
-    """Bring the weights of the layers of a network within a network to the form of today."""
+    """Convert the weights of the layers of a nested network to today's layout."""
     found = dict(zip((name for name, _ in wanted), matched, strict=True))
     for item in mine:
         own = [f"{item.name}/{variable.name}" for variable in item.variables or ()]
@@ -246,12 +246,12 @@ def _todays_within(
 
 def _wanted(mine: list[WeightHolder], nested: bool) -> list[tuple[str, LayerVariable]]:
     found = [(f"{item.name}/{variable.name}", variable) for item in mine for variable in item.variables or ()]
-    # A network within a network was written with what is trained first, whatever layer it is of.
+    # For nested networks, the trained weights of all layers were written first.
     return sorted(found, key=lambda pair: not pair[1].trainable) if nested else found
 
 
 def _matched(wanted: list[str], arrays: dict[str, Any]) -> list[Any]:
-    """Return the arrays in the order of ``wanted`` names: by their own names if those tell, else by their order."""
+    """Return the arrays in the order of the ``wanted`` names: matched by name if possible, otherwise by order."""
     tails = [[given for given in arrays if f"/{given}".endswith(f"/{name}")] for name in wanted]
     if all(len(tail) == 1 for tail in tails) and len({tail[0] for tail in tails}) == len(wanted):
         return [arrays[tail[0]] for tail in tails]

@@ -1,4 +1,4 @@
-"""From a graph to the configuration that Keras 3 writes for it, without Keras."""
+"""Write the Keras 3 configuration of a graph, without Keras."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from nnpipe.layers.vocabulary.unknown import Unknown
 
 TENSOR = "__keras_tensor__"
 OWN = "nnpipe"
-"""The key beside a layer's configuration, of which Keras takes no notice, under which stands what only nnpipe knows."""
+"""The key beside a layer's configuration that holds nnpipe's own entries; Keras ignores it."""
 _KEPT = ("unknown-layer", "unknown-object", "unknown-argument", "weights")
 
 
@@ -30,8 +30,8 @@ def network_config(graph: NetworkGraph) -> dict[str, Any]:
     Raises
     ------
     ConfigError
-        If something is wrong with the graph that a file could not hold; what is
-        merely unknown is written as it was read.
+        If the graph has problems that prevent writing; unknown layers and
+        arguments are written as they were read.
     """
     check_call(network_config, locals())
     raise_if((p for p in infer(graph).problems if p.code not in _KEPT), graph.name or "network")
@@ -62,7 +62,7 @@ def layer_config(layer: Layer) -> dict[str, Any]:
 
 
 def _written(layer: Layer) -> dict[str, Any]:
-    """Return the arguments of a layer; a layer among them with its own configuration."""
+    """Return the arguments of a layer; an argument that is a layer has its own configuration."""
     found = field_table.write(layer)
     return {key: layer_config(value) if isinstance(value, Layer) else value for key, value in found.items()}
 
@@ -89,7 +89,7 @@ def _entry(entry: LayerEntry, shapes: Mapping[Ref, Shape]) -> dict[str, Any]:
 
 
 def _places(refs: tuple[Ref, ...]) -> list[Any]:
-    # One alone stands without a list: with one, Keras wants lists of one in calls, too.
+    # A single tensor is written without a list: otherwise Keras expects lists of one in calls as well.
     return _place(refs[0]) if len(refs) == 1 else [_place(ref) for ref in refs]
 
 
@@ -98,7 +98,7 @@ def _place(ref: Ref) -> list[Any]:
 
 
 def _tensor(ref: Ref, shapes: Mapping[Ref, Shape]) -> dict[str, Any]:
-    # Keras wants a shape and a type here, and then goes by the history alone.
+    # Keras requires a shape and a type here, but uses the history only.
     config = {"shape": list(shapes.get(ref, ())), "dtype": "float32", "keras_history": _place(ref)}
     return {"class_name": TENSOR, "config": config}
 
@@ -112,7 +112,7 @@ def _use(layer: Layer, use: Use, shapes: Mapping[Ref, Shape]) -> dict[str, Any]:
     if len(layer.called) == 1:
         listed = layer.grouped or (len(given) > 1 and isinstance(layer, (Submodel, Unknown)))
         return {"args": [given] if listed else given, "kwargs": training}
-    # Tensors that are arguments of their own: query, value, key; or a sequence and the states to start from.
+    # Tensors that are separate arguments: query, value, key; or a sequence and its initial states.
     if layer.called[-1] == "initial_state":
         rest = {"initial_state": given[1:]} if given[1:] else {}
         return {"args": given[:1], "kwargs": rest | training}

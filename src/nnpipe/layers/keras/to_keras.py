@@ -1,4 +1,4 @@
-"""From a graph to a ``keras.Model``."""
+"""Build a ``keras.Model`` from a graph."""
 
 from __future__ import annotations
 
@@ -20,28 +20,27 @@ from nnpipe.layers.torch.to_torch import backend_problems
 
 
 def to_keras(graph: NetworkGraph, weights: Weights | None = None, *, seed: int = 0) -> Any:
-    """Build a graph in Keras.
+    """Return the Keras model of a graph.
 
     Parameters
     ----------
     graph
         The network.
     weights
-        Its weights; by default those that its initialisers draw, which are the
-        ones that :func:`~nnpipe.layers.torch.to_torch.to_torch` draws for the same seed.
+        Its weights; by default its initialisers draw them, equal to those that
+        :func:`~nnpipe.layers.torch.to_torch.to_torch` draws for the same seed.
     seed
-        For the initialisers.
+        Seed of the initialisers.
 
     Returns
     -------
     keras.Model
-        Functional or sequential, as the graph is.
+        A functional or sequential model, like the graph.
 
     Raises
     ------
     ConfigError
-        If something is wrong with the graph, its weights do not fit, or Keras
-        cannot build it.
+        If the graph has problems, the weights do not fit, or Keras cannot build it.
     """
     check_call(to_keras, locals())
     variables = variables_of(graph)
@@ -52,7 +51,7 @@ def to_keras(graph: NetworkGraph, weights: Weights | None = None, *, seed: int =
     try:
         register()
         model = keras.saving.deserialize_keras_object(network_config(graph), safe_mode=True)
-    except Exception as error:  # Keras checks much only when it builds
+    except Exception as error:  # Keras checks many arguments only when it builds the model
         raise ConfigError(f"{graph.name}: Keras cannot build it: {one_line(error)}") from None
     for name, variable in _variables(model, graph):
         variable.assign(np.asarray(weights[name]))
@@ -60,7 +59,7 @@ def to_keras(graph: NetworkGraph, weights: Weights | None = None, *, seed: int =
 
 
 def keras_weights(model: Any, graph: NetworkGraph) -> dict[str, np.ndarray]:
-    """Return the weights of a model that :func:`to_keras` made of ``graph``."""
+    """Return the weights of a model that :func:`to_keras` built from ``graph``."""
     with copying_variables():
         return {name: np.asarray(variable.numpy()) for name, variable in _variables(model, graph)}
 

@@ -1,4 +1,4 @@
-"""Layers that our vocabulary lacks and Keras 3 has, with the arguments that it still takes."""
+"""Layers that Keras 3 has and nnpipe's vocabulary lacks."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ from nnpipe.layers.vocabulary.objects import Raw
 from nnpipe.layers.vocabulary.unknown import Unknown
 
 _TRAINING = re.compile(r"(^|_)(initializer|regularizer|constraint)$")
-# What Keras 2 wrote beside the arguments, and what says nothing with this value.
+# Entries that Keras 2 wrote beside the arguments, and arguments without effect at these values.
 _BESIDE = frozenset({"batch_input_shape", "build_config", "query_shape", "key_shape", "value_shape", "implementation"})
 _NEUTRAL: dict[str, Any] = {"groups": 1, "dtype": "float32"}
 
 
 def build_with_unknown(path: Path, graph: NetworkGraph, problems: list[NetworkProblem]) -> Any:
-    """Let Keras build a network with layers of its own that the vocabulary lacks, with the weights of a file.
+    """Return the Keras model of a network with layers that the vocabulary lacks, with the weights of a file.
 
     Raises
     ------
     ConfigError
-        Naming the layer or argument that Keras 3 lacks.
+        If Keras 3 lacks a layer or an argument; the message names it.
     """
     others = [p for p in problems if p.code not in ("unknown-layer", "unknown-argument")]
     if others:
@@ -80,7 +80,7 @@ def _modern_layer(keras: Any, layer: Layer) -> Layer:
 
 
 def _modern(keras: Any, raw: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return the description of a layer, or of a cell inside one, as Keras 3 writes it."""
+    """Return the configuration of a layer, or of a cell inside one, as Keras 3 writes it."""
     kind = raw.get("class_name")
     cls = getattr(keras.layers, str(kind), None)
     ours = str(raw.get("module") or "keras").partition(".")[0] == "keras" and raw.get("registered_name") in (None, kind)

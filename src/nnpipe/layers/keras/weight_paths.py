@@ -1,4 +1,4 @@
-"""Where Keras's files have the weights of a graph's layers."""
+"""Paths of weights in Keras files."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from nnpipe.layers.vocabulary.unknown import Unknown
 
 @dataclass(frozen=True)
 class WeightHolder:
-    """A layer that may hold weights: its full name, where it lies, and its weights (``None``: not known).
+    """A layer that may hold weights: its full name, its path in the file, and its weights (``None`` if not known).
 
-    ``top`` is the name of the layer of the whole graph that it is, or is in.
+    ``top`` is the name of the outermost layer that contains it, or its own name.
     """
 
     name: str
@@ -30,7 +30,7 @@ class WeightHolder:
 
 
 def held(graph: NetworkGraph, name: str = "", place: str = "", top: str = "") -> Iterator[WeightHolder]:
-    """List the layers of a graph as a ``.keras`` file has them: numbered by class, in order."""
+    """Yield the layers of a graph with their paths in a ``.keras`` file: numbered by class, in order."""
     known = infer(graph).variables
     counts: Counter[str] = Counter()
     for entry in graph.entries:
@@ -47,7 +47,7 @@ def held(graph: NetworkGraph, name: str = "", place: str = "", top: str = "") ->
 
 
 def places(item: WeightHolder) -> dict[str, str]:
-    """Return where each known weight lies, by the weight's name."""
+    """Return the path of each known weight, by the weight's name."""
     return {v.name: f"{item.place}/{v.place or f'vars/{i}'}" for i, v in enumerate(item.variables or ())}
 
 
@@ -58,5 +58,5 @@ def _class_of(layer: Layer) -> str:
 
 
 def _is_operation(layer: Layer) -> bool:
-    """Return whether it is a mere operation on tensors, which Keras does not count among the layers."""
+    """Return whether it is an operation on tensors, which Keras does not count as a layer."""
     return isinstance(layer, Unknown) and "keras.src.ops" in str(layer.raw.value.get("module"))

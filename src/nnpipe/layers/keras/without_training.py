@@ -1,4 +1,4 @@
-"""A network as it is run: without what counts only in training, and with names that Keras takes."""
+"""Networks for inference: without arguments for training, and with names that Keras accepts."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ _OF_CODES = ("unknown-object", "unknown-argument", "argument")
 
 
 def without_training(path: Path, reading: Reading, everything: bool = False) -> Reading:
-    """Leave out of a network whose weights are known what is not known and counts in training alone.
+    """Return a network with known weights without those unknown parts that matter in training only.
 
     Parameters
     ----------
     path
         The file that was read.
     reading
-        What it holds.
+        Its content.
     everything
-        Whether to leave out what is known, too, as befits a network that is
-        never to be trained.
+        Whether to leave out known parts as well, for a network that will
+        never be trained.
 
     Returns
     -------
     Reading
-        What was not known and left out is told with the code ``training-only``.
+        The network; unknown parts that were left out are problems with the code ``training-only``.
     """
     graph = reading.graph
     if graph is None:
@@ -55,7 +55,7 @@ def without_training(path: Path, reading: Reading, everything: bool = False) -> 
     changed = _changed(graph, everything)
     if _kinds(changed) == _kinds(graph):
         return Reading(changed, reading.weights, problems)
-    # What can be read now has weights that went by the file's names before, and shapes follow behind it.
+    # Layers that can be read now had weights under the file's names before; now their shapes can be inferred.
     again = read_keras(path, changed)
     return Reading(changed, again.weights, (*training_only(problems), *again.problems))
 
@@ -67,7 +67,7 @@ def _kinds(graph: NetworkGraph) -> list[Any]:
 
 
 def training_only(problems: Iterable[NetworkProblem]) -> list[NetworkProblem]:
-    """Return what was left out of a network and would have counted in its training."""
+    """Return the problems about parts that were left out and matter in training only."""
     return [problem for problem in problems if problem.code == "training-only"]
 
 
@@ -100,7 +100,7 @@ def _layer(layer: Layer, everything: bool) -> Layer:
 
 
 def _known_without(layer: Unknown) -> Layer:
-    """Read a layer again without arguments of training; it stays as it is where that is not what was strange."""
+    """Read a layer again without arguments for training; return it unchanged if they were not the problem."""
     raw = layer.raw.value
     config = raw.get("config")
     if not isinstance(config, dict):
@@ -114,7 +114,7 @@ def _known_without(layer: Unknown) -> Layer:
 
 
 def with_names_for_keras(graph: NetworkGraph, weights: Weights) -> tuple[NetworkGraph, dict[str, np.ndarray]]:
-    """Put ``_`` for each ``/`` in the names of layers, which Keras 3 does not take; weights follow their layers."""
+    """Replace each ``/`` in names of layers, which Keras 3 rejects, by ``_``, in the names of weights as well."""
     found = dict(weights)
     changed = _renamed(graph, "", found)
     return changed, found

@@ -1,4 +1,4 @@
-"""Writing ``.keras`` files without Keras."""
+"""Write ``.keras`` files without Keras."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from nnpipe.layers.keras.weight_paths import held, places
 from nnpipe.layers.problems import NetworkProblem, raise_if
 from nnpipe.layers.torch.to_torch import backend_problems
 
-_VERSION = "3.8.0"  # of the form that is written; Keras does not look at it
+_VERSION = "3.8.0"  # version of the format; Keras ignores it
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the same network gives the same bytes
 
 
 def write_keras(path: str | Path, graph: NetworkGraph, weights: Weights) -> None:
-    """Write a network to a ``.keras`` file that Keras 3 loads, whole or not at all.
+    """Write a network to a ``.keras`` file for Keras 3, whole or not at all.
 
-    Layers that are not known are written as they were read, with their weights.
+    Unknown layers are written as they were read, with their weights.
 
     Raises
     ------
     ConfigError
-        If something is wrong with the graph, or weights do not fit it.
+        If the graph has problems, or the weights do not fit it.
     MissingDependency
         If h5py is not installed.
     """
@@ -59,12 +59,12 @@ def write_keras(path: str | Path, graph: NetworkGraph, weights: Weights) -> None
 
 
 def _placed(graph: NetworkGraph, weights: Weights) -> dict[str, np.ndarray]:
-    """Return the weights by their places in the file."""
+    """Return the weights by their paths in the file."""
     found: dict[str, np.ndarray] = {}
     expected: dict[str, Any] = {}
     rest = dict(weights)
     for item in held(graph):
-        if item.variables is None:  # kept by the names below the layer
+        if item.variables is None:  # stored under their names below the layer
             prefix = f"{item.name}/"
             for name in [name for name in rest if name.startswith(prefix)]:
                 found[f"{item.place}/{name.removeprefix(prefix)}"] = rest.pop(name)

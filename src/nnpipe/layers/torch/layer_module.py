@@ -16,10 +16,10 @@ def computed(layer: Layer, shapes: tuple[Shape, ...]) -> Any:
 
 @cache
 def layer_module() -> Any:
-    """Return the class of the modules, which is made once PyTorch is imported."""
+    """Return the class of the modules; it is defined when PyTorch is first imported."""
     from torch import nn
 
-    class Computed(nn.Module):  # type: ignore[misc]  # PyTorch may not be there to be checked
+    class Computed(nn.Module):  # type: ignore[misc]  # PyTorch may not be installed for type checking
         """One layer of a graph."""
 
         def __init__(self, layer: Layer, shapes: tuple[Shape, ...]) -> None:
@@ -33,11 +33,11 @@ def layer_module() -> Any:
                 self.requires_grad_(False)
 
         def train(self, mode: bool = True) -> Any:
-            """As PyTorch has it; but a frozen normalisation stays as it is, as in Keras."""
+            """Set the mode as PyTorch does, but keep frozen normalisations in inference mode, as Keras does."""
             return super().train(mode and not (self.frozen and self.layer.rests_when_frozen))
 
         def forward(self, *xs: Any) -> Any:
-            """Compute the layer."""
+            """Return the layer's outputs."""
             found = self.call(self, *xs)
             regulariser = getattr(self.layer, "activity_regularizer", None)
             if isinstance(regulariser, Regulariser):
@@ -46,7 +46,7 @@ def layer_module() -> Any:
             return found
 
         def extra_repr(self) -> str:
-            """Name the layer."""
+            """Return the layer's name and arguments."""
             return type(self.layer).__name__
 
     return Computed

@@ -18,7 +18,7 @@ from nnpipe.layers.vocabulary.regularisers import Regulariser
 
 
 def module_of(graph: NetworkGraph) -> Any:
-    """Return the module of a graph that is in order; its weights are yet to be set."""
+    """Return the module of a valid graph; its weights are not set yet."""
     return _network_class()(graph)
 
 
@@ -48,7 +48,7 @@ def _network_class() -> Any:
                 self.steps.append((self.names[name], Ref(name, number), use.inputs, use.training))
 
         def flat(self, *xs: Any) -> tuple[Any, ...]:
-            """Compute the outputs, as a tuple."""
+            """Return the outputs as a tuple."""
             if len(xs) != len(self.graph.inputs):
                 raise ConfigError(f"{self.graph.name} takes {len(self.graph.inputs)} inputs, not {len(xs)}")
             values = dict(zip(self.graph.inputs, xs, strict=True))
@@ -59,12 +59,12 @@ def _network_class() -> Any:
             return tuple(values[ref] for ref in self.graph.outputs)
 
         def forward(self, *xs: Any) -> Any:
-            """Compute the output, or a tuple of several."""
+            """Return the output, or a tuple of several."""
             found = self.flat(*xs)
             return found[0] if len(found) == 1 else found
 
         def penalty(self) -> Any:
-            """Return what regularisers add to the loss: those of weights, and of outputs in the last call."""
+            """Return the sum of all penalties: of weights, and of outputs in the last call."""
             total = torch.zeros(())
             for _, variable, tensor in named_tensors(self):
                 if isinstance(variable.regulariser, Regulariser):
@@ -75,7 +75,7 @@ def _network_class() -> Any:
             return total
 
         def constrain(self) -> None:
-            """Put weights back to what their constraints allow."""
+            """Apply the constraints to the weights."""
             with torch.no_grad():
                 for _, variable, tensor in named_tensors(self):
                     if isinstance(variable.constraint, Constraint):
@@ -96,7 +96,7 @@ def _called(module: Any, training: bool | None, xs: list[Any]) -> Any:
 
 
 def _key(name: str, taken: Mapping[str, Any]) -> str:
-    """Return a layer's name in a form that PyTorch takes for a module's."""
+    """Return a layer's name in a form that PyTorch accepts as a module's name."""
     key = name.replace(".", "_") or "_"
     while key in taken or hasattr(taken, key):
         key += "_"
@@ -104,7 +104,7 @@ def _key(name: str, taken: Mapping[str, Any]) -> str:
 
 
 def named_tensors(module: Any, prefix: str = "") -> Iterator[tuple[str, LayerVariable, Any]]:
-    """List a network's weights: full name, what is known of it, and its tensor."""
+    """Yield a network's weights: full name, description and tensor."""
     for name, key in module.names.items():
         part = module.layers[key]
         if isinstance(part.core, _network_class()):
@@ -116,13 +116,13 @@ def named_tensors(module: Any, prefix: str = "") -> Iterator[tuple[str, LayerVar
 
 
 def as_torch(value: Any, variable: LayerVariable) -> Any:
-    """Return a weight in the form of PyTorch, which Keras has in its own."""
+    """Return a weight in Keras's layout as a tensor in PyTorch's layout."""
     moved = value if variable.axes is None else value.permute(variable.axes)
     return moved if variable.torch_shape is None else moved.reshape(variable.torch_shape)
 
 
 def as_keras(tensor: Any, variable: LayerVariable) -> Any:
-    """Return a weight in the form of Keras, which PyTorch has in its own."""
+    """Return a tensor in PyTorch's layout as a weight in Keras's layout."""
     if variable.axes is None:
         return tensor.reshape(variable.shape)
     moved = tensor.reshape([variable.shape[axis] for axis in variable.axes])

@@ -1,10 +1,10 @@
-"""From a graph to a ``torch.nn.Module``.
+"""Build a ``torch.nn.Module`` from a graph.
 
-The module takes and gives tensors as the graph has them: with channels last
-where it says so.  Inside, convolutions see the same memory as PyTorch's
-channels-last format, so that nothing is copied.  Layers that PyTorch has are
-PyTorch's own (``nn.Conv2d``, ``nn.Linear``), where quantisers and pruners find
-them.
+The module's inputs and outputs have the axes of the graph, with channels last
+where the graph has them last.  Inside, convolutions use the same memory as
+PyTorch's channels-last format, so that nothing is copied.  Layers that PyTorch
+has are PyTorch's own (``nn.Conv2d``, ``nn.Linear``), so that quantisers and
+pruners find them.
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ from nnpipe.layers.vocabulary.unknown import Unknown
 
 
 def to_torch(graph: NetworkGraph, weights: Weights | None = None, *, seed: int = 0) -> Any:
-    """Build a graph in PyTorch.
+    """Return the PyTorch module of a graph.
 
     Parameters
     ----------
     graph
         The network.
     weights
-        Its weights; by default those that its initialisers draw.
+        Its weights; by default its initialisers draw them.
     seed
-        For the initialisers.
+        Seed of the initialisers.
 
     Returns
     -------
     torch.nn.Module
-        Called with a tensor for each input, in order, it gives the output, or
-        a tuple of several.  ``penalty()`` gives what regularisers add to the
-        loss of the last call, and ``constrain()`` puts weights back to what
-        constraints allow; call it after each step of the optimiser.
+        Called with a tensor for each input, in order, it returns the output, or
+        a tuple of several.  ``penalty()`` returns the sum of the penalties for
+        the last call, and ``constrain()`` applies the constraints to the weights;
+        call it after each step of the optimiser.
 
     Raises
     ------
     ConfigError
-        If something is wrong with the graph, its weights do not fit, or PyTorch
-        cannot compute it; all reasons are told.
+        If the graph has problems, the weights do not fit, or PyTorch cannot
+        compute it; the message lists the reasons.
     """
     check_call(to_torch, locals())
     try:
@@ -67,7 +67,7 @@ def to_torch(graph: NetworkGraph, weights: Weights | None = None, *, seed: int =
 
 
 def torch_weights(module: Any) -> dict[str, np.ndarray]:
-    """Return the weights of a module that :func:`to_torch` made, in Keras's form."""
+    """Return the weights of a module that :func:`to_torch` built, in Keras's layout."""
     return {
         name: np.array(as_keras(tensor.detach(), variable).cpu().numpy())
         for name, variable, tensor in named_tensors(module)
@@ -75,7 +75,7 @@ def torch_weights(module: Any) -> dict[str, np.ndarray]:
 
 
 def backend_problems(graph: NetworkGraph, backend: str) -> list[NetworkProblem]:
-    """List what a backend, ``"torch"`` or ``"keras"``, cannot compute of a graph."""
+    """Return a problem for each part of a graph that a backend, ``"torch"`` or ``"keras"``, cannot compute."""
     found = []
     for entry in graph.entries:
         layer = entry.layer

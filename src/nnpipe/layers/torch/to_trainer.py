@@ -1,4 +1,4 @@
-"""From a graph whose outputs carry their loss to what is trained: by the trainer, or by Keras."""
+"""Prepare a graph whose outputs declare a loss for training, by nnpipe's trainer or by Keras."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ if TYPE_CHECKING:
     from nnpipe.training.outputs.output import Output
 
 PENALTY = "penalty"
-"""The name of the output that stands for what regularisers add to the loss."""
+"""Name of the output that holds the sum of all penalties."""
 
 
 def to_trainer(graph: NetworkGraph, weights: Weights | None = None, *, seed: int = 0) -> Any:
-    """Build a graph in PyTorch as the trainer takes it.
+    """Return the PyTorch module of a graph for the trainer.
 
     Parameters
     ----------
     graph
-        A network whose outputs carry their loss.
+        A network whose outputs declare a loss.
     weights, seed
-        As :func:`~nnpipe.layers.torch.to_torch.to_torch` takes them.
+        The same as for :func:`~nnpipe.layers.torch.to_torch.to_torch`.
 
     Returns
     -------
     torch.nn.Module
-        ``forward(batch)`` takes the features that have the names of the
-        network's inputs, and gives the outputs by name.  What regularisers add
-        is one more, ``"penalty"``.  Weights are put back to what their
-        constraints allow before each batch and when the training is over.
-        ``network`` is the module that :func:`~nnpipe.layers.torch.to_torch.to_torch` gives.
+        ``forward(batch)`` takes the features named like the network's inputs,
+        and returns the outputs by name, with one more, ``"penalty"``, if there
+        are regularisers.  Constraints are applied to the weights before each
+        batch and at the end of training.  ``network`` is the module that
+        :func:`~nnpipe.layers.torch.to_torch.to_torch` returns.
 
     Raises
     ------
     ConfigError
-        If something is wrong with the graph, or there is nothing in it to learn.
+        If the graph has problems, or none of its outputs declares a loss.
     """
     check_call(to_trainer, locals())
     judge = Judge.of(graph)
@@ -54,16 +54,16 @@ def to_trainer(graph: NetworkGraph, weights: Weights | None = None, *, seed: int
 
 @dataclass(frozen=True, eq=False)
 class Judge:
-    """Judges what a network gives by what its outputs say.
+    """Computes the losses that a network's outputs declare.
 
     Attributes
     ----------
     graph
         The network.
     outputs
-        Its outputs that carry their loss, by name.
+        Its outputs that declare a loss, by name.
     penalised, constrained
-        Whether regularisers add to the loss, and whether weights have constraints.
+        Whether there are regularisers, and whether there are constraints.
     """
 
     graph: NetworkGraph
@@ -73,21 +73,27 @@ class Judge:
 
     @classmethod
     def of(cls, graph: NetworkGraph) -> Judge:
-        """Make the judge of a network; a :class:`~nnpipe.core.errors.ConfigError` says where there is none to make."""
+        """Return the judge of a network.
+
+        Raises
+        ------
+        ConfigError
+            If no output declares a loss, or an output has the name of the penalty.
+        """
         outputs, penalised = learnt_outputs(graph), _has(graph, "regulariser")
         if PENALTY in outputs and penalised:
             raise ConfigError(f"{graph.name}: an output cannot be called {PENALTY!r} where there are regularisers")
         return cls(graph, outputs, penalised, _has(graph, "constraint"))
 
     def __call__(self, network: Any, values: Sequence[Any], batch: Mapping[str, Any]) -> dict[str, Output]:
-        """Return the outputs of a batch, by name, and the penalty where there is one.
+        """Return the outputs of a batch by name, with the penalty if there is one.
 
         Parameters
         ----------
         network
-            The module that :func:`~nnpipe.layers.torch.to_torch.to_torch` made.
+            The module that :func:`~nnpipe.layers.torch.to_torch.to_torch` returned.
         values
-            What it gave: a tensor for each output of the graph.
+            Its results: a tensor for each output of the graph.
         batch
             The features that the outputs name.
         """
@@ -104,9 +110,9 @@ class Judge:
 
 
 def compile_arguments(graph: NetworkGraph) -> dict[str, Any]:
-    """Return what a graph's outputs say as arguments of ``keras.Model.compile``: losses, their weights, and metrics.
+    """Return the losses, loss weights and metrics of a graph's outputs as arguments of ``keras.Model.compile``.
 
-    Keras takes truths, and weights of samples, in the order of the outputs.
+    Keras takes targets and sample weights in the order of the outputs.
 
     ::
 
@@ -116,11 +122,11 @@ def compile_arguments(graph: NetworkGraph) -> dict[str, Any]:
     Raises
     ------
     ConfigError
-        If there is nothing in the graph to learn.
+        If no output of the graph declares a loss.
     """
     check_call(compile_arguments, locals())
     outputs = learnt_outputs(graph)
-    # Keras wants to hear of every output, also of one that there is nothing to learn from.
+    # Keras requires an entry for every output, also for one without a loss.
     silent = {ref.layer: None for ref in graph.outputs}
     return {
         "loss": silent | {name: output.keras_loss() for name, output in outputs.items()},
@@ -130,12 +136,12 @@ def compile_arguments(graph: NetworkGraph) -> dict[str, Any]:
 
 
 def learnt_outputs(graph: NetworkGraph) -> dict[str, JudgedOutput]:
-    """Return the outputs of a graph that carry their loss, by name, in order.
+    """Return the outputs of a graph that declare a loss, by name, in order.
 
     Raises
     ------
     ConfigError
-        If there are none, or one from which nothing would be learned where it stands.
+        If there are none, or one has no effect at its place in the graph.
     """
     found = judged_outputs(graph)
     if not found:
@@ -150,7 +156,7 @@ def learnt_outputs(graph: NetworkGraph) -> dict[str, JudgedOutput]:
 
 
 def judged_layers(graph: NetworkGraph, prefix: str = "") -> list[tuple[str, JudgedOutput, int]]:
-    """List the layers that carry a loss, wherever they stand: the way to each, the layer, and how often it is used."""
+    """Return all layers that declare a loss, in nested networks as well: path, layer, and number of uses."""
     found = []
     for entry in graph.entries:
         layer = entry.layer
@@ -185,21 +191,21 @@ def _module(judge: Judge, network: Any) -> Any:
     graph = judge.graph
     inputs = [(ref.layer, graph.layers[ref.layer].dtype) for ref in graph.inputs]
 
-    class Judged(torch.nn.Module):  # type: ignore[misc]  # PyTorch may not be there to be checked
-        """A network with the outputs that say what it is judged by."""
+    class Judged(torch.nn.Module):  # type: ignore[misc]  # PyTorch may not be installed for type checking
+        """A network with the losses that its outputs declare."""
 
         def __init__(self) -> None:
             super().__init__()
             self.network = network
 
         def train(self, mode: bool = True) -> Any:
-            """As PyTorch has it; after a training, weights are what their constraints allow."""
+            """Set the mode as PyTorch does; when training ends, apply the constraints."""
             if judge.constrained and not mode:
                 self.network.constrain()
             return super().train(mode)
 
         def forward(self, batch: Mapping[str, Any]) -> dict[str, Output]:
-            """Compute the outputs, by name."""
+            """Return the outputs by name."""
             _check_features(graph, [name for name, _ in inputs], batch)
             if judge.constrained and self.training:
                 self.network.constrain()

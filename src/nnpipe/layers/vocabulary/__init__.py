@@ -1,1 +1,1 @@
-"""The vocabulary: every layer with its table, and what stands inside layers, such as initialisers."""
+"""The vocabulary: every layer with its table, and values inside layers, such as initialisers."""

@@ -1,4 +1,4 @@
-"""Activations: the functions between layers, by name, and what computes them in PyTorch."""
+"""Activation functions by name, and their computation in PyTorch."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ ALIASES = {
 
 @dataclass(frozen=True)
 class ActivationFunction:
-    """A function that is applied to each value, or along the last axis."""
+    """An activation function, applied to each value or along the last axis."""
 
     name: str = "linear"
 
     def faults(self) -> list[str]:
-        """List what is wrong with it."""
+        """Return what is wrong with it; empty if nothing is."""
         return [] if self.name in functions() else [f"there is no activation {self.name!r}"]
 
     def torch(self) -> Callable[[Any], Any]:
         """Return the function for a ``torch.Tensor``."""
         name = self.name
-        # Found at the call: a function of torch cannot be part of a table without importing torch.
+        # Looked up in the call: a table of torch's functions would need an import of torch.
         return functions()[name]
 
 
 def functions() -> dict[str, Callable[[Any], Any]]:
-    """Return every activation's function for a ``torch.Tensor``, by its name in Keras."""
+    """Return the functions for a ``torch.Tensor`` of all activations, by their names in Keras."""
     return _FUNCTIONS
 
 
@@ -91,7 +91,7 @@ _FUNCTIONS: dict[str, Callable[[Any], Any]] = {
 def read_activation(raw: Any, path: str, found: list[NetworkProblem]) -> ActivationFunction | Raw:
     """Read an activation that Keras wrote as a name or as an object."""
     name = raw
-    if isinstance(raw, Mapping):  # Keras 3 writes functions so
+    if isinstance(raw, Mapping):  # Keras 3 writes functions as objects
         name = raw.get("config") if raw.get("class_name") == "function" else None
     if not isinstance(name, (str, type(None))) or (name is None and not isinstance(raw, Mapping)):
         found.append(NetworkProblem("argument", path, f"is no activation: {raw!r}"))
@@ -118,4 +118,4 @@ class _Function(NamedKind):
 
 
 ACTIVATION = _Function(read_activation, _write, lambda: (ActivationFunction, Raw), "an activation")
-"""The kind of a layer's argument that is an activation."""
+"""The kind of arguments that are activations."""

@@ -1,4 +1,4 @@
-"""Constraints: what weights are put back to after each step of the training."""
+"""Constraints, which are applied to weights after each step of training."""
 
 from __future__ import annotations
 
@@ -12,27 +12,45 @@ _EPSILON = 1e-7  # Keras's own
 
 
 class Constraint(Described):
-    """Base of all constraints.  Axes are those of the weight as Keras has it, where outputs come last."""
+    """Base of all constraints.  Axes are those of the weight in Keras's layout, with outputs last."""
 
     def project(self, x: Any) -> Any:
-        """Return the allowed ``torch.Tensor`` for a weight."""
+        """Return the nearest ``torch.Tensor`` to a weight that meets the constraint."""
         raise NotImplementedError
 
 
 class MaxNorm(Constraint):
-    """The norm along ``axis`` is at most ``max_value``."""
+    """Limits the Euclidean norm along an axis.
+
+    Parameters
+    ----------
+    max_value
+        Greatest norm.
+    axis
+        Axis or axes along which the norm is taken.
+    """
 
     max_value: float = row(NumberKind(0), default=2.0, older=("m",))
     axis: int | tuple[int, ...] = row(IntegersKind(single=True), default=0)
 
     def project(self, x: Any) -> Any:
-        """Shorten what is too long."""
+        """Return the weight with vectors that are too long scaled down."""
         norms = _norms(x, self.axis)
         return x * (norms.clamp(0, self.max_value) / (_EPSILON + norms))
 
 
 class MinMaxNorm(Constraint):
-    """The norm along ``axis`` comes nearer to the range, by ``rate`` of the way each time."""
+    """Moves the Euclidean norm along an axis towards a range.
+
+    Parameters
+    ----------
+    min_value, max_value
+        Bounds of the range.
+    rate
+        Part of the distance to the range that each step covers; 1 enforces the range.
+    axis
+        Axis or axes along which the norm is taken.
+    """
 
     min_value: float = row(NumberKind(0), default=0.0)
     max_value: float = row(NumberKind(0), default=1.0)
@@ -40,27 +58,33 @@ class MinMaxNorm(Constraint):
     axis: int | tuple[int, ...] = row(IntegersKind(single=True), default=0)
 
     def project(self, x: Any) -> Any:
-        """Stretch or shorten."""
+        """Return the weight with its vectors scaled towards the range."""
         norms = _norms(x, self.axis)
         wanted = self.rate * norms.clamp(self.min_value, self.max_value) + (1 - self.rate) * norms
         return x * (wanted / (_EPSILON + norms))
 
 
 class UnitNorm(Constraint):
-    """The norm along ``axis`` is one."""
+    """Scales vectors along an axis to the Euclidean norm 1.
+
+    Parameters
+    ----------
+    axis
+        Axis or axes along which the norm is taken.
+    """
 
     axis: int | tuple[int, ...] = row(IntegersKind(single=True), default=0)
 
     def project(self, x: Any) -> Any:
-        """Divide by the norm."""
+        """Return the weight divided by its norm."""
         return x / (_EPSILON + _norms(x, self.axis))
 
 
 class NonNeg(Constraint):
-    """No negative weights."""
+    """Sets negative weights to zero."""
 
     def project(self, x: Any) -> Any:
-        """Put negative values to zero."""
+        """Return the weight with negative values set to zero."""
         return x.clamp_min(0)
 
 
@@ -71,7 +95,7 @@ CONSTRAINT = NamedKind(
     "a constraint",
     optional=True,
 )
-"""The kind of a layer's argument that is a constraint."""
+"""The kind of arguments that are constraints."""
 
 
 def _norms(x: Any, axis: int | tuple[int, ...]) -> Any:

@@ -1,4 +1,4 @@
-"""The table of a frozen value: one row a field, which says everything that is done with it."""
+"""The table of a frozen value: one row per field, which states how its values are handled."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def row(
     kind
         How its values are checked, read and written.
     default
-        Its value where none is given; without one it must be given.
+        Its default value; without one the argument is required.
     keras
-        Its key in Keras's configuration, where that is not the field's name.
+        Its key in Keras's configuration, if it is not the field's name.
     older
         Keys that earlier versions of Keras used.
     kw_only
-        Whether it can only be given by name.
+        Whether it must be given by name.
     """
     return dataclasses.field(default=default, kw_only=kw_only, metadata=entry(kind, keras, older))
 
@@ -61,7 +61,7 @@ def table(cls: Any) -> tuple[FieldRow, ...]:
 
 
 def settle(value: Any, rank: int = 0) -> None:
-    """Put the fields of a fresh frozen value into their one form."""
+    """Convert the fields of a new frozen value to their normal form."""
     for item in table(type(value)):
         given = getattr(value, item.name)
         settled = item.kind.normal(given, rank)
@@ -70,7 +70,7 @@ def settle(value: Any, rank: int = 0) -> None:
 
 
 def faults(value: Any, rank: int = 0) -> Iterator[tuple[str, str]]:
-    """List what is wrong with a value's fields: the field and the fault."""
+    """Yield what is wrong with a value's fields, as pairs of field and fault."""
     for item in table(type(value)):
         fault = item.kind.fault(getattr(value, item.name), rank)
         if fault:
@@ -78,7 +78,7 @@ def faults(value: Any, rank: int = 0) -> Iterator[tuple[str, str]]:
 
 
 def read(cls: type, config: Mapping[str, Any], path: str, found: list[NetworkProblem]) -> dict[str, Any]:
-    """Read the fields of ``cls`` that a Keras configuration gives; what is missing and needed is a problem."""
+    """Return the fields of ``cls`` from a Keras configuration; a missing required field is a problem."""
     values = {}
     for item in table(cls):
         key = next((key for key in (item.key, *item.older) if key in config), None)
@@ -93,13 +93,13 @@ def read(cls: type, config: Mapping[str, Any], path: str, found: list[NetworkPro
 def write(value: Any) -> dict[str, Any]:
     """Return a value's fields as a Keras configuration.
 
-    A ``None`` that is the default is left out: it is Keras's default as well,
-    and a version that does not know the argument can then read the rest.
+    A default of ``None`` is left out: it is Keras's default as well, and a
+    version that does not know the argument can then read the rest.
     """
     given = {item: getattr(value, item.name) for item in table(type(value))}
     return {item.key: item.kind.emit(v) for item, v in given.items() if v is not None or item.default is not None}
 
 
 def keys(cls: type) -> frozenset[str]:
-    """Name every key of a Keras configuration that the table of ``cls`` knows."""
+    """Return all keys of a Keras configuration that the table of ``cls`` knows."""
     return frozenset(key for item in table(cls) for key in (item.key, *item.older))

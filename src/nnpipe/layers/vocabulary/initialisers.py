@@ -1,4 +1,4 @@
-"""Initialisers: the values that weights start from, drawn with numpy so that every backend starts alike.
+"""Initialisers: initial values of weights, drawn with numpy so that all backends start from the same values.
 
 The formulas are those of Keras 3; the variance scaling is of He et al. 2015
 (https://arxiv.org/abs/1502.01852), Glorot and Bengio 2010 and LeCun et al.
@@ -23,7 +23,7 @@ from nnpipe.layers.vocabulary.value_kinds import (
     NumbersKind,
 )
 
-_TRUNCATED_STDDEV = 0.87962566103423978  # of a standard normal that is cut off at two standard deviations
+_TRUNCATED_STDDEV = 0.87962566103423978  # of a standard normal distribution truncated at two standard deviations
 _SEED = IntegerKind(0, 2**63 - 1, optional=True)
 
 
@@ -31,10 +31,10 @@ class Initialiser(Described):
     """Base of all initialisers."""
 
     def draw(self, shape: tuple[int, ...], random: np.random.Generator) -> np.ndarray:
-        """Return the first values of a weight, float32 of ``shape``.
+        """Return the initial values of a weight, float32 of ``shape``.
 
         ``random`` is used unless the initialiser has a seed of its own.  The
-        numbers for a seed are numpy's, not those that Keras would draw.
+        numbers for a seed differ from those that Keras would draw.
         """
         seed = getattr(self, "seed", None)
         values = self._draw(shape, random if seed is None else np.random.default_rng(seed))
@@ -45,7 +45,7 @@ class Initialiser(Described):
 
 
 class Zeros(Initialiser):
-    """All zero."""
+    """All values are 0."""
 
     aliases: ClassVar[tuple[str, ...]] = ("Zero",)
 
@@ -54,7 +54,7 @@ class Zeros(Initialiser):
 
 
 class Ones(Initialiser):
-    """All one."""
+    """All values are 1."""
 
     aliases: ClassVar[tuple[str, ...]] = ("One",)
 
@@ -63,7 +63,13 @@ class Ones(Initialiser):
 
 
 class Constant(Initialiser):
-    """One number everywhere, or several that are spread over the last axes."""
+    """A constant: one number, or an array that is broadcast over the last axes.
+
+    Parameters
+    ----------
+    value
+        The number, or nested tuples of numbers.
+    """
 
     value: float | tuple[Any, ...] = row(NumbersKind(), default=0.0)
 
@@ -72,7 +78,7 @@ class Constant(Initialiser):
 
 
 class Identity(Initialiser):
-    """The identity matrix times ``gain``; for weights with two axes."""
+    """The identity matrix times ``gain``, for weights with two axes."""
 
     aliases: ClassVar[tuple[str, ...]] = ("IdentityInitializer",)
     gain: float = row(NumberKind(), default=1.0)
@@ -83,7 +89,7 @@ class Identity(Initialiser):
 
 
 class Orthogonal(Initialiser):
-    """A random orthogonal matrix times ``gain``; axes before the last count as rows."""
+    """A random orthogonal matrix times ``gain``; all axes but the last form its rows."""
 
     aliases: ClassVar[tuple[str, ...]] = ("OrthogonalInitializer",)
     gain: float = row(NumberKind(), default=1.0)
@@ -97,7 +103,7 @@ class Orthogonal(Initialiser):
 
 
 class RandomNormal(Initialiser):
-    """Normally distributed."""
+    """Normally distributed with the given mean and standard deviation."""
 
     aliases: ClassVar[tuple[str, ...]] = ("normal",)
     mean: float = row(NumberKind(), default=0.0)
@@ -109,7 +115,7 @@ class RandomNormal(Initialiser):
 
 
 class TruncatedNormal(Initialiser):
-    """Normally distributed, drawn again beyond two standard deviations."""
+    """Normally distributed; values beyond two standard deviations are drawn again."""
 
     mean: float = row(NumberKind(), default=0.0)
     stddev: float = row(NumberKind(0), default=0.05)
@@ -120,7 +126,7 @@ class TruncatedNormal(Initialiser):
 
 
 class RandomUniform(Initialiser):
-    """Uniformly distributed between two numbers."""
+    """Uniformly distributed between ``minval`` and ``maxval``."""
 
     aliases: ClassVar[tuple[str, ...]] = ("uniform",)
     minval: float = row(NumberKind(), default=-0.05)
@@ -132,10 +138,10 @@ class RandomUniform(Initialiser):
 
 
 class _Scaled(Initialiser):
-    """Variance ``scale / n``, where n is the number of a unit's inputs, outputs, or their mean."""
+    """Base of distributions of variance ``scale / n``; n is the number of a unit's inputs, outputs, or their mean."""
 
     def spread(self, shape: tuple[int, ...]) -> tuple[str, float]:
-        """Return the distribution for a weight of ``shape``, and its width: a uniform one's limit, or the deviation."""
+        """Return the distribution for a weight of ``shape`` and its width: the limit if uniform, else the deviation."""
         scale, mode, distribution = self._law
         into, out = _fans(shape, getattr(self, "input_axes", None), getattr(self, "output_axes", None))
         scale /= max(1.0, {"fan_in": into, "fan_out": out}.get(mode, (into + out) / 2))
@@ -159,11 +165,25 @@ class _Scaled(Initialiser):
 
 
 class VarianceScaling(_Scaled):
-    """Variance ``scale / n``, n by ``mode``."""
+    """A distribution of variance ``scale / n``.
+
+    Parameters
+    ----------
+    scale
+        Numerator of the variance.
+    mode
+        Value of n: the number of a unit's inputs (``"fan_in"``), of its outputs (``"fan_out"``), or their mean.
+    distribution
+        ``"uniform"``, ``"truncated_normal"`` or ``"untruncated_normal"``; ``"normal"`` is truncated.
+    seed
+        Seed of the random numbers; ``None`` uses the network's.
+    input_axes, output_axes
+        Axes of the weight that count as inputs and outputs; ``None`` for Keras's convention.
+    """
 
     scale: float = row(NumberKind(0), default=1.0)
     mode: str = row(ChoiceKind(("fan_in", "fan_out", "fan_avg")), default="fan_in")
-    # Keras reads "normal", which earlier versions wrote, as the truncated one; so does the table below.
+    # Earlier versions wrote "normal", which Keras reads as the truncated distribution; so does the table below.
     distribution: str = row(
         ChoiceKind(("uniform", "truncated_normal", "untruncated_normal", "normal")), default="truncated_normal"
     )
@@ -182,7 +202,7 @@ class VarianceScaling(_Scaled):
 
 
 class _Preset(_Scaled):
-    """A variance scaling that has a name."""
+    """Base of named variance scalings."""
 
     preset: ClassVar[tuple[float, str, str]]
     seed: int | None = row(_SEED, default=None)
@@ -195,37 +215,37 @@ class _Preset(_Scaled):
 
 
 class GlorotUniform(_Preset):
-    """Uniform with the variance of Glorot and Bengio; Keras's default for kernels."""
+    """Uniform with the variance of Glorot and Bengio, 2 / (inputs + outputs); Keras's default for kernels."""
 
     preset: ClassVar[tuple[float, str, str]] = (1.0, "fan_avg", "uniform")
 
 
 class GlorotNormal(_Preset):
-    """Truncated normal with the variance of Glorot and Bengio."""
+    """Truncated normal with the variance of Glorot and Bengio, 2 / (inputs + outputs)."""
 
     preset: ClassVar[tuple[float, str, str]] = (1.0, "fan_avg", "truncated_normal")
 
 
 class HeUniform(_Preset):
-    """Uniform with the variance of He et al."""
+    """Uniform with the variance of He et al., 2 / inputs."""
 
     preset: ClassVar[tuple[float, str, str]] = (2.0, "fan_in", "uniform")
 
 
 class HeNormal(_Preset):
-    """Truncated normal with the variance of He et al."""
+    """Truncated normal with the variance of He et al., 2 / inputs."""
 
     preset: ClassVar[tuple[float, str, str]] = (2.0, "fan_in", "truncated_normal")
 
 
 class LecunUniform(_Preset):
-    """Uniform with the variance of LeCun et al."""
+    """Uniform with the variance of LeCun et al., 1 / inputs."""
 
     preset: ClassVar[tuple[float, str, str]] = (1.0, "fan_in", "uniform")
 
 
 class LecunNormal(_Preset):
-    """Truncated normal with the variance of LeCun et al."""
+    """Truncated normal with the variance of LeCun et al., 1 / inputs."""
 
     preset: ClassVar[tuple[float, str, str]] = (1.0, "fan_in", "truncated_normal")
 
@@ -236,7 +256,7 @@ INITIALISER = NamedKind(
     lambda: (Initialiser, Raw),
     "an initialiser",
 )
-"""The kind of a layer's argument that is an initialiser."""
+"""The kind of arguments that are initialisers."""
 
 
 def _truncated(shape: tuple[int, ...], random: np.random.Generator) -> np.ndarray:

@@ -1,7 +1,7 @@
-"""The losses of outputs as Keras takes them.
+"""The losses of output layers for Keras.
 
-Keras's own where it has one that means the same; a function that gives the
-loss of each sample ``(n,)`` where it has not.
+They are Keras's own where it has an equivalent, otherwise functions that
+return the loss of each sample, shape ``(n,)``.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ def binary(positive_weight: float) -> Any:
 
 
 def regression(distance: str) -> Any:
-    """Return the mean of the distances."""
+    """Return the mean distance."""
     losses = _keras().losses
     names = {"squared": "MeanSquaredError", "absolute": "MeanAbsoluteError", "huber": "Huber"}
     return getattr(losses, names[distance])()
 
 
 def segmentation(criterion: str, ignore: int, channels_first: bool) -> Any:
-    """Return the loss of logits of a class for each place; see :class:`OutputSegmentation
+    """Return the segmentation loss of the logits at each position; see :class:`OutputSegmentation
     <nnpipe.training.outputs.segmentation.SegmentationOutput>`."""
     keras = _keras()
     ops = keras.ops
@@ -79,7 +79,7 @@ def segmentation(criterion: str, ignore: int, channels_first: bool) -> Any:
 
 
 def triplets(margin: float) -> Any:
-    """Return the triplet loss of embeddings ``(n, 3, features)``; the target does not count."""
+    """Return the triplet loss of embeddings ``(n, 3, features)``; the target is ignored."""
     ops = _keras().ops
 
     def triplet_loss(truth: Any, embeddings: Any) -> Any:

@@ -9,13 +9,13 @@ from nnpipe.layers.vocabulary.value_kinds import ValueKind
 
 
 class Nested(ValueKind):
-    """A layer inside a layer, applied to nothing by itself; whoever reads or writes the outer one does so with it."""
+    """A layer as an argument, without inputs of its own; it is read and written with the outer layer."""
 
     def __init__(self, base: type[Layer], optional: bool = False) -> None:
         self.base, self.optional = base, optional
 
     def fault(self, value: Any, rank: int) -> str:
-        """Report what is wrong with the layer."""
+        """Return what is wrong with the layer; empty if nothing is."""
         if value is None and self.optional:
             return ""
         if not isinstance(value, self.base):

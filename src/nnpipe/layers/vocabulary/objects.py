@@ -1,4 +1,4 @@
-"""Small values inside layers, such as initialisers: how they are declared, read from Keras and written for it."""
+"""Values inside layers, such as initialisers: their declaration, and their form in Keras's configurations."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ T = TypeVar("T", bound="Described")
 
 @dataclasses.dataclass(frozen=True)
 class Raw:
-    """What the vocabulary does not know, as JSON text, so that it survives a round trip."""
+    """An object that the vocabulary does not know, kept as JSON text so that it can be written again."""
 
     text: str
 
     @classmethod
     def of(cls, value: Any) -> Raw:
-        """Keep a JSON value."""
+        """Return the object for a JSON value."""
         return cls(json.dumps(value, sort_keys=True))
 
     @property
     def value(self) -> Any:
-        """The JSON value, anew at each call."""
+        """The JSON value, parsed at each call."""
         return json.loads(self.text)
 
     def __str__(self) -> str:
@@ -53,12 +53,12 @@ class Described:
         field_table.settle(self)
 
     def faults(self) -> list[str]:
-        """List what is wrong with the arguments."""
+        """Return what is wrong with the arguments; empty if nothing is."""
         return [f"{type(self).__name__}: {name} {fault}" for name, fault in field_table.faults(self)]
 
 
 def family(base: type[T]) -> dict[str, type[T]]:
-    """Return the classes below ``base`` by every name that Keras knows them by."""
+    """Return the subclasses of ``base`` by all their names in Keras."""
     found: dict[str, type[T]] = {}
     for cls in _below(base):
         if cls.__name__.startswith("_"):
@@ -69,7 +69,7 @@ def family(base: type[T]) -> dict[str, type[T]]:
 
 
 def read_object(base: type[T], raw: Any, path: str, found: list[NetworkProblem]) -> T | Raw:
-    """Read an object that Keras wrote as a name, or as a class name and a configuration."""
+    """Read an object that Keras wrote as a name or as a class name with a configuration."""
     known = family(base)
     name = raw
     config: Any = {}

@@ -1,4 +1,4 @@
-"""Regularisers: what large weights or outputs add to the loss."""
+"""Regularisers: penalties on weights or outputs that are added to the loss."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Regulariser(Described):
     """Base of all regularisers."""
 
     def penalty(self, x: Any) -> Any:
-        """Return what a ``torch.Tensor`` adds to the loss, a tensor without axes."""
+        """Return the penalty of a ``torch.Tensor``, a scalar tensor."""
         raise NotImplementedError
 
 
@@ -38,7 +38,7 @@ class L2(Regulariser):
 
 
 class L1L2(Regulariser):
-    """The sum of both."""
+    """``l1`` times the sum of absolute values plus ``l2`` times the sum of squares."""
 
     l1: float = row(NumberKind(0), default=0.0)
     l2: float = row(NumberKind(0), default=0.0)
@@ -49,13 +49,21 @@ class L1L2(Regulariser):
 
 
 class OrthogonalRegularizer(Regulariser):
-    """``factor`` times the mean of the absolute products of different rows (or columns) of unit length."""
+    """``factor`` times the mean absolute cosine of the angles between rows (or columns).
+
+    Parameters
+    ----------
+    factor
+        Factor of the penalty.
+    mode
+        ``"rows"`` or ``"columns"``.
+    """
 
     factor: float = row(NumberKind(), default=0.01)
     mode: str = row(ChoiceKind(("rows", "columns")), default="rows")
 
     def penalty(self, x: Any) -> Any:
-        """Return the penalty; for weights with two axes."""
+        """Return the penalty of a weight with two axes."""
         rows = x if self.mode == "rows" else x.T
         rows = rows / rows.square().sum(1, keepdim=True).clamp_min(1e-12).sqrt()
         size = rows.shape[0]
@@ -70,4 +78,4 @@ REGULARISER = NamedKind(
     "a regulariser",
     optional=True,
 )
-"""The kind of a layer's argument that is a regulariser."""
+"""The kind of arguments that are regularisers."""

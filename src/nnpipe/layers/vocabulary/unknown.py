@@ -1,4 +1,4 @@
-"""Layers that are not known, kept as they were written."""
+"""Unknown layers, kept as they were written."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from nnpipe.layers.vocabulary.objects import Raw
 
 
 class Unknown(Layer):
-    """A layer that the vocabulary does not have, kept as Keras wrote it.
+    """A layer that the vocabulary lacks, kept as Keras wrote it.
 
-    ``raw`` holds its class, its module and its configuration, all but the name
-    and whether it is trained.
+    ``raw`` holds its class, its module and its configuration, without its name
+    and ``trainable``.
     """
 
     keras: ClassVar[str] = ""
@@ -31,5 +31,5 @@ class Unknown(Layer):
         raise Misfit(f"({self.class_name}) is not known, so neither are the shapes that come out of it")
 
     def limits(self, backend: str) -> Iterable[str]:
-        """Only Keras can have it, and only where its class is."""
+        """Return a limit for PyTorch; only Keras may have the class."""
         return [f"{self.class_name} is not in the vocabulary"] if backend == "torch" else []

@@ -1,4 +1,4 @@
-"""The kinds of value in a layer's table: how each is checked, put into one form, read from Keras and written for it."""
+"""The kinds of values in a layer's table: their checks, normal forms, and forms in Keras's configurations."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from nnpipe.layers.problems import NetworkProblem
 
 _DIMENSIONS_LIMIT = 32
 LARGEST = 1 << 40
-"""No extent, unit or filter count of a real network is larger; it keeps products within what Python does at once."""
+"""Upper bound of extents, units and filters; no real network exceeds it, and it keeps products fast to compute."""
 
 
 class ValueKind:
-    """A kind of value.  One object serves all layers; ``rank`` is the number of a layer's spatial axes."""
+    """A kind of values.  One object serves all layers; ``rank`` is the number of a layer's spatial axes."""
 
     def normal(self, value: Any, rank: int) -> Any:
-        """Return a value in its one form, or as it is where it has none."""
+        """Return a value in its normal form, or unchanged if it is invalid."""
         return value
 
     def fault(self, value: Any, rank: int) -> str:
-        """Say what is wrong with a value in its one form; empty if nothing is."""
+        """Return what is wrong with a value in its normal form; empty if nothing is."""
         raise NotImplementedError
 
     def parse(self, raw: Any, path: str, found: list[NetworkProblem]) -> Any:
-        """Read a value from Keras's JSON, adding to ``found`` what was noticed."""
+        """Read a value from Keras's JSON; problems are appended to ``found``."""
         return raw
 
     def emit(self, value: Any) -> Any:
@@ -35,28 +35,28 @@ class ValueKind:
 
 
 def is_number(value: Any) -> bool:
-    """Return whether a value is a finite number and no flag."""
+    """Return whether a value is a finite number and not a bool."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def is_integer(value: Any) -> bool:
-    """Return whether a value is an integer and no flag."""
+    """Return whether a value is an integer and not a bool."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def frozen(value: Any) -> Any:
-    """Turn lists into tuples, all the way down."""
+    """Return a value with all lists, nested ones included, turned into tuples."""
     return tuple(frozen(item) for item in value) if isinstance(value, (list, tuple)) else value
 
 
 def thawed(value: Any) -> Any:
-    """Turn tuples into lists, all the way down."""
+    """Return a value with all tuples, nested ones included, turned into lists."""
     return [thawed(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 @dataclass(frozen=True)
 class IntegerKind(ValueKind):
-    """An integer within bounds, or ``None`` where that is allowed."""
+    """An integer within bounds, or ``None`` if ``optional``."""
 
     least: int = 1
     most: int = LARGEST
@@ -75,7 +75,7 @@ class IntegerKind(ValueKind):
 
 @dataclass(frozen=True)
 class NumberKind(ValueKind):
-    """A finite number within bounds, or ``None`` where that is allowed."""
+    """A finite number within bounds, or ``None`` if ``optional``."""
 
     least: float = -math.inf
     most: float = math.inf
@@ -90,7 +90,7 @@ class NumberKind(ValueKind):
 
 
 class FlagKind(ValueKind):
-    """Yes or no."""
+    """True or false."""
 
     def fault(self, value: Any, rank: int) -> str:
         return "" if isinstance(value, bool) else f"must be true or false, not {value!r}"
@@ -98,7 +98,7 @@ class FlagKind(ValueKind):
 
 @dataclass(frozen=True)
 class NameKind(ValueKind):
-    """A name that is not empty, such as a feature's, or ``None`` where that is allowed."""
+    """A non-empty name, such as a feature's, or ``None`` if ``optional``."""
 
     optional: bool = False
 
@@ -110,11 +110,11 @@ class NameKind(ValueKind):
 
 @dataclass(frozen=True)
 class ChoiceKind(ValueKind):
-    """One of some words."""
+    """One of several words."""
 
     words: tuple[str, ...]
     optional: bool = False
-    otherwise: str | None = None  # what a configuration means that says null
+    otherwise: str | None = None  # the meaning of null in a configuration
 
     def normal(self, value: Any, rank: int) -> Any:
         return value.lower() if isinstance(value, str) else value
@@ -135,7 +135,7 @@ class SizesKind(ValueKind):
     least: int = 1
     most: int = LARGEST
     optional: bool = False
-    bare: bool = False  # whether Keras wants one axis's without a list
+    bare: bool = False  # whether Keras takes the value of a single axis without a list
 
     def normal(self, value: Any, rank: int) -> Any:
         return (value,) * rank if is_integer(value) else frozen(value)
@@ -153,7 +153,7 @@ class SizesKind(ValueKind):
 
 
 class PadsKind(ValueKind):
-    """A pair (before, after) for each spatial axis; one number stands for both, one for all axes too."""
+    """A pair (before, after) for each spatial axis; one number stands for a pair, or for all axes."""
 
     def normal(self, value: Any, rank: int) -> Any:
         value = frozen(value)
@@ -176,7 +176,7 @@ class PadsKind(ValueKind):
 
 @dataclass(frozen=True)
 class IntegersKind(ValueKind):
-    """Several integers (axes, extents), or one alone where ``single`` allows it."""
+    """Several integers (axes, extents), or one integer if ``single``."""
 
     least: int = -LARGEST
     single: bool = False
@@ -204,7 +204,7 @@ class IntegersKind(ValueKind):
 
 @dataclass(frozen=True)
 class NumbersKind(ValueKind):
-    """A number, or several within each other."""
+    """A number, or nested tuples of numbers."""
 
     def normal(self, value: Any, rank: int) -> Any:
         return frozen(value)
@@ -221,7 +221,7 @@ class NumbersKind(ValueKind):
 
 @dataclass(frozen=True)
 class NamedKind(ValueKind):
-    """A value of a small vocabulary of its own: an initialiser, a regulariser, a constraint, an activation."""
+    """A named value: an initialiser, a regulariser, a constraint or an activation."""
 
     reader: Callable[[Any, str, list[NetworkProblem]], Any]
     writer: Callable[[Any], Any]

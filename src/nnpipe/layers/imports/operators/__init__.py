@@ -1,1 +1,1 @@
-"""The operators of ONNX, each as layers."""
+"""Translation of ONNX operators into layers."""

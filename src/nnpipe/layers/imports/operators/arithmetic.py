@@ -1,4 +1,4 @@
-"""Operators of arithmetic: of several tensors, or of one and constants."""
+"""Arithmetic operators on several tensors, or on a tensor and constants."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _merged(cls: type[Layer]) -> Handler:
 
 
 def merge(step: Step, cls: type[Layer]) -> View:
-    """Apply a layer that makes one tensor of several, axis by axis."""
+    """Apply a layer that merges several tensors element by element."""
     count = len([name for name in step.node.inputs if name])
     views = [step.view(place) for place in range(count)]
     if count == 1:
@@ -33,7 +33,7 @@ def merge(step: Step, cls: type[Layer]) -> View:
     first = views[0]
     if any(len(view.order) != len(first.order) for view in views):
         raise Unsupported("takes tensors of different rank")
-    # Axes in the order of the first one's tensor.
+    # The axes have the order of the first tensor.
     order = tuple(first.order.index(axis) for axis in range(len(first.order)))
     views = [step.builder.arranged(view, order) for view in views]
     layer = cls([view.tensor for view in views], name=step.name())
@@ -42,7 +42,7 @@ def merge(step: Step, cls: type[Layer]) -> View:
 
 
 def _arithmetic(kind: str) -> Handler:
-    """Handle one of Add, Sub, Mul, Div, of which either side may be a constant."""
+    """Return the handler of Add, Sub, Mul or Div; either side may be a constant."""
 
     def handler(step: Step) -> View:
         pair: dict[str, type[Layer]] = {"Add": merging.Add, "Sub": merging.Subtract, "Mul": merging.Multiply}
@@ -66,7 +66,7 @@ def _arithmetic(kind: str) -> Handler:
 
 
 def _scaled(step: Step, place: int, scale: np.ndarray, offset: np.ndarray) -> View:
-    """Multiply and add constants: to all alike, or to each place of one axis its own."""
+    """Multiply by a constant and add one; each is a scalar or a vector along one axis."""
     view = step.view(place)
     if max(scale.ndim, offset.ndim) > len(view.order):
         raise Unsupported("has a constant of more axes than what it is for")
@@ -85,13 +85,13 @@ def _scaled(step: Step, place: int, scale: np.ndarray, offset: np.ndarray) -> Vi
     if fused is not None:
         return fused
     view = step.builder.arranged(view, (*(a for a in range(count) if a != axis), axis))
-    step.builder.spend(8 * number.size)  # a number of Python is that much larger
+    step.builder.spend(8 * number.size)  # a Python number takes that much more memory
     given = [float(a.reshape(-1)[0]) if a.size == 1 else tuple(map(float, a.reshape(-1))) for a in (scale, offset)]
     return step.builder.put(view, Rescaling(view.tensor, given[0], given[1], name=step.name()))
 
 
 def _with_bias(step: Step, place: int, view: View, axis: int, offset: np.ndarray) -> View | None:
-    """Make a constant that is added to each channel the bias of the layer before, where that has none yet."""
+    """Turn a constant that is added to each channel into the bias of the layer before, if that has none yet."""
     layer = view.tensor
     if not isinstance(layer, Biased) or isinstance(layer, Recurrent) or layer.use_bias:
         return None

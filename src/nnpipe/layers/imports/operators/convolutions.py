@@ -1,4 +1,4 @@
-"""Convolutions and their transposes."""
+"""Convolutions and transposed convolutions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _conv(step: Step) -> View:
     weights = {"bias": step.constant(2, "B")} if biased else {}
     given: dict[str, Any] = {"use_bias": biased, "name": step.name(1), "dilation_rate": dilations}
     if groups == into and kernel.shape[1] == 1 and groups > 1 and rank in _DEPTHWISE and out % groups == 0:
-        # Each channel's kernels stand together: (channel x multiplier, 1, window).
+        # The kernels of each channel are adjacent: (channel x multiplier, 1, window).
         apart = kernel[:, 0].reshape(groups, out // groups, *size)
         weights["kernel"] = apart.transpose(*range(2, rank + 2), 0, 1)
         layer: Any = _DEPTHWISE[rank](view.tensor, size, strides, padding, out // groups, **given)

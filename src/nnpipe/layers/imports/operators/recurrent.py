@@ -1,4 +1,4 @@
-"""Recurrent operators, with steps before samples or behind them."""
+"""Recurrent operators, with the axis of steps before or after the batch axis."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nnpipe.layers.vocabulary.activations import ActivationFunction
 from nnpipe.layers.vocabulary.layer import Shape
 from nnpipe.layers.vocabulary.wrappers import Bidirectional
 
-# Where Keras's gates stand among ONNX's: i, f, c, o of i, o, f, c; z, r, h as they are.
+# Positions of Keras's gates in ONNX: i, f, c, o in i, o, f, c; z, r, h have the same order.
 _ORDER = {"LSTM": (0, 2, 3, 1), "GRU": (0, 1, 2), "RNN": (0,)}
 _CLASSES: dict[str, type[recurrent.Recurrent]] = {
     "LSTM": recurrent.LSTM, "GRU": recurrent.GRU, "RNN": recurrent.SimpleRNN,
@@ -79,7 +79,7 @@ def _shaped(step: Step, tensor: Any, own: Shape, rest: tuple[int, ...], order: t
 
 
 def _sides(layer: Any, view: View) -> list[str]:
-    """Return what comes before the names of the weights of both directions."""
+    """Return the prefixes of the weights' names for both directions."""
     assert view.own is not None
     return list(dict.fromkeys(variable.name.rpartition("/")[0] for variable in layer.variables(view.own)))
 

@@ -1,4 +1,4 @@
-"""Operators that move values about: reshape, transpose, join, cut, pad, repeat."""
+"""Operators that rearrange values: reshape, transpose, concatenate, slice, pad, repeat."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _reshape(step: Step) -> View:
 
 
 def reshaped(step: Step, view: View, target: list[int]) -> View:
-    """Return a view of another shape, in which there is still an axis of samples."""
+    """Return a view of another shape that keeps the batch axis."""
     shape = view.shape
     if view.samples and view.pads is None:
         return _reshaped_around(step, view, target)
@@ -61,7 +61,7 @@ def reshaped(step: Step, view: View, target: list[int]) -> View:
 
 
 def _reshaped_around(step: Step, view: View, target: list[int]) -> View:
-    """Reshape what stands before the axis of samples and behind it, each by itself."""
+    """Reshape the axes before and after the batch axis separately."""
     shape, at = view.shape, view.samples
     rest = [extent for axis, extent in enumerate(shape) if axis != at]
     if target.count(-1) == 1 and math.prod(e for e in target if e != -1) == math.prod(e or 0 for e in rest):
@@ -111,7 +111,7 @@ def _unsqueeze(step: Step) -> View:
 
 
 def _lengths(step: Step, view: View) -> list[int]:
-    """Return a shape with the number that stands for samples."""
+    """Return a shape with the placeholder of the batch size."""
     return [step.samples if axis == view.samples else extent or 0 for axis, extent in enumerate(view.shape)]
 
 
@@ -174,14 +174,14 @@ def _slice(step: Step) -> View:
 
 
 def _every(step: Step, view: View, strides: list[int]) -> View:
-    """Take every so many values along some axes: the greatest of one, in windows that far apart."""
+    """Take every n-th value along some axes, by max pooling with windows of one value."""
     view, rest = _with_channel(step, view, strides, "steps")
     far = tuple(strides[axis] for axis in rest)
     return step.builder.put(view, _POOLS[len(far)](view.tensor, 1, far, name=step.name()))
 
 
 def _with_channel(step: Step, view: View, changes: list[int], argument: str) -> tuple[View, list[int]]:
-    """Put an axis at the end along which nothing changes (by 1); give the others but that of samples, in order."""
+    """Move an axis that does not change (by 1) to the end; return the other axes except the batch axis, in order."""
     view = step.builder.settled(view)
     others = [axis for axis in range(len(changes)) if axis != view.samples]
     still = [axis for axis in others if changes[axis] == 1]
@@ -193,7 +193,7 @@ def _with_channel(step: Step, view: View, changes: list[int], argument: str) -> 
 
 
 def _repeat_each(step: Step) -> View:
-    """Repeat each value along an axis, one after the other."""
+    """Repeat each value along an axis, as ``numpy.repeat`` does."""
     view = step.view()
     count, times = len(view.order), int(step.attribute("repeats"))
     axis = int(step.attribute("axis")) % count
@@ -205,7 +205,7 @@ def _repeat_each(step: Step) -> View:
 
 
 def _select(step: Step) -> View:
-    """Take one place of an axis, which is then no more."""
+    """Select one index of an axis, and drop the axis."""
     view = step.view()
     shape, place = view.shape, step.constant(1, "indices")
     axis = int(step.attribute("axis", 0)) % len(shape)

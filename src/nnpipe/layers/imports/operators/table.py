@@ -1,4 +1,4 @@
-"""Operators, each as layers: the table of all, and the activations."""
+"""The table of all translated operators, and the activations among them."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _softmax(step: Step) -> View:
     view = step.view()
     axis = int(step.attribute("axis", -1 if step.opset >= 13 else 1)) % len(view.order)
     if step.opset < 13 and axis != len(view.order) - 1:
-        raise Unsupported("goes over several axes", "axis")  # older versions made one axis of all from there on
+        raise Unsupported("goes over several axes", "axis")  # older versions flattened all axes from that one on
     layer = activation_layers.Softmax(view.tensor, view.order[axis], name=step.name())
     return step.builder.put(view, layer)
 
@@ -107,10 +107,10 @@ def _log_softmax(step: Step) -> View:
 def _prelu(step: Step) -> View:
     view, slope = step.view(), step.constant(1, "slope")
     own = step.builder.own(view)
-    if step.attribute("channels") and slope.size > 1:  # PyTorch has one for each channel, wherever those are not last
+    if step.attribute("channels") and slope.size > 1:  # PyTorch has one for each channel, unless channels are last
         slope = slope.reshape(-1, *(1,) * (len(view.order) - 2))
     slope = slope.reshape((1,) * (len(view.order) - slope.ndim) + slope.shape)
-    # In the order of the tensor's axes, without that of samples.
+    # In the order of the tensor's axes, without the batch axis.
     moved = np.transpose(slope, [view.order.index(axis) for axis in range(len(own))])
     if moved.shape[0] != 1:
         raise Unsupported("has a slope for each sample", "slope")
@@ -132,7 +132,7 @@ def _dropout(step: Step) -> View:
 
 def _cast(step: Step) -> View:
     view, wanted = step.view(), int(step.attribute("to", 1))
-    if wanted in (1, 11):  # layers compute in single precision all the same
+    if wanted in (1, 11):  # layers compute in single precision anyway
         return view if view.dtype == "float32" else step.builder.real(view, step.node.title or "cast")
     if wanted in (6, 7) and view.dtype in ("int32", "int64"):
         return view
@@ -167,4 +167,4 @@ HANDLERS: dict[str, Callable[[Step], Any]] = {
     "Identity": lambda step: step.lazy(),
     "Cast": _cast,
 }  # fmt: skip
-"""What translates an operator; those called otherwise than in ONNX are PyTorch's own."""
+"""The function that translates each operator; names that ONNX lacks are PyTorch's own."""

@@ -36,7 +36,7 @@ def dense(step: Step, kernel: np.ndarray, bias: np.ndarray | None) -> View:
     """Multiply by a matrix ``(into, units)`` along the last axis, and add a bias."""
     view = step.lazy()
     if view.flat and view.pads is None and None not in view.axes[1:]:
-        # The places of a flattened image may stay as the tensor has them, if the rows of the matrix follow.
+        # A flattened image may keep the tensor's order if the rows of the matrix are reordered instead.
         axes = sorted(range(1, len(view.order)), key=lambda axis: view.order[axis])
         whole = kernel.reshape(*(int(extent or 0) for extent in view.axes[1:]), kernel.shape[1])
         kernel = whole.transpose([*(axis - 1 for axis in axes), len(axes)]).reshape(kernel.shape)
@@ -99,7 +99,7 @@ def _group_norm(step: Step) -> View:
     groups = -1 if step.node.kind == "InstanceNormalization" else int(step.attribute("num_groups"))
     weights = {"gamma": step.constant(1, "scale"), "beta": step.constant(2, "bias")}
     if groups > 0 and channels and weights["gamma"].size == groups != channels:
-        # Until version 21 there was one of each for a group.
+        # Until version 21, scale and bias were given per group.
         weights = {name: np.repeat(value, channels // groups) for name, value in weights.items()}
     layer = GroupNorm(view.tensor, groups, epsilon=float(step.attribute("epsilon", 1e-5)), name=step.name(1))
     return step.builder.put(view, layer, weights)

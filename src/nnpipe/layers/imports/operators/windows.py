@@ -1,4 +1,4 @@
-"""Operators with windows: what windows add at the edges, pools, means over whole axes, and upsampling."""
+"""Operators with windows: padding, pooling, means over whole axes, and upsampling."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _UPSAMPLES = {1: UpSample1d, 2: UpSample2d, 3: UpSample3d}
 
 Sizes = tuple[int, ...]
 Side = tuple[int, int]
-# Layers that make nothing negative of what is not, and functions that give nothing negative.
+# Layers that keep non-negative values non-negative, and functions without negative results.
 _KEEPING: tuple[type[Layer], ...] = (
     Permute, Identity, Dropout, Concatenate, Add, Multiply, Maximum, Average,
     *_MAX.values(), *_AVERAGE.values(), *(cls for kind in _GLOBAL.values() for cls in kind.values()),
@@ -38,7 +38,7 @@ _LOOKED_AT = 64
 
 
 def _placed(step: Step, view: View, size: Sizes, dilations: Sizes, fill: float) -> tuple[View, Sizes, list[Side]]:
-    """Return the view, the strides, and what the window adds before and after each axis."""
+    """Return the view, the strides, and the padding before and after each axis."""
     rank = len(size)
     strides = sizes_in(step, "strides", rank)
     if len(view.order) != rank + 2 or len(strides) != rank or len(dilations) != rank:
@@ -54,7 +54,7 @@ def _placed(step: Step, view: View, size: Sizes, dilations: Sizes, fill: float) 
         pads = [(0, 0)] * rank
     if any(side < 0 for pair in pads for side in pair):
         raise Unsupported("has pads below zero", "pads")
-    # What an operation before added at the edges belongs to the window, if it is what the window would add.
+    # Padding by the previous operation becomes part of the window's, if the fill value is the same.
     if view.pads is not None and not view.flat and (view.fill == fill or not any(map(any, view.pads))):
         before = view.pads
         if not any(map(any, before[:2])) and all(side >= 0 for pair in before for side in pair):
@@ -74,7 +74,7 @@ def _placed(step: Step, view: View, size: Sizes, dilations: Sizes, fill: float) 
 def window(
     step: Step, view: View, size: Sizes, dilations: Sizes, fill: float, same: bool = True
 ) -> tuple[View, Sizes, str]:
-    """Return the view with channels last, the strides, and the padding as layers have it."""
+    """Return the view with channels last, the strides, and the padding as layers name it."""
     view, strides, pads = _placed(step, view, size, dilations, fill)
     if not any(map(any, pads)):
         return step.builder.channels_last(view), strides, "valid"
@@ -93,7 +93,7 @@ def _are_same(view: View, size: Sizes, strides: Sizes, dilations: Sizes, pads: l
 
 
 def sizes_in(step: Step, name: str, rank: int) -> Sizes:
-    """Return an attribute that is a number for each axis, by default 1."""
+    """Return an attribute with one number per axis, 1 by default."""
     return tuple(int(extent) for extent in step.attribute(name, (1,) * rank))
 
 
@@ -104,7 +104,7 @@ def _same(extent: int | None, size: int, stride: int, dilation: int) -> tuple[in
 
 
 def _more(extent: int | None, size: int, stride: int, dilation: int, added: int) -> int:
-    """Return how much must be added for the last window that begins within the axis."""
+    """Return the padding that the last window needs if it begins within the axis."""
     if extent is None:
         raise Unsupported("rounds the length of a free axis up", "ceil_mode", "shape")
     over = (extent + added - (size - 1) * dilation - 1) % stride
@@ -138,10 +138,10 @@ def _max_pool(step: Step, size: Sizes) -> View:
         view = step.builder.channels_last(view)
         return step.builder.put(view, _MAX[rank](view.tensor, size, strides, padding, name=step.name()))
     if is_never_negative(view.tensor) and all(side < k for pair, k in zip(pads, size, strict=True) for side in pair):
-        # Each window holds a real value, and none is below the zeros that are added.
+        # Each window contains a value of the input, and none is below the zeros of the padding.
         view = step.builder.channels_last(replace(view, pads=((0, 0), (0, 0), *pads)))
         return step.builder.put(view, _MAX[rank](view.tensor, size, strides, name=step.name()))
-    # Axis by axis, each with its own padding; in steps of one and then every so many where that is no usual one.
+    # Axis by axis, each with its own padding; unusual padding by a stride of one, then every n-th value.
     view = step.builder.channels_last(view)
     for axis, (extent, k, stride, pair) in enumerate(zip(view.shape[2:], size, strides, pads, strict=True)):
         far = [stride]
@@ -158,7 +158,7 @@ def _max_pool(step: Step, size: Sizes) -> View:
 
 
 def is_never_negative(tensor: Any) -> bool:
-    """Return whether a tensor of layers holds nothing below zero, as far as that can be seen."""
+    """Return whether a tensor is known to have no negative values, from the layers before it."""
     waiting: list[Any] = [tensor]
     seen = 0
     while waiting:
