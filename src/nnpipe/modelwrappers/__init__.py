@@ -1,4 +1,4 @@
-"""Model wrappers: models in the frameworks that train them.
+"""Model wrappers: models with the frameworks that train or run them.
 
 The classes are here, each imported when it is first used.
 """

@@ -221,7 +221,7 @@ def test_a_shape_that_keras_3_takes_for_another_is_that_of_the_file(tmp_path: Pa
     kernel, bias, x = numbers(4, 3), numbers(3), numbers(5, 4)
     path = old_file(tmp_path / "m.h5", config, {"d": [("d/kernel:0", kernel), ("d/bias:0", bias)]})
     assert load_model(path).input_shape == (None, None, 4)
-    assert opened_keras(path).reason == "Keras 3 takes the shape (None, 4) of its input for (None, None, 4)"
+    assert opened_keras(path).reason == "Keras 3 reads its input shape (None, 4) as (None, None, 4)"
     expect(path, x, x @ kernel + bias)
 
 

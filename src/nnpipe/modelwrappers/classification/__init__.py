@@ -1,1 +1,1 @@
-"""Models that tell classes apart."""
+"""Image classifiers."""

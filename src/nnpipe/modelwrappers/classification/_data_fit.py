@@ -1,4 +1,4 @@
-"""Whether a data set fits a classifier of images."""
+"""The check whether a data set fits an image classifier."""
 
 from __future__ import annotations
 

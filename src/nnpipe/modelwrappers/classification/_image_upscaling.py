@@ -1,4 +1,4 @@
-"""Bringing the images of any data set to what a network for colour images takes."""
+"""Conversion of any data set's images to the size and channels that a network takes."""
 
 from __future__ import annotations
 
@@ -21,32 +21,36 @@ _COLOURS = 3
 
 
 class Enlarging(ModelWrapper):
-    """A network for colour images, which takes those of any data set.
+    """Base of networks for colour images that accept the images of any data set.
 
     Attributes
     ----------
     layout
-        Whether channels come last or first, as the framework has it.
+        Whether the framework has channels last or first.
     """
 
     layout: ClassVar[Literal["nhwc", "nchw"]] = "nhwc"
 
     input_size: tuple[int, int] = argument((96, 96), help="height and width of the images", minimum=32)
     brightest_pixel: int = argument(255, help="value of the data set's brightest pixels", minimum=1)
-    num_classes: int | None = argument(
-        None, help="how many classes to tell apart; those of the data set where not given", minimum=2
-    )
+    num_classes: int | None = argument(None, help="number of classes; by default that of the data set", minimum=2)
 
     @property
     def classes(self) -> int:
-        """Number of classes, as given or as the data set has it."""
+        """Number of classes, as given or of the data set.
+
+        Raises
+        ------
+        ConfigError
+            If there is neither.
+        """
         if self.num_classes is None:
             raise ConfigError(f"{type(self).__name__} without a data set needs --num-classes to be given")
         return self.num_classes
 
     @property
     def meaning(self) -> Meaning:
-        """Images are resized and get three channels, pixels become -1 to 1; probabilities come out."""
+        """Inputs are images of three channels, resized, with pixels from -1 to 1; outputs are probabilities."""
         pixels = InputMeaning(
             "image", "image", sample_range=(0, self.brightest_pixel), scale=self.brightest_pixel / 2, mean=(1,),
             colours="convert", layout=self.layout, resize="bilinear",
@@ -54,7 +58,7 @@ class Enlarging(ModelWrapper):
         return Meaning((pixels,), (OutputMeaning("scores", "probabilities"),))
 
     def for_dataset(self, spec: DatasetSpec) -> Self:
-        """Fill in the number of classes; check that there are images."""
+        """Return this wrapper with the data set's number of classes, after a check that its samples are images."""
         fitted = replace(self, num_classes=self.num_classes or len(spec.class_names))
         shape = spec.inputs[0].shape[1:]
         if len(shape) != 3 or shape[-1] not in (1, _COLOURS):

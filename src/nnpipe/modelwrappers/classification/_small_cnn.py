@@ -1,7 +1,7 @@
-"""A small convolutional network for each kind of images, whatever framework it is built in.
+"""Small convolutional networks for several kinds of images, in any framework.
 
-Here stands what the same network in two frameworks must have alike, so that a
-comparison of the two is one of frameworks.
+This module holds everything that the same network must have in common in two
+frameworks, so that comparing the two compares the frameworks.
 """
 
 from __future__ import annotations
@@ -26,25 +26,24 @@ if TYPE_CHECKING:
 
 
 class SmallCNN(ModelWrapper):
-    """A stack of convolutions over an image, and probabilities of classes at its end.
+    """A stack of convolutions over an image that gives probabilities of classes.
 
-    Each stage is two convolutions of 3 x 3 with batch normalisation, which
-    compilers fold into the convolution, and ReLU; all stages but the last end
-    by halving the image.  Means over what is left of the image go through one
-    dense layer.
+    Each stage has two convolutions of 3 x 3 with batch normalisation, which
+    compilers fold into the convolution, and ReLU; all stages but the last
+    halve the image.  Global average pooling and one dense layer follow.
 
     Attributes
     ----------
     layout
-        Whether channels come last or first, as the framework has it.
+        Whether the framework has channels last or first.
     widths
         Channels in each stage.
     dropout
-        Part of the features that a training step leaves out before the dense layer.
+        Dropout rate before the dense layer.
     brightest
-        The pixel that becomes 1.
+        The pixel value that becomes 1.
     shift
-        Training samples are moved by up to so many pixels in each direction.
+        Greatest random shift of training samples, in pixels, in each direction.
     mirror
         Whether half of the training samples are mirrored left to right.
     """
@@ -59,7 +58,7 @@ class SmallCNN(ModelWrapper):
     @property
     @abstractmethod
     def image_shape(self) -> tuple[int, int, int]:
-        """Height, width and channels."""
+        """Height and width in pixels, and number of channels."""
 
     @property
     @abstractmethod
@@ -68,7 +67,7 @@ class SmallCNN(ModelWrapper):
 
     @property
     def meaning(self) -> Meaning:
-        """Pixels become 0 to 1, probabilities come out."""
+        """Inputs are pixels from 0 to 1, outputs are probabilities."""
         pixels = InputMeaning(
             "image", "image", sample_range=(0, self.brightest), scale=self.brightest, layout=self.layout
         )
@@ -76,7 +75,7 @@ class SmallCNN(ModelWrapper):
 
     @property
     def io(self) -> IOSpec:
-        """One image in, one probability of each class out."""
+        """The input, an image, and the output, a probability for each class."""
         height, width, channels = self.image_shape
         shape = (height, width, channels) if self.layout == "nhwc" else (channels, height, width)
         return IOSpec(
@@ -84,11 +83,11 @@ class SmallCNN(ModelWrapper):
         )
 
     def augment(self, inputs: Batch, rng: np.random.Generator) -> Batch:
-        """Move, and perhaps mirror, each sample by itself; what comes in at the edge is 0."""
+        """Return the samples randomly shifted, and mirrored if ``mirror``; new pixels at the edges are 0."""
         return {"image": augmented(inputs["image"], rng, self.layout, shift=self.shift, mirror=self.mirror)}
 
     def for_dataset(self, spec: DatasetSpec) -> Self:
-        """Check that the data set's images and classes are those of the model."""
+        """Return this wrapper, after a check that the data set's images and classes fit the model."""
         check_fits(self, spec, self.image_shape, self.classes)
         return self
 
@@ -101,7 +100,7 @@ def augmented(
     shift: int = 0,
     mirror: bool = False,
 ) -> np.ndarray:
-    """Mirror half of the images, and move each by up to ``shift`` pixels in each direction."""
+    """Return the images with a random half mirrored, and each shifted by up to ``shift`` pixels in each direction."""
     if mirror:
         mirrored = rng.random(len(images)) < 0.5
         images = np.where(mirrored[:, None, None, None], np.flip(images, 2 if layout == "nhwc" else 3), images)
@@ -109,16 +108,16 @@ def augmented(
 
 
 def shifted(images: np.ndarray, offsets: np.ndarray, layout: Literal["nhwc", "nchw"]) -> np.ndarray:
-    """Move images down and to the right; what comes in at the edge is 0.
+    """Return images shifted down and to the right; new pixels at the edges are 0.
 
     Parameters
     ----------
     images
-        ``(n, height, width, channels)``, or as the layout says.
+        ``(n, height, width, channels)``, or ``(n, channels, height, width)`` for ``"nchw"``.
     offsets
         ``(n, 2)`` integers: rows down and columns right.
     layout
-        Whether channels come last or first.
+        Whether channels are last or first.
     """
     if layout == "nchw":
         return np.ascontiguousarray(np.moveaxis(shifted(np.moveaxis(images, 1, 3), offsets, "nhwc"), 3, 1))
@@ -132,30 +131,30 @@ def shifted(images: np.ndarray, offsets: np.ndarray, layout: Literal["nhwc", "nc
 
 
 class DigitsCNN(SmallCNN):
-    """A CNN for the 8 x 8 digits that come with nnpipe, whose pixels go from 0 to 16."""
+    """A CNN for the digits that come with nnpipe, 8 x 8 pixels from 0 to 16."""
 
     brightest: ClassVar[int] = 16
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
-        """8 x 8, grey."""
+        """8 x 8 pixels, one channel."""
         return 8, 8, 1
 
     @property
     def classes(self) -> int:
-        """Ten."""
+        """10."""
         return 10
 
 
 class WornDigitsCNN(DigitsCNN):
-    """A CNN of few channels for worn scans of 12 x 12 pixels, in which none can be spared."""
+    """A CNN with few channels, all of which it needs, for worn scans of 12 x 12 pixels."""
 
     widths: ClassVar[tuple[int, ...]] = (6, 12)
     dropout: ClassVar[float] = 0.0
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
-        """12 x 12, grey."""
+        """12 x 12 pixels, one channel."""
         return 12, 12, 1
 
 
@@ -166,12 +165,12 @@ class MNISTCNN(SmallCNN):
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
-        """28 x 28, grey."""
+        """28 x 28 pixels, one channel."""
         return 28, 28, 1
 
     @property
     def classes(self) -> int:
-        """Ten."""
+        """10."""
         return 10
 
 
@@ -191,34 +190,32 @@ class CIFAR10CNN(SmallCNN):
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
-        """32 x 32, in colour."""
+        """32 x 32 pixels, three channels."""
         return 32, 32, 3
 
     @property
     def classes(self) -> int:
-        """Ten."""
+        """10."""
         return 10
 
 
 class ImageFolderCNN(SmallCNN):
-    """A CNN for your own images, of the size and with the classes that the data set has."""
+    """A CNN for your own images, with the size and the classes of the data set."""
 
     widths: ClassVar[tuple[int, ...]] = (16, 32, 64, 128)
     mirror: ClassVar[bool] = True
 
     input_size: tuple[int, int] | None = argument(
-        None, help="height and width of the images the model takes; those of the data set where not given", minimum=8
+        None, help="height and width of the images; by default those of the data set", minimum=8
     )
     input_channels: int | None = argument(
-        None, help="channels of the images; those of the data set where not given", minimum=1
+        None, help="channels of the images; by default those of the data set", minimum=1
     )
-    num_classes: int | None = argument(
-        None, help="how many classes to tell apart; those of the data set where not given", minimum=2
-    )
+    num_classes: int | None = argument(None, help="number of classes; by default that of the data set", minimum=2)
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
-        """As given, or as the data set has it."""
+        """As given, or of the data set; a ``ConfigError`` if there is neither."""
         if self.input_size is None or self.input_channels is None:
             raise ConfigError(
                 f"{type(self).__name__} without a data set needs --input-size and --input-channels to be given"
@@ -227,13 +224,13 @@ class ImageFolderCNN(SmallCNN):
 
     @property
     def classes(self) -> int:
-        """As given, or as the data set has it."""
+        """As given, or of the data set; a ``ConfigError`` if there is neither."""
         if self.num_classes is None:
             raise ConfigError(f"{type(self).__name__} without a data set needs --num-classes to be given")
         return self.num_classes
 
     def for_dataset(self, spec: DatasetSpec) -> Self:
-        """Fill in what was not given; check the rest."""
+        """Return this wrapper with missing arguments taken from the data set, after a check of the others."""
         shape = spec.inputs[0].shape[1:]
         if len(shape) != 3 or None in shape:
             raise ConfigError(

@@ -1,4 +1,4 @@
-"""Residual networks for CIFAR-10, as their inventors trained them."""
+"""The residual networks for CIFAR-10 of the original paper."""
 
 from __future__ import annotations
 
@@ -24,32 +24,33 @@ _WIDTHS = (16, 32, 64)
 
 
 class PyTorchCIFARResNet(PyTorchWrapper):
-    """The residual networks for CIFAR-10 of He et al. 2015 (arXiv:1512.03385, section 4.2).
+    """A residual network for CIFAR-10 of He et al. 2015 (arXiv:1512.03385, section 4.2).
 
     A convolution, three stages of ``(depth - 2) / 6`` blocks with 16, 32 and
     64 channels, and a dense layer.  Shortcuts have no weights (option A of the
-    paper): where a stage halves the image, every second pixel is taken and new
-    channels are 0.
+    paper): where a stage halves the image, they take every second pixel, and
+    their new channels are 0.
 
-    Weights bear the names of https://github.com/akamaster/pytorch_resnet_cifar10,
-    whose published files can be loaded as they are, and whose preprocessing
-    is the default.
+    Weights have the names of https://github.com/akamaster/pytorch_resnet_cifar10,
+    so that its published files can be loaded; its preprocessing is the default.
 
     The input ``"image"`` is ``(n, 3, 32, 32)`` float32, the output
     ``"scores"`` ``(n, classes)`` float32, probabilities.
     """
 
     depth: int = argument(20, help="number of layers with weights", choices=(20, 32, 44, 56, 110))
-    class_count: int = argument(10, help="how many classes to tell apart", minimum=2)
+    class_count: int = argument(10, help="number of classes", minimum=2)
     mean: tuple[float, ...] = argument(
-        (0.485, 0.456, 0.406), help="subtract this from each channel of pixels from 0 to 1"
+        (0.485, 0.456, 0.406), help="numbers to subtract from the channels, whose pixels are 0 to 1"
     )
-    deviation: tuple[float, ...] = argument((0.229, 0.224, 0.225), help="divide each channel by this afterwards")
+    deviation: tuple[float, ...] = argument(
+        (0.229, 0.224, 0.225), help="numbers to divide the channels by after --mean"
+    )
 
     shift: ClassVar[int] = 4
 
     def validate(self) -> None:
-        """See that there is one mean and deviation for each channel."""
+        """Check that there is one mean and one deviation, other than 0, for each channel."""
         for flag, numbers in (("--mean", self.mean), ("--deviation", self.deviation)):
             if len(numbers) != 3:
                 raise ConfigError(f"{flag} has {len(numbers)} numbers, the images have 3 channels")
@@ -58,31 +59,31 @@ class PyTorchCIFARResNet(PyTorchWrapper):
 
     @property
     def io(self) -> IOSpec:
-        """One image in, one probability of each class out."""
+        """The input, an image, and the output, a probability for each class."""
         return IOSpec(
             (TensorSpec("image", (None, 3, _SIDE, _SIDE), "float32"),),
             (TensorSpec("scores", (None, self.class_count), "float32"),),
         )
 
     def build(self) -> Any:
-        """Stack the blocks."""
+        """Return the network with random weights."""
         return _resnet((self.depth - 2) // 6, self.class_count)
 
     def for_dataset(self, spec: DatasetSpec) -> Self:
-        """Check that the data set has colour images of 32 x 32 and as many classes."""
+        """Return this wrapper, after a check of the data set for colour images of 32 x 32 and the number of classes."""
         check_fits(self, spec, (_SIDE, _SIDE, 3), self.class_count)
         return self
 
     @property
     def meaning(self) -> Meaning:
-        """Pixels become 0 to 1, channels are normalised and come before the rows; probabilities come out."""
+        """Inputs are pixels from 0 to 1, normalised, channels first; outputs are probabilities."""
         pixels = InputMeaning(
             "image", "image", sample_range=(0, 255), scale=255, mean=self.mean, deviation=self.deviation, layout="nchw"
         )
         return Meaning((pixels,), (OutputMeaning("scores", "probabilities"),))
 
     def augment(self, inputs: Batch, rng: np.random.Generator) -> Batch:
-        """Mirror half of the samples and move each by up to four pixels, as the paper does."""
+        """Return the samples with half of them mirrored, each shifted by up to four pixels, as in the paper."""
         return {"image": augmented(inputs["image"], rng, "nchw", shift=self.shift, mirror=True)}
 
 
@@ -91,7 +92,7 @@ def _resnet(blocks: int, classes: int) -> Any:
     from torch import nn
     from torch.nn import functional
 
-    class Block(nn.Module):  # type: ignore[misc]  # PyTorch may not be there to be checked
+    class Block(nn.Module):  # type: ignore[misc]  # PyTorch may not be installed for type checking
         def __init__(self, given: int, width: int, stride: int) -> None:
             super().__init__()
             self.conv1 = nn.Conv2d(given, width, 3, stride, 1, bias=False)

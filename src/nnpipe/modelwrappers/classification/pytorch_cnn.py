@@ -1,4 +1,4 @@
-"""Small convolutional networks in PyTorch that tell images apart."""
+"""Small convolutional networks in PyTorch that classify images."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nnpipe.modelwrappers.frameworks.pytorch import PyTorchWrapper
 
 
 class PyTorchCNN(SmallCNN, PyTorchWrapper):
-    """The stack of convolutions in PyTorch.
+    """A stack of convolutions in PyTorch.
 
     The input ``"image"`` is ``(n, channels, height, width)`` float32 from 0 to
     1, the output ``"scores"`` ``(n, classes)`` float32.
@@ -26,7 +26,7 @@ class PyTorchCNN(SmallCNN, PyTorchWrapper):
     layout: ClassVar[Literal["nhwc", "nchw"]] = "nchw"
 
     def build(self) -> Any:
-        """Stack the stages."""
+        """Return the network with random weights."""
         from torch import nn
 
         channels = self.image_shape[2]
@@ -46,11 +46,11 @@ class PyTorchCNN(SmallCNN, PyTorchWrapper):
 
 
 class PyTorchDigitsCNN(DigitsCNN, PyTorchCNN):
-    """A CNN for the 8 x 8 digits that come with nnpipe, whose pixels go from 0 to 16."""
+    """A CNN for the digits that come with nnpipe, 8 x 8 pixels from 0 to 16."""
 
 
 class PyTorchWornDigitsCNN(WornDigitsCNN, PyTorchCNN):
-    """A CNN of few channels for the worn digits that come with nnpipe, 12 x 12 pixels from 0 to 16."""
+    """A CNN with few channels for the worn digits that come with nnpipe, 12 x 12 pixels from 0 to 16."""
 
 
 class PyTorchMNISTCNN(MNISTCNN, PyTorchCNN):
@@ -66,4 +66,4 @@ class PyTorchCIFAR10CNN(CIFAR10CNN, PyTorchCNN):
 
 
 class PyTorchImageFolderCNN(ImageFolderCNN, PyTorchCNN):
-    """A CNN for your own images, of the size and with the classes that the data set has."""
+    """A CNN for your own images, with the size and the classes of the data set."""

@@ -1,8 +1,8 @@
-"""MobileNetV2 in PyTorch: small and from scratch, or trained further from weights that were learned on ImageNet.
+"""MobileNetV2 in PyTorch: small and trained from scratch, or fine-tuned from ImageNet weights.
 
 Sandler, Howard, Zhu, Zhmoginov, Chen, "MobileNetV2: Inverted Residuals and
-Linear Bottlenecks", 2018.  Layers and weights bear the names that torchvision
-gives them, so that its files of weights fit.
+Linear Bottlenecks", 2018.  Layers and weights have torchvision's names, so that
+its weight files can be loaded.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ WEIGHTS_URL = "https://download.pytorch.org/models/mobilenet_v2-7ebf99e0.pth"
 # Table 2 of the paper: expansion, channels, repetitions, stride of the first one.
 _STAGES = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
 _FIRST, _LAST = 32, 1280
-# Of the pixels of ImageNet, from 0 to 1; the published weights expect inputs scaled by them.
+# Mean and deviation of ImageNet's pixels, from 0 to 1; the published weights expect inputs normalised by them.
 _MEAN, _DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 class PyTorchPetDatasetMobileNetV2(PyTorchWrapper):
-    """MobileNetV2 for the 37 breeds of Oxford-IIIT Pet, from weights learned on ImageNet.
+    """MobileNetV2 for the 37 breeds of Oxford-IIIT Pet, fine-tuned from ImageNet weights.
 
-    The input ``"image"`` is ``(n, 3, 224, 224)`` float32 with ImageNet's mean
-    taken off and divided by its deviation, the output ``"scores"`` ``(n, 37)``
-    float32 probabilities.
+    The input ``"image"`` is ``(n, 3, 224, 224)`` float32, normalised by
+    ImageNet's mean and deviation, the output ``"scores"`` ``(n, 37)`` float32
+    probabilities.
     """
 
     classes: ClassVar[int] = 37
@@ -52,13 +52,13 @@ class PyTorchPetDatasetMobileNetV2(PyTorchWrapper):
     dropout: ClassVar[float] = 0.2
 
     pretrained_weights: Path | None = argument(
-        None, help="file of torchvision's mobilenet_v2 weights (.pth or .safetensors) that the training starts from"
+        None, help="file of torchvision's mobilenet_v2 weights (.pth or .safetensors) to start the training from"
     )
     from_scratch: bool = argument(False, help="start the training from random weights")
     fine_tune: bool = argument(True, help="train all layers; --no-fine-tune trains the classifier alone")
 
     def validate(self) -> None:
-        """Refuse to start from two places."""
+        """Check that the arguments about initial weights do not contradict each other."""
         if self.from_scratch and self.pretrained_weights is not None:
             raise ConfigError("--from-scratch and --pretrained-weights contradict each other; give one of them")
         if self.from_scratch and not self.fine_tune:
@@ -66,42 +66,42 @@ class PyTorchPetDatasetMobileNetV2(PyTorchWrapper):
 
     @property
     def io(self) -> IOSpec:
-        """One image in, one probability of each breed out."""
+        """The input, an image, and the output, a probability for each breed."""
         return IOSpec(
             (TensorSpec("image", (None, 3, self.side, self.side), "float32"),),
             (TensorSpec("scores", (None, self.classes), "float32"),),
         )
 
     def build(self) -> Any:
-        """Make the network with random weights."""
+        """Return the network with random weights."""
         return mobilenet_v2(self.classes, self.dropout)
 
     def for_dataset(self, spec: DatasetSpec) -> Self:
-        """Check that the data set's images and classes are those of the model."""
+        """Return this wrapper, after a check that the data set's images and classes fit the model."""
         check_fits(self, spec, (self.side, self.side, 3), self.classes)
         return self
 
     @property
     def meaning(self) -> Meaning:
-        """Pixels are scaled as the published weights expect them, channels come before rows; probabilities come out."""
+        """Inputs are pixels normalised as the published weights expect, channels first; outputs are probabilities."""
         pixels = InputMeaning(
             "image", "image", sample_range=(0, 255), scale=255, mean=_MEAN, deviation=_DEVIATION, layout="nchw"
         )
         return Meaning((pixels,), (OutputMeaning("scores", "probabilities"),))
 
     def augment(self, inputs: Batch, rng: np.random.Generator) -> Batch:
-        """Mirror half of the images."""
+        """Return the images with half of them mirrored."""
         return {"image": augmented(inputs["image"], rng, "nchw", mirror=True)}
 
     def start(self, live: LiveModel, options: TrainingOptions) -> None:
-        """Take the weights learned on ImageNet unless told otherwise, if there are none yet.
+        """Set the initial weights of a model without weights: ImageNet's, or random ones with ``from_scratch``.
 
         Raises
         ------
         ConfigError
-            If the model has no weights yet, and it was not said where they are to come from.
+            If the model has no weights yet, and no argument states where to take them from.
         ArtifactError
-            If the file of weights is missing, damaged or of another model.
+            If the weight file is missing, damaged or of another model.
         """
         if not live.is_built:
             self._check_start()
@@ -121,7 +121,7 @@ class PyTorchPetDatasetMobileNetV2(PyTorchWrapper):
             )
 
     def start_training(self, module: Any) -> None:
-        """Put the pretrained weights in; the classifier stays random, for its classes are others."""
+        """Set the pretrained weights; the classifier stays random because its classes differ."""
         if self.pretrained_weights is None:
             return
         published = read_state(self.pretrained_weights)
@@ -130,7 +130,7 @@ class PyTorchPetDatasetMobileNetV2(PyTorchWrapper):
         load_state(module, kept | own, self.pretrained_weights)
 
     def training_mode(self, module: Any) -> None:
-        """Keep the statistics of layers that are not trained."""
+        """Set training mode, except for layers that are not trained, whose statistics stay."""
         if self.fine_tune:
             module.train()
         else:
@@ -138,12 +138,12 @@ class PyTorchPetDatasetMobileNetV2(PyTorchWrapper):
             module.classifier.train()
 
     def parameters_to_train(self, module: Any) -> Iterator[Any]:
-        """Choose all weights, or those of the classifier."""
+        """Yield all weights with ``fine_tune``, else those of the classifier."""
         return iter((module if self.fine_tune else module.classifier).parameters())
 
 
 class PyTorchMobileNetV2(Enlarging, PyTorchWrapper):
-    """MobileNetV2 for any images, which are brought to its size and to three channels; trained from random weights.
+    """MobileNetV2 for images of any size, which are resized; trained from random weights.
 
     The input ``"image"`` is ``(n, 3, height, width)`` float32 from -1 to 1, the
     output ``"scores"`` ``(n, classes)`` float32 probabilities.
@@ -151,26 +151,26 @@ class PyTorchMobileNetV2(Enlarging, PyTorchWrapper):
 
     layout: ClassVar[Literal["nhwc", "nchw"]] = "nchw"
 
-    width: float = argument(0.35, help="width of the network, as a part of the published one's", minimum=0.1)
+    width: float = argument(0.35, help="number of channels relative to the published network", minimum=0.1)
 
     @property
     def io(self) -> IOSpec:
-        """One image in, one probability of each class out."""
+        """The input, an image, and the output, a probability for each class."""
         return IOSpec(
             (TensorSpec("image", (None, 3, *self.input_size), "float32"),),
             (TensorSpec("scores", (None, self.classes), "float32"),),
         )
 
     def build(self) -> Any:
-        """Make the network with random weights."""
+        """Return the network with random weights."""
         return mobilenet_v2(self.classes, 0.2, self.width)
 
 
 def mobilenet_v2(classes: int, dropout: float, width: float = 1.0) -> Any:
-    """Build the network for images of 3 channels, with random weights as torchvision draws them.
+    """Return the network for images of 3 channels, with random weights drawn as in torchvision.
 
-    ``width`` is a part of the published number of channels in every layer, made a
-    multiple of 8; the last layer never has less than the published one.
+    ``width`` multiplies the published number of channels of every layer, rounded to
+    a multiple of 8; the last layer never has fewer channels than published.
     """
     from torch import nn
 
@@ -181,7 +181,7 @@ def mobilenet_v2(classes: int, dropout: float, width: float = 1.0) -> Any:
             nn.ReLU6(),
         )
 
-    class InvertedResidual(nn.Module):  # type: ignore[misc]  # PyTorch may not be there to be checked
+    class InvertedResidual(nn.Module):  # type: ignore[misc]  # PyTorch may not be installed for type checking
         def __init__(self, before: int, after: int, stride: int, expansion: int) -> None:
             super().__init__()
             wide = before * expansion
@@ -223,6 +223,6 @@ def mobilenet_v2(classes: int, dropout: float, width: float = 1.0) -> Any:
 
 
 def _multiple_of_8(channels: float) -> int:
-    """Round as the published implementation does: to the nearest multiple of 8 that is not 10 % less."""
+    """Return the nearest multiple of 8 that is not more than 10 % lower, as in the published implementation."""
     rounded = max(8, int(channels + 4) // 8 * 8)
     return rounded + 8 if rounded < 0.9 * channels else rounded

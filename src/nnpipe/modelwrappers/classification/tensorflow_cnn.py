@@ -1,4 +1,4 @@
-"""Small convolutional networks in Keras that tell images apart."""
+"""Small convolutional networks in Keras that classify images."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from nnpipe.modelwrappers.frameworks.tensorflow import TensorFlowWrapper
 
 
 class TensorFlowCNN(SmallCNN, TensorFlowWrapper):
-    """The stack of convolutions in Keras.
+    """A stack of convolutions in Keras.
 
     The input ``"image"`` is ``(n, height, width, channels)`` float32 from 0 to
     1, the output ``"scores"`` ``(n, classes)`` float32.
     """
 
     def build(self) -> Any:
-        """Stack the stages."""
+        """Return the network with random weights."""
         from keras import Input, Model, layers
 
         image = x = Input(self.image_shape, name="image")
@@ -42,11 +42,11 @@ class TensorFlowCNN(SmallCNN, TensorFlowWrapper):
 
 
 class TensorFlowDigitsCNN(DigitsCNN, TensorFlowCNN):
-    """A CNN for the 8 x 8 digits that come with nnpipe, whose pixels go from 0 to 16."""
+    """A CNN for the digits that come with nnpipe, 8 x 8 pixels from 0 to 16."""
 
 
 class TensorFlowWornDigitsCNN(WornDigitsCNN, TensorFlowCNN):
-    """A CNN of few channels for the worn digits that come with nnpipe, 12 x 12 pixels from 0 to 16."""
+    """A CNN with few channels for the worn digits that come with nnpipe, 12 x 12 pixels from 0 to 16."""
 
 
 class TensorFlowMNISTCNN(MNISTCNN, TensorFlowCNN):
@@ -62,4 +62,4 @@ class TensorFlowCIFAR10CNN(CIFAR10CNN, TensorFlowCNN):
 
 
 class TensorFlowImageFolderCNN(ImageFolderCNN, TensorFlowCNN):
-    """A CNN for your own images, of the size and with the classes that the data set has."""
+    """A CNN for your own images, with the size and the classes of the data set."""

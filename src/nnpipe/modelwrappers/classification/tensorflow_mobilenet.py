@@ -1,4 +1,4 @@
-"""MobileNetV2 in Keras: small and from scratch, or with new classes on top of what it knows from ImageNet."""
+"""MobileNetV2 in Keras: small and trained from scratch, or fine-tuned from ImageNet weights."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _BREEDS = 37
 class TensorFlowPetDatasetMobileNetV2(TensorFlowWrapper):
     """MobileNetV2 (Sandler et al., 2018) for the breeds of the Oxford-IIIT Pet data set.
 
-    Training starts from weights learnt on ImageNet, a file as Keras publishes
-    it, and by default changes the new last layer only.  Nothing is downloaded.
-    A trained model needs no such file: give ``--model-path`` alone.
+    Training starts from ImageNet weights in a file published by Keras, and by
+    default trains the new last layer only.  Nothing is downloaded.  A trained
+    model does not need this file: give ``--model-path`` alone.
 
     The input ``"image"`` is ``(n, height, width, 3)`` float32 from -1 to 1, the
     output ``"scores"`` ``(n, classes)`` float32.
@@ -43,28 +43,30 @@ class TensorFlowPetDatasetMobileNetV2(TensorFlowWrapper):
     from_scratch: bool = argument(False, help="train all layers from random weights instead")
     freeze_base: bool = argument(True, help="train the last layer only, and keep the pretrained ones as they are")
     alpha: float = argument(
-        1.0, help="width of the network, for which weights are published", choices=(0.35, 0.5, 0.75, 1.0, 1.3, 1.4)
+        1.0,
+        help="number of channels relative to the original network",
+        choices=(0.35, 0.5, 0.75, 1.0, 1.3, 1.4),  # weights are published for these
     )
     input_size: tuple[int, int] = argument((224, 224), help="height and width of the images", minimum=32)
     num_classes: int | None = argument(
-        None, help="how many classes to tell apart; those of the data set where not given, 37 without one", minimum=2
+        None, help="number of classes; by default that of the data set, 37 without one", minimum=2
     )
 
     def validate(self) -> None:
-        """Refuse to start from weights and from scratch."""
+        """Check that not both pretrained weights and training from scratch were asked for."""
         if self.from_scratch and self.pretrained_weights is not None:
             raise ConfigError(f"{type(self).__name__}: give --pretrained-weights or --from-scratch, not both")
 
     @property
     def io(self) -> IOSpec:
-        """One colour image in, one probability of each class out."""
+        """The input, a colour image, and the output, a probability for each class."""
         return IOSpec(
             (TensorSpec("image", (None, *self.input_size, 3), "float32"),),
             (TensorSpec("scores", (None, self.num_classes or _BREEDS), "float32"),),
         )
 
     def build(self) -> Any:
-        """Put a new last layer on MobileNetV2.
+        """Return MobileNetV2 with a new last layer.
 
         Raises
         ------
@@ -89,7 +91,7 @@ class TensorFlowPetDatasetMobileNetV2(TensorFlowWrapper):
         return Model(image, scores, name="pets")
 
     def start(self, live: LiveModel, options: TrainingOptions) -> None:
-        """Take pretrained weights, those of a model that was loaded, or random ones if that was asked for."""
+        """Set the initial weights: pretrained ones, those of a loaded model, or random ones with ``from_scratch``."""
         if self.pretrained_weights is None and not self.from_scratch and not live.is_built:
             raise ConfigError(f"{type(self).__name__} has no weights to start from; {self._advice()}")
         super().start(live, options)
@@ -99,44 +101,44 @@ class TensorFlowPetDatasetMobileNetV2(TensorFlowWrapper):
         return f"fetch {_PUBLISHED}{name} and pass --pretrained-weights PATH, or train anew with --from-scratch"
 
     def for_dataset(self, spec: DatasetSpec) -> Self:
-        """Fill in the number of classes; check the rest."""
+        """Return this wrapper with the data set's number of classes, after a check of the rest."""
         fitted = replace(self, num_classes=self.num_classes or len(spec.class_names) or _BREEDS)
         check_fits(fitted, spec, (*fitted.input_size, 3), fitted.num_classes or _BREEDS)
         return fitted
 
     @property
     def meaning(self) -> Meaning:
-        """Pixels become -1 to 1, as MobileNetV2 was trained; probabilities come out."""
+        """Inputs are pixels from -1 to 1, as MobileNetV2 was trained; outputs are probabilities."""
         pixels = InputMeaning("image", "image", sample_range=(0, 255), scale=127.5, mean=(1,), layout="nhwc")
         return Meaning((pixels,), (OutputMeaning("scores", "probabilities"),))
 
 
 class TensorFlowMobileNetV2(Enlarging, TensorFlowWrapper):
-    """MobileNetV2 for any images, which are brought to its size and to three channels; trained from random weights.
+    """MobileNetV2 for images of any size, which are resized; trained from random weights.
 
     The input ``"image"`` is ``(n, height, width, 3)`` float32 from -1 to 1, the
     output ``"scores"`` ``(n, classes)`` float32 probabilities.
     """
 
-    width: float = argument(0.35, help="width of the network, as a part of the published one's", minimum=0.1)
+    width: float = argument(0.35, help="number of channels relative to the published network", minimum=0.1)
 
     @property
     def io(self) -> IOSpec:
-        """One image in, one probability of each class out."""
+        """The input, an image, and the output, a probability for each class."""
         return IOSpec(
             (TensorSpec("image", (None, *self.input_size, 3), "float32"),),
             (TensorSpec("scores", (None, self.classes), "float32"),),
         )
 
     def build(self) -> Any:
-        """Make the network with random weights."""
+        """Return the network with random weights."""
         from keras import Input, Model, applications, layers
 
         image = Input((*self.input_size, 3), name="image")
         base = applications.MobileNetV2(input_tensor=image, alpha=self.width, include_top=False, weights=None)
         for layer in base.layers:
-            # A momentum of 0.999 is for a training of many thousand steps; after fewer, statistics are mostly those
-            # that it began with.
+            # The published momentum of 0.999 suits many thousand steps; after fewer, the statistics are still close to
+            # their initial values.
             if isinstance(layer, layers.BatchNormalization):
                 layer.momentum = 0.9
         x = layers.GlobalAveragePooling2D(name="mean")(base.output)

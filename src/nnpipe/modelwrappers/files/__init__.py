@@ -1,1 +1,1 @@
-"""Models that somebody else trained: a file and a few options, no code."""
+"""Models from files: a file and a few options, no code."""

@@ -1,4 +1,4 @@
-"""Which output of a foreign model is judged, and how it becomes scores of classes."""
+"""The choice of the output to evaluate of a model from a file, and its conversion to class scores."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from nnpipe.core.quantization import dequantize_linear
 from nnpipe.core.tensor_meaning import OutputMeaning
 from nnpipe.core.tensors import TensorSpec, show_shape
 
-_SLACK = 0.01  # by which a quantised probability may leave 0 to 1
+_SLACK = 0.01  # a quantised probability may exceed the range 0 to 1 by this
 
 
 def named(model: str, outputs: Sequence[TensorSpec], name: str) -> TensorSpec:
-    """Return the output of a name.
+    """Return the output with this name.
 
     Raises
     ------
@@ -35,23 +35,23 @@ def named(model: str, outputs: Sequence[TensorSpec], name: str) -> TensorSpec:
 
 
 def chosen(model: str, outputs: Sequence[TensorSpec], name: str | None, meaning: Meaning | None) -> TensorSpec:
-    """Return the output whose classes are judged: the one asked for, the one described so, or the only one.
+    """Return the output to evaluate: the one with ``name``, the one that the meaning states, or the only one.
 
     Parameters
     ----------
     model
-        What to call the model in messages.
+        Name of the model in messages.
     outputs
-        All that it gives.
+        All its outputs.
     name
-        The output asked for.
+        Name of the output, if it was given.
     meaning
-        What is known of the outputs.
+        The known meaning of the outputs.
 
     Raises
     ------
     ConfigError
-        If there is no output of this name, or nothing says which of several it is.
+        If there is no output of this name, or there are several and nothing states which.
     """
     if name is not None:
         return named(model, outputs, name)
@@ -65,7 +65,7 @@ def chosen(model: str, outputs: Sequence[TensorSpec], name: str | None, meaning:
 
 
 def check_classes(model: str, result: TensorSpec, known: OutputMeaning, classes: int) -> None:
-    """Raise :class:`ConfigError` unless an output tells so many classes apart, after those that come before."""
+    """Raise :class:`ConfigError` unless an output has this number of classes, apart from those that are skipped."""
     offset = known.class_offset
     shown = f"{result.name!r} is {show_shape(result.shape)}"
     if known.kind not in JUDGED:
@@ -107,13 +107,13 @@ def scores_of(
 ) -> npt.NDArray[Any]:
     """Return ``(n, classes)`` scores from the judged output.
 
-    A class's number gives 1 for that class and 0 for others; one number for
-    two classes is the probability of the second, or its logit.
+    A label becomes 1 for its class and 0 for the others; one number for two
+    classes is the probability of the second, or its logit.
 
     Raises
     ------
     ConfigError
-        If the output is not what that takes.
+        If the output's shape or values do not allow it.
     """
     values = real(values, result)
     count, offset = len(values), known.class_offset
@@ -139,21 +139,21 @@ def scores_of(
 
 
 def real(values: npt.NDArray[Any], spec: TensorSpec) -> npt.NDArray[Any]:
-    """Return the real numbers that quantised ones stand for, and short floats as float32."""
+    """Return dequantised values, and floats of less than 32 bits as float32."""
     if spec.scale is not None and values.dtype.kind in "iu":
         return dequantize_linear(values, spec.scale, spec.zero_point, spec.axis)
     return values.astype(np.float32) if spec.dtype in ("float16", "bfloat16") else values
 
 
 def is_label(spec: TensorSpec, known: OutputMeaning) -> bool:
-    """Return whether an output is the number of a class, not scores."""
+    """Return whether an output is a class label and not scores."""
     if known.kind == "label":
         return True
     return spec.dtype in ("int64", "int32") and spec.scale is None and _scores_in(spec.shape) == 1
 
 
 def _scores_in(shape: Shape) -> int | None:
-    """Count the scores of one sample in an output; None where its shape does not say."""
+    """Return the number of scores per sample in an output; ``None`` if its shape does not state it."""
     count = 1
     for length in shape[1:]:
         if length is None:

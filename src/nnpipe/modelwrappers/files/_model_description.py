@@ -1,4 +1,4 @@
-"""What the description beside a model file says of samples and outputs, and whose code it names."""
+"""The meaning of inputs and outputs in the description beside a model file."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from nnpipe.core.registry import registered
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of a model beside the user's options.
+    """Facts about a model from sources other than the user's options.
 
     Parameters
     ----------
     meaning
-        As data, if it is known as such.
+        The meaning of inputs and outputs, if it is known as data.
     maker
-        The wrapper whose own code prepares samples and reads outputs, where no data say how.
+        The wrapper whose code prepares samples and reads outputs, if the meaning is not known as data.
     by
-        Who says so; or why it cannot be known.
+        The source of these facts, or the reason why they are not known.
     """
 
     meaning: Meaning | None = None
@@ -33,11 +33,11 @@ class Known:
 
 
 def known_of(artifact: Artifact | None) -> Known:
-    """Return what is known of a model from its description.
+    """Return the facts about a model from its description.
 
-    One that says nothing, as older ones do, still names the wrapper that made
-    the model.  A class is looked for among those of nnpipe and its plugins,
-    and nowhere else: a description may come from a stranger.
+    An older description without a meaning still names the wrapper that made the
+    model.  The class is searched among those of nnpipe and its plugins only,
+    because a description is not trusted.
     """
     if artifact is None:
         return Known()

@@ -1,4 +1,4 @@
-"""Writing an ONNX model whose weights lie in files beside it, without reading them."""
+"""Copying of an ONNX model with external weight files, without loading the weights."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from nnpipe.formats.onnx import ONNXFile
 
 
 def write_beside(file: ONNXFile, path: Path) -> None:
-    """Copy a model and the files with its weights, which get the model's name and a number.
+    """Copy a model and its weight files, which get the model's name and a number.
 
-    The weights are copied first: a model is never there without them.
+    The weights are copied first, so that the model never exists without them.
 
     Raises
     ------
@@ -35,13 +35,13 @@ def write_beside(file: ONNXFile, path: Path) -> None:
                 entry.value = names[entry.value]
     for location, name in names.items():
         with replacing(path.with_name(name)) as temporary:
-            shutil.copyfile(file.path.parent / location, temporary)  # in the kernel, where the system can
+            shutil.copyfile(file.path.parent / location, temporary)  # by the kernel, if it can
     with replacing(path) as temporary:
         temporary.write_bytes(model.SerializeToString())
 
 
 def _tensors(graph: Any) -> list[Any]:
-    """List every tensor that a graph and the graphs within it may keep in another file."""
+    """Return all tensors of a graph and its subgraphs that may be stored in another file."""
     found = list(graph.initializer)
     found += [part for sparse in graph.sparse_initializer for part in (sparse.values, sparse.indices)]
     for node in graph.node:

@@ -1,4 +1,4 @@
-"""Looking into an ONNX model: its nodes, its weights, values on the way and times of nodes."""
+"""Analysis of an ONNX model: nodes, weights, intermediate values and times of nodes."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from nnpipe.frameworks.onnxruntime import open_model
 from nnpipe.modelwrappers.frameworks.inspection import check_weights, selected
 
 _NOTHING: Batch = MappingProxyType({})
-_KERNEL = "_kernel_time"  # how ONNX Runtime's profile calls the time of a node itself
+_KERNEL = "_kernel_time"  # suffix of a node's own time in ONNX Runtime's profiles
 _RUN = "model_run"
-_WARMUP = 5  # first runs take memory and caches
+_WARMUP = 5  # the first runs allocate memory and fill caches
 
 
 class ONNXSource:
-    """An ONNX model that is read when something wants to look into it.
+    """An ONNX model that is read when its content is first needed.
 
     Attributes
     ----------
     file
-        Where it lies.
+        The model file.
     changed
-        Whether the model is no longer what the file holds: weights have been
-        set, or dictionaries of scores replaced by tensors.
+        Whether the model differs from the file: weights have been set, or
+        dictionaries of scores have been replaced by tensors.
     """
 
     def __init__(self, file: ONNXFile) -> None:
@@ -47,7 +47,7 @@ class ONNXSource:
 
     @cached_property
     def model(self) -> Any:
-        """The ``onnx_ir.Model`` with all weights in memory, every node with a name of its own, and shapes inferred."""
+        """The ``onnx_ir.Model`` with all weights in memory, unique names of nodes, and inferred shapes."""
         ir = _imported("onnx_ir")
         _imported("onnx")
         passes = _imported("onnx_ir.passes.common")
@@ -57,30 +57,30 @@ class ONNXSource:
             model = ir.external_data.load_to_model(native)
         except Exception as error:  # protobuf, onnx_ir and file errors share no base
             raise ArtifactError(f"{self.file.path}: not a usable ONNX model: {one_line(error)}") from None
-        with suppress(Exception):  # shapes are a help; without them the model is run to see
+        with suppress(Exception):  # shapes are optional; without them the model is run to find them
             model = passes.ShapeInferencePass(check_type=False, strict_mode=False, data_prop=True)(model).model
         _name_nodes(model.graph)
         return model
 
     def serialised(self) -> bytes:
-        """Return the model, with weights as they are now, as the content of a file."""
+        """Return the content of a file with the model and its present weights."""
         ir = _imported("onnx_ir")
         try:
             return bytes(ir.to_proto(self.model).SerializeToString())
-        except Exception as error:  # beyond 2 GB, or texts that are none
+        except Exception as error:  # larger than 2 GB, or text that is not valid UTF-8
             raise ArtifactError(f"{self.file.path}: cannot be held in one piece: {one_line(error)}") from None
 
     # -- weights ----------------------------------------------------------------------------------
 
     def get_weights(self, keys: Iterable[str] | None) -> dict[str, np.ndarray]:
-        """Copy initialisers."""
+        """Return copies of initialisers by name."""
         own = self._weights()
         names = list(own if keys is None else keys)
         check_weights(self.file.path, names, own)
         return {name: np.array(own[name].const_value.numpy()) for name in names}
 
     def set_weights(self, weights: Mapping[str, np.ndarray]) -> None:
-        """Replace initialisers, once all of them are known to fit."""
+        """Replace initialisers, after a check that all of them fit."""
         own = self._weights()
         check_weights(self.file.path, weights, own)
         fresh = {}
@@ -104,7 +104,7 @@ class ONNXSource:
     # -- graph ------------------------------------------------------------------------------------
 
     def graph(self, io: IOSpec) -> Graph:
-        """Return the main graph; values that are no tensors (sequences, maps) are left out."""
+        """Return the main graph; values other than tensors (sequences, maps) are left out."""
         graph = self.model.graph
         values = {value.name: value for value in (*graph.inputs, *graph.initializers.values()) if value.name}
         operations = []
@@ -139,7 +139,7 @@ class ONNXSource:
         )
 
     def _seen(self, names: Sequence[str], io: IOSpec) -> dict[str, TensorSpec]:
-        """Run the model once to see of what type and rank tensors are about which the file says nothing."""
+        """Return the types and ranks, found by one run, of tensors for which the file does not state them."""
         try:
             arrays = self._run_for(names, random_batch(io, 1))
         except (ArtifactError, SpecMismatch):
@@ -173,7 +173,7 @@ class ONNXSource:
         }
 
     def profile(self, batches: Sequence[Batch], num_threads: int) -> Profile:
-        """Run batches with ONNX Runtime's profiler, on the graph that it makes of the model whenever it runs it."""
+        """Run batches with ONNX Runtime's profiler, on the optimised graph that sessions run as well."""
         with tempfile.TemporaryDirectory(prefix="nnpipe-") as folder:
             content = self.serialised() if self.changed else None
             native = open_model(self.file, num_threads, content=content, profile=Path(folder, "run"))
@@ -195,7 +195,7 @@ class ONNXSource:
 
 
 def _cut(onnx: Any, graph: Any, name: str, array: np.ndarray) -> str:
-    """Let all that use a tensor take an input of the model instead, and give the input's name."""
+    """Replace all uses of a tensor by a new input of the model, and return the input's name."""
     fresh = f"{name}:given"
     for node in graph.node:
         for place, taken in enumerate(node.input):
@@ -208,7 +208,7 @@ def _cut(onnx: Any, graph: Any, name: str, array: np.ndarray) -> str:
 
 
 def _unzipped(file: ONNXFile) -> Any:
-    """Load a model with tensors of scores where a ``ZipMap`` makes dictionaries of them, which onnx_ir cannot read."""
+    """Load a model with each ``ZipMap``, whose dictionaries of scores onnx_ir rejects, replaced by its tensor."""
     ir, onnx = _imported("onnx_ir"), _imported("onnx")
     proto = onnx.load(file.path, load_external_data=False)
     for index, output in enumerate(proto.graph.output):
@@ -226,7 +226,7 @@ def _unzipped(file: ONNXFile) -> Any:
 
 
 def _name_nodes(graph: Any) -> None:
-    """Give each node of the main graph a name that no other has, and leave those alone that have one."""
+    """Give each node of the main graph a unique name; names that are unique already stay."""
     taken = set()
     for number, node in enumerate(graph):
         name = node.name or f"{node.op_type}_{number}"
@@ -244,7 +244,7 @@ _DTYPES = {"FLOAT": "float32", "DOUBLE": "float64"}
 
 
 def _spec(value: Any) -> TensorSpec | None:
-    """Describe a value, if it is known to be a tensor of a type that arrays can have."""
+    """Return the spec of a value, if it is known to be a tensor of a type that numpy has."""
     constant = value.const_value
     dtype = constant.dtype if constant is not None else value.dtype
     shape = constant.shape if constant is not None else value.shape
@@ -257,7 +257,7 @@ def _spec(value: Any) -> TensorSpec | None:
 
 
 def _may_be_tensor(value: Any) -> bool:
-    """Return whether nothing says that a value is a sequence, a map, or of a type that arrays cannot have."""
+    """Return whether a value may be a tensor: not known as a sequence, a map, or of a type that numpy lacks."""
     kind = type(value.type).__name__
     return value.type is None or (kind == "TensorType" and (value.dtype is None or value.shape is None))
 

@@ -1,4 +1,4 @@
-"""What stands before and after a model that somebody else trained, said in options or beside its file."""
+"""Preprocessing and postprocessing of a model from a file, from options or from its description."""
 
 from __future__ import annotations
 
@@ -27,68 +27,67 @@ from nnpipe.modelwrappers.files._model_description import Known
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-_ELSE = "; what the model's description says if left out, or else"
+_ELSE = "; by default as in the model's description, or else"
 
 
 class Preprocessing(ModelWrapper):
-    """The options that say what a foreign model wants of samples, and what its outputs mean.
+    """Options for the inputs that a model from a file expects, and for the meaning of its outputs.
 
-    What is left out is as the description beside the model file says
-    (:mod:`nnpipe.core.meaning`), and where there is none, samples go in as
-    they are and it is said that nothing is known.
+    Options that are left out follow the description beside the model file
+    (:mod:`nnpipe.core.meaning`).  Without one, samples are passed to the model
+    unchanged, and the result records that nothing is known.
     """
 
-    scale: float | None = argument(None, help=f"divide samples by this first, 255 makes pixels 0 to 1{_ELSE} 1")
+    scale: float | None = argument(None, help=f"divide samples by this first; 255 makes pixels 0 to 1{_ELSE} 1")
     mean: tuple[float, ...] | None = argument(
         None,
-        help="subtract this after --scale: one number, or one for each channel in the order that the model has"
-        f"{_ELSE} nothing",
+        help=f"subtract this after --scale: one number, or one per channel in the model's order{_ELSE} nothing",
     )
     deviation: tuple[float, ...] | None = argument(
-        None, help=f"divide by this after --mean: one number, or one for each channel{_ELSE} 1"
+        None, help=f"divide by this after --mean: one number, or one per channel{_ELSE} 1"
     )
     channel_order: Literal["rgb", "bgr"] | None = argument(
-        None, help=f"order of colours that the model takes{_ELSE} rgb"
+        None, help=f"order of the colour channels in the model's input{_ELSE} rgb"
     )
     colours: Literal["keep", "convert"] | None = argument(
         None,
-        help="convert: where the model takes other channels than the samples have, grey becomes three like channels, "
-        f"and red, green and blue become luma (ITU-R BT.601){_ELSE} keep",
+        help="convert adapts the number of channels to the model: grey becomes three equal channels, and red, green "
+        f"and blue become luma (ITU-R BT.601){_ELSE} keep",
     )
     layout: Literal["auto", "nhwc", "nchw"] | None = argument(
         None,
-        help=f"whether channels are the last axis of the model's input or come before rows and columns{_ELSE} auto, "
-        "which goes by the input's shape",
+        help=f"whether channels are the last axis of the model's input or before rows and columns{_ELSE} auto, "
+        "which derives it from the input's shape",
     )
     resize: tuple[int, int] | None = argument(
         None,
-        help="height and width to bring images to, bilinearly, where they are not of the model's size (files of images "
-        f"are better brought there at once, by the data set's --image-size){_ELSE} they are refused",
+        help="height and width to which images of another size are resized, bilinearly (for image files, prefer the "
+        f"data set's --image-size){_ELSE} they are rejected",
         minimum=1,
     )
     quantised_input: Literal["auto", "raw", "already"] | None = argument(
         None,
-        help="how samples become the 8-bit input of a quantised model: auto goes by the input's scale and zero point, "
-        "raw takes pixels as they are for uint8 and pixels - 128 for int8, already takes samples that are quantised "
-        f"already{_ELSE} auto",
+        help="how samples become the 8-bit input of a quantised model: auto quantises with the input's scale and zero "
+        "point, raw takes pixels unchanged for uint8 and pixels - 128 for int8, already takes samples that are "
+        f"quantised already{_ELSE} auto",
     )
     result_output: str | None = argument(
-        None, help="name of the output to judge, where there are several and the model's description does not say"
+        None, help="name of the output to evaluate, if there are several and the model's description does not state it"
     )
     result_kind: Literal["probabilities", "logits", "scores", "label"] | None = argument(
-        None, help=f"what that output holds{_ELSE} scores, of which a greater one means a more likely class"
+        None, help=f"content of that output{_ELSE} scores, where greater means more likely"
     )
     class_offset: int | None = argument(
         None,
-        help=f"classes that the model has before the first of the data set, 1 for a background class{_ELSE} 0",
+        help=f"number of the model's classes before the data set's first, 1 for a background class{_ELSE} 0",
         minimum=0,
     )
     class_count: int | None = argument(
-        None, help="how many classes to judge; those of the data set if left out", minimum=1
+        None, help="number of classes to evaluate; by default that of the data set", minimum=1
     )
 
     def validate(self) -> None:
-        """Refuse to divide by nothing."""
+        """Check that divisors are not 0, numbers are finite, and options do not contradict each other."""
         if self.scale is not None and not (np.isfinite(self.scale) and self.scale != 0):
             raise ConfigError(f"--scale divides: it cannot be {self.scale:g}")
         if any(not (np.isfinite(number) and number != 0) for number in self.deviation or ()):
@@ -103,11 +102,11 @@ class Preprocessing(ModelWrapper):
             )
 
     def with_io(self, io: IOSpec) -> Self:
-        """Return this wrapper with ``io`` known, so that no file has to be opened to ask for it."""
+        """Return this wrapper with a known ``io``, so that no file has to be opened for it."""
         return self._with(io=io)
 
     def _with(self, *, io: IOSpec | None = None, known: Known | None = None, **changes: Any) -> Self:
-        """Return this wrapper changed, with what has been found out about its file."""
+        """Return a changed copy of this wrapper that keeps the known facts about its file."""
         copied = replace(self, **changes)
         own: dict[str, Any] = {name: vars(self)[name] for name in ("io", "_known", "_looked_at") if name in vars(self)}
         vars(copied).update(own | ({} if io is None else {"io": io}) | ({} if known is None else {"_known": known}))
@@ -116,7 +115,7 @@ class Preprocessing(ModelWrapper):
     # -- what is known ----------------------------------------------------------------------------
 
     def known(self) -> Known:
-        """Find out what is known of the model beside the options; nothing by default."""
+        """Return the facts about the model from sources other than options; none by default."""
         return Known()
 
     @cached_property
@@ -125,7 +124,7 @@ class Preprocessing(ModelWrapper):
 
     @property
     def _given(self) -> dict[str, Any]:
-        """What the options say of samples, by the names of :class:`InputMeaning`."""
+        """The options about samples, by the field names of :class:`InputMeaning`."""
         said: dict[str, Any] = {
             name: getattr(self, name) for name in ("scale", "mean", "deviation", "channel_order", "colours", "layout")
         }
@@ -136,24 +135,24 @@ class Preprocessing(ModelWrapper):
 
     @cached_property
     def _expected(self) -> Mapping[str, InputMeaning]:
-        """What is carried out, by the names of the inputs."""
+        """The preprocessing that is carried out, by the names of the inputs."""
         said = self._known.meaning or Meaning()
         return {spec.name: replace(said.input(spec.name) or _of_shape(spec), **self._given) for spec in self.io.inputs}
 
     @property
     def _maker(self) -> ModelWrapper | None:
-        """Whose code prepares samples; nobody's where options say how."""
+        """The wrapper whose code prepares samples; ``None`` if options or the description define it."""
         return None if self._given else self._known.maker
 
     @property
     def meaning(self) -> Meaning | None:
-        """What the description says, changed by the options; ``None`` where neither says anything."""
+        """The meaning in the description, overridden by the options; ``None`` without either."""
         preparation = self.preparation()
         if not preparation.known:
             return None
         outputs = self._known.meaning.outputs if self._known.meaning else ()
         if not self._reads_by_itself:
-            with suppress(ConfigError):  # which output it is, is asked by whoever judges it
+            with suppress(ConfigError):  # reported when the output is evaluated
                 result = self._result()
                 outputs = (*(each for each in outputs if each.name != result.name), self._of_result(result))
         if self._maker is not None:
@@ -161,11 +160,11 @@ class Preprocessing(ModelWrapper):
         return Meaning(tuple(self._expected.values()), outputs)
 
     def meaning_of_files(self) -> Meaning | None:
-        """What is known: a class that wraps files says nothing of its own."""
+        """The known meaning; wrappers of files add nothing of their own."""
         return self.meaning
 
     def preparation(self) -> Preparation:
-        """Return how samples are prepared, and who says so: the model's description, or the options."""
+        """Return how samples are prepared, and the source of this: the model's description, or the options."""
         known, given = self._known, self._given
         inputs = None if self._maker is not None else Meaning(tuple(self._expected.values()))
         if known.maker is not None:
@@ -189,12 +188,12 @@ class Preprocessing(ModelWrapper):
     # -- fitting a data set -----------------------------------------------------------------------
 
     def for_dataset(self, spec: DatasetSpec) -> Self:
-        """Check that samples and classes of the data set are, or can be made, those of the model.
+        """Return this wrapper for a data set, after a check that samples and classes fit, or can be made to fit.
 
         Raises
         ------
         ConfigError
-            Naming both shapes, names or numbers of classes, or the outputs that could be judged.
+            If they do not fit; the message names the shapes, the classes, or the outputs to choose from.
         """
         if self._maker is not None and self._reads_by_itself:
             return self._with(known=replace(self._known, maker=self._maker.for_dataset(spec)))
@@ -213,7 +212,7 @@ class Preprocessing(ModelWrapper):
         return fitted._with(class_count=classes)
 
     def for_samples(self, spec: DatasetSpec) -> Self:
-        """Check that samples of the data set are, or can be made, those of the model."""
+        """Return this wrapper for a data set, after a check that samples fit, or can be made to fit."""
         if self._maker is not None:
             return self._with(known=replace(self._known, maker=self._maker.for_samples(spec)))
         for given, taken in bound(self._name, self.io.inputs, tuple(t.name for t in spec.inputs)).items():
@@ -223,7 +222,7 @@ class Preprocessing(ModelWrapper):
         return self
 
     def _check_whether_quantised(self, sample: TensorSpec, taken: TensorSpec) -> None:
-        """Ask where samples have the very type of a quantised input, and are no pixels."""
+        """Raise ``ConfigError`` if samples have the type of a quantised input, but may be quantised already or not."""
         pixels = sample.dtype == "uint8" and len(sample.shape) == 4
         if taken.scale is not None and sample.dtype == taken.dtype and not pixels and not self.preparation().known:
             raise ConfigError(
@@ -234,22 +233,22 @@ class Preprocessing(ModelWrapper):
 
     @property
     def _name(self) -> str:
-        """What to call the model in messages; subclasses add the file."""
+        """Name of the model in messages; subclasses add the file."""
         return type(self).__name__
 
     # -- before the model ---------------------------------------------------------------------------
 
     def preprocess(self, inputs: Batch) -> Batch:
-        """Turn samples into what the model's input stores."""
+        """Return samples as the model's input stores them, quantised if it is quantised."""
         if any(spec.dtype == "bfloat16" for spec in self.io.inputs):
-            importlib.import_module("ml_dtypes")  # which makes numpy know it
+            importlib.import_module("ml_dtypes")  # registers bfloat16 in numpy
         maker = self._maker
         if maker is not None:
             return adapt(maker.preprocess(inputs), maker.io.inputs, self.io.inputs)
         return prepared(self._name, inputs, self.io.inputs, self._expected)
 
     def preprocess_real(self, inputs: Batch) -> Batch:
-        """Turn samples into the numbers that the model's input stands for."""
+        """Return samples as the real numbers that the model's input represents."""
         if self._maker is not None:
             return self._maker.preprocess_real(inputs)
         pairs = bound(self._name, self.io.inputs, tuple(inputs))
@@ -262,7 +261,7 @@ class Preprocessing(ModelWrapper):
 
     @property
     def _reads_by_itself(self) -> bool:
-        """Whether no option says which output is judged and what it means."""
+        """Whether no option states which output to evaluate and what it means."""
         return self.result_output is None and self.result_kind is None and self.class_offset is None
 
     def postprocess(self, outputs: Batch) -> Batch:

@@ -1,4 +1,4 @@
-"""Continue operators of a TensorFlow Lite model with given values instead of computed ones."""
+"""Replace computed tensors of a TensorFlow Lite model by inputs, to run its operators with given values."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ _IDENTIFIER = b"TFL3"
 
 
 def cut(content: bytes, numbers: Iterable[int]) -> tuple[bytes, dict[int, int]]:
-    """Return the model with an input in place of each tensor that operators take, and the inputs' numbers.
+    """Return the model with an input in place of each chosen tensor that operators take, and the inputs' numbers.
 
     The tensors are still computed, and all others keep their numbers.
 
     Parameters
     ----------
     content
-        The file, which has been checked.
+        Content of a file that has been checked.
     numbers
-        Of tensors in the first graph.
+        Numbers of tensors in the first graph.
     """
     schema, flatbuffers = _schema()
     model = schema.ModelT.InitFromPackedBuf(content, 0)

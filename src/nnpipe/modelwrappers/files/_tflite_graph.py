@@ -1,4 +1,4 @@
-"""Looking into a TensorFlow Lite model: its operators, its constants, values on the way."""
+"""Analysis of a TensorFlow Lite model: operators, constants and intermediate values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from nnpipe.frameworks.litert import LiteRTSession, open_interpreter
 from nnpipe.modelwrappers.files._tflite_cutting import cut
 from nnpipe.modelwrappers.frameworks.inspection import check_weights, selected
 
-# Where the names of operators are; the runtime for small boards brings none.
+# Modules with the names of operators; tflite_runtime has none.
 _SCHEMAS = ("ai_edge_litert.schema_py_generated", "tensorflow.lite.python.schema_py_generated")
 
 
@@ -30,9 +30,9 @@ class TFLiteSource:
     Attributes
     ----------
     path
-        Where it lies.
+        The model file.
     content
-        The file with weights replaced, or None as long as it is unchanged.
+        The content of the file with replaced weights; ``None`` while it is unchanged.
     """
 
     def __init__(self, path: Path) -> None:
@@ -47,7 +47,7 @@ class TFLiteSource:
     # -- weights ----------------------------------------------------------------------------------
 
     def get_weights(self, keys: Iterable[str] | None) -> dict[str, np.ndarray]:
-        """Copy constant tensors."""
+        """Return copies of constant tensors by name."""
         own = self._weights()
         names = list(own if keys is None else keys)
         check_weights(self.path, names, own)
@@ -55,7 +55,7 @@ class TFLiteSource:
         return {name: self._view(data, own[name]).copy() for name in names}
 
     def set_weights(self, weights: Mapping[str, np.ndarray]) -> None:
-        """Replace constant tensors, once all of them are known to fit."""
+        """Replace constant tensors, after a check that all of them fit."""
         own = self._weights()
         check_weights(self.path, weights, own)
         fresh = {}
@@ -88,7 +88,7 @@ class TFLiteSource:
     # -- graph ------------------------------------------------------------------------------------
 
     def graph(self, io: IOSpec) -> Graph:
-        """Return the operators; tensors of types that arrays cannot have are left out."""
+        """Return the operators; tensors of types that numpy lacks are left out."""
         file = self.file_graph
         kinds = _kinds()
         computed = {number for node in file.nodes for number in node.outputs}
@@ -128,7 +128,7 @@ class TFLiteSource:
         inputs: dict[int, int] = {}
         if given:
             content, inputs = cut(content or self.path.read_bytes(), [numbers[name] for name in given])
-        # XNNPACK computes several operators at once, and shows nothing of what is between them.
+        # XNNPACK fuses operators, and does not expose the values between them.
         interpreter = open_interpreter(
             self.path, 0, resolver="BUILTIN_WITHOUT_DEFAULT_DELEGATES", content=content, keep_all=True
         )
@@ -147,12 +147,12 @@ class TFLiteSource:
 
 
 def _freed(spec: TensorSpec) -> TensorSpec:
-    """Take an axis of length 1 for one that follows the number of samples, where a file does not say."""
+    """Return the spec with a first axis of length 1 as a free batch axis, for files that do not state it."""
     return replace(spec, shape=tuple(None if length == 1 else length for length in spec.shape))
 
 
 def _kinds() -> dict[int, str]:
-    """Return names of operators by number, from whichever package knows them."""
+    """Return the names of operators by number, from the first installed package that has them."""
     for name in _SCHEMAS:
         try:
             module = importlib.import_module(name)

@@ -1,4 +1,4 @@
-"""Networks that a file declares layer by layer."""
+"""Networks declared layer by layer in a file."""
 
 from __future__ import annotations
 
@@ -46,16 +46,16 @@ if TYPE_CHECKING:
 
 
 class DeclaredModel(Preprocessing, PyTorchWrapper):
-    """A network that a YAML, JSON, Keras or ONNX file declares layer by layer, trained in PyTorch.
+    """A network declared layer by layer in a YAML, JSON, Keras or ONNX file, trained in PyTorch.
 
-    It learns by the losses that its outputs carry, and gives what they mean:
-    probabilities for logits.  Its inputs and outputs bear the names of their
-    layers.  It is exported from PyTorch, or written for Keras without Keras.
+    Its output layers declare the losses for training; the model returns results
+    such as probabilities in place of logits.  Inputs and outputs have the names of
+    their layers.  It is exported from PyTorch, or written for Keras without Keras.
     """
 
     exports: ClassVar[tuple[str, ...]] = ("onnx", "torch-export", "keras")
 
-    network: Path = argument(help="the file that declares the network", metavar="PATH")
+    network: Path = argument(help="file that declares the network", metavar="PATH")
 
     @property
     def _name(self) -> str:
@@ -63,9 +63,9 @@ class DeclaredModel(Preprocessing, PyTorchWrapper):
 
     @cached_property
     def declared(self) -> Reading:
-        """What the file holds."""
+        """The content of the file."""
         reading = read_network(self.network)
-        assert reading.graph is not None  # or it could not be read
+        assert reading.graph is not None  # otherwise reading raises
         raise_if(backend_problems(reading.graph, "torch"), str(self.network))
         return reading
 
@@ -78,14 +78,14 @@ class DeclaredModel(Preprocessing, PyTorchWrapper):
 
     @cached_property
     def io(self) -> IOSpec:
-        """What the network takes and gives, by the names of its layers."""
+        """Inputs and outputs of the network, by the names of their layers."""
         graph, shapes = self.graph, infer(self.graph).shapes
         inputs = []
         for ref in graph.inputs:
             layer = graph.layers[ref.layer]
             assert isinstance(layer, Input)
             inputs.append(TensorSpec(layer.name, (layer.batch, *layer.shape), layer.dtype))
-        # Layers that give several of the outputs have numbers behind their names.
+        # If a layer gives several of the outputs, a number follows its name.
         names = [ref.layer for ref in graph.outputs]
         alone = len(set(names)) == len(names)
         outputs = [
@@ -95,7 +95,7 @@ class DeclaredModel(Preprocessing, PyTorchWrapper):
         return IOSpec(tuple(inputs), tuple(outputs))
 
     def known(self) -> Known:
-        """Return what the outputs mean by the losses they carry, and the rest as the file's own description does."""
+        """Return the meaning of the outputs from their losses, and other facts from the file's description."""
         found = Known()
         if sidecar_of(self.network).is_file():
             found = known_of(Artifact.read(self.network, check=False))
@@ -110,9 +110,10 @@ class DeclaredModel(Preprocessing, PyTorchWrapper):
         return Known(Meaning(outputs=outputs))
 
     def preparation(self) -> Preparation:
-        """Return how samples are prepared: as options or the file's description say; not at all if trained here.
+        """Return how samples are prepared, according to options or the file's description.
 
-        Of weights that came with a file nobody knows what samples they are for.
+        A network that is trained here needs none; for weights from a file without a
+        description, the preparation is not known.
         """
         found = super().preparation()
         if self._known.by or self._known.maker is not None:
@@ -122,10 +123,10 @@ class DeclaredModel(Preprocessing, PyTorchWrapper):
         return Preparation(source, self._name, found.meaning)
 
     def build(self) -> Any:
-        """Build the network in PyTorch, with the weights of the file where it has some."""
+        """Return the network in PyTorch, with the weights of the file if it has any."""
         import torch
 
-        seed = int(torch.randint(1 << 31, ()))  # which follows the seed of whoever builds
+        seed = int(torch.randint(1 << 31, ()))  # follows the caller's seed
         return self._built(self.declared.weights or None, seed)
 
     def _built(self, weights: Weights | None, seed: int = 0) -> Any:
@@ -134,29 +135,29 @@ class DeclaredModel(Preprocessing, PyTorchWrapper):
             module.register_forward_pre_hook(lambda module, _: module.constrain() if module.training else None)
         return module
 
-    # -- what it learns -----------------------------------------------------------------------------
+    # -- losses -------------------------------------------------------------------------------------
 
     @cached_property
     def _judge(self) -> Judge:
         return Judge.of(self.graph)
 
     def classifies(self) -> bool:
-        """Return whether its only output is that of a classifier."""
+        """Return whether its only output is a classification."""
         outputs = list(judged_outputs(self.graph).values())
         return len(outputs) == 1 and isinstance(outputs[0], OutputClassification)
 
     def judge(self, module: Any, outputs: tuple[Any, ...], truth: Mapping[str, Any]) -> dict[str, Output]:
-        """Judge each output by the loss that it carries."""
+        """Return each output with the loss that it declares."""
         found = self._judge(module, outputs, truth)
         alone = len(self._judge.outputs) == 1
         return {OUTPUT if alone and name in self._judge.outputs else name: output for name, output in found.items()}
 
     def loss_of(self, module: Any, outputs: tuple[Any, ...], truth: Mapping[str, Any]) -> Any:
-        """Return the sum of the losses, and of what regularisers add."""
+        """Return the sum of all losses and penalties."""
         return sum(output.loss() for output in self.judge(module, outputs, truth).values())
 
     def score_of(self, module: Any, outputs: tuple[Any, ...], truth: Mapping[str, Any]) -> Any:
-        """Return the first metric of the first output that has one, or else the loss."""
+        """Return the first metric of the first output that has one, otherwise the loss."""
         from nnpipe.training.outputs.metric import figure
 
         for output in self.judge(module, outputs, truth).values():
@@ -167,11 +168,11 @@ class DeclaredModel(Preprocessing, PyTorchWrapper):
         return self.loss_of(module, outputs, truth)
 
     def finish(self, outputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return what the outputs mean."""
+        """Return the results, such as probabilities, of the module's outputs."""
         return finish(self.graph, outputs)
 
     def random_truth(self, size: int, seed: int) -> Batch:
-        """Make truth for samples of noise, of each output its own."""
+        """Return random targets for samples of noise, by output."""
         random = np.random.default_rng(seed)
         shapes = {spec.name: spec.shape for spec in self.io.outputs}
         found: dict[str, np.ndarray] = {}
@@ -184,7 +185,7 @@ class DeclaredModel(Preprocessing, PyTorchWrapper):
         return found
 
     def inference_mode(self, module: Any) -> None:
-        """Put weights back to what their constraints allow."""
+        """Set inference mode, and apply the constraints to the weights."""
         if self._judge.constrained:
             module.constrain()
         super().inference_mode(module)
@@ -192,13 +193,13 @@ class DeclaredModel(Preprocessing, PyTorchWrapper):
     def train(
         self, live: LiveModel, dataset: Dataset, options: TrainingOptions, progress: Progress = silent
     ) -> TrainingHistory:
-        """Fit the weights by the losses that the outputs carry.
+        """Fit the weights by the losses that the outputs declare.
 
         Raises
         ------
         ConfigError
-            If no output carries a loss, the data set has not the truth that one names, or the
-            file says something about training that is not known here.
+            If no output declares a loss, the data set lacks a target, or the file has settings
+            for training that are not known here.
         """
         raise_if(training_only(self.declared.problems), f"{self.network} can be run and not be trained")
         dataset.prepare()
@@ -215,12 +216,12 @@ class DeclaredModel(Preprocessing, PyTorchWrapper):
     # -- files ----------------------------------------------------------------------------------------
 
     def load(self, live: LiveModel, path: str | Path) -> None:
-        """Read weights: those that :meth:`save` wrote, or those in a file of Keras or ONNX of the same network.
+        """Read weights that :meth:`save` wrote, or those of the same network in a Keras or ONNX file.
 
         Raises
         ------
         ArtifactError
-            If the file is missing, damaged, or has not the weights of this network.
+            If the file is missing, damaged, or its weights are not those of this network.
         """
         path = Path(path)
         if path.suffix not in (*KERAS, *ONNX):
@@ -237,14 +238,14 @@ class DeclaredModel(Preprocessing, PyTorchWrapper):
         live.native = self._built(reading.weights).to(self.device).eval()
 
     def export(self, live: LiveModel, path: str | Path, format: str) -> Artifact:
-        """Write the network as it is used: ``"onnx"``, ``"torch-export"`` or ``"keras"``.
+        """Write the network for inference as ``"onnx"``, ``"torch-export"`` or ``"keras"``.
 
         Raises
         ------
         ConversionError
             If PyTorch cannot export it.
         ConfigError
-            If Keras has not what it is made of.
+            If Keras lacks one of its layers.
         """
         if format != "keras":
             return super().export(live, path, format)

@@ -26,31 +26,31 @@ from nnpipe.modelwrappers.files._preprocessing import Preprocessing
 
 
 class FileModel(Preprocessing):
-    """A model that lies in a file with its structure.
+    """A model from a file that holds its structure.
 
-    ``io`` is what the file says.  A subclass writes :meth:`read_io`, which
-    looks into a file, and :meth:`read_model`, which makes the framework's
-    model of it; and :meth:`content`, where the model can have changed since.
+    ``io`` is read from the file.  A subclass writes :meth:`read_io`, which reads
+    inputs and outputs from a file, and :meth:`read_model`, which loads the
+    framework's model; and :meth:`content`, if a loaded model can be changed.
     """
 
     model_path: Path = argument(help="the model file", metavar="PATH")
 
     @abstractmethod
     def read_io(self, path: Path) -> IOSpec:
-        """Read what the model in a file takes and gives.
+        """Return the inputs and outputs of the model in a file.
 
         Raises
         ------
         ArtifactError
-            If the file is missing, damaged, or of another kind; the message names it.
+            If the file is missing, damaged, or of another format; the message names it.
         """
 
     @abstractmethod
     def read_model(self, path: Path) -> Any:
-        """Make the framework's model of a file that :meth:`read_io` could read."""
+        """Return the framework's model from a file that :meth:`read_io` could read."""
 
     def content(self, live: LiveModel) -> bytes | Path:
-        """Return the model as it is now: the file, if it is as it was, or else what would be written."""
+        """Return the present model: the path of its file if it is unchanged, otherwise the content to write."""
         return self._content_of(live.native) if live.is_built else self.model_path
 
     @abstractmethod
@@ -59,30 +59,30 @@ class FileModel(Preprocessing):
 
     @abstractmethod
     def versions(self) -> tuple[tuple[str, str], ...]:
-        """Packages that made or read the model, with their versions."""
+        """Return the packages that made or read the model, with their versions."""
 
     @cached_property
     def io(self) -> IOSpec:
-        """What the file says."""
+        """Inputs and outputs, as stated in the file."""
         return self.read_io(self.model_path)
 
     @property
     def bytes_in_all(self) -> int:
-        """Bytes of the file, and of the files beside it that hold its weights."""
+        """Return the size of the file and of its external weight files, in bytes."""
         return self.model_path.stat().st_size
 
     def known(self) -> Known:
-        """Read what the description beside the file says; whether it belongs to the file is asked on loading."""
+        """Return the facts in the description beside the file; loading checks that it belongs to the file."""
         described = sidecar_of(self.model_path).is_file()
         return known_of(Artifact.read(self.model_path, check=False) if described else None)
 
     def check_takers(self, takers: Sequence[type[ModelCompiler] | type[Runtime]], remote: bool = False) -> None:
-        """Raise :class:`ConfigError` if the first of these cannot take the file for its size; before anything slow."""
+        """Raise :class:`ConfigError`, before anything slow, if the file is too large for the first of these."""
         return
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What is to be said of how the file was read; nothing as a rule."""
+        """Return remarks on how the file was read; usually none."""
         return ()
 
     @property
@@ -90,21 +90,21 @@ class FileModel(Preprocessing):
         return f"{type(self).__name__} ({self.model_path})"
 
     def build(self) -> Any:
-        """Open the file; fresh weights are those that it holds."""
+        """Return the model with the weights in the file."""
         return self.read_model(self.model_path)
 
     def fresh(self, seed: int = 0) -> Any:
-        """Open the file, in which nothing is drawn from a seed."""
+        """Return the model with the weights in the file; the seed has no effect."""
         self.check_installed()
         return self.build()
 
     def load(self, live: LiveModel, path: str | Path) -> None:
-        """Read the model, or another one of the same inputs and outputs.
+        """Read the model, or another one with the same inputs and outputs.
 
         Raises
         ------
         ArtifactError
-            If the file is missing, damaged, not what its description records, or takes or gives something else.
+            If the file is missing, damaged, differs from its description, or has other inputs or outputs.
         """
         self.check_installed()
         path = Path(path)
@@ -141,7 +141,7 @@ class FileModel(Preprocessing):
     def run_inference(
         self, live: LiveModel, n_steps: int = 1, samples: Samples | None = None
     ) -> list[dict[str, np.ndarray]]:
-        """Run some batches and give the outputs of each."""
+        """Run some batches and return the outputs of each."""
         with live.session() as session:
             return [session.infer(batch) for batch in self._batches(n_steps, samples)]
 

@@ -25,19 +25,19 @@ from nnpipe.modelwrappers.frameworks.tensorflow_names import graph_of
 
 @dataclass(frozen=True)
 class _Facts:
-    """What a file's model takes and gives, and why it was not Keras that read it, if so."""
+    """Inputs and outputs of a file's model, and the reason why nnpipe and not Keras read it; empty if Keras did."""
 
     io: IOSpec
     reason: str
 
 
 class KerasModel(FileModel, TensorFlowAnalysis):
-    """A ``.keras`` or ``.h5`` file that somebody else made; nothing but a data set is needed to measure it.
+    """A model from a ``.keras`` or ``.h5`` file; only a data set is needed to measure it.
 
-    A file that Keras 3 refuses, or would compute otherwise than the version
-    that wrote it, is read by our own reader, and a line says so.  Layers that
-    hold code (Lambda) are refused: whoever made the file would run what they
-    like.
+    A file that Keras 3 rejects, or would compute differently than the version
+    that wrote it, is read by nnpipe's own reader, and a message says so.  Layers
+    that hold code (Lambda) are rejected, as loading them would run the code of
+    the file's author.
     """
 
     framework: ClassVar[str] = "TensorFlow"
@@ -47,28 +47,28 @@ class KerasModel(FileModel, TensorFlowAnalysis):
     install: ClassVar[str] = "nnpipe[tensorflow]"
 
     def read_io(self, path: Path) -> IOSpec:
-        """Build the model to see what it takes and gives; only Keras can say."""
+        """Return inputs and outputs; the model is built for this, as only Keras knows them."""
         return _io_of(_opened(path).model, path)
 
     @cached_property
     def io(self) -> IOSpec:
-        """What the file says."""
+        """Inputs and outputs, as stated in the file."""
         return self._looked_at.io
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """Who read the file, if it was not Keras."""
+        """Return which reader read the file, if it was not Keras."""
         return (in_words(self._looked_at.reason),) if self._looked_at.reason else ()
 
     @cached_property
     def _looked_at(self) -> _Facts:
-        """What is found out by opening the file, which :meth:`read_model` does, too."""
+        """The facts found by opening the file; :meth:`read_model` finds them as well."""
         return self._opened(self.model_path)[1]
 
     def read_model(self, path: Path) -> Any:
-        """Build the model, with its weights."""
+        """Return the model with its weights."""
         model, facts = self._opened(path)
-        if path == self.model_path:  # so that it is not built again to be asked
+        if path == self.model_path:  # avoids building it again for its facts
             vars(self)["_looked_at"] = facts
         return model
 
@@ -82,14 +82,14 @@ class KerasModel(FileModel, TensorFlowAnalysis):
         raise NotImplementedError("Keras writes its files itself")
 
     def versions(self) -> tuple[tuple[str, str], ...]:
-        """TensorFlow and Keras."""
+        """Return the versions of TensorFlow and Keras."""
         import keras
         import tensorflow
 
         return (("tensorflow", str(tensorflow.__version__)), ("keras", str(keras.__version__)))
 
     def session(self, live: LiveModel) -> InferenceSession:
-        """Run the model as a TensorFlow graph."""
+        """Return a session that runs the model as a TensorFlow graph."""
         native = live.native
         tell(self.model_path, self._looked_at.reason)
         return KerasSession(native, self.io)
@@ -103,7 +103,7 @@ class KerasModel(FileModel, TensorFlowAnalysis):
             If the model holds something that the format cannot.
         """
         if format not in self.exports:
-            return super().export(live, path, format)  # which refuses
+            return super().export(live, path, format)  # raises NotSupported
         path, model = Path(path), live.native
         tell(self.model_path, self._looked_at.reason)
         with replacing(path) as temporary:

@@ -27,16 +27,15 @@ from nnpipe.modelwrappers.files._onnx_external_data import write_beside
 from nnpipe.modelwrappers.files._onnx_graph import ONNXSource
 from nnpipe.modelwrappers.files.file_model import FileModel
 
-_LARGEST = (1 << 31) - 1  # of a protocol buffer
+_LARGEST = (1 << 31) - 1  # limit of a protocol buffer
 
 
 class ONNXModel(FileModel):
-    """An ONNX file that somebody else made; nothing but a data set is needed to measure it.
+    """A model from an ONNX file; only a data set is needed to measure it.
 
-    Running it takes ONNX Runtime alone; its graph, weights and intermediate
-    values are looked at with ``onnx_ir``.  Scores that a classifier of
-    scikit-learn gives as dictionaries (``ZipMap``) are taken as the tensor
-    that they are made of.
+    Running it needs ONNX Runtime only; analysing its graph, weights and
+    intermediate values needs ``onnx_ir``.  Scores that a scikit-learn classifier
+    gives as dictionaries (``ZipMap``) are replaced by the tensor behind them.
     """
 
     framework: ClassVar[str] = "ONNX"
@@ -48,16 +47,16 @@ class ONNXModel(FileModel):
     num_threads: int = argument(1, help="threads that one inference may use; 0 leaves it to the runtime", minimum=0)
 
     def read_io(self, path: Path) -> IOSpec:
-        """Read what the model in a file takes and gives."""
+        """Return the inputs and outputs of the model in a file."""
         return read_onnx(path).unzipped().io()
 
     @property
     def bytes_in_all(self) -> int:
-        """Bytes of the file, and of the files beside it that hold its weights."""
+        """Return the size of the file and of its external weight files, in bytes."""
         return read_onnx(self.model_path).bytes_in_all
 
     def read_model(self, path: Path) -> ONNXSource:
-        """Take the file as the model."""
+        """Return the model of a file; its content is read when it is first needed."""
         return ONNXSource(read_onnx(path))
 
     def _content_of(self, native: ONNXSource) -> bytes | Path:
@@ -71,8 +70,8 @@ class ONNXModel(FileModel):
     def export(self, live: LiveModel, path: str | Path, format: str) -> Artifact:
         """Write the model, unchanged unless weights have been set.
 
-        It becomes one file, unless it is larger than that can be: then its
-        weights lie beside it, in files of its name.
+        The result is one file, unless that would exceed 2 GB: then the weights are
+        in files with its name beside it.
         """
         if format == self.weights_format:
             file = read_onnx(self.model_path)
@@ -89,8 +88,8 @@ class ONNXModel(FileModel):
         return super().export(live, path, format)
 
     def check_takers(self, takers: Sequence[type[ModelCompiler] | type[Runtime]], remote: bool = False) -> None:
-        """Refuse a model that is larger than one file can be where one file is needed."""
-        if not self.model_path.is_file():  # which is told where it is opened, with what should be there
+        """Raise :class:`ConfigError` if a model is too large for one file and one file is needed."""
+        if not self.model_path.is_file():  # opening it reports this
             return
         size = self.bytes_in_all
         if size <= _LARGEST:
@@ -108,49 +107,49 @@ class ONNXModel(FileModel):
             )
 
     def contents(self) -> Contents:
-        """Count what the file is made of, without reading any weight."""
+        """Return the counts of the file's parts, without reading any weight."""
         return read_contents(self.model_path)
 
     def versions(self) -> tuple[tuple[str, str], ...]:
-        """ONNX Runtime."""
+        """Return the version of ONNX Runtime."""
         from importlib.metadata import version
 
         return (("onnxruntime", version("onnxruntime")),)
 
     def session(self, live: LiveModel) -> InferenceSession:
-        """Run the model on ONNX Runtime, as it is now."""
+        """Return a session that runs the present model on ONNX Runtime."""
         source: ONNXSource = live.native
         content = source.serialised() if source.changed else None
         native = open_model(source.file, self.num_threads, content=content)
-        io_of_model(native, source.file)  # refuses what cannot be put and got
+        io_of_model(native, source.file)  # raises for tensors that cannot be put or got
         return session_of(native, self.io, source.file.path)
 
     # -- analysis ---------------------------------------------------------------------------------
 
     def get_inference_graph(self, live: LiveModel) -> Graph:
-        """Return the nodes of the main graph, named uniquely; constants are tensors, not operations."""
+        """Return the nodes of the main graph with unique names; constants are tensors, not operations."""
         source: ONNXSource = live.native
         return source.graph(self.io)
 
     def get_weights(self, live: LiveModel, keys: Iterable[str] | None = None) -> dict[str, np.ndarray]:
-        """Copy initialisers by name."""
+        """Return copies of initialisers by name."""
         source: ONNXSource = live.native
         return source.get_weights(keys)
 
     def set_weights(self, live: LiveModel, weights: Mapping[str, np.ndarray]) -> None:
-        """Replace the initialisers named and leave the rest alone."""
+        """Replace the named initialisers; the others stay."""
         source: ONNXSource = live.native
         source.set_weights(weights)
 
     def profile_inference(self, live: LiveModel, n_steps: int = 1, samples: Samples | None = None) -> Profile:
-        """Time each node with ONNX Runtime's profiler, on the graph that a session runs: fused, and after warm-up."""
+        """Return the time of each node of the fused graph that sessions run, from ONNX Runtime's profiler."""
         source: ONNXSource = live.native
         return source.profile(self._some_batches(n_steps, samples), self.num_threads)
 
     def get_intermediates(
         self, live: LiveModel, selector: Selector, inputs: Batch | None = None, given: Batch | None = None
     ) -> dict[str, np.ndarray]:
-        """Run one batch through the graph as it is written, and give the values chosen, by tensor name."""
+        """Run one batch through the unoptimised graph and return the selected values by tensor name."""
         batch = random_batch(self.io, 1) if inputs is None else inputs
         self.io.check_inputs(batch)
         source: ONNXSource = live.native

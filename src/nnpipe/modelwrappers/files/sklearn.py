@@ -1,4 +1,4 @@
-"""Estimators of scikit-learn from files."""
+"""scikit-learn estimators from files."""
 
 from __future__ import annotations
 
@@ -27,19 +27,18 @@ _PICKLE_MAGIC = b"\x80"
 
 
 class SklearnModel(FileModel):
-    """An estimator of scikit-learn in a skops file.
+    """A scikit-learn estimator from a skops file.
 
-    scikit-learn's own files are pickles, which run whatever code their maker
-    put into them, and are not read: save the estimator with
-    ``skops.io.dump(estimator, "model.skops")``, or convert it to ONNX and use
-    ONNXModel.  Of skops files only those are loaded that hold nothing but
-    types that skops trusts by itself, and those that you name.  Decision trees
-    want ``sklearn.tree._tree.Tree`` to be named: a tree whose branches lead
-    nowhere brings the process down.
+    Pickles, scikit-learn's usual files, can run any code and are not read: save the
+    estimator with ``skops.io.dump(estimator, "model.skops")``, or convert it to ONNX
+    and use ONNXModel.  A skops file is loaded only if it holds no types but those
+    that skops trusts by default and those in ``trusted_types``.  Decision trees need
+    ``sklearn.tree._tree.Tree`` there; skops does not trust it because a damaged tree
+    can crash the process.
 
-    The input ``"features"`` is ``(n, features)`` float32.  A classifier gives
-    ``"scores"``, ``(n, classes)`` in the order of its ``classes_``: its
-    probabilities, or what it decides by.  A regressor gives ``"value"``.
+    The input ``"features"`` is ``(n, features)`` float32.  The output of a classifier
+    is ``"scores"``, ``(n, classes)`` in the order of its ``classes_``: probabilities,
+    or the values of its decision function.  The output of a regressor is ``"value"``.
     """
 
     framework: ClassVar[str] = "scikit-learn"
@@ -50,23 +49,23 @@ class SklearnModel(FileModel):
 
     trusted_types: tuple[str, ...] = argument(
         (),
-        help="types beyond those that skops trusts by itself that the file may hold, sklearn.tree._tree.Tree for one",
+        help="types that the file may hold beside those that skops trusts by default, such as sklearn.tree._tree.Tree",
     )
 
     def read_io(self, path: Path) -> IOSpec:
-        """Load the estimator to see what it takes and gives."""
+        """Return inputs and outputs; the estimator is loaded for this."""
         return _io_of(_opened(path, self.trusted_types), path)
 
     @cached_property
     def io(self) -> IOSpec:
-        """What the estimator says."""
+        """Inputs and outputs, as the estimator states them."""
         self.check_installed()
         return self.read_io(self.model_path)
 
     def read_model(self, path: Path) -> Any:
-        """Load the estimator."""
+        """Return the estimator."""
         estimator = _opened(path, self.trusted_types)
-        if path == self.model_path and "io" not in vars(self):  # so that it is not loaded again to be asked
+        if path == self.model_path and "io" not in vars(self):  # avoids loading it again for its inputs and outputs
             vars(self)["io"] = _io_of(estimator, path)
         return estimator
 
@@ -76,11 +75,11 @@ class SklearnModel(FileModel):
         return bytes(dumps(native))
 
     def versions(self) -> tuple[tuple[str, str], ...]:
-        """scikit-learn and skops."""
+        """Return the versions of scikit-learn and skops."""
         return (("scikit-learn", version("scikit-learn")), ("skops", version("skops")))
 
     def session(self, live: LiveModel) -> InferenceSession:
-        """Run the estimator."""
+        """Return a session that runs the estimator."""
         return _SklearnSession(live.native, self.io, self.model_path)
 
     def export(self, live: LiveModel, path: str | Path, format: str) -> Artifact:
@@ -114,9 +113,9 @@ class _SklearnSession(InferenceSession):
     def _run(self) -> None:
         try:
             found = np.asarray(self._predict(self._features))
-        except Exception as error:  # estimators raise what they like
+        except Exception as error:  # estimators may raise any exception
             raise ArtifactError(f"{self._path}: scikit-learn cannot run it: {one_line(error)}") from None
-        if self._shape == (2,) and found.ndim == 1:  # what a classifier of two classes decides by
+        if self._shape == (2,) and found.ndim == 1:  # decision function of a classifier of two classes
             found = np.stack([-found, found], axis=1)
         self._output = found.astype(self._dtype)
 
@@ -171,7 +170,7 @@ def _io_of(estimator: Any, path: Path) -> IOSpec:
     method = _method(estimator)
     try:
         probe = np.asarray(getattr(estimator, method)(np.zeros((2, count), np.float32)))
-    except Exception as error:  # estimators raise what they like
+    except Exception as error:  # estimators may raise any exception
         raise ArtifactError(f"{path}: scikit-learn cannot run it: {one_line(error)}") from None
     features = TensorSpec("features", (None, count), "float32")
     shape: tuple[int | None, ...] = (None, *probe.shape[1:])
@@ -223,10 +222,10 @@ def _as_onnx(estimator: Any, io: IOSpec, name: str) -> bytes:
 
 
 def _converted(estimator: Any, initial_types: list[Any]) -> Any:
-    """Convert, asking for scores as a tensor and for those that the session gives.
+    """Convert with options for scores as a tensor, equal to those of the session.
 
-    Which of these can be asked for differs between estimators, and skl2onnx
-    refuses what an estimator does not know.
+    The options differ between estimators, and skl2onnx rejects those that an
+    estimator does not have.
     """
     from skl2onnx import convert_sklearn
 

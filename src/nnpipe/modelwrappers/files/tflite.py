@@ -20,7 +20,7 @@ from nnpipe.modelwrappers.files.file_model import FileModel
 
 
 class TFLiteModel(FileModel):
-    """A TensorFlow Lite file that somebody else made; nothing but a data set is needed to measure it."""
+    """A model from a TensorFlow Lite file; only a data set is needed to measure it."""
 
     framework: ClassVar[str] = "LiteRT"
     weights_format: ClassVar[str] = "tflite"
@@ -32,11 +32,11 @@ class TFLiteModel(FileModel):
     num_threads: int = argument(1, help="threads that one inference may use; 0 leaves it to the runtime", minimum=0)
 
     def read_io(self, path: Path) -> IOSpec:
-        """Read what the model in a file takes and gives."""
+        """Return the inputs and outputs of the model in a file."""
         return read_tflite(path).io
 
     def read_model(self, path: Path) -> TFLiteSource:
-        """Take the file as the model."""
+        """Return the model of a file; its content is read when it is first needed."""
         read_tflite(path)
         return TFLiteSource(path)
 
@@ -44,7 +44,7 @@ class TFLiteModel(FileModel):
         return native.path if native.content is None else bytes(native.content)
 
     def versions(self) -> tuple[tuple[str, str], ...]:
-        """The package with the interpreter, whichever is there."""
+        """Return the version of the installed package with the interpreter."""
         from importlib.metadata import PackageNotFoundError, version
 
         for package in ("ai-edge-litert", "tflite-runtime", "tensorflow", "tensorflow-cpu"):
@@ -55,7 +55,7 @@ class TFLiteModel(FileModel):
         return (("litert", "unknown"),)
 
     def session(self, live: LiveModel) -> InferenceSession:
-        """Run the model on LiteRT, as it is now."""
+        """Return a session that runs the present model on LiteRT."""
         source: TFLiteSource = live.native
         check_tensors(self.io, source.path)
         content = None if source.content is None else bytes(source.content)
@@ -70,19 +70,19 @@ class TFLiteModel(FileModel):
         return source.graph(self.io)
 
     def get_weights(self, live: LiveModel, keys: Iterable[str] | None = None) -> dict[str, np.ndarray]:
-        """Copy the constant tensors of the first graph by name, as they are stored."""
+        """Return copies of the constant tensors of the first graph by name, as they are stored."""
         source: TFLiteSource = live.native
         return source.get_weights(keys)
 
     def set_weights(self, live: LiveModel, weights: Mapping[str, np.ndarray]) -> None:
-        """Replace the constant tensors named and leave the rest alone."""
+        """Replace the named constant tensors; the others stay."""
         source: TFLiteSource = live.native
         source.set_weights(weights)
 
     def get_intermediates(
         self, live: LiveModel, selector: Selector, inputs: Batch | None = None, given: Batch | None = None
     ) -> dict[str, np.ndarray]:
-        """Run one batch with every tensor kept, without XNNPACK, and give the values chosen, as they are stored."""
+        """Run one batch without XNNPACK and return the selected values by tensor name, as they are stored."""
         batch = random_batch(self.io, 1) if inputs is None else inputs
         self.io.check_inputs(batch)
         source: TFLiteSource = live.native

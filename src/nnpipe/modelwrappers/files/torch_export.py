@@ -31,7 +31,7 @@ _OPSET = 18
 
 @dataclass
 class TorchSource:
-    """A program that PyTorch has loaded, where it lies, and whether its weights have been set since."""
+    """A loaded program, its path, and whether its weights have been changed since."""
 
     path: Path
     program: Any
@@ -39,10 +39,10 @@ class TorchSource:
 
 
 class TorchExportModel(FileModel):
-    """A ``.pt2`` file that somebody else exported; nothing but a data set is needed to measure it.
+    """A model from a ``.pt2`` file; only a data set is needed to measure it.
 
-    Files are checked before PyTorch sees them, so that a file from a stranger
-    can compute on tensors and do nothing else; see :mod:`nnpipe.formats.pt2`.
+    Files are checked before PyTorch loads them, so that an untrusted file can
+    only compute on tensors; see :mod:`nnpipe.formats.pt2`.
     """
 
     framework: ClassVar[str] = "PyTorch"
@@ -55,11 +55,11 @@ class TorchExportModel(FileModel):
     num_threads: int = argument(1, help="threads that one inference may use; 0 leaves it to the runtime", minimum=0)
 
     def read_io(self, path: Path) -> IOSpec:
-        """Read what the program in a file takes and gives."""
+        """Return the inputs and outputs of the program in a file."""
         return read_program(path).io
 
     def read_model(self, path: Path) -> TorchSource:
-        """Check the program and let PyTorch load it."""
+        """Return the program of a file, checked and loaded by PyTorch."""
         check_device(self.device)
         checked = read_program(path)
         try:
@@ -71,13 +71,13 @@ class TorchExportModel(FileModel):
         return program_bytes(native.program) if native.changed else native.path
 
     def versions(self) -> tuple[tuple[str, str], ...]:
-        """PyTorch."""
+        """Return the version of PyTorch."""
         import torch
 
         return (("torch", str(torch.__version__)),)
 
     def session(self, live: LiveModel) -> InferenceSession:
-        """Run the program, with its weights as they are now."""
+        """Return a session that runs the program with its present weights."""
         source: TorchSource = live.native
         call = program_call(source.program, self.io, self.io, self.device, source.path)
         return TorchSession(self.io, call, self.device, self.num_threads)
@@ -135,13 +135,13 @@ class TorchExportModel(FileModel):
         }
         inputs = dict(zip(signature.user_inputs, (spec.name for spec in self.io.inputs), strict=True))
         graph = read_graph(program.graph, names | inputs, set(inputs), program, layer_of)
-        # Buffers that change come before what the program gives.
+        # Buffers that change come before the program's results.
         return replace(graph, outputs=graph.outputs[len(graph.outputs) - len(self.io.outputs) :])
 
     def get_intermediates(
         self, live: LiveModel, selector: Selector, inputs: Batch | None = None, given: Batch | None = None
     ) -> dict[str, np.ndarray]:
-        """Run one batch through the graph, node by node, and give the values chosen, by tensor name."""
+        """Run one batch through the graph, node by node, and return the selected values by tensor name."""
         batch = random_batch(self.io, 1) if inputs is None else inputs
         graph = live.get_inference_graph()
         return intermediates(cast(Any, self), live.native.program, graph, selector, batch, given or {})

@@ -1,4 +1,4 @@
-"""PyTorch models as they are deployed: exported programs and ONNX files."""
+"""Export of PyTorch models as programs and ONNX files."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ if TYPE_CHECKING:
     from nnpipe.modelwrappers.frameworks.pytorch import PyTorchWrapper
 
 PREFIX = "model."
-"""Comes before the names of weights and layers in an exported program."""
+"""Prefix of the names of weights and layers in an exported program."""
 
-# Axes of length 0 and 1 are special to torch.export; any other will do for an example.
+# torch.export treats axes of length 0 and 1 specially; any other length is suitable for an example.
 _EXAMPLE_BATCH, _EXAMPLE_LENGTH = 2, 32
-# The exporter built on torch.export writes nothing older.
+# The exporter based on torch.export writes no older opsets.
 _OLDEST_BY_EXPORT = 18
 _NOISY = ("torch.onnx._internal.exporter._registration", "torch.onnx._internal.exporter._compat")
 
 
 def deployed(wrapper: PyTorchWrapper, module: Any, named: bool) -> Any:
-    """Make a module of the model together with what follows it in inference.
+    """Return a module of the model and its ``finish``.
 
-    With ``named`` it takes and gives a dict of tensors, so that an exported
-    file says by itself what its tensors are called; otherwise it takes tensors
-    in the order of the inputs and gives a tuple.
+    With ``named``, it takes and returns a dict of tensors, so that the exported
+    file contains their names; otherwise it takes tensors in the order of the
+    inputs and returns a tuple.
     """
     import torch
 
     inputs = [spec.name for spec in wrapper.io.inputs]
     outputs = [spec.name for spec in wrapper.io.outputs]
 
-    class Deployed(torch.nn.Module):  # type: ignore[misc]  # PyTorch may not be there to be checked
+    class Deployed(torch.nn.Module):  # type: ignore[misc]  # PyTorch may not be installed for type checking
         def __init__(self) -> None:
             super().__init__()
             self.model = module
@@ -60,12 +60,12 @@ def deployed(wrapper: PyTorchWrapper, module: Any, named: bool) -> Any:
 
 
 def exported_program(wrapper: PyTorchWrapper, module: Any, named: bool = False) -> Any:
-    """Export the model for inference, free axes free.
+    """Export the model for inference; free axes stay free.
 
     Raises
     ------
     ConversionError
-        If ``torch.export`` cannot follow the model.
+        If ``torch.export`` cannot trace the model.
     """
     import torch
 
@@ -95,13 +95,13 @@ def exported_program(wrapper: PyTorchWrapper, module: Any, named: bool = False) 
 
 
 def fixed_length(length: Any) -> int | None:
-    """Return the length of a traced axis, or None where it is free; symbols may turn out to be constants."""
+    """Return the length of a traced axis, or ``None`` if it is free; symbols may stand for constants."""
     text = str(length)
     return int(text) if text.isdigit() else None
 
 
 def _example(wrapper: PyTorchWrapper) -> tuple[Any, ...]:
-    """Make tensors to trace with; free axes get a length, the first one that of a batch."""
+    """Return example tensors for tracing; free axes get a length, the first one a batch size."""
     specs = [
         TensorSpec(
             spec.name,
@@ -117,12 +117,12 @@ def _example(wrapper: PyTorchWrapper) -> tuple[Any, ...]:
 def _free_axes(spec: TensorSpec) -> dict[int, Any]:
     from torch.export import Dim
 
-    # All tensors share one number of samples; of other free axes nothing is known.
+    # All tensors share one batch size; other free axes are independent.
     return {axis: Dim("batch", min=1) if axis == 0 else Dim.AUTO for axis, n in enumerate(spec.shape) if n is None}
 
 
 def export(wrapper: PyTorchWrapper, module: Any, path: Path, format: str) -> Artifact:
-    """Write the model with its structure, whole or not at all."""
+    """Write the model, with its structure, to a file, whole or not at all."""
     import torch
 
     frameworks = [("torch", str(torch.__version__))]
@@ -144,7 +144,7 @@ def _saved_program(wrapper: PyTorchWrapper, module: Any) -> bytes:
     program = exported_program(wrapper, module, named=True)
     program.example_inputs = None  # the only part that would be pickled
     for node in program.graph.nodes:
-        node.meta.pop("stack_trace", None)  # names folders of this machine
+        node.meta.pop("stack_trace", None)  # contains paths of this machine
     buffer = io.BytesIO()
     torch.export.save(program, buffer)
     return buffer.getvalue()
@@ -161,7 +161,7 @@ def _onnx(wrapper: PyTorchWrapper, module: Any, frameworks: list[tuple[str, str]
     write = _by_export if wrapper.onnx_opset >= _OLDEST_BY_EXPORT else _by_trace
     model = write(wrapper, module)
     for message in [model, model.graph, *model.graph.node, *model.graph.value_info]:
-        del message.metadata_props[:]  # names folders of this machine
+        del message.metadata_props[:]  # contains paths of this machine
     for node in model.graph.node:
         node.ClearField("doc_string")
     got = {entry.domain: entry.version for entry in model.opset_import}.get("")
@@ -170,7 +170,7 @@ def _onnx(wrapper: PyTorchWrapper, module: Any, frameworks: list[tuple[str, str]
     try:
         onnx.checker.check_model(model, full_check=True)
         return bytes(model.SerializeToString())
-    except Exception as error:  # protobuf's limit of 2 GiB raises this or that
+    except Exception as error:  # protobuf raises various exceptions beyond 2 GiB
         raise ConversionError(f"{type(wrapper).__name__} does not fit into an ONNX file: {one_line(error)}") from None
 
 
@@ -200,7 +200,7 @@ def _by_export(wrapper: PyTorchWrapper, module: Any) -> Any:
 
 
 def _by_trace(wrapper: PyTorchWrapper, module: Any) -> Any:
-    """Export with the older exporter, which alone writes opsets before 18."""
+    """Export with the older exporter, the only one that writes opsets before 18."""
     import onnx
     import torch
 
@@ -213,7 +213,7 @@ def _by_trace(wrapper: PyTorchWrapper, module: Any) -> Any:
     buffer = io.BytesIO()
     try:
         with _quiet():
-            # Where a value decides what is computed, only the way taken would be written.
+            # Of branches that depend on values, only the one taken would be written.
             warnings.simplefilter("error", torch.jit.TracerWarning)
             torch.onnx.export(
                 deployed(wrapper, module, named=False),
@@ -232,10 +232,10 @@ def _by_trace(wrapper: PyTorchWrapper, module: Any) -> Any:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Hold back what the exporters say that no user can act on.
+    """Suppress messages of the exporters that users cannot act on.
 
-    They log that torchvision is not there, warn of their own use of what
-    PyTorch deprecates, and of the age of the exporter for old opsets.
+    They log that torchvision is missing, and warn about their own use of
+    deprecated functions and about the older exporter.
     """
     loggers = [logging.getLogger(name) for name in _NOISY]
     before = [logger.level for logger in loggers]

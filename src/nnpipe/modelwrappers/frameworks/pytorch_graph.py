@@ -1,4 +1,4 @@
-"""The graph of a PyTorch model in inference, and the values inside it."""
+"""The inference graph of a PyTorch model, and the values inside it."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 
 def inference_graph(wrapper: PyTorchWrapper, module: Any) -> Graph:
-    """Read the graph off the exported program, which ``native`` points to."""
+    """Return the graph of the exported program, which is its ``native`` object."""
     return graph_of_program(wrapper, exported_program(wrapper, module))
 
 
 def graph_of_program(wrapper: PyTorchWrapper, program: Any) -> Graph:
-    """Read the graph off a program that was exported from the wrapper."""
+    """Return the graph of a program that was exported from the wrapper."""
     signature = program.graph_signature
     weights = {
         node: target.removeprefix(PREFIX)
@@ -42,7 +42,7 @@ def graph_of_program(wrapper: PyTorchWrapper, program: Any) -> Graph:
     }
     inputs = dict(zip(signature.user_inputs, (spec.name for spec in wrapper.io.inputs), strict=True))
     graph = read_graph(program.graph, weights | inputs, set(inputs), program, layer_of)
-    # Buffers that a model changes in inference may be among the program's outputs.
+    # Buffers that change in inference may be among the program's outputs.
     ours = [spec.kind.name == "USER_OUTPUT" for spec in signature.output_specs]
     return replace(graph, outputs=tuple(name for name, kept in zip(graph.outputs, ours, strict=True) if kept))
 
@@ -50,24 +50,24 @@ def graph_of_program(wrapper: PyTorchWrapper, program: Any) -> Graph:
 def read_graph(
     graph: Any, names: Mapping[str, str], inputs: Collection[str], native: Any, layer: Callable[[Any], str]
 ) -> Graph:
-    """Turn a graph of ``torch.fx`` into ours.
+    """Convert a graph of ``torch.fx``.
 
     Parameters
     ----------
     graph
         A ``torch.fx.Graph`` of calls of ATen operators.
     names
-        What the tensors of placeholders are to be called, by node.
+        Names for the tensors of placeholders, by node.
     inputs
         Placeholders that are inputs; the others are weights.
     native
-        The framework's object that the result points to.
+        The framework's object to which the result refers.
     layer
-        Gives the layer of a node.
+        Returns the layer of a node.
     """
     taken = {node.name for node in graph.nodes if node.op != "placeholder"}
     known = {node: name for node, name in names.items() if name not in taken}
-    # Results of one operation that are taken out twice are one tensor.
+    # A result of an operation that is extracted twice is one tensor.
     known |= {str(twin.name): str(first.name) for twin, first in _twins(graph)}
     tensors: dict[str, TensorSpec] = {}
     operations: list[Operation] = []
@@ -94,12 +94,12 @@ def read_graph(
 
 
 def takes_out(node: Any) -> bool:
-    """Return whether a node only takes one of the results of another operation."""
+    """Return whether a node only extracts one result of another operation."""
     return node.target is operator.getitem and isinstance(node.args[0].meta.get("val"), (tuple, list))
 
 
 def results(node: Any, value: Any = None) -> dict[str, Any]:
-    """Return what an operation computes, by tensor name: real values, or by default those seen while tracing."""
+    """Return the results of an operation by tensor name: from ``value``, or by default the traced ones."""
     if value is None:
         value = node.meta.get("val")
     if not isinstance(value, (tuple, list)):
@@ -132,14 +132,14 @@ def _nodes(arguments: Any) -> Iterator[Any]:
 
 
 def kind_of(node: Any) -> str:
-    """Name the operator, as in ``aten.conv2d.default``."""
+    """Return the name of the operator, such as ``aten.conv2d.default``."""
     if hasattr(node.target, "_schema"):
         return str(node.target)
     return f"{node.target.__module__.lstrip('_')}.{node.target.__name__}"  # arithmetic on lengths of axes
 
 
 def layer_of(node: Any) -> str:
-    """Path of the innermost module that an exported node was in; empty for the model as a whole."""
+    """Return the path of the innermost module that contains an exported node; empty for the whole model."""
     stack = list((node.meta.get("nn_module_stack") or {}).values())
     path = re.sub(r"@\d+", "", str(stack[-1][0])) if stack else ""  # "@1": the second call of a module
     return path.removeprefix(PREFIX) if path.startswith(PREFIX) else ""
@@ -181,15 +181,15 @@ def interpret(
     around: Callable[[Any], Any] = nullcontext,
     given: Batch = MappingProxyType({}),
 ) -> None:
-    """Run an exported program node by node with the weights as they are now.
+    """Run an exported program node by node with the present weights.
 
-    ``after`` is called with each node and its value; ``around`` with each node
-    gives a context in which it is run.  Where an operation has one result and
-    that is ``given``, the run goes on with what is given.
+    ``after`` is called with each node and its value; ``around`` is called with
+    each node and returns a context manager in which the node runs.  An operation
+    whose single result is ``given`` continues with the given value.
     """
     import torch
 
-    class Watched(torch.fx.Interpreter):  # type: ignore[misc]  # PyTorch may not be there to be checked
+    class Watched(torch.fx.Interpreter):  # type: ignore[misc]  # PyTorch may not be installed for type checking
         def run_node(self, n: Any) -> Any:
             with around(n):
                 value = super().run_node(n)

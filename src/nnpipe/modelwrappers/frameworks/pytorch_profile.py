@@ -1,4 +1,4 @@
-"""Times of the operations of PyTorch models, taken by PyTorch's own profiler."""
+"""Times of the operations of PyTorch models, measured by PyTorch's profiler."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _MARK = "nnpipe::"
 
 
 def profile_inference(wrapper: PyTorchWrapper, module: Any, n_steps: int, samples: Samples | None) -> Profile:
-    """Run the exported graph node by node and time each node with all that it calls.
+    """Run the exported graph node by node and return the time of each node, including the operators it calls.
 
-    One batch goes through first, unmeasured.
+    One batch runs first without measurement.
     """
     import torch
 
@@ -51,9 +51,9 @@ def profile_inference(wrapper: PyTorchWrapper, module: Any, n_steps: int, sample
 
 
 def profile_training(wrapper: PyTorchWrapper, module: Any, n_steps: int, samples: Samples | None) -> Profile:
-    """Do real training steps and sum up, by operator, the time spent in it and not in those that it calls.
+    """Run training steps and return the time of each operator, without the operators it calls.
 
-    One step is done first, unmeasured.  The weights are put back afterwards.
+    One step runs first without measurement.  The weights are restored afterwards.
     """
     before = {name: value.clone() for name, value in module.state_dict().items()}
     batches = list(some(wrapper, n_steps, samples))
@@ -91,7 +91,7 @@ def _profiler(wrapper: PyTorchWrapper) -> Any:
 
 
 def _nanoseconds(wrapper: PyTorchWrapper, event: Any, what: str) -> int:
-    """Return an event's time on the device that computes: with what it calls (``"total"``), or without (``"self"``)."""
+    """Return an event's time on the computing device, in ns: with its calls (``"total"``) or without (``"self"``)."""
     on = "cpu" if wrapper.device == "cpu" else "device"
     microseconds: float = getattr(event, f"{on}_time_total" if what == "total" else f"self_{on}_time_total")
     return round(microseconds * 1000)

@@ -1,8 +1,8 @@
 """The graph of a training step of a PyTorch model: forward, loss, and the gradients of all weights.
 
-``torch.export`` has a joint graph only behind private names.  The documented
-``torch.func.functional_call`` and ``make_fx`` are enough: a step is written as
-a function of weights and samples, and what it does to tensors is recorded.
+``torch.export`` offers a joint graph only under private names.  The documented
+``torch.func.functional_call`` and ``make_fx`` suffice: a step is written as
+a function of weights and samples, and its operations on tensors are recorded.
 """
 
 from __future__ import annotations
@@ -28,11 +28,12 @@ _LAYER = "nnpipe_layer"
 
 
 def training_graph(wrapper: PyTorchWrapper, module: Any) -> Graph:
-    """Trace one training step on a batch of noise.
+    """Return the graph of one training step, traced on a batch of noise.
 
-    Operations of the backward pass belong to the layer whose forward pass they
-    undo.  The outputs are the loss, the gradients in the order of the weights,
-    and the buffers after the step.  Axis lengths are those of the batch traced.
+    Operations of the backward pass belong to the layer of the corresponding
+    forward operations.  The outputs are the loss, the gradients in the order of
+    the weights, and the buffers after the step.  Axes have the lengths of the
+    traced batch.
     """
     import torch
     from torch.fx.experimental.proxy_tensor import make_fx
@@ -52,7 +53,7 @@ def training_graph(wrapper: PyTorchWrapper, module: Any) -> Graph:
 
     try:
         wrapper.training_mode(module)
-        # Constants of the module's own, neither weights nor buffers, are real tensors among the fake ones.
+        # Tensors of the module that are neither weights nor buffers are real tensors among the fake ones.
         trace = make_fx(step, tracing_mode="fake", _allow_non_fake_inputs=True)
         traced = trace(weights, buffers, given, targets)
     except Exception as error:  # its errors share no base but Exception
@@ -70,7 +71,7 @@ def training_graph(wrapper: PyTorchWrapper, module: Any) -> Graph:
 
 
 class _Marks:
-    """Notes how long the graph was whenever another layer came to work, forward or backward."""
+    """Records the length of the graph whenever another layer starts, in the forward or the backward pass."""
 
     def __init__(self) -> None:
         self._changes: list[tuple[int, str]] = []
@@ -78,7 +79,7 @@ class _Marks:
 
     @contextmanager
     def following(self, module: Any) -> Iterator[None]:
-        """Watch all submodules while the block runs them, and their gradients later."""
+        """Observe all submodules inside the block, and their gradients later."""
         handles = []
         for name, child in module.named_modules():
             if name:
@@ -92,7 +93,7 @@ class _Marks:
 
     def _enter(self, name: str) -> Any:
         def hook(module: Any, arguments: Any) -> None:
-            self._watch(arguments, self._open[-1])  # computed between layers, by the one around them
+            self._watch(arguments, self._open[-1])  # computed between layers, by the enclosing one
             self._open.append(name)
             self._note(name)
 
@@ -107,7 +108,7 @@ class _Marks:
         return hook
 
     def _watch(self, found: Iterable[Any], name: str) -> None:
-        """Have the gradients of everything that was computed since the last call note this layer."""
+        """Make the gradients of all tensors that were computed since the last call record this layer."""
         pending = [getattr(tensor, "grad_fn", None) for tensor in found]
         while pending:
             function = pending.pop()
@@ -125,7 +126,7 @@ class _Marks:
             self._changes.append((len(mode.tracer.graph.nodes), name))
 
     def write(self, graph: Any) -> None:
-        """Tell each node its layer."""
+        """Write the layer of each node into the graph."""
         changes = iter([*self._changes, (len(graph.nodes) + 1, "")])
         layer, (due, coming) = "", next(changes)
         for position, node in enumerate(graph.nodes):

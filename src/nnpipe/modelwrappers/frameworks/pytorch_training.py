@@ -1,4 +1,4 @@
-"""Training PyTorch modules: whole trainings on a data set, and single steps."""
+"""Training of PyTorch modules: on a data set, and in single steps."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ _WEIGHT_DECAY = 0.01
 _STEP_RATE = 1e-3
 _RANDOM_BATCH = 8
 _STEPS_BETWEEN_CHECKPOINTS = 500
-# Below this much work a thread waits for the others longer than it computes, on a busy machine many times as long.
+# With less work, a thread waits longer for the others than it computes, on a busy machine many times longer.
 _OPERATIONS_A_THREAD = 2e9
 
 
 @contextmanager
 def seeded(seed: int, device: str) -> Iterator[None]:
-    """Draw PyTorch's random numbers from a seed inside the block, and as before after it."""
+    """Seed PyTorch's random numbers inside the block, and restore the generator after it."""
     import torch
 
     devices = [torch.cuda.current_device()] if device == "cuda" else []
@@ -53,7 +53,7 @@ def seeded(seed: int, device: str) -> Iterator[None]:
 def train(
     wrapper: PyTorchWrapper, module: Any, dataset: Dataset, options: TrainingOptions, progress: Progress
 ) -> TrainingHistory:
-    """Fit the module with AdamW, the step size falling to nothing along half a cosine.
+    """Fit the module with AdamW; the step size decreases to 0 along half a cosine.
 
     Loshchilov and Hutter, "Decoupled Weight Decay Regularization", 2019, and
     "SGDR: Stochastic Gradient Descent with Warm Restarts", 2017 (without restarts).
@@ -98,7 +98,7 @@ def train(
 
 
 def useful_threads(wrapper: PyTorchWrapper, module: Any, size: int) -> int:
-    """Number of threads that a step has work for, from the operations of a forward pass; at most PyTorch's own."""
+    """Return the number of threads useful for a step, from the operations of a forward pass; at most PyTorch's own."""
     import torch
     from torch.utils.flop_counter import FlopCounterMode
 
@@ -113,14 +113,14 @@ def useful_threads(wrapper: PyTorchWrapper, module: Any, size: int) -> int:
 
 
 def optimiser_of(wrapper: PyTorchWrapper, module: Any, rate: float) -> Any:
-    """Make the optimiser of the weights that are to be trained."""
+    """Return the optimiser of the weights to train."""
     import torch
 
     return torch.optim.AdamW(wrapper.parameters_to_train(module), lr=rate, weight_decay=_WEIGHT_DECAY)
 
 
 def step(wrapper: PyTorchWrapper, module: Any, optimiser: Any, inputs: Batch, truth: Batch) -> tuple[Any, Any]:
-    """Do one step and give the loss and the score, before it, as tensors."""
+    """Run one step and return the loss and the score, measured before its update, as tensors."""
     given = (tensor_of(inputs[spec.name], wrapper.device) for spec in wrapper.io.inputs)
     targets = {name: tensor_of(array, wrapper.device) for name, array in truth.items()}
     outputs = as_tuple(module(*given))
@@ -132,7 +132,7 @@ def step(wrapper: PyTorchWrapper, module: Any, optimiser: Any, inputs: Batch, tr
 
 
 def random_samples(wrapper: PyTorchWrapper) -> Iterator[tuple[Batch, Batch]]:
-    """Make batches of noise with random truth, without end and the same every time."""
+    """Yield an endless, reproducible sequence of batches of noise with random targets."""
     seed = 0
     while True:
         yield random_batch(wrapper.io, _RANDOM_BATCH, seed), wrapper.random_truth(_RANDOM_BATCH, seed)
@@ -140,7 +140,7 @@ def random_samples(wrapper: PyTorchWrapper) -> Iterator[tuple[Batch, Batch]]:
 
 
 def some(wrapper: PyTorchWrapper, n_steps: int, samples: Samples | None) -> Iterator[tuple[Batch, Batch]]:
-    """Return ``n_steps`` batches, or as many as there are; of noise where there are none given."""
+    """Yield up to ``n_steps`` of the given batches, or batches of noise without any."""
     return islice(random_samples(wrapper) if samples is None else samples, n_steps)
 
 
@@ -151,9 +151,10 @@ def run_steps(
     samples: Samples | None,
     around: Callable[[Callable[[], Any]], Any] = lambda work: work(),
 ) -> list[tuple[float, float]]:
-    """Do some training steps and give ``(loss, score)`` of each.
+    """Run some training steps and return ``(loss, score)`` of each.
 
-    ``around`` is called with each step's work, for those who want to watch it.
+    ``around`` is called with a function that runs the step, so that callers can
+    measure it.
     """
     found = []
     try:

@@ -1,4 +1,4 @@
-"""What the trainer is given for a wrapper: its data set as a sequence, its module with loss and score."""
+"""The trainer's inputs for a wrapper: its data set as a sequence, its module with loss and score."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _INPUT, _TRUTH = "input/", "truth/"
 
 
 def sequence_of(wrapper: PyTorchWrapper, dataset: Dataset, split: str, size: int, seed: int | None) -> DatasetSequence:
-    """Return the batches of a split, prepared for the model and, where there is a seed, shuffled and varied."""
+    """Return the batches of a split, prepared for the model and, with a seed, shuffled and augmented."""
     return DatasetSequence(
         dataset, split, batch=size, shuffle=seed is not None, seed=seed or 0, prepare=wrapper.preprocess,
         augment=None if seed is None else wrapper.augment, prefixes=(_INPUT, _TRUTH),
@@ -36,7 +36,7 @@ def sequence_of(wrapper: PyTorchWrapper, dataset: Dataset, split: str, size: int
 
 @dataclass(eq=False)
 class OutputOfWrapper(Output):
-    """All outputs of a wrapper's module, judged by the wrapper's own ``loss`` and ``score`` of whole batches."""
+    """All outputs of a wrapper's module, with the wrapper's ``loss`` and ``score`` of whole batches."""
 
     wrapper: Any = field(kw_only=True)
     _mean: Any = field(default=None, init=False, repr=False)
@@ -48,7 +48,7 @@ class OutputOfWrapper(Output):
         return self._mean
 
     def compute_losses(self) -> Any:
-        """Compute the loss of each sample by itself: as many calls of the wrapper's ``loss`` as there are samples."""
+        """Return the loss of each sample; calls the wrapper's ``loss`` once per sample."""
         import torch
 
         def one(sample: int) -> Any:
@@ -63,11 +63,11 @@ class OutputOfWrapper(Output):
         return len(self.output[0])
 
     def predictions(self) -> Any:
-        """Return what the module gave."""
+        """Return the module's results."""
         return tuple(tensor.detach() for tensor in self.output)
 
     def loss_metric(self) -> Metric:
-        """Count the mean loss once for each sample."""
+        """Return the mean loss, weighted with the number of samples."""
         return self._counted(self.loss().detach())
 
     def metrics(self) -> dict[str, Metric]:
@@ -81,7 +81,7 @@ class OutputOfWrapper(Output):
 
 
 def trained(wrapper: PyTorchWrapper, module: Any) -> Any:
-    """Return the module that the trainer takes: the live one, with batches for arguments."""
+    """Return the trainer's module: the live one with batches as arguments."""
     import torch
 
     class Trained(torch.nn.Module):  # type: ignore[misc]
@@ -106,14 +106,14 @@ def trained(wrapper: PyTorchWrapper, module: Any) -> Any:
 
 
 def judged(wrapper: PyTorchWrapper, outputs: tuple[Any, ...], truth: Mapping[str, Any]) -> Output:
-    """Judge by the wrapper's loss and score, or as a classifier is where they were left alone."""
+    """Return the output with the wrapper's loss and score, or a classification if they are the defaults."""
     if wrapper.classifies():
         return ClassificationOutput(outputs[0], truth["label"])
     return OutputOfWrapper(outputs, truth, wrapper=wrapper)
 
 
 def callbacks_for(wrapper: PyTorchWrapper, dataset: Dataset, options: TrainingOptions) -> tuple[Callback, ...]:
-    """Make the callbacks that were asked for; none where there is no folder for what they write."""
+    """Return the requested callbacks; none without a folder for their files."""
     if options.run_folder is None:
         return ()
     first = _INPUT + wrapper.io.inputs[0].name
@@ -128,12 +128,12 @@ def callbacks_for(wrapper: PyTorchWrapper, dataset: Dataset, options: TrainingOp
 
 
 def as_tuple(outputs: Any) -> tuple[Any, ...]:
-    """Return what a module returned as a tuple."""
+    """Return a module's results as a tuple."""
     return tuple(outputs) if isinstance(outputs, (tuple, list)) else (outputs,)
 
 
 class EpochCurves(Callback):
-    """Hands the figures of each epoch on, with the rate that its first step used, and keeps which weights stay."""
+    """Passes on the figures of each epoch and the rate of its first step, and records which weights are kept."""
 
     def __init__(self, write: Callable[[int, Mapping[str, float]], None]) -> None:
         self.write = write
@@ -141,14 +141,14 @@ class EpochCurves(Callback):
         self.final: FinalWeights | None = None
 
     def on_batch_end(self, fit: Fit, batch: dict[str, Any], outputs: dict[str, Any]) -> None:
-        """Note the rate."""
+        """Record the rate."""
         if fit.batch == 1:
             self.first.rate = fit.rates[0]
 
     def on_epoch_end(self, fit: Fit) -> None:
-        """Write."""
+        """Pass on the figures."""
         self.write(fit.epoch, figures_of(fit.history.last) | {"learning_rate": self.first.rate})
 
     def on_fit_end(self, fit: Fit) -> None:
-        """Note which weights stay."""
+        """Record which weights are kept."""
         self.final = fit.final

@@ -1,4 +1,4 @@
-"""Weights of PyTorch modules: files of them, which are never trusted, and arrays by name."""
+"""Weights of PyTorch modules: untrusted files, and arrays by name."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from nnpipe.core.tensors import show_shape
 from nnpipe.modelwrappers.frameworks.inspection import check_weights
 
 _SHOWN = 3
-# Older versions of PyTorch did not store this counter; nothing is computed from it in inference.
+# Older versions of PyTorch did not store this counter; inference does not use it.
 _OPTIONAL = ".num_batches_tracked"
 
 
 def read_state(path: Path) -> dict[str, Any]:
-    """Read a state dict: safetensors, or what ``torch.save`` wrote, told apart by content.
+    """Read a state dict from a file of safetensors or of ``torch.save``; its content states which.
 
     Files of ``torch.save`` are unpickled with ``weights_only``, so that no code
     in them runs.  They may hold a state dict or ``{"state_dict": ...}``; the
-    prefix ``"module."`` of data-parallel training is taken off.
+    prefix ``"module."`` of data-parallel training is removed.
 
     Returns
     -------
@@ -35,7 +35,7 @@ def read_state(path: Path) -> dict[str, Any]:
     Raises
     ------
     ArtifactError
-        Naming the file and what is wrong with it.
+        If the file is missing, damaged or holds more than weights; the message names it.
     """
     if not path.is_file():
         raise ArtifactError(f"{path}: no such file of weights")
@@ -72,11 +72,11 @@ def _read_pickled(path: Path) -> Any:
                 size = sum(entry.file_size for entry in archive.infolist())
             if size > path.stat().st_size:
                 raise ArtifactError(f"{path}: compressed, which torch.save never does; it is not loaded")
-        # Given a path, PyTorch would go by its ending.
+        # For a path, PyTorch would choose the format by its ending.
         with path.open("rb") as stream:
             return torch.load(stream, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
-        # Damaged pickles raise the same error as those that want to call something.
+        # Damaged pickles raise the same error as those that try to call a function.
         text = str(error).partition("\n\nCheck the documentation")[0]
         called = re.search(r"GLOBAL (\S+)|but got (<.*>)", text)
         if called:
@@ -107,12 +107,12 @@ def _plain_state(path: Path, content: Any) -> dict[str, Any]:
 
 
 def load_state(module: Any, state: Mapping[str, Any], path: Path) -> None:
-    """Put weights into a module, once all of them are known to fit.
+    """Set the weights of a module, after a check that all of them fit.
 
     Raises
     ------
     ArtifactError
-        Naming the file, and the weights that are missing, left over or of another shape.
+        If weights are missing, unexpected or of another shape; the message names them and the file.
     """
     import torch
 

@@ -28,42 +28,42 @@ _ONLY_READ = "TensorFlow models are saved as .keras; HDF5 can only be read: give
 class TensorFlowWrapper(TensorFlowAnalysis):
     """A Keras model on TensorFlow.
 
-    A subclass gives :attr:`io` and writes :meth:`build`, which makes a
-    functional or sequential ``keras.Model`` whose inputs bear the names in
-    ``io``; so do its outputs, where there are several (name the last layers,
-    or give the model a dictionary).  What it is trained for is said by
-    :meth:`loss` and :meth:`score`: telling classes apart, unless replaced.
+    A subclass writes :attr:`io` and :meth:`build`, which returns a functional
+    or sequential ``keras.Model`` whose inputs have the names in ``io``.  Several
+    outputs also need these names: name the last layers, or pass the model a
+    dictionary of outputs.  :meth:`loss` and :meth:`score` define the training,
+    by default that of a classifier.
 
-    Fresh weights are the same at every start; a training takes its initial
-    weights from its own seed.
+    Without training, initial weights are always the same; training draws its
+    initial weights from its own seed.
     """
 
     # -- files ----------------------------------------------------------------------------------
 
     def check_saving(self, path: str | Path, size: int = 0) -> None:
-        """Raise :class:`ConfigError` unless the file can be written, and by its ending is a ``.keras`` archive's."""
+        """Raise :class:`ConfigError` unless the file can be written and its name ends in ``.keras``."""
         if Path(path).suffix.lower() in _HDF5:
             raise ConfigError(f"{path}: {_ONLY_READ}")
         super().check_saving(path, size)
 
     def save(self, live: LiveModel, path: str | Path) -> Artifact:
-        """Write structure and weights as a ``.keras`` archive."""
+        """Write structure and weights to a ``.keras`` archive."""
         return self._write_keras(live.native, Path(path))
 
     def load(self, live: LiveModel, path: str | Path) -> None:
         """Read weights from a ``.keras``, ``.weights.h5`` or ``.h5`` file that holds exactly those of this model.
 
-        Of a file that holds a structure too, that is not used: nothing from the file is run.
+        The structure in the file is not used, and no code from it is run.
         """
         self.check_installed()
         import_keras(self.num_threads)
         read_weights(path, live.native, type(self).__name__)
 
     def session(self, live: LiveModel) -> InferenceSession:
-        """Run the model as a TensorFlow graph.
+        """Return a session that runs the model as a TensorFlow graph.
 
-        ``num_threads`` holds where TensorFlow has not computed anything yet in
-        this process, as a model that was loaded there has not.
+        ``num_threads`` takes effect only if TensorFlow has not computed anything
+        in this process yet; loading a model does not count.
         """
         self.check_installed()
         import_keras(self.num_threads)
@@ -104,7 +104,7 @@ class TensorFlowWrapper(TensorFlowAnalysis):
     # -- training -------------------------------------------------------------------------------
 
     def start(self, live: LiveModel, options: TrainingOptions) -> None:
-        """Draw fresh weights by the seed, if there are none yet."""
+        """Draw initial weights from the seed, if the model has none yet."""
         self.check_installed()
         if not live.is_built:
             live.native = self.fresh(options.seed)
@@ -114,18 +114,17 @@ class TensorFlowWrapper(TensorFlowAnalysis):
     ) -> TrainingHistory:
         """Minimise :meth:`loss` with Adam.
 
-        A fresh model gets its initial weights from the seed; one that has been
-        loaded or used before is trained on from where it is.  Equal seeds give
-        equal weights, to the last bit, on one machine.  With ``logdir``,
-        loss and score of each epoch are written for TensorBoard, as runs
-        ``train`` and ``validation``.  With ``run_folder`` there is a checkpoint after
-        each epoch, from the last of which a run that was killed goes on, and
-        ``callbacks`` look on.
+        A new model draws its initial weights from the seed; a model that was
+        loaded or used before is trained further.  On one machine, equal seeds
+        give equal weights, bit by bit.  With ``logdir``, loss and score of each
+        epoch are written for TensorBoard, as the runs ``train`` and
+        ``validation``.  With ``run_folder``, a checkpoint is written after each
+        epoch, a killed run resumes from the last one, and ``callbacks`` are called.
 
         Raises
         ------
         ConfigError
-            If the loss becomes infinite or no number, or there is nothing to train (on).
+            If the loss becomes infinite or NaN, or there are no weights or samples to train.
         """
         live.start(options)
         return tensorflow_training.train(self, live.native, dataset, options, progress)

@@ -1,4 +1,4 @@
-"""Looking into a Keras model: its weights, its graphs, where the time goes, values on the way."""
+"""Analysis of a Keras model: weights, graphs, profiles and intermediate values."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from nnpipe.modelwrappers.frameworks.tensorflow_names import named_weights
 from nnpipe.modelwrappers.frameworks.tensorflow_seeds import reseed, seeded
 from nnpipe.modelwrappers.frameworks.tensorflow_training import TrainingStep
 
-_BATCH = 8  # samples in a batch that nobody gave
+_BATCH = 8  # samples in a batch of noise
 
 
 class TensorFlowAnalysis(TensorFlowBase):
-    """The part of :class:`TensorFlowWrapper` that answers questions about the model."""
+    """The part of :class:`TensorFlowWrapper` that analyses the model."""
 
     def get_weights(self, live: LiveModel, keys: Iterable[str] | None = None) -> dict[str, np.ndarray]:
-        """Copy weights by name: the path of the layer, then the weight's name, ``"block/conv/kernel"``.
+        """Return copies of weights by name: the layer's path and the weight's name, as in ``"block/conv/kernel"``.
 
-        Layers that were given no name are counted within the model, so that
-        names are the same in every model of the class.
+        Layers without a given name are numbered within the model, so that names
+        are the same in every model of the class.
         """
         weights = named_weights(live.native)
         names = list(weights) if keys is None else list(keys)
@@ -39,7 +39,7 @@ class TensorFlowAnalysis(TensorFlowBase):
         return {name: np.array(weights[name].numpy()) for name in names}
 
     def set_weights(self, live: LiveModel, weights: Mapping[str, np.ndarray]) -> None:
-        """Replace the weights named; all names and shapes are checked first."""
+        """Replace the named weights, after a check of all names and shapes."""
         variables = named_weights(live.native)
         check_weights(type(self).__name__, weights, variables)
         arrays = {name: np.asarray(array) for name, array in weights.items()}
@@ -53,17 +53,17 @@ class TensorFlowAnalysis(TensorFlowBase):
             variables[name].assign(array)
 
     def get_inference_graph(self, live: LiveModel) -> Graph:
-        """Return the calls of layers and Keras operations, nested models opened up; ``native`` is Keras's node."""
+        """Return the calls of layers and Keras operations, with nested models expanded; ``native`` is Keras's node."""
         return self._layers(live).shown()
 
     def get_training_graph(self, live: LiveModel) -> Graph:
-        """Return the TensorFlow operations of a step: forwards, backwards, and Adam's update.
+        """Return the TensorFlow operations of a step: forward pass, backward pass and Adam's update.
 
-        Operations know the layer they come from.  Variables appear under their
-        weights' names, Adam's as ``optimizer/...``.  Handles (of variables, of
-        lists in loops) are no tensors of numbers and are left out.
+        Each operation states its layer.  Variables have the names of their
+        weights, Adam's are ``optimizer/...``.  Handles (of variables, of lists in
+        loops) are not numeric tensors and are left out.
         """
-        with seeded(0):  # as in a training, which chooses operations that do not depend on chance
+        with seeded(0):  # as in training, which uses deterministic operations
             return tensorflow_step_graph.training_graph(
                 self, live.native, self._layers(live), _specs_of(self.random_truth(1, 0))
             )
@@ -71,7 +71,7 @@ class TensorFlowAnalysis(TensorFlowBase):
     def run_training(
         self, live: LiveModel, n_steps: int = 1, samples: Samples | None = None
     ) -> list[tuple[float, float]]:
-        """Train for some steps of Adam at its usual rate and give ``(loss, score)`` of each, before its update."""
+        """Train for some steps of Adam at its default rate and return ``(loss, score)`` of each, before its update."""
         found: list[tuple[float, float]] = []
         model = live.native
         with seeded(0):
@@ -87,12 +87,12 @@ class TensorFlowAnalysis(TensorFlowBase):
     def run_inference(
         self, live: LiveModel, n_steps: int = 1, samples: Samples | None = None
     ) -> list[dict[str, np.ndarray]]:
-        """Run some batches and give the outputs of each."""
+        """Run some batches and return the outputs of each."""
         with live.session() as session:
             return [session.infer(inputs) for inputs, _ in islice(self._samples(samples), n_steps)]
 
     def profile_training(self, live: LiveModel, n_steps: int = 1, samples: Samples | None = None) -> Profile:
-        """Time the operations of :meth:`get_training_graph` with TensorFlow's profiler; the weights stay the same."""
+        """Return the times of the operations of :meth:`get_training_graph`; the weights stay unchanged."""
         batches = self._some(n_steps, samples)
         with seeded(0):
             return tensorflow_profile.profile_training(
@@ -100,14 +100,14 @@ class TensorFlowAnalysis(TensorFlowBase):
             )
 
     def profile_inference(self, live: LiveModel, n_steps: int = 1, samples: Samples | None = None) -> Profile:
-        """Time the calls of :meth:`get_inference_graph` with TensorFlow's profiler."""
+        """Return the times of the calls of :meth:`get_inference_graph`, from TensorFlow's profiler."""
         batches = [inputs for inputs, _ in self._some(n_steps, samples)]
         return tensorflow_profile.profile_inference(self._layers(live), batches, self.io.inputs)
 
     def get_intermediates(
         self, live: LiveModel, selector: Selector, inputs: Batch | None = None, given: Batch | None = None
     ) -> dict[str, np.ndarray]:
-        """Run one batch, layer by layer, and give the chosen tensors of :meth:`get_inference_graph`."""
+        """Run one batch, layer by layer, and return the selected tensors of :meth:`get_inference_graph`."""
         inputs = random_batch(self.io, _BATCH) if inputs is None else inputs
         self.io.check_inputs(inputs)
         graph = self._layers(live)

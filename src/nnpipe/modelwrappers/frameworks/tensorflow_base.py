@@ -1,4 +1,4 @@
-"""What a Keras model is and what it is trained for."""
+"""The creation of Keras models, and the loss and score that they are trained for."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from nnpipe.modelwrappers.frameworks.tensorflow_seeds import seeded
 
 
 class TensorFlowBase(ModelWrapper):
-    """The part of :class:`TensorFlowWrapper` that makes the model and says what it shall learn.
+    """The part of :class:`TensorFlowWrapper` that builds the model and defines its loss and score.
 
     Attributes
     ----------
     score_name
-        What :meth:`score` measures, as histories and curves call it.
+        Name of :meth:`score` in histories and curves.
     """
 
     framework: ClassVar[str] = "TensorFlow"
@@ -36,14 +36,14 @@ class TensorFlowBase(ModelWrapper):
     num_threads: int = argument(1, help="threads that one inference may use; 0 leaves it to the runtime", minimum=0)
 
     def fresh(self, seed: int = 0) -> Any:
-        """Build a model whose weights come from a seed.
+        """Return a new model with weights drawn from a seed.
 
         Raises
         ------
         MissingDependency
             If TensorFlow or Keras is not installed.
         ConfigError
-            If Keras computes with another framework, or the model's inputs and outputs are not those of ``io``.
+            If Keras uses another backend, or the model's inputs and outputs are not those of ``io``.
         """
         self.check_installed()
         import_keras()
@@ -56,13 +56,13 @@ class TensorFlowBase(ModelWrapper):
         check_io(model, self.io, type(self).__name__)
         return model
 
-    # -- what it learns -------------------------------------------------------------------------
+    # -- loss and score -------------------------------------------------------------------------
 
     def loss(self, outputs: Mapping[str, Any], truth: Mapping[str, Any]) -> Any:
         """Return the loss of each sample, a tensor ``(n,)``.
 
         By default the cross entropy between the probabilities in the only
-        output, ``(n, classes)``, and the class numbers in the only truth, ``(n,)``.
+        output, ``(n, classes)``, and the integer classes in the only target, ``(n,)``.
         """
         import keras
 
@@ -70,14 +70,14 @@ class TensorFlowBase(ModelWrapper):
         return keras.losses.sparse_categorical_crossentropy(labels, scores)
 
     def score(self, outputs: Mapping[str, Any], truth: Mapping[str, Any]) -> Any:
-        """Return how good each sample's result is, a tensor ``(n,)``; by default 1 where the class is right."""
+        """Return the score of each sample, a tensor ``(n,)``; by default 1 if the class is right, otherwise 0."""
         import keras
 
         scores, labels = self._only(outputs, truth)
         return keras.metrics.sparse_categorical_accuracy(labels, scores)
 
     def learning_rates(self, initial: float, steps: int) -> Any:
-        """Return the step sizes of a training of so many steps, as a number or a Keras schedule.
+        """Return the learning rate for this number of steps, as a number or a Keras schedule.
 
         By default half a cosine from ``initial`` down to zero.
         """
@@ -86,11 +86,11 @@ class TensorFlowBase(ModelWrapper):
         return keras.optimizers.schedules.CosineDecay(initial, steps)
 
     def augment(self, inputs: Batch, rng: np.random.Generator) -> Batch:
-        """Vary preprocessed training samples, keeping their shapes; not at all by default."""
+        """Return preprocessed training samples with random changes but the same shapes; unchanged by default."""
         return inputs
 
     def random_truth(self, size: int, seed: int) -> Batch:
-        """Make truth for random inputs; class numbers ``"label"`` by default."""
+        """Return random targets for samples of noise; by default integer classes ``"label"``."""
         if len(self.io.outputs) != 1:
             raise NotSupported(f"{type(self).__name__} has several outputs; give samples, or write random_truth")
         classes = self.io.outputs[0].shape[-1] or 1

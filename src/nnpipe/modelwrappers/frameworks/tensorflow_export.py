@@ -36,7 +36,7 @@ def write_onnx(model: Any, io: IOSpec, path: Path, owner: str) -> None:
     MissingDependency
         If tf2onnx or onnx is not installed.
     ConversionError
-        If an operation has no counterpart, or the model is too large for one file.
+        If an operation has no equivalent in ONNX, or the model is too large for one file.
     """
     try:
         import onnx
@@ -56,7 +56,7 @@ def write_onnx(model: Any, io: IOSpec, path: Path, owner: str) -> None:
     signature = [tensorflow.TensorSpec(s.shape, s.dtype, name=f"in{i}") for i, s in enumerate(io.inputs)]
     log = logging.getLogger("tf2onnx")
     level = log.level
-    log.setLevel(logging.ERROR)  # it reports every rewriting that it tried
+    log.setLevel(logging.ERROR)  # it reports every attempted rewriting
     try:
         found, _ = tf2onnx.convert.from_function(
             tensorflow.function(infer, autograph=False), input_signature=signature, opset=OPSET
@@ -64,7 +64,7 @@ def write_onnx(model: Any, io: IOSpec, path: Path, owner: str) -> None:
         _rename(found.graph, io)
         onnx.checker.check_model(found)
         content = found.SerializeToString()
-    except Exception as error:  # tf2onnx, TensorFlow and protobuf each have errors of their own
+    except Exception as error:  # tf2onnx, TensorFlow and protobuf each raise their own errors
         raise ConversionError(f"{owner} cannot be exported as onnx: {one_line(error)}") from None
     finally:
         log.setLevel(level)
@@ -79,7 +79,7 @@ def _rename(graph: Any, io: IOSpec) -> None:
             final[value.name] = spec.name
     used = {name for node in graph.node for name in (*node.input, *node.output)} | {i.name for i in graph.initializer}
     for name in set(final.values()) & (used - set(final)):
-        final[name] = name + "/inner"  # something within bears a name that is wanted outside
+        final[name] = name + "/inner"  # an inner tensor has the name of an input or output
     for node in graph.node:
         for names in (node.input, node.output):
             for index, name in enumerate(names):

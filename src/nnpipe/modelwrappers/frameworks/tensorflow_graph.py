@@ -1,4 +1,4 @@
-"""The graph of a Keras model: its layers' calls in order, nested models opened up."""
+"""The graph of a Keras model: the calls of its layers in order, with nested models expanded."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ class TracedCall:
     Parameters
     ----------
     operation
-        What the analysis shows of it; ``operation.native`` is the Keras node.
+        The call in the analysis; ``operation.native`` is the Keras node.
     names
-        Names of the tensors that the call takes, by the ``id`` of the symbolic
-        tensor that stands for them in the node's arguments.
+        Names of the call's input tensors, by the ``id`` of the symbolic tensors
+        in the node's arguments.
     takes_training
-        Whether the layer behaves otherwise in training.
+        Whether the layer behaves differently in training.
     training
-        How the model called it whatever happens (a frozen part is called with
-        ``training=False``); None where the caller of the model decides.
+        The value that the model always passes (``False`` for a frozen part);
+        ``None`` if the caller of the model decides.
     """
 
     operation: Operation
@@ -38,7 +38,7 @@ class TracedCall:
     training: bool | None
 
     def run(self, values: Mapping[str, Any], training: bool) -> list[Any]:
-        """Call the layer on values by tensor name; gives its outputs in the order of ``operation.outputs``."""
+        """Call the layer on values by tensor name; return its outputs in the order of ``operation.outputs``."""
         import keras
 
         node = self.operation.native
@@ -50,9 +50,9 @@ class TracedCall:
 
 @dataclass(frozen=True, eq=False)
 class LayerGraph:
-    """All calls of a model in an order in which they can be made.
+    """All calls of a model in topological order.
 
-    ``output_names`` tells which tensor each output of the model is.
+    ``output_names`` maps each output of the model to its tensor.
     """
 
     steps: tuple[TracedCall, ...]
@@ -62,7 +62,7 @@ class LayerGraph:
     native: Any
 
     def shown(self) -> Graph:
-        """Return the graph as every framework shows it."""
+        """Return the graph in the form shared by all frameworks."""
         operations = tuple(step.operation for step in self.steps)
         return Graph(operations, self.tensors, self.inputs, tuple(self.output_names.values()), self.native)
 
@@ -73,10 +73,10 @@ class LayerGraph:
         call: Callable[[TracedCall, Callable[[], list[Any]]], list[Any]] = lambda step, compute: compute(),
         given: Mapping[str, Any] = MappingProxyType({}),
     ) -> dict[str, Any]:
-        """Compute every tensor of the graph and give them by name.
+        """Compute every tensor of the graph and return them by name.
 
-        ``call`` may wrap the computation of each step.  Steps go on with what is ``given`` for a
-        tensor instead of with what was computed.
+        ``call`` may wrap the computation of each step.  Values that are ``given`` replace
+        computed tensors for the steps that follow.
         """
         values, computed = {**inputs, **given}, dict(inputs)
         for step in self.steps:
@@ -87,17 +87,17 @@ class LayerGraph:
 
 
 def layer_graph(model: Any, io: IOSpec) -> LayerGraph:
-    """Lay out a functional or sequential model.
+    """Return the graph of a functional or sequential model.
 
-    Calls of a layer are named after it, the second and later ones with
-    ``#2``, ``#3``; a tensor bears the name of its call, with ``:0``, ``:1``
-    where there are several; inputs and outputs bear the names of ``io``.
+    Calls have the name of their layer, the second and later ones with ``#2``,
+    ``#3``; a tensor has the name of its call, with ``:0``, ``:1`` if there are
+    several; inputs and outputs have the names in ``io``.
     """
     return _Layout(model, io).graph()
 
 
 class _Layout:
-    """Collects the steps while it walks through a model and the models in it."""
+    """Collects the steps of a model and of the models nested in it."""
 
     def __init__(self, model: Any, io: IOSpec) -> None:
         self.model = model
@@ -130,7 +130,7 @@ class _Layout:
         )
 
     def walk(self, graph: Any, names: dict[int, str], training: bool | None, given: Mapping[int, str]) -> None:
-        """Append the steps of one graph; ``names`` says what its symbolic tensors are called, and is filled."""
+        """Append the steps of one graph; ``names`` holds the names of its symbolic tensors, and is extended."""
         for depth in sorted(graph._nodes_by_depth, reverse=True):
             for node in graph._nodes_by_depth[depth]:
                 if node.operation is None or node.is_input or any(id(t) not in names for t in node.input_tensors):
@@ -172,14 +172,14 @@ class _Layout:
         self.steps.append(TracedCall(shown, used, _takes_training(operation), training))
 
     def free(self, name: str) -> str:
-        """Keep clear of inputs, weights, and the names that outputs will bear."""
+        """Return a name that no input, weight or output has."""
         while name in self.tensors or name in self.reserved:
             name += "'"
         return name
 
 
 def _opened(node: Any) -> Any:
-    """Return the graph of the nested model that a node calls, if the call is nothing but its layers' calls."""
+    """Return the graph of the nested model that a node calls, if it only calls its layers; otherwise ``None``."""
     inner = graph_of(node.operation)
     if inner is None or len(inner.inputs) != len(node.input_tensors):
         return None
@@ -189,7 +189,7 @@ def _opened(node: Any) -> Any:
         len(mine.shape) == len(its.shape) and mine.dtype == its.dtype
         for mine, its in zip(inner.inputs, node.input_tensors, strict=True)
     )
-    # Given as a dictionary, inputs may come in another order than the model's own.
+    # Inputs in a dictionary may have another order than the model's.
     same = type(node.arguments.args[0]) is type(inner.input) or len(inner.inputs) == 1
     return inner if fits and same else None
 

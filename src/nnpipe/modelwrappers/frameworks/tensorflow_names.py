@@ -1,8 +1,8 @@
-"""Names of layers and weights that are the same in every model that one class builds.
+"""Names of layers and weights that are the same in every model of a class.
 
-Keras numbers layers that were given no name, and counts on through the whole
-process: the first model's ``conv2d`` is the second model's ``conv2d_1``.
-Here such names are counted within the model.
+Keras numbers layers without a given name across the whole process: the first
+model's ``conv2d`` is the second model's ``conv2d_1``.  Here, such names are
+numbered within the model.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from nnpipe.frameworks.keras import automatic_name, is_automatic
 
 
 def graph_of(operation: Any) -> Any:
-    """Return the graph of operations inside a model, or None where an operation cannot be looked into.
+    """Return the graph of operations inside a model, or ``None`` for other operations.
 
-    A class of one's own that replaces ``call`` is not looked into: only it
-    knows what it computes.
+    A user's class that overrides ``call`` has no graph, as only its code defines
+    its computation.
     """
     import keras
 
@@ -28,9 +28,9 @@ def graph_of(operation: Any) -> Any:
 
 
 def layer_paths(model: Any) -> dict[int, str]:
-    """Return the stable path of each operation by its ``id``, those in nested models included.
+    """Return the stable path of each operation by its ``id``, including operations in nested models.
 
-    An operation that several nested models share has the path of the first.
+    An operation shared by several nested models has its path in the first.
     """
     found: dict[int, str] = {}
 
@@ -46,7 +46,7 @@ def layer_paths(model: Any) -> dict[int, str]:
 
 
 def named_weights(model: Any) -> dict[str, Any]:
-    """Return the weights of a model (Keras variables) by stable name: the layer's path, then the name in the layer."""
+    """Return the weights of a model (Keras variables) by stable name: the layer's path and the name in the layer."""
     paths = layer_paths(model)
     found: dict[str, Any] = {}
     seen: set[int] = set()
@@ -64,19 +64,19 @@ def named_weights(model: Any) -> dict[str, Any]:
                 add(f"{paths[id(operation)]}/{name}", variable)
 
     walk(graph_of(model))
-    for variable in model.weights:  # a model of one's own may hold weights outside its layers
+    for variable in model.weights:  # a user's model class may hold weights outside its layers
         add(variable.name, variable)
     return found
 
 
 def names_inside(operation: Any) -> dict[str, str]:
-    """Return the stable names of the layers that a layer makes for itself, by the names Keras gave them."""
+    """Return the stable names of the layers that a layer creates inside, by their names in Keras."""
     layers = getattr(operation, "_flatten_layers", None)
     return {} if layers is None else _counted(layers(include_self=False))
 
 
 def _own_weights(operation: Any) -> Iterable[tuple[str, Any]]:
-    """List a layer's weights with their names below the layer."""
+    """Yield a layer's weights with their names below the layer."""
     weights = getattr(operation, "weights", ())
     if not weights:
         return
@@ -88,7 +88,7 @@ def _own_weights(operation: Any) -> Iterable[tuple[str, Any]]:
 
 
 def _counted(operations: Iterable[Any]) -> dict[str, str]:
-    """Number the automatic names among these operations from the start; names that were given stay."""
+    """Return new names for these operations: automatic names are numbered from the start, given names stay."""
     automatic: dict[str, str] = {}
     names: dict[str, str] = {}
     for operation in operations:
@@ -104,7 +104,7 @@ def _counted(operations: Iterable[Any]) -> dict[str, str]:
 
 
 def free_name(name: str, taken: Mapping[str, Any]) -> str:
-    """Return ``name``, numbered where it is taken."""
+    """Return ``name``, with a number if it is taken."""
     count = 0
     found = name
     while found in taken:

@@ -1,9 +1,9 @@
-"""Where the time of a model's steps goes, operation by operation, as TensorFlow's own profiler sees it.
+"""Times of the operations in a model's steps, measured by TensorFlow's profiler.
 
-The graph that runs is the one that the graph methods show, without the
-rewriting that fuses operations, so that each keeps its name; fused, a step
-takes less.  What the processor's threads do at once is added up, so that the
-sum may exceed the wall time.  Of a GPU only the host's part is seen.
+The graph is the one that the graph methods return, without the rewriting that
+fuses operations, so that each keeps its name; with fusion, a step is faster.
+Times of parallel threads are added up, so that the sum may exceed the wall time.
+With a GPU, only the host's part is measured.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class _Event:
 
 
 def profile_inference(graph: LayerGraph, batches: Sequence[Batch], specs: Iterable[TensorSpec]) -> Profile:
-    """Time the layers' calls of a model on these batches; see :meth:`TensorFlowWrapper.profile_inference`."""
+    """Return the times of a model's layer calls on these batches; see :meth:`TensorFlowWrapper.profile_inference`."""
     tensorflow, _ = import_keras()
     call = ScopedCall(graph)
     signature = {spec.name: tensorflow.TensorSpec(spec.shape, spec.dtype, name=spec.name) for spec in specs}
@@ -62,7 +62,7 @@ def profile_training(
     batches: Sequence[tuple[Batch, Batch]],
     truth: Iterable[TensorSpec],
 ) -> Profile:
-    """Time the operations of training steps; see :meth:`TensorFlowWrapper.profile_training`."""
+    """Return the times of the operations of training steps; see :meth:`TensorFlowWrapper.profile_training`."""
     tensorflow, _ = import_keras()
     call = ScopedCall(graph)
     step = TrainingStep(wrapper, model, truth, 0.001, call)
@@ -86,11 +86,11 @@ def profile_training(
 
 
 def _observed(run: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> tuple[list[_Event], int]:
-    """Run a compiled function on each of ``arguments`` under the profiler; gives events (in ps) and wall time (ns)."""
+    """Run a compiled function on each of ``arguments`` under the profiler; return events (ps) and wall time (ns)."""
     tensorflow, _ = import_keras()
     profiler = tensorflow.profiler.experimental
     with _unfused(tensorflow), tempfile.TemporaryDirectory(prefix="nnpipe-") as folder:
-        _wait(run(*arguments[0]))  # traces and compiles, which is no part of a step
+        _wait(run(*arguments[0]))  # traces and compiles, which is not part of a step
         try:
             profiler.start(folder)
         except tensorflow.errors.AlreadyExistsError:
@@ -132,13 +132,13 @@ def _events(folder: Path) -> Iterator[_Event]:
         for plane in space.planes:
             for thread, line in enumerate(plane.lines):
                 for event in line.events:
-                    # The profiler writes "name:kind"; the kind may be that of a faster stand-in.
+                    # The profiler writes "name:kind"; the kind may be that of a faster replacement.
                     name = plane.event_metadata[event.metadata_id].name.rpartition(":")[0]
                     yield _Event(name, line.timestamp_ns * 1000 + event.offset_ps, event.duration_ps, thread)
 
 
 def _outermost(events: Iterable[_Event]) -> Iterator[_Event]:
-    """Leave out what happens inside another event on the same thread: a loop holds its body."""
+    """Yield the events that are not inside another event of the same thread: a loop contains its body."""
     ends: dict[int, int] = {}
     for event in sorted(events, key=lambda event: (event.start, -event.length)):
         if event.start >= ends.get(event.thread, 0):

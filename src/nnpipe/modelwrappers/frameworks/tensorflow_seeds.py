@@ -11,19 +11,19 @@ import numpy as np
 
 from nnpipe.frameworks.keras import import_keras
 
-_SEEDS = 2**32  # NumPy's global generator takes no more
+_SEEDS = 2**32  # limit of NumPy's global generator
 
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Let everything random in Keras, TensorFlow, NumPy and Python come from a seed.
+    """Seed all random numbers of Keras, TensorFlow, NumPy and Python inside the block.
 
-    TensorFlow computes without the operations whose results depend on chance.
-    Generators that others may use (Python's, NumPy's, Keras's) are put back.
+    TensorFlow uses deterministic operations only.  The global generators of
+    Python, NumPy and Keras are restored afterwards.
     """
     tensorflow, keras = import_keras()
     from keras.src.backend.common import global_state
-    from tensorflow.python.framework import config  # there is no public way to switch it off again
+    from tensorflow.python.framework import config  # there is no public function to switch it off
 
     python, numpy = random.getstate(), np.random.get_state()
     names = ("global_random_seed", "global_seed_generator")
@@ -43,7 +43,7 @@ def seeded(seed: int) -> Iterator[None]:
 
 
 def reseed(model: Any, seed: int) -> None:
-    """Set the state of the model's own random generators (dropout), which are no weights and are not saved."""
+    """Set the state of the model's own random generators (dropout), which are not among the saved weights."""
     weights = {id(variable) for variable in model.weights}
     states = [variable for variable in model.variables if id(variable) not in weights and variable.shape == (2,)]
     for number, state in enumerate(states):

@@ -1,4 +1,4 @@
-"""The graph of a training step as TensorFlow traces it."""
+"""The graph of a training step, traced by TensorFlow."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _BACKWARDS = "gradient_tape/"
 
 
 class ScopedCall:
-    """Runs a layer graph so that each TensorFlow operation is named after the layer's call it belongs to."""
+    """Runs a layer graph so that each TensorFlow operation is named after its layer call."""
 
     def __init__(self, graph: LayerGraph) -> None:
         self._graph = graph
         self.steps: dict[str, TracedCall] = {}
 
     def __call__(self, tensors: Mapping[str, Any], training: bool = False) -> dict[str, Any]:
-        """Compute the model's outputs from its inputs."""
+        """Return the model's outputs for its inputs."""
         tensorflow, _ = import_keras()
 
         def scoped(step: TracedCall, compute: Callable[[], list[Any]]) -> list[Any]:
@@ -40,15 +40,15 @@ class ScopedCall:
         return {name: values[tensor] for name, tensor in self._graph.output_names.items()}
 
     def layer_of(self, operation: str) -> TracedCall | None:
-        """Return the step that a TensorFlow operation of this name belongs to, forwards or backwards."""
+        """Return the step of a TensorFlow operation of the forward or backward pass, by the operation's name."""
         name = operation.removeprefix(_BACKWARDS)
         return next((step for scope, step in self.steps.items() if name.startswith(scope)), None)
 
     def stable_names(self, traced: Any) -> dict[str, str]:
-        """Name the operations of a traced graph so that every trace of one model gives the same names.
+        """Return names for the operations of a traced graph that are the same in every trace of a model.
 
-        Below the scope of a step, Keras opens one for the layer and, in it,
-        for the layers inside; both bear the counted names.
+        Inside the scope of a step, Keras opens a scope for the layer and, in it,
+        for the layers inside; both have names with process-wide numbers.
         """
         found: dict[str, str] = {}
         taken: dict[str, Any] = {}
@@ -70,7 +70,7 @@ class ScopedCall:
 
 
 def training_graph(wrapper: TensorFlowBase, model: Any, graph: LayerGraph, truth: Sequence[TensorSpec]) -> Graph:
-    """Trace a training step; see :meth:`TensorFlowWrapper.get_training_graph`."""
+    """Return the graph of a training step; see :meth:`TensorFlowWrapper.get_training_graph`."""
     call = ScopedCall(graph)
     step = TrainingStep(wrapper, model, truth, 0.001, call)
     function = step.train.get_concrete_function()
@@ -80,7 +80,7 @@ def training_graph(wrapper: TensorFlowBase, model: Any, graph: LayerGraph, truth
     handles = {variable.handle.ref(): name for name, variable in variables.items()}
     names = {inside.name: handles[given.ref()] for given, inside in traced.captures if given.ref() in handles}
     inputs = []
-    # TensorFlow takes dictionaries apart in the order of their keys.
+    # TensorFlow flattens dictionaries in the order of their keys.
     flat = [(key, side[key]) for side in step.signature for key in sorted(side)]
     for (key, spec), placeholder in zip(flat, traced.inputs, strict=False):
         names[placeholder.name] = name = free_name(key, tensors)
@@ -107,7 +107,7 @@ def training_graph(wrapper: TensorFlowBase, model: Any, graph: LayerGraph, truth
 
 
 def _counted_part(part: str, stable: Mapping[str, str]) -> str:
-    """Put a layer's stable name for the one in a part of a scope, which TensorFlow may have numbered too."""
+    """Replace a layer's name in a part of a scope, which TensorFlow may have numbered too, by its stable name."""
     for name in sorted(stable, key=len, reverse=True):
         if part == name or re.fullmatch(rf"{re.escape(name)}_\d+", part):
             return stable[name] + part[len(name) :]
@@ -115,10 +115,10 @@ def _counted_part(part: str, stable: Mapping[str, str]) -> str:
 
 
 def _variables(step: TrainingStep) -> dict[str, Any]:
-    """Return all variables of a step, those of the optimiser included, as TensorFlow's own by name."""
+    """Return all TensorFlow variables of a step by name, including the optimiser's."""
     found = dict(named_weights(step.model))
     weights = {id(variable) for variable in found.values()}
-    # Keras calls a moment of "conv/kernel" "conv_kernel_momentum"; of two names that fit, the longer is meant.
+    # Keras names a moment of "conv/kernel" "conv_kernel_momentum"; of two matching names, the longer is meant.
     by_weight = sorted(((v.path.replace("/", "_"), name) for name, v in found.items()), key=lambda item: -len(item[0]))
     for number, variable in enumerate(v for v in step.model.variables if id(v) not in weights):
         found[f"generator/{number}"] = variable
@@ -134,5 +134,5 @@ def _variables(step: TrainingStep) -> dict[str, Any]:
 
 
 def _is_numbers(tensor: Any) -> bool:
-    # Handles of variables and of lists are no tensors of numbers and have no shape of their own.
+    # Handles of variables and of lists are not numeric tensors and have no shape of their own.
     return tensor.dtype.name in DTYPES and tensor.shape.rank is not None

@@ -1,4 +1,4 @@
-"""Training a Keras model: seeds, steps of Adam, epochs."""
+"""Training of Keras models: seeds, steps of Adam, epochs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from nnpipe.training.options import TrainerOptions
 if TYPE_CHECKING:
     from nnpipe.modelwrappers.frameworks.tensorflow_base import TensorFlowBase
 
-_LOOK_EVERY = 32  # steps; looking at a loss waits for the device
+_LOOK_EVERY = 32  # steps; reading a loss waits for the device
 Call = Callable[..., dict[str, Any]]
 
 
@@ -38,17 +38,17 @@ class TrainingStep:
     Parameters
     ----------
     wrapper
-        Its ``loss`` and ``score`` are used.
+        The wrapper with ``loss`` and ``score``.
     model
-        The ``keras.Model`` that is trained.
+        The ``keras.Model`` to train.
     truth
-        The tensors of the truth, with free first axes.
+        Specs of the targets, with free first axes.
     learning_rate
         A number or a Keras schedule.
     call
         Runs the model on tensors by name; the model itself by default.
     samples
-        Whether to give outputs and the loss of each sample, too.
+        Whether to return the outputs and the loss of each sample as well.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class TrainingStep:
 
     def _figures(self, outputs: Mapping[str, Any], truth: Mapping[str, Any]) -> dict[str, Any]:
         mean = self._tensorflow.reduce_mean
-        # Penalties on weights are part of what is minimised, and the same for every sample.
+        # Penalties on weights are part of the minimised loss, and the same for every sample.
         penalty = sum(self.model.losses)
         losses = self._wrapper.loss(outputs, truth)
         loss = mean(losses) + penalty
@@ -102,7 +102,7 @@ class TrainingStep:
 
 
 class RunningMeans:
-    """Means over samples of what steps report, and a watch over losses that are no numbers."""
+    """Means over samples of the figures of steps, with a check for losses that are not finite."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -111,7 +111,7 @@ class RunningMeans:
         self._steps = self._samples = 0
 
     def add(self, figures: Mapping[str, Any], samples: int) -> None:
-        """Note the mean figures of a batch."""
+        """Add the mean figures of a batch."""
         self._pending.append((figures, samples))
         if len(self._pending) >= _LOOK_EVERY:
             self._look()
@@ -178,7 +178,7 @@ def train(
 def _epoch(
     wrapper: TensorFlowBase, step: TrainingStep, training: KerasTraining, progress: Progress
 ) -> dict[str, float]:
-    """Learn from all training samples and evaluate all others; give the figures as histories call them."""
+    """Train on all training samples and evaluate all others; return the figures by their names in histories."""
     fit = training.fit
     parts = fit.datasets[DATA]
     what = f"epoch {fit.epoch}/{fit.options.num_epochs}"

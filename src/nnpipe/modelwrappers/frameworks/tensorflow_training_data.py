@@ -1,4 +1,4 @@
-"""What a training of a Keras wrapper is given and shows: batches of a split, outputs, callbacks."""
+"""Inputs and outputs of the training of a Keras wrapper: batches of a split, outputs, callbacks."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from nnpipe.modelwrappers.frameworks.tensorflow_base import TensorFlowBase
 
 OUTPUT = "output"
-"""What the outputs of a wrapper's model are called in histories."""
+"""Name of the outputs of a wrapper's model in histories."""
 
 _INPUT, _TRUTH = "input/", "truth/"
 
 
 def sequence_of(wrapper: TensorFlowBase, dataset: Dataset, split: str, size: int, seed: int | None) -> DatasetSequence:
-    """Return the batches of a split, prepared for the model and, where there is a seed, shuffled and varied."""
+    """Return the batches of a split, prepared for the model and, with a seed, shuffled and augmented."""
 
     def prepare(inputs: Batch) -> Batch:
         prepared = wrapper.preprocess(inputs)
@@ -41,7 +41,7 @@ def sequence_of(wrapper: TensorFlowBase, dataset: Dataset, split: str, size: int
 
 
 def parts_of(batch: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the inputs and the truth of a batch by name."""
+    """Return the inputs and the targets of a batch by name."""
     inputs, truth = (
         {name.removeprefix(prefix): value for name, value in batch.items() if name.startswith(prefix)}
         for prefix in (_INPUT, _TRUTH)
@@ -50,14 +50,14 @@ def parts_of(batch: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def is_classifier(wrapper: TensorFlowBase) -> bool:
-    """Return whether a wrapper learns and judges as a classifier does unless its author says otherwise."""
+    """Return whether a wrapper keeps the default loss and score, those of a classifier."""
     from nnpipe.modelwrappers.frameworks.tensorflow_base import TensorFlowBase
 
     return not any(overridden(wrapper, method, TensorFlowBase) for method in ("loss", "score"))
 
 
 def outputs_of(wrapper: TensorFlowBase, found: Mapping[str, Any], truth: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the outputs of a batch as callbacks see them; none where the step gives none."""
+    """Return the outputs of a batch for callbacks; none if the step returns none."""
     if "losses" not in found:
         return {}
     losses = np.asarray(found["losses"])
@@ -69,7 +69,7 @@ def outputs_of(wrapper: TensorFlowBase, found: Mapping[str, Any], truth: Mapping
 
 
 def callbacks_for(wrapper: TensorFlowBase, dataset: Dataset, options: TrainingOptions) -> tuple[Callback, ...]:
-    """Make the callbacks that were asked for; none where there is no folder for what they write."""
+    """Return the requested callbacks; none without a folder for their files."""
     if options.run_folder is None:
         return ()
     known = {"classes": dataset.spec.class_names, "folders": sources_of(wrapper, dataset)}

@@ -1,4 +1,4 @@
-"""What a wrapper tells of a training: the figures, and which weights it left."""
+"""The training history of a wrapper: the figures, and which weights were kept."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ from nnpipe.training.final_weights import FinalWeights
 
 
 def history_of(history: History, final: FinalWeights | None) -> TrainingHistory:
-    """Return the figures as wrappers call them, and which weights the model has now."""
+    """Return the figures under the names of wrappers, and which weights the model has now."""
     epochs = tuple(figures_of(row) for row in history.rows())
     return TrainingHistory(epochs) if final is None else TrainingHistory(epochs, final.which, final.epoch or None)
