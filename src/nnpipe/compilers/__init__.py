@@ -1,7 +1,7 @@
-"""Compilers: what converts, optimises and quantises models.
+"""Compilers, which convert, optimise and quantise models.
 
-The classes are here, and for authors the base of compilers whose result is one file; each is imported when it is first
-used.
+This package offers the classes and, for authors, the base of compilers that write one file; each is imported when it
+is first used.
 """
 
 from typing import TYPE_CHECKING

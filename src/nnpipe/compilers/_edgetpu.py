@@ -1,4 +1,4 @@
-"""The Edge TPU's own compiler, an external command."""
+"""The Edge TPU compiler, an external command."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _SECONDS = 1800
 
 
 def compile_for_edgetpu(model: bytes) -> bytes:
-    """Let the Edge TPU compiler map an int8 TensorFlow Lite model.
+    """Return an int8 TensorFlow Lite model compiled for the Edge TPU.
 
     Raises
     ------
     CompileError
-        With the command's last words, if it fails.
+        If the command fails; the message contains the end of its output.
     """
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder, "model.tflite")

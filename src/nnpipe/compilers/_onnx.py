@@ -1,4 +1,4 @@
-"""Steps that compilers of ONNX models share."""
+"""Steps shared by compilers of ONNX models."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nnpipe.core.tensors import IOSpec
 from nnpipe.formats.onnx import read_onnx
 from nnpipe.formats.onnx_external_data import write_joined
 
-_FATAL = 4  # log severity: what goes wrong is raised, so that nothing is left to print
+_FATAL = 4  # log severity: errors are raised, so there is nothing to print
 
 
 class ONNXRewriter(WritingCompiler):
@@ -26,12 +26,12 @@ class ONNXRewriter(WritingCompiler):
 
 
 def in_one_file(source: Path, folder: Path) -> Path:
-    """Return a file that holds the model with its weights: the source itself, or one written into ``folder``.
+    """Return a single file with the model and its weights: the source itself, or a new one in ``folder``.
 
     Raises
     ------
     ArtifactError
-        If the source is damaged, or its weights lie where they may not.
+        If the source is damaged, or refers to weight files outside its folder.
     """
     file = read_onnx(source)
     file.check_external()
@@ -43,7 +43,7 @@ def in_one_file(source: Path, folder: Path) -> Path:
 
 
 def optimised(source: Path, destination: Path, level: str) -> None:
-    """Let ONNX Runtime optimise a model and write what it made of it.
+    """Optimise a model with ONNX Runtime and write the result.
 
     Parameters
     ----------
@@ -58,24 +58,24 @@ def optimised(source: Path, destination: Path, level: str) -> None:
     options.log_severity_level = _FATAL
     options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, level)
     options.optimized_model_filepath = str(destination)
-    # Nothing is run, so weights need not be laid out anew for kernels, which takes their memory once more.
+    # Nothing is run, so weights need not be repacked for kernels, which would take their memory once more.
     options.add_session_config_entry("session.disable_prepacking", "1")
     onnxruntime.InferenceSession(str(source), options, providers=["CPUExecutionProvider"])
 
 
 def fix_batch(model: Any, io: IOSpec, batch: int) -> None:
-    """Write a length into the first axes of inputs that are free, and into what follows from them.
+    """Set free first axes of the inputs to a length, and all axes that depend on them.
 
-    An output whose first axis is another one, such as the number of boxes found, keeps it.
+    An output keeps a first axis that is not the batch axis, such as the number of boxes found.
 
     Parameters
     ----------
     model
         An ``onnx.ModelProto`` without external weights.
     io
-        Its inputs and outputs, weights not among them.
+        Its inputs and outputs, without weights.
     batch
-        The length.
+        The batch size.
     """
     import onnx
 
@@ -88,7 +88,7 @@ def fix_batch(model: Any, io: IOSpec, batch: int) -> None:
         for axis in _axes(value):
             if axis.dim_param in names:
                 axis.dim_value = batch
-    # What was known of shapes within holds no longer.
+    # The inferred inner shapes are no longer valid.
     del model.graph.value_info[:]
     inferred = {value.name: _axes(value) for value in onnx.shape_inference.infer_shapes(model).graph.output}
     for value in model.graph.output:

@@ -1,13 +1,12 @@
-"""Make a quantised ONNX model take and return integers.
+"""Change a quantised ONNX model to integer inputs and outputs.
 
-In a model in QDQ form an input goes through ``QuantizeLinear`` before it is
-used, and an output has been through ``DequantizeLinear``.  An integer input is
-what that first node would have made of the real one; it is put in with a
-``DequantizeLinear`` of the same scale before it, and an integer output with a
-``QuantizeLinear`` of the same scale behind it.  ONNX Runtime removes pairs of
-the two that undo each other.  Where activations are of another integer type,
-the zero point is shifted by what lies between the two types, and the values
-that the tensor stands for remain the same.
+In QDQ form, a ``QuantizeLinear`` follows each input, and a ``DequantizeLinear``
+precedes each output.  An integer input equals the result of the former; a
+``DequantizeLinear`` of the same scale is inserted after it, and a
+``QuantizeLinear`` of the same scale before an integer output.  ONNX Runtime
+removes pairs that cancel out.  If activations have the other integer type, the
+zero point is shifted by the difference of the two types, so that the
+represented values stay the same.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def take_integers(graph: GraphProto, dtype: str) -> None:
-    """Change the element type of a model's real inputs.
+    """Change the element type of a model's floating-point inputs.
 
     Parameters
     ----------
@@ -35,7 +34,7 @@ def take_integers(graph: GraphProto, dtype: str) -> None:
     Raises
     ------
     CompileError
-        If an input is used without having been quantised.
+        If an input is used without being quantised.
     """
     from onnx import TensorProto, helper
 
@@ -53,7 +52,7 @@ def take_integers(graph: GraphProto, dtype: str) -> None:
 
 
 def give_integers(graph: GraphProto, dtype: str) -> None:
-    """Change the element type of a model's real outputs; see :func:`take_integers`."""
+    """Change the element type of a model's floating-point outputs; see :func:`take_integers`."""
     from onnx import TensorProto, helper
 
     for value in [value for value in graph.output if value.type.tensor_type.elem_type == TensorProto.FLOAT]:
@@ -68,7 +67,7 @@ def give_integers(graph: GraphProto, dtype: str) -> None:
 
 
 def _parameters(graph: GraphProto, node: Any, name: str, dtype: str) -> tuple[str, str]:
-    """Add scale and zero point of a tensor in another integer type; give the constants' names."""
+    """Add the scale and zero point of a tensor in another integer type; return the names of the two constants."""
     from onnx import numpy_helper
 
     constants = {constant.name: constant for constant in graph.initializer}

@@ -1,4 +1,4 @@
-"""Sort the nodes of an ONNX graph topologically, as ONNX demands."""
+"""Topological sorting of the nodes of an ONNX graph, which ONNX requires."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 
 
 def put_in_order(graph: Any) -> None:
-    """Put every node of a graph behind those whose results it takes, in the graphs within its nodes as well.
+    """Sort the nodes of a graph and of its subgraphs so that each follows the nodes whose results it takes.
 
-    A node whose inputs are computed in a graph within another node is moved there: converters that append what they
-    insert to the outer graph mean it so.
+    A node whose inputs are computed in the subgraph of another node is moved there: some converters append such nodes
+    to the outer graph.
 
     Parameters
     ----------
     graph
-        An ``onnx.GraphProto``; it is changed.
+        An ``onnx.GraphProto``; it is modified in place.
     """
     for inner in _within(graph):
         made = {name for node in inner.node for name in node.output}
@@ -35,7 +35,7 @@ def put_in_order(graph: Any) -> None:
 
 
 def _order(graph: Any) -> list[int]:
-    """Return the nodes' numbers in an order that computes, as near to the present one as that can be."""
+    """Return the nodes' indices in topological order, as close to the present order as possible."""
     makers = {name: number for number, node in enumerate(graph.node) for name in node.output if name}
     users: dict[int, list[int]] = {}
     waiting: dict[int, int] = {}
@@ -52,11 +52,11 @@ def _order(graph: Any) -> list[int]:
             waiting[number] -= 1
             if not waiting[number]:
                 heapq.heappush(ready, number)
-    return order if len(order) == len(waiting) else list(waiting)  # a circle is for others to refuse
+    return order if len(order) == len(waiting) else list(waiting)  # later steps reject a cycle
 
 
 def _taken(node: Any) -> set[str]:
-    """Return what a node takes, what the graphs within it take from outside included."""
+    """Return the inputs of a node, including the outer values that its subgraphs use."""
     found = set(filter(None, node.input))
     for attribute in node.attribute:
         for graph in (attribute.g, *attribute.graphs) if attribute.type in (5, 10) else ():  # GRAPH, GRAPHS

@@ -1,4 +1,4 @@
-"""Arguments that quantising compilers share, declared once so that their options mean the same."""
+"""Arguments shared by quantising compilers, declared once so that their options have the same meaning."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from nnpipe.core.arguments import argument
 
 
 class IntegerIOCompiler(WritingCompiler):
-    """A compiler whose result may take and give integers."""
+    """Base of compilers whose results may have integer inputs and outputs."""
 
     inference_input_type: Literal["float32", "int8", "uint8"] = argument(
         "float32", help="element type of the compiled model's inputs"
@@ -20,10 +20,10 @@ class IntegerIOCompiler(WritingCompiler):
 
 
 class WeightQuantisingCompiler(WritingCompiler):
-    """A compiler that lets one choose how weights become integers."""
+    """Base of compilers with options for the quantisation of weights."""
 
     weight_type: Literal["int8", "uint8"] = argument("int8", help="integer type of quantised weights")
-    per_channel: bool = argument(True, help="give each output channel of a weight a scale of its own")
+    per_channel: bool = argument(True, help="use a separate scale for each output channel of a weight")
     reduce_range: bool = argument(
-        False, help="use 7 bits of a weight, which avoids overflow on x86 processors without VNNI"
+        False, help="use 7 bits for weights, which avoids overflow on x86 processors without VNNI"
     )

@@ -1,4 +1,4 @@
-"""TensorFlow Lite from what TensorFlow can call, in floats or integers, for CPUs, microcontrollers and the Edge TPU."""
+"""Conversion of TensorFlow functions to TensorFlow Lite, in floats or integers, for CPUs, boards and the Edge TPU."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _CLAIMS: dict[str, Claim] = {
 
 
 Call = Callable[[Mapping[str, Any]], Mapping[str, Any]]
-"""Takes tensors of TensorFlow by name and gives some."""
+"""A function from TensorFlow tensors by name to TensorFlow tensors by name."""
 
 
 class TFLiteConverting(IntegerIOCompiler):
-    """A compiler that makes a function of TensorFlow from its source and lets TensorFlow convert that.
+    """Base of compilers that turn a model into a TensorFlow function, which TensorFlow's converter converts.
 
     Authors write :meth:`_call`.
     """
@@ -44,21 +44,22 @@ class TFLiteConverting(IntegerIOCompiler):
 
     target: Literal["default", "float16", "dynamic", "int8", "edgetpu"] = argument(
         "default",
-        help="numbers to compute with: float32, weights in float16, weights in int8, all in int8, that for Edge TPU",
+        help="number formats: all float32 (default), weights float16 (float16), weights int8 (dynamic), all int8 "
+        "(int8), or all int8 and compiled for the Edge TPU (edgetpu)",
         aliases=("precision",),
     )
     fixed_batch: int | None = argument(
         None,
-        help="number of samples in a call, where runtimes or devices want it fixed; 0 and the default leave it free",
+        help="fixed batch size, which some runtimes and devices need; 0 and the default leave it free",
         minimum=0,  # as runtimes declare it, so that the two are one option
     )
 
     @abstractmethod
     def _call(self, artifact: Artifact) -> tuple[Call, list[Any]]:
-        """Return the model as a function of its inputs by name, and the variables that it uses."""
+        """Return the model as a function of its inputs by name, and the variables that the function uses."""
 
     def validate(self) -> None:
-        """Refuse integer inputs and outputs of models that compute with floats."""
+        """Check that integer inputs and outputs are only asked for with integer computation."""
         for flag, kind in (("input", self.inference_input_type), ("output", self.inference_output_type)):
             if kind != "float32" and self.target not in _INTEGER:
                 raise ConfigError(
@@ -67,28 +68,28 @@ class TFLiteConverting(IntegerIOCompiler):
                 )
 
     def needs_calibration(self) -> bool:
-        """Return whether activations become integers."""
+        """Return whether activations are quantised to integers."""
         return self.target in _INTEGER
 
     def claims(self) -> tuple[Claim, ...]:
-        """Numbers of the target."""
+        """Return the number format of the target."""
         return (_CLAIMS[self.target],)
 
     def variant(self) -> str:
-        """Name the target."""
+        """Return the target."""
         return "float32" if self.target == "default" else self.target
 
     def tools(self) -> tuple[Tool, ...]:
-        """Return the Edge TPU's own compiler where it is compiled for."""
+        """Return the Edge TPU compiler if it is the target."""
         return (EDGETPU,) if self.target == "edgetpu" else ()
 
     def target_name(self) -> str:
-        """Say what the result is made for."""
+        """Return the device that the result is for."""
         return "edgetpu" if self.target == "edgetpu" else "cpu"
 
     def _write(self, artifact: Artifact, destination: Path, calibration: Calibration | None) -> IOSpec:
         with copying_variables(), warnings.catch_warnings():
-            # TensorFlow's calibrator and its flatbuffer tools use its own interpreter.
+            # TensorFlow's calibrator and flatbuffer tools use its deprecated interpreter.
             warnings.filterwarnings("ignore", message=r"\s*Warning: tf\.lite\.Interpreter is deprecated")
             converted = self._convert(artifact, calibration)
         converted = _renamed(converted, artifact.io)
@@ -101,7 +102,7 @@ class TFLiteConverting(IntegerIOCompiler):
         if calibration is not None and self.target in _INTEGER:
             samples = list(_samples(calibration, artifact.io, batch))
         tf, _ = import_keras()
-        # A folder, because only a saved model brings the names of inputs and outputs along.
+        # A folder, because only a saved model keeps the names of inputs and outputs.
         with tempfile.TemporaryDirectory() as folder:
             _save(*self._call(artifact), artifact.io, batch, folder)
             converter = tf.lite.TFLiteConverter.from_saved_model(folder)
@@ -119,7 +120,7 @@ class TFLiteConverting(IntegerIOCompiler):
 
 
 def _save(call: Call, variables: list[Any], io: IOSpec, batch: int | None, folder: str) -> None:
-    """Write a function as a saved model whose signature names inputs and outputs by their place."""
+    """Write a function as a saved model whose signature names inputs and outputs by their position."""
     import tensorflow as tf
 
     def serve(**tensors: Any) -> dict[str, Any]:
@@ -133,7 +134,7 @@ def _save(call: Call, variables: list[Any], io: IOSpec, batch: int | None, folde
         for place, spec in enumerate(io.inputs)
     }
     module = tf.Module()
-    # Only what hangs on the module is saved with its values.
+    # Only attributes of the module are saved with their values.
     module.variables_of_the_model = variables
     function = tf.function(serve, autograph=False).get_concrete_function(**signature)
     tf.saved_model.save(module, folder, signatures={"serving_default": function})
@@ -147,7 +148,7 @@ def _samples(calibration: Calibration, io: IOSpec, batch: int | None) -> Iterato
 
 
 def _renamed(content: bytes, io: IOSpec) -> bytes:
-    """Write the names of inputs and outputs into the signature; the converter would not take them all."""
+    """Return the model with the names of inputs and outputs in its signature; the converter rejects some names."""
     from tensorflow.lite.tools import flatbuffer_utils
 
     model = flatbuffer_utils.convert_bytearray_to_object(bytearray(content))

@@ -1,11 +1,10 @@
 """Find the channels of a network that can be removed, and remove them.
 
-A channel is what one filter of a convolution, or one row of a dense layer,
-gives.  It can go when everything that becomes of it is known: from the layer
-that makes it through operators that treat each channel by itself, to the
-layers that take it in.  Layers whose channels meet others (sums, joins), leave
-the network, or go through an operator that is not known here, are left as they
-are.
+A channel is the output of one filter of a convolution or of one row of a dense
+layer.  It can be removed if all its uses are known: from its producer, through
+operators that treat each channel separately, to its consumers.  Layers are left
+unchanged if their channels are combined with others (sums, concatenations), are
+outputs of the network, or reach an operator that is not known here.
 """
 
 from __future__ import annotations
@@ -26,17 +25,17 @@ _FLAT_RANK = 2
 
 @dataclass(frozen=True)
 class Group:
-    """The channels that one layer makes, and where they go.
+    """The channels of one layer and their consumers.
 
     Attributes
     ----------
     maker
-        The graph's node of the layer.
+        The node of the layer in the graph.
     along
-        Convolutions of each channel by itself (depthwise), and normalisations.
+        Depthwise convolutions and normalisations in between.
     takers
-        Layers that take the channels in, with the number of inputs that each
-        channel is to them: more than one behind a flattening.
+        Layers that consume the channels, with the number of their inputs per
+        channel: more than one after a flattening.
     """
 
     maker: Any
@@ -45,7 +44,7 @@ class Group:
 
 
 def groups(graph: Any) -> Iterator[Group]:
-    """Yield the groups of channels that can be thinned out, in the order of the graph."""
+    """Yield the groups of channels that can be pruned, in the order of the graph."""
     shared = _shared_weights(graph)
     for node in graph.nodes:
         if name_of(node) in _LAYERS and not _depthwise(node) and _plain(node, shared):
@@ -55,13 +54,13 @@ def groups(graph: Any) -> Iterator[Group]:
 
 
 def name_of(node: Any) -> str:
-    """Name the operator of a node, without its overload; nothing for others."""
+    """Return the name of a node's operator without its overload; empty for other nodes."""
     schema = getattr(node.target, "_schema", None) if node.op == "call_function" else None
     return str(schema.name).removeprefix("aten::") if schema is not None else ""
 
 
 def _followed(maker: Any, group: Group, shared: set[str]) -> bool:
-    """Follow the channels to where they end; say whether all of it is known."""
+    """Follow the channels to their consumers; return whether all of them are known."""
     pending = [(maker, 1)]
     while pending:
         node, repeats = pending.pop()
@@ -97,7 +96,7 @@ def _shape(node: Any) -> tuple[Any, ...]:
 
 
 def _plain(node: Any, shared: set[str]) -> bool:
-    """Return whether a layer's weight is its own, is simply there, and channels lie where they should."""
+    """Return whether a layer's weight is a parameter, is not shared, and the channels are in their usual axis."""
     weights = [arg for arg in node.args[1:3] if arg is not None]
     if not all(getattr(arg, "op", "") == "get_attr" and arg.target not in shared for arg in weights):
         return False
@@ -118,7 +117,7 @@ def _depthwise(node: Any) -> bool:
 
 
 def _shared_weights(graph: Any) -> set[str]:
-    """Name the weights that more than one operator uses."""
+    """Return the names of the weights that more than one operator uses."""
     users: dict[str, int] = {}
     for node in graph.nodes:
         if node.op == "get_attr":
@@ -127,7 +126,7 @@ def _shared_weights(graph: Any) -> set[str]:
 
 
 def thin_out(module: Any, group: Group, kept: Any) -> None:
-    """Take all channels of a group away but those with the indices ``kept``, an ascending vector."""
+    """Remove all channels of a group except those with the indices ``kept``, an ascending vector."""
     _cut(module, group.maker.args[1], 0, kept)
     _cut(module, _optional(group.maker, 2), 0, kept)
     for node in group.along:
@@ -159,7 +158,7 @@ def _set_groups(node: Any, count: int) -> None:
 
 
 def _cut(module: Any, reference: Any, axis: int, kept: Any) -> None:
-    """Keep some entries along an axis of a weight."""
+    """Keep the chosen entries along an axis of a weight."""
     import torch
 
     if reference is None:

@@ -1,4 +1,4 @@
-"""Distillation without labels: a pruned network learns to return what the original returns."""
+"""Distillation without labels: a pruned network is trained to reproduce the original's outputs."""
 
 from __future__ import annotations
 
@@ -16,31 +16,28 @@ _LEAST = 1e-12
 
 
 class DistillingCompiler(TorchProgramCompiler):
-    """A compiler that can fine-tune its result against the outputs of the source on calibration samples.
+    """Base of compilers that can fine-tune their results on the source's outputs for calibration samples.
 
-    This is distillation (Hinton et al. 2015, arXiv:1503.02531): the loss is
-    the cross entropy between probabilities that a softmax gives, and for other
-    outputs the mean squared difference over the variance of the source's.
-    Statistics of batch normalisation stay as they are, as the exported program
-    is one for inference.
+    This is distillation (Hinton et al. 2015, arXiv:1503.02531): the loss is the
+    cross entropy for outputs of a softmax, and for other outputs the mean squared
+    difference divided by the variance of the source's output.  Statistics of
+    batch normalisation do not change, as the exported program is for inference.
     """
 
     packages: ClassVar[tuple[str, ...]] = ("torch",)
 
     fine_tuning_steps: int = argument(
         0,
-        help="steps of training towards the source's outputs on calibration samples, after weights were taken away; "
-        "0 for none, some hundreds restore most of what was lost",
+        help="training steps towards the source's outputs on calibration samples, after pruning; 0 for none, some "
+        "hundreds restore most of the accuracy",
         minimum=0,
     )
-    fine_tuning_rate: float = argument(0.0005, help="step size of that training (Adam)", minimum=0.0)
-    fine_tuning_batch: int = argument(
-        32, help="samples in a step, where the number of samples in a call is free", minimum=1
-    )
-    fine_tuning_seed: int = argument(0, help="decides in which order samples are drawn", minimum=0)
+    fine_tuning_rate: float = argument(0.0005, help="learning rate of the fine-tuning (Adam)", minimum=0.0)
+    fine_tuning_batch: int = argument(32, help="batch size of the fine-tuning, if the batch size is free", minimum=1)
+    fine_tuning_seed: int = argument(0, help="seed of the order in which samples are drawn", minimum=0)
 
     def needs_calibration(self) -> bool:
-        """Return whether there are steps of training."""
+        """Return whether fine-tuning was asked for."""
         return self.fine_tuning_steps > 0
 
     def _fine_tune(
@@ -50,18 +47,18 @@ class DistillingCompiler(TorchProgramCompiler):
         masks: Mapping[str, Any],
         calibration: Calibration,
     ) -> None:
-        """Train a module of the program, which was changed, towards the program's own outputs.
+        """Train a pruned module of the program towards the program's original outputs.
 
         Parameters
         ----------
         loaded
-            The source.
+            The source program.
         student
-            The changed module; its weights are trained.
+            The pruned module; its weights are trained in place.
         masks
-            1 where a weight may change and 0 where it stays 0, by name.
+            Masks by weight name: 1 where a weight may change, 0 where it stays 0.
         calibration
-            Gives the samples.
+            Provides the samples.
         """
         import torch
 
@@ -92,7 +89,7 @@ class DistillingCompiler(TorchProgramCompiler):
             parameter.requires_grad_(False)
 
     def _batches(self, loaded: LoadedProgram, samples: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Put samples together where the program takes several at once."""
+        """Return the samples as batches, if the program takes several samples at once."""
         import torch
 
         if any(not spec.shape or spec.shape[0] is not None for spec in loaded.io.inputs):
@@ -105,7 +102,7 @@ class DistillingCompiler(TorchProgramCompiler):
 
 
 def _kinds(module: Any, count: int) -> list[bool]:
-    """Say of each output whether a softmax over its last axis gives it."""
+    """Return for each output whether it is the result of a softmax over its last axis."""
     from torch.utils import _pytree
 
     (end,) = (node for node in module.graph.nodes if node.op == "output")

@@ -1,4 +1,4 @@
-"""What compilers from exported PyTorch programs to exported PyTorch programs have in common."""
+"""The base of compilers from exported PyTorch programs to exported PyTorch programs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nnpipe.frameworks.torch_program import program_bytes
 
 
 class TorchProgramCompiler(WritingCompiler):
-    """A compiler that reads and writes exported programs."""
+    """Base of compilers that read and write exported programs."""
 
     requires: ClassVar[tuple[str, ...]] = ("torch",)
     install: ClassVar[str] = "nnpipe[torch]"
@@ -23,7 +23,7 @@ class TorchProgramCompiler(WritingCompiler):
     packages: ClassVar[tuple[str, ...]] = ("torch",)
 
     def _save(self, native: Any, destination: Path) -> IOSpec:
-        """Write a ``torch.export.ExportedProgram``; give what it takes and gives, once it is known to be loadable."""
+        """Write a ``torch.export.ExportedProgram`` that can be loaded again; return its inputs and outputs."""
         destination.write_bytes(program_bytes(native))
         try:
             return read_program(destination).io

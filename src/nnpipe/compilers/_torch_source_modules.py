@@ -1,8 +1,8 @@
-"""Saying of operators in a program which PyTorch module they stand for, as one quantiser wants to be told.
+"""Metadata about the PyTorch modules of operators, which torchao's x86 quantiser needs.
 
-torchao's quantiser for x86 finds convolutions, and what it can fuse them
-with, by metadata that the exporter leaves behind.  Programs that have been
-checked carry no metadata any more; here it is put back from the operators.
+The quantiser finds convolutions, and the operators to fuse them with, by
+metadata that the exporter writes.  Checked programs have lost this metadata;
+it is derived again from the operators.
 """
 
 from __future__ import annotations

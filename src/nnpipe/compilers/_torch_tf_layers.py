@@ -1,7 +1,7 @@
-"""Layers of PyTorch in TensorFlow: convolutions, pooling, normalisation, dense layers.
+"""PyTorch's layers in TensorFlow: convolutions, pooling, normalisation, dense layers.
 
-Functions here bear the names of PyTorch's operators and take their arguments.
-Images lie with channels last; see :mod:`nnpipe.compilers._torch_tf_values`.
+The functions have the names and arguments of PyTorch's operators.
+Images have channels last; see :mod:`nnpipe.compilers._torch_tf_values`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def conv2d(
     x: Value, weight: Value, bias: Value | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
     groups: int = 1,
 ) -> Value:  # fmt: skip
-    """Convolve; weights are (out, in / groups, rows, columns)."""
+    """Return a 2D convolution; weights are ``(out, in / groups, rows, columns)``."""
     import tensorflow as tf
 
     kernel = constant(weight, "conv2d")
@@ -36,7 +36,7 @@ def conv2d(
     if groups == 1:
         found = tf.nn.conv2d(held, kernel.transpose(2, 3, 1, 0), strides, mode, dilations=dilations)
     elif groups == channels and strides[0] == strides[1] and (1 in strides or max(dilations) == 1):
-        # PyTorch lists the outputs of the first channel first, TensorFlow has an axis for them.
+        # PyTorch orders outputs by input channel; TensorFlow has a separate axis for them.
         depthwise = kernel.reshape(channels, -1, *size).transpose(2, 3, 0, 1)
         found = tf.nn.depthwise_conv2d(held, depthwise, [1, *strides, 1], mode, dilations=dilations)
     else:
@@ -53,7 +53,7 @@ def conv1d(
     x: Value, weight: Value, bias: Value | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
     groups: int = 1,
 ) -> Value:  # fmt: skip
-    """Convolve along one axis, as an image of one row."""
+    """Return a 1D convolution, computed as that of an image with one row."""
     import tensorflow as tf
 
     def row(value: Any, across: int) -> Any:
@@ -69,19 +69,19 @@ def convolution(
     x: Value, weight: Value, bias: Value | None, stride: Any, padding: Any, dilation: Any, transposed: bool,
     output_padding: Any, groups: int,
 ) -> Value:  # fmt: skip
-    """Convolve, as programs of few operators say it."""
+    """Return a 1D or 2D convolution, as decomposed programs call it."""
     if transposed or weight.rank not in (3, 4):
         raise CompileError("convolution that is transposed, or of more than two axes, is not translated")
     return (conv1d if weight.rank == 3 else conv2d)(x, weight, bias, stride, padding, dilation, groups)
 
 
 def _padded(held: Any, padding: _Pair, size: _Pair, strides: _Pair, dilations: _Pair) -> tuple[Any, str]:
-    """Return the tensor to convolve without padding, or the mode that means as much."""
+    """Return the padded tensor and the padding mode for TensorFlow."""
     import tensorflow as tf
 
     if not any(padding):
         return held, "VALID"
-    # With a stride of 1 both put as much before as behind.
+    # With a stride of 1, both frameworks pad equally before and after.
     if strides == (1, 1) and all(d * (k - 1) == 2 * p for p, k, d in zip(padding, size, dilations, strict=True)):
         return held, "SAME"
     return tf.pad(held, [[0, 0], *([p, p] for p in padding), [0, 0]]), "VALID"
@@ -91,7 +91,7 @@ def batch_norm(
     x: Value, weight: Value | None, bias: Value | None, mean: Value, variance: Value, training: bool, momentum: float,
     eps: float, cudnn: bool = False,
 ) -> Value:  # fmt: skip
-    """Normalise by statistics of the training; the converter folds it into the convolution before."""
+    """Return the values normalised by the training statistics; the converter folds this into the convolution before."""
     import tensorflow as tf
 
     if training:
@@ -109,7 +109,7 @@ def batch_norm(
 
 
 def max_pool2d(x: Value, size: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil: bool = False) -> Value:
-    """Take the greatest of each window."""
+    """Return the maximum of each window."""
     import tensorflow as tf
 
     window, borders = pair(size), pair(padding)
@@ -119,8 +119,8 @@ def max_pool2d(x: Value, size: Any, stride: Any = (), padding: Any = 0, dilation
     _refuse_ceil("max_pool2d", x, window, strides, borders, ceil)
     held = x.last()
     if any(borders):
-        # Windows reach past the border by half their size at most, so mirrored elements are in them anyway. The
-        # lowest number there is would do too, but spoil the range of a quantised tensor.
+        # Windows extend past the border by half their size at most, so they already contain the mirrored elements.
+        # Padding with the lowest number would also work, but widen the range of a quantised tensor.
         mode = "CONSTANT" if x.floor else "SYMMETRIC"
         held = tf.pad(held, [[0, 0], *([p, p] for p in borders), [0, 0]], mode)
     return Value(tf.nn.max_pool2d(held, window, strides, "VALID"), True, x.floor)
@@ -130,7 +130,7 @@ def avg_pool2d(
     x: Value, size: Any, stride: Any = (), padding: Any = 0, ceil: bool = False, count_padding: bool = True,
     divisor: int | None = None,
 ) -> Value:  # fmt: skip
-    """Take the mean of each window."""
+    """Return the mean of each window."""
     import tensorflow as tf
 
     window, borders = pair(size), pair(padding)
@@ -149,7 +149,7 @@ def avg_pool2d(
 
 
 def _covered(lengths: Sequence[int | None], pads: list[Any], window: _Pair, strides: _Pair) -> np.ndarray:
-    """Return the part of each window that lies on the image."""
+    """Return the fraction of each window inside the image."""
     if None in lengths:
         raise CompileError("avg_pool2d that leaves its padding out needs images of one size")
     ones = np.pad(np.ones((1, *(length or 0 for length in lengths), 1), np.float32), pads)
@@ -159,14 +159,14 @@ def _covered(lengths: Sequence[int | None], pads: list[Any], window: _Pair, stri
 
 
 def _refuse_ceil(name: str, x: Value, window: _Pair, strides: _Pair, borders: _Pair, ceil: bool) -> None:
-    """Refuse windows that reach past the padding, unless they fit anyway."""
+    """Raise ``CompileError`` for ``ceil_mode``, unless it has no effect."""
     for length, k, s, p in zip(x.shape[2:], window, strides, borders, strict=True):
         if ceil and (length is None or (length + 2 * p - k) % s):
             raise CompileError(f"{name} with ceil_mode is not translated")
 
 
 def adaptive_avg_pool2d(x: Value, size: Any) -> Value:
-    """Take means over parts of equal size."""
+    """Return the means over parts of equal size."""
     import tensorflow as tf
 
     wanted = pair(size)
@@ -180,7 +180,7 @@ def adaptive_avg_pool2d(x: Value, size: Any) -> Value:
 
 
 def linear(x: Value, weight: Value, bias: Value | None = None) -> Value:
-    """Multiply the last axis by a matrix (out, in)."""
+    """Return the product of the last axis with a matrix ``(out, in)``, plus the bias."""
     import tensorflow as tf
 
     matrix = weight.first()
@@ -191,13 +191,13 @@ def linear(x: Value, weight: Value, bias: Value | None = None) -> Value:
 
 
 def constant(value: Value, name: str) -> Any:
-    """Return a weight as an array."""
+    """Return a weight as an array; raise ``CompileError`` if it is computed."""
     if not isinstance(value.held, np.ndarray):
         raise CompileError(f"{name} with weights that are computed is not translated")
     return value.held
 
 
 def pair(value: Any) -> _Pair:
-    """Return one number, or a list of one or two, as two."""
+    """Return one number, or a list of one or two numbers, as a pair."""
     numbers = [value] if isinstance(value, int) else list(value)
     return int(numbers[0]), int(numbers[-1])

@@ -1,4 +1,4 @@
-"""Operators of PyTorch in TensorFlow that work element by element, along axes, or on shapes."""
+"""PyTorch's operators in TensorFlow: elementwise operations, reductions and operations on shapes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _END = (1 << 63) - 1
 
 
 def _unary(function: Callable[[Any], Any], floor: bool | None = None) -> Operator:
-    """Make an operator of one tensor; ``floor`` says whether results are never below 0, None that it stays so."""
+    """Return an operator of one tensor; ``floor``: whether results are never negative, ``None`` if as the input."""
 
     def operator(x: Value, *ignored: Any, **also: Any) -> Value:
         return Value(function(x.held), x.channels_last, x.floor if floor is None else floor)
@@ -72,7 +72,7 @@ def _leaky_relu(x: Value, slope: float = 0.01) -> Value:
 def _softmax(x: Value, axis: int, *ignored: Any, **also: Any) -> Value:
     import tensorflow as tf
 
-    # Along the last axis, because TensorFlow Lite knows no other.
+    # Along the last axis, the only one that TensorFlow Lite supports.
     place = axis % x.rank
     if x.axis(axis) == x.rank - 1:
         return Value(tf.nn.softmax(x.held), x.channels_last, True)
@@ -92,7 +92,7 @@ def _reduced(name: str, keeps_floor: bool) -> Operator:
             return Value(getattr(tf, name)(x.held, places, keepdims=True), x.channels_last, floor)
         found = getattr(tf, name)(x.held, places)
         if x.channels_last and len(places) == 1 and places != [3]:
-            # What is left of (samples, channels, one of rows and columns) lies with channels last.
+            # The remaining axes (batch, channels, rows or columns) have channels last.
             return Value(tf.transpose(found, [0, 2, 1]) if 0 not in places else turned(found, (2, 0, 1)), floor=floor)
         return Value(found, floor=floor)
 
@@ -251,7 +251,7 @@ def _max_with_places(*arguments: Any) -> tuple[Value, None]:
 
 
 def table() -> Mapping[str, Operator]:
-    """Return the operators by their name in PyTorch, without overload."""
+    """Return the operators by their names in PyTorch, without overload."""
     import tensorflow as tf
 
     nn, math = tf.nn, tf.math

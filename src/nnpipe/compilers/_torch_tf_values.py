@@ -1,8 +1,8 @@
-"""Tensors of a program on their way to TensorFlow, some of which lie with their channels last.
+"""Tensors of a program during its translation to TensorFlow, in either memory layout.
 
-PyTorch puts channels before rows and columns, TensorFlow Lite's convolutions
-want them behind.  Turning a tensor costs as much as a layer, so a tensor stays
-as it lies until an operator needs it otherwise, and says how it lies.
+PyTorch has channels before rows and columns, TensorFlow Lite's convolutions
+need them last.  Transposing a tensor costs as much as a layer, so each tensor
+records its layout and keeps it until an operator needs the other one.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ import numpy as np
 
 _TO_LAST = (0, 2, 3, 1)
 _TO_FIRST = (0, 3, 1, 2)
-_PLACES = (0, 3, 1, 2)  # where an axis of a tensor with channels first lies in one with channels last
+_PLACES = (0, 3, 1, 2)  # position with channels last of each axis of a tensor with channels first
 
 
 @dataclass(frozen=True)
 class Value:
-    """A tensor as PyTorch's program means it.
+    """A tensor of PyTorch's program.
 
     Attributes
     ----------
     held
         A TensorFlow tensor or, for a constant, an array.
     channels_last
-        Whether it lies as (samples, rows, columns, channels) and is meant as
-        (samples, channels, rows, columns).
+        Whether it is stored as (batch, rows, columns, channels) and represents
+        (batch, channels, rows, columns).
     floor
-        Whether no element is below 0, which padding makes use of.
+        Whether no element is negative, which allows zeros as padding.
     """
 
     held: Any
@@ -44,26 +44,26 @@ class Value:
 
     @property
     def shape(self) -> tuple[int | None, ...]:
-        """Lengths of the axes as the program means them."""
+        """Lengths of the axes in the program's order."""
         lengths = tuple(self.held.shape)
         return tuple(lengths[place] for place in _PLACES) if self.channels_last else lengths
 
     def axis(self, axis: int) -> int:
-        """Return the place of an axis, which may count from the end, in what is held."""
+        """Return the position in ``held`` of an axis of the program, which may count from the end."""
         place = axis % max(self.rank, 1)
         return _PLACES[place] if self.channels_last else place
 
     def first(self) -> Any:
-        """Return the tensor as the program means it."""
+        """Return the tensor in the program's order of axes."""
         return turned(self.held, _TO_FIRST) if self.channels_last else self.held
 
     def last(self) -> Any:
-        """Return the tensor with channels last; only for four axes."""
+        """Return the tensor with channels last; only for tensors with four axes."""
         return self.held if self.channels_last else turned(self.held, _TO_LAST)
 
 
 def turned(held: Any, order: Sequence[int]) -> Any:
-    """Put axes in another order."""
+    """Return a tensor with its axes in another order."""
     if isinstance(held, np.ndarray):
         return np.ascontiguousarray(held.transpose(order))
     import tensorflow as tf
@@ -72,9 +72,9 @@ def turned(held: Any, order: Sequence[int]) -> Any:
 
 
 def together(values: Sequence[Any]) -> tuple[list[Any], bool]:
-    """Let operands that are combined element by element lie alike; give them, and whether channels are last.
+    """Return the operands of an elementwise operation in one layout, and whether it has channels last.
 
-    Operands with fewer axes count from the last axis, as PyTorch has it.
+    Operands with fewer axes are aligned at the last axis, as in PyTorch.
     """
     tensors = [value for value in values if isinstance(value, Value)]
     if not any(value.channels_last for value in tensors):

@@ -1,4 +1,4 @@
-"""Exported PyTorch programs as functions of TensorFlow, operator by operator."""
+"""Translation of exported PyTorch programs to TensorFlow functions, operator by operator."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _SHOWN = 5
 def function_of(loaded: LoadedProgram) -> Call:
     """Return a program as a function of TensorFlow tensors by name; weights become constants.
 
-    Programs may use layers as users write them or the few operators that
-    PyTorch breaks those down to; what is known in neither form is refused.
+    Programs may contain layers as users write them, or the core operators that
+    PyTorch decomposes them into.
 
     Raises
     ------
     CompileError
-        Naming the operators that are not translated.
+        If operators cannot be translated; the message names them.
     """
     operators = table()
     native = loaded.native
@@ -61,7 +61,7 @@ def _called(node: Any, values: Mapping[Any, Any], operators: Mapping[str, Any]) 
     args, kwargs = (map_arg(part, values.__getitem__) for part in (node.args, node.kwargs))
     name = _name(node)
     if name is None:
-        return node.target(*args, **kwargs)  # arithmetic on lengths, and choosing from what an operator gave
+        return node.target(*args, **kwargs)  # arithmetic on lengths, and selection from an operator's results
     try:
         return operators[name](*args, **kwargs)
     except (TypeError, ValueError, IndexError, KeyError, AttributeError) as error:
@@ -69,13 +69,13 @@ def _called(node: Any, values: Mapping[Any, Any], operators: Mapping[str, Any]) 
 
 
 def _changes_tensors(native: Any) -> bool:
-    """Whether operators write into tensors, which others may look at; broken down, programs have none of these."""
+    """Return whether operators write into tensors, which others may see; decomposed programs have none of these."""
     schemas = (getattr(node.target, "_schema", None) for node in native.graph.nodes)
     return any(schema is not None and schema.is_mutable for schema in schemas)
 
 
 def _unknown(native: Any, operators: Mapping[str, Any], held: Mapping[str, Any]) -> list[str]:
-    """Name the operators that have no translation, each once; constants need none."""
+    """Return the names of operators without a translation; operators on constants need none."""
     found: dict[str, None] = {}
     for node in native.graph.nodes:
         if node.op == "call_function" and node.name not in held:
@@ -86,13 +86,13 @@ def _unknown(native: Any, operators: Mapping[str, Any], held: Mapping[str, Any])
 
 
 def _name(node: Any) -> str | None:
-    """Name an operator without its overload; nothing for plain functions."""
+    """Return the name of an operator without its overload; ``None`` for plain functions."""
     schema = getattr(node.target, "_schema", None)
     return None if schema is None else str(schema.name).removeprefix("aten::")
 
 
 def _constants(native: Any) -> dict[str, Any]:
-    """Return weights, and what is computed from nothing else, as arrays by the names of their nodes."""
+    """Return weights, and values computed from weights alone, as arrays by the names of their nodes."""
     import torch
     from torch.export.graph_signature import InputKind
     from torch.fx.node import map_arg
@@ -117,7 +117,7 @@ def _constants(native: Any) -> dict[str, Any]:
 
 
 def _interface(native: Any) -> tuple[list[str], list[Any]]:
-    """Name the nodes of the inputs, and give those of the outputs."""
+    """Return the names of the input nodes, and the output nodes."""
     from torch.export.graph_signature import InputKind, OutputKind
 
     signature = native.graph_signature

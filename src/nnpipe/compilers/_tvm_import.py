@@ -1,4 +1,4 @@
-"""Models as Relax modules of Apache TVM."""
+"""Import of models as Relax modules of Apache TVM."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from nnpipe.frameworks.tvm import UNTAKEN
 
 
 def imported(artifact: Artifact, batch: int | None) -> tuple[Any, IOSpec]:
-    """Import a model, with its first axes fixed where ``batch`` says so.
+    """Import a model; ``batch``, if given, fixes its first axes.
 
     Returns
     -------
     tuple
-        A Relax module whose ``main`` takes and gives tensors in the order of the ``IOSpec`` beside it.
+        A Relax module, and the ``IOSpec`` whose order of tensors its ``main`` follows.
     """
     return (_from_onnx if artifact.format == "onnx" else _from_torch)(artifact, batch)
 
@@ -48,9 +48,7 @@ def _from_onnx(artifact: Artifact, batch: int | None) -> tuple[Any, IOSpec]:
         with hushed():
             module = from_onnx(model, keep_params_in_input=False)
     except KeyError as error:
-        raise CompileError(
-            f"TVM's importer misses {error}, an attribute or tensor that ONNX lets one leave out"
-        ) from None
+        raise CompileError(f"TVM's importer needs {error}, an attribute or tensor that is optional in ONNX") from None
     _refuse_wrong_expand(artifact.path, module)
     if len(module["main"].params) != len(io.inputs):
         raise CompileError(f"TVM sees {len(module['main'].params)} inputs, the file has {len(io.inputs)}")
@@ -68,12 +66,12 @@ def _from_torch(artifact: Artifact, batch: int | None) -> tuple[Any, IOSpec]:
 
 
 def _check_kinds(io: IOSpec) -> None:
-    """Refuse tensors that cannot be put into or got from what TVM makes.
+    """Check that TVM's modules can take and return all tensors.
 
     Raises
     ------
     CompileError
-        Naming the first of them.
+        If they cannot; the message names the first such tensor.
     """
     for spec in io:
         if spec.dtype in UNTAKEN:
@@ -81,9 +79,9 @@ def _check_kinds(io: IOSpec) -> None:
 
 
 def _as_given(module: Any, io: IOSpec) -> IOSpec:
-    """See that what the module gives is what the file says, and take from it the lengths that the file leaves open.
+    """Check that the module's outputs are those in the file, and return them with lengths that the file leaves open.
 
-    For some operations TVM gives an output of another shape, or a stand-in for one that it does not compute.
+    For some operations, TVM returns an output of another shape, or a placeholder for one that it does not compute.
     """
     returned = module["main"].ret_ty
     fields = list(returned.fields) if hasattr(returned, "fields") else [returned]
@@ -110,7 +108,7 @@ def _agreed(given: Any, said: TensorSpec) -> TensorSpec:
 
 
 def _refuse_wrong_expand(path: Path, module: Any) -> None:
-    """Refuse an ``Expand`` to lengths known only at run time: TVM takes a 1 among them for the new length."""
+    """Reject an ``Expand`` to lengths known only at run time: TVM treats a 1 among them as the new length."""
     from tvm import relax
 
     measured: list[Any] = []

@@ -1,7 +1,7 @@
-"""The process that searches for fast schedules with TVM's MetaSchedule, which whoever started it may kill at any time.
+"""The subprocess that searches for fast schedules with TVM's MetaSchedule; its parent may kill it at any time.
 
-It reads a request and ends by itself when all trials are done.  What it finds is appended to a database beside the
-request, trial by trial.  When its standard input is closed it ends, and with it all that it started.
+It reads a request and exits when all trials are done.  Results are appended to a database beside the request, trial
+by trial.  When its standard input is closed, it exits together with all processes that it started.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from nnpipe.frameworks.tvm import native_target
 
 REQUEST = "request.json"
 FAILED, NOTHING = 3, 4
-"""Exit statuses: for a reason that is printed last, and because there is nothing to tune."""
+"""Exit statuses: the search failed, with the reason as the last line printed; there is nothing to tune."""
 
-# A worker imports TVM before it builds or measures anything, which alone may take more than the default of 30 s.
+# A worker first imports TVM, which alone may take longer than the default timeout of 30 s.
 _TIMEOUT_S = 90
-_WORKERS, _USES = 2, 64  # each leaks a little in every use
+_WORKERS, _USES = 2, 64  # each worker leaks a little memory in every use
 _AT_ONCE = 64
 _POPULATION, _LEAST_POPULATION = 512, 64
-_SECONDS_A_TRIAL = 1.0  # about; on two cores
+_SECONDS_A_TRIAL = 1.0  # roughly, on two cores
 _ENOUGH = 1 << 20
 _STDIN = 0
 
 
 def main() -> int:
-    """Search as the request in the folder says that the command line names."""
+    """Run the search of the request in the folder that the command line names; return the exit status."""
     folder = Path(sys.argv[1])
     threading.Thread(target=_end_with_whoever_started_it, daemon=True).start()
     request = json.loads((folder / REQUEST).read_text())
@@ -49,7 +49,7 @@ def main() -> int:
 
 
 def built(module: Any, target: Any) -> str:
-    """Build one candidate in a worker, importing no more than that takes; return where its library lies."""
+    """Build one candidate in a worker with as few imports as possible; return the path of its library."""
     from tvm.driver import build
     from tvm.s_tir.meta_schedule.builder.local_builder import default_export
     from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
@@ -58,19 +58,19 @@ def built(module: Any, target: Any) -> str:
 
 
 def _builder() -> Any:
-    """Return a builder whose workers stay: TVM's starts new ones for each round, which import TVM for longer than they
-    build."""
+    """Return a builder with persistent workers: TVM's builder starts new ones for each round, and importing TVM takes
+    them longer than building."""
     from tvm.ir.utils import derived_object
     from tvm.s_tir.meta_schedule.builder import BuilderResult, PyBuilder
     from tvm.support.popen_pool import PopenPoolExecutor, StatusKind
 
-    # The module is imported under its own name, by which workers find the function.
+    # The module is imported under its real name, by which workers find the function.
     from nnpipe.compilers._tvm_search import built
 
     pool = PopenPoolExecutor(max_workers=_WORKERS, timeout=_TIMEOUT_S, maximum_process_uses=_USES)
 
     @derived_object
-    class Builder(PyBuilder):  # type: ignore[misc]  # TVM may not be there to be checked
+    class Builder(PyBuilder):  # type: ignore[misc]  # TVM may not be installed for type checking
         def build(self, build_inputs: Any) -> list[Any]:
             asked = [(each.mod, each.target) for each in build_inputs]
             return [
@@ -97,8 +97,8 @@ def _search(folder: Path, request: Mapping[str, Any]) -> int:
     if not tasks:
         return NOTHING
     trials, seconds = request["trials"], request["seconds"]
-    # Each operation first gets one round, which left to itself would use up all trials for the first few;
-    # what remains goes where it helps most.
+    # Each operation first gets one round, as the search would otherwise use up all trials for the first few;
+    # the remaining trials go where they help most.
     expected = min(count for count in (trials, seconds / _SECONDS_A_TRIAL) if count)
     per_round = max(1, min(_AT_ONCE, int(expected) // (2 * len(tasks))))
     strategy = ms.search_strategy.EvolutionarySearch(population_size=_population(per_round))
@@ -117,20 +117,20 @@ def _search(folder: Path, request: Mapping[str, Any]) -> int:
 
 
 def _spare_imports(folder: Path, request: Mapping[str, Any]) -> None:
-    """Keep out what TVM imports only because it is there, which takes most of the time until a process can begin.
+    """Block optional imports of TVM, which take most of the time until a process can start.
 
-    PyTorch is not needed by the builders, of which each round starts new ones, nor for ONNX models.  Instructions of
-    graphics processors are registered by some hundred scripts that TVM reads one by one.
+    Builders, and imports of ONNX models, do not need PyTorch.  TVM registers the instructions of GPUs by reading about
+    a hundred scripts one by one.
     """
     without = folder / "without"
     without.mkdir()
-    (without / "torch.py").write_text("raise ImportError('kept out: builders and runners need no PyTorch')\n")
+    (without / "torch.py").write_text("raise ImportError('blocked: builders and runners need no PyTorch')\n")
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(without), os.environ.get("PYTHONPATH", ""))))
     for name in ("cuda", "rocm", "hexagon"):
         name = f"tvm.s_tir.tensor_intrin.{name}"
         sys.modules[name] = types.ModuleType(name)
     if request["artifact"]["format"] == "onnx":
-        sys.modules["torch"] = None  # type: ignore[assignment]  # Python's own way to say that it cannot be imported
+        sys.modules["torch"] = None  # type: ignore[assignment]  # makes importing it fail
         try:
             import tvm.relax
             import tvm.s_tir.meta_schedule  # noqa: F401
@@ -139,22 +139,22 @@ def _spare_imports(folder: Path, request: Mapping[str, Any]) -> None:
 
 
 def _end_with_whoever_started_it() -> None:
-    # Not by sys.stdin, whose lock Python wants to have when it ends.
+    # Not with sys.stdin, whose lock Python needs when it exits.
     while os.read(_STDIN, 1):
         pass
     os.killpg(0, signal.SIGKILL) if hasattr(os, "killpg") else os._exit(1)
 
 
 def _population(per_round: int) -> int:
-    """Return among how many schedules each round searches.
+    """Return the number of schedules among which each round searches.
 
-    TVM's number is for rounds of 64, and takes longer than those few trials of a small round themselves.
+    TVM's default is for rounds of 64 trials; in a small round, searching would take longer than the trials.
     """
     return max(_LEAST_POPULATION, min(_POPULATION, 32 * per_round))
 
 
 def _contexts(tasks: Sequence[Any], strategy: Any, seed: int) -> list[Any]:
-    """Return how each operation is searched, as TVM's ``tune_relax`` does, but without its log files."""
+    """Return the tuning context of each operation, as TVM's ``tune_relax`` does, but without its log files."""
     from tvm.s_tir.meta_schedule import TuneContext
     from tvm.s_tir.meta_schedule.utils import fork_seed
 
@@ -173,7 +173,7 @@ def _contexts(tasks: Sequence[Any], strategy: Any, seed: int) -> list[Any]:
 
 
 def _cost_model() -> str:
-    """Name the model that predicts which candidates are worth a trial."""
+    """Return the name of the cost model, which predicts the candidates worth a trial."""
     try:
         import xgboost  # noqa: F401
     except ImportError:

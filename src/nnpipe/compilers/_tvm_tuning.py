@@ -1,4 +1,4 @@
-"""Tuning within a time budget: a search in a process of its own, and what it has found until its time is up."""
+"""Tuning within a time budget: a search in a subprocess, and the results that it finds in time."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ from nnpipe.core.tensors import IOSpec, random_batch
 
 _SEARCH = "nnpipe.compilers._tvm_search"
 _WORKLOADS, _RECORDS = "database_workload.json", "database_tuning_record.json"
-_FAILED_S = 1e9  # TVM notes this and more for a candidate that could not be built or run
-# Compiling with what was found takes about as long as without, and is paid out of the budget beforehand.
+_FAILED_S = 1e9  # TVM records at least this time for a candidate that could not be built or run
+# Compiling with the schedules found takes about as long as without, and is reserved in the budget.
 _RESERVED = 1.5
 _REPEATS, _LEAST_REPEATS, _COMPARING_S = 15, 3, 2.0
 
 
 @dataclass(frozen=True)
 class TuningBudget:
-    """How long to tune, and by how many trials.
+    """The budget of tuning in time and trials.
 
     Attributes
     ----------
     trials
-        Schedules to try in all, each operation gets at least one; 0 for as many as there is time for.
+        Number of schedules to try, at least one for each operation; 0 for as many as time allows.
     seconds
-        Wall-clock time that tuning may add to compiling; 0 for no limit.
+        Wall-clock time in s that tuning may add to compiling; 0 for no limit.
     seed
-        Where the search starts.
+        Seed of the search.
     """
 
     trials: int
@@ -50,18 +50,18 @@ class TuningBudget:
 
 @dataclass(frozen=True)
 class Tuned:
-    """What a search came to.
+    """The result of a search.
 
     Attributes
     ----------
     executable
-        The module compiled with the best schedules found; nothing where not one was.
+        The module compiled with the best schedules found; ``None`` if none was found.
     seconds
-        How long the search took.
+        Duration of the search in s.
     trials
-        Schedules that were tried.
+        Number of schedules that were tried.
     why
-        Why there is no executable.
+        The reason why there is no executable; empty if there is one.
     """
 
     executable: Any
@@ -73,20 +73,20 @@ class Tuned:
 def tuned(
     artifact: Artifact, batch: int | None, module: Any, target: Any, budget: TuningBudget, compiling_s: float
 ) -> Tuned:
-    """Search, and compile a module with what was found.
+    """Search for schedules, and compile a module with the best ones.
 
     Parameters
     ----------
     artifact, batch
-        What the module was imported from.
+        The model file that the module was imported from, and the batch size.
     module
         A Relax module of fixed shapes.
     target
-        The processor here.
+        TVM's target for this processor.
     budget
-        When the search ends, together with all processes that it started.
+        When to end the search, together with all processes that it started.
     compiling_s
-        How long compiling without tuning took.
+        Duration of compiling without tuning, in s.
     """
     from tvm.s_tir import meta_schedule as ms
     from tvm.s_tir.meta_schedule.relax_integration import compile_relax
@@ -109,7 +109,7 @@ def tuned(
 
 
 def _search(artifact: Artifact, batch: int | None, budget: TuningBudget, folder: Path, allowed: float | None) -> str:
-    """Let a process search for so long at most; return what ended it before all trials were made."""
+    """Run the search in a subprocess for at most ``allowed`` s; return why it ended early, empty if it did not."""
     request = {
         "artifact": artifact.to_json() | {"path": str(artifact.path.resolve()), "parent": None},
         "batch": batch,
@@ -118,13 +118,13 @@ def _search(artifact: Artifact, batch: int | None, budget: TuningBudget, folder:
         "seed": budget.seed,
     }
     (folder / REQUEST).write_text(json.dumps(request))
-    # The process finds the same modules, wherever this one found them.
+    # The subprocess gets this process's module search path.
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     said = folder / "said"
     with said.open("wb") as out:
         process = subprocess.Popen(
             [sys.executable, "-m", _SEARCH, str(folder)],
-            stdin=subprocess.PIPE,  # it ends when this end is closed, by whatever
+            stdin=subprocess.PIPE,  # the subprocess exits when this end is closed
             stdout=out, stderr=out, env=environment, start_new_session=True,
         )  # fmt: skip
     try:
@@ -141,7 +141,7 @@ def _search(artifact: Artifact, batch: int | None, budget: TuningBudget, folder:
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """End a search and the builders and runners that it started."""
+    """Kill a search with the builders and runners that it started."""
     kill_group(process)
     if process.stdin is not None:
         with contextlib.suppress(BrokenPipeError):
@@ -149,7 +149,7 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 
 def _drop_half_a_line(path: Path) -> None:
-    """Cut off what a killed process had begun to write."""
+    """Remove an incomplete last line, which a killed process leaves."""
     if path.exists():
         content = path.read_bytes()
         path.write_bytes(content[: content.rfind(b"\n") + 1])
@@ -160,7 +160,7 @@ def _ran(record: Any) -> bool:
 
 
 def fastest(executables: Mapping[str, Any], io: IOSpec) -> str:
-    """Name the executable that ran fastest on random inputs; they take turns, and not for long."""
+    """Return the name of the executable that is fastest on random inputs, in a short comparison by turns."""
     import tvm
     from tvm import relax
 

@@ -1,4 +1,4 @@
-"""Exported PyTorch programs as ExecuTorch programs, in floats or 8-bit integers."""
+"""Compilation of exported PyTorch programs to ExecuTorch programs, in floats or 8-bit integers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from nnpipe.frameworks.torch_bounded import exported_anew, io_of_program, positi
 
 
 class ExecuTorchCompiler(WritingCompiler, FixesBatch):
-    """ExecuTorch programs from exported PyTorch programs; the file runs wherever ExecuTorch does."""
+    """Compiles exported PyTorch programs to ExecuTorch programs, which run wherever ExecuTorch does."""
 
     requires: ClassVar[tuple[str, ...]] = ("executorch", "torch")
     install: ClassVar[str] = "nnpipe[executorch]"
@@ -30,37 +30,37 @@ class ExecuTorchCompiler(WritingCompiler, FixesBatch):
     packages: ClassVar[tuple[str, ...]] = ("executorch", "torch", "torchao")
 
     backend: Literal["xnnpack", "portable"] = argument(
-        "xnnpack", help="kernels to compute with: XNNPACK's, or the portable ones, which are right and very slow"
+        "xnnpack", help="kernels to compute with: XNNPACK's, or the portable ones, which are correct but very slow"
     )
     precision: Literal["fp32", "int8"] = argument(
         "fp32", help="fp32 keeps the model's numbers, int8 quantises weights and activations (PT2E)"
     )
-    per_channel: bool = argument(True, help="give each output channel of a weight a scale of its own; for int8")
+    per_channel: bool = argument(True, help="use a separate scale for each output channel of a weight; for int8")
     max_batch: int = argument(
         32,
-        help="greatest number of samples in a call where it is free; memory is planned for it, and 1 fixes it",
+        help="greatest batch size if it is free; memory is planned for it, and 1 fixes it",
         minimum=1,
     )
 
     def validate(self) -> None:
-        """Refuse integers without kernels for them."""
+        """Check that the backend has kernels for integers if they were asked for."""
         if self.precision == "int8" and self.backend != "xnnpack":
             raise ConfigError(f"{type(self).__name__}: --precision int8 needs --backend xnnpack, not {self.backend}")
 
     def needs_calibration(self) -> bool:
-        """Return whether activations become integers."""
+        """Return whether activations are quantised to integers."""
         return self.precision == "int8"
 
     def claims(self) -> tuple[Claim, ...]:
-        """The same numbers, or 8-bit ones."""
+        """Return the number format: that of the source, or 8-bit integers."""
         return ("int8",) if self.precision == "int8" else ("float",)
 
     def handicaps(self) -> tuple[str, ...]:
-        """Name a handicap where the kernels are not the fast ones."""
+        """Return a handicap for the slow portable kernels."""
         return (*super().handicaps(), *(("portable kernels",) if self.backend == "portable" else ()))
 
     def variant(self) -> str:
-        """Name kernels and precision."""
+        """Return kernels and precision."""
         return f"{self.backend}-{self.precision}"
 
     def _write(self, artifact: Artifact, destination: Path, calibration: Calibration | None) -> IOSpec:
@@ -69,7 +69,7 @@ class ExecuTorchCompiler(WritingCompiler, FixesBatch):
         with hushed():
             program = exported_anew(module, io, most)
         if calibration is not None and self.precision == "int8":
-            # Drawn outside, so that what goes wrong with the samples is told.
+            # Read outside the block, so that errors about samples keep their messages.
             samples = [_repeated(tensors_in_order(io, batch), self.batch) for batch in calibration()]
             with hushed():
                 program = exported_anew(self._quantised(program, samples), io, most)
@@ -109,12 +109,12 @@ class ExecuTorchCompiler(WritingCompiler, FixesBatch):
                 f"{self.backend} has no kernels for all of its quantised operations; quantise it for XNNPACK "
                 "(TorchPT2EQuantizer --quantizer xnnpack, or --precision int8 here)"
             )
-        # Inputs stay where the caller has them: a place of their own would be overwritten by other tensors.
+        # Inputs stay in the caller's memory: planned memory would be reused for other tensors.
         planning = MemoryPlanningPass(alloc_graph_input=False)
         return bytes(edge.to_executorch(ExecutorchBackendConfig(memory_planning_pass=planning)).buffer)
 
     def _check(self, content: bytes, io: IOSpec, source: Path) -> None:
-        """See that the program takes one sample and as many as were asked for."""
+        """Check that the program takes one sample and the largest batch asked for."""
         method, _program = load_method(content, source)
         meta = method.method_meta()
         for place, spec in enumerate(io.inputs):
@@ -130,5 +130,5 @@ class ExecuTorchCompiler(WritingCompiler, FixesBatch):
 
 
 def _repeated(sample: list[Any], batch: int | None) -> list[Any]:
-    """Make a batch of the size of copies of one sample, where a size is set."""
+    """Return a batch of copies of one sample, if a batch size is set."""
     return [tensor.expand(batch, *tensor.shape[1:]) if batch and tensor.ndim else tensor for tensor in sample]

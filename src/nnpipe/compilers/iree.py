@@ -1,4 +1,4 @@
-"""ONNX models as modules of IREE."""
+"""Compilation of ONNX models to IREE modules."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ _NATIVE, _GENERIC = "native", "generic"
 _CHANNELS_LAST = (
     "--iree-preprocessing-pass-pipeline=builtin.module(util.func(iree-preprocessing-convert-conv-to-channels-last))"
 )
-_OPSET = 17  # IREE knows older operations of ONNX in part only
+_OPSET = 17  # IREE supports older operator sets in part only
 
 
 class _Hangs(CompileError):
-    """A step was given up."""
+    """Raised if a step takes too long."""
 
 
 class IREECompiler(WritingCompiler, FixesBatch):
-    """IREE modules of machine code from ONNX models, compiled in processes of their own."""
+    """Compiles ONNX models to IREE modules of machine code, in subprocesses."""
 
     requires: ClassVar[tuple[str, ...]] = ("iree.compiler", "onnx")
     install: ClassVar[str] = "nnpipe[iree]"
@@ -53,30 +53,28 @@ class IREECompiler(WritingCompiler, FixesBatch):
         help="processor to compile for: native (this one), generic (any of this kind), or a triple such as "
         "aarch64-linux-gnu",
     )
-    mcpu: str = argument("", help="model of the processor as LLVM names it, such as cortex-a72; for a triple")
+    mcpu: str = argument("", help="LLVM's name of the processor model, such as cortex-a72; only with a triple")
     data_tiling: bool = argument(True, help="lay tensors out in tiles that fit the processor")
-    channels_last: bool = argument(
-        True, help="lay convolutions out with channels last, which processors are faster with"
-    )
-    compile_timeout: float = argument(600.0, help="seconds after which a compiler is taken to hang", minimum=1.0)
+    channels_last: bool = argument(True, help="compute convolutions with channels last, which is faster on CPUs")
+    compile_timeout: float = argument(600.0, help="seconds after which a compiler step is aborted", minimum=1.0)
 
     def validate(self) -> None:
-        """Refuse a model of processor without its triple."""
+        """Check that a processor model is only given with a triple."""
         if self.mcpu and self.target in (_NATIVE, _GENERIC):
             raise ConfigError(f"{type(self).__name__}: --mcpu needs a triple as --target, not {self.target}")
 
     def handicaps(self) -> tuple[str, ...]:
-        """Name a handicap where the code is not for this processor, or its tensors not laid out for it."""
+        """Return handicaps: generic code, no data tiling, channels first."""
         generic = ("code for any processor",) if self.target == _GENERIC else ()
         first = () if self.channels_last else ("convolutions with channels first",)
         return (*super().handicaps(), *generic, *(() if self.data_tiling else ("no data tiling",)), *first)
 
     def variant(self) -> str:
-        """Name the numbers that it computes with."""
+        """Return the number format of the computation."""
         return "fp32"
 
     def target_name(self) -> str:
-        """Name the processor."""
+        """Return the name of the processor."""
         return self.target
 
     def _write(self, artifact: Artifact, destination: Path, calibration: Calibration | None) -> IOSpec:
@@ -94,7 +92,7 @@ class IREECompiler(WritingCompiler, FixesBatch):
         return io
 
     def _prepared(self, artifact: Artifact, folder: Path) -> tuple[Path, IOSpec]:
-        """Bring the model into one file of an operator set that IREE knows, of the batch size asked for."""
+        """Return the model as one file with an operator set that IREE supports and the requested batch size."""
         import onnx
 
         whole = in_one_file(artifact.path, folder)
@@ -116,7 +114,7 @@ class IREECompiler(WritingCompiler, FixesBatch):
         return prepared, IOSpec(*(tuple(TensorSpec(s.name, s.shape, s.dtype) for s in side) for side in _sides(io)))
 
     def _laid_out(self, command: Sequence[str], mlir: Path, source: Path) -> bool:
-        """Compile with convolutions turned to channels last; return whether there are any and IREE can do that."""
+        """Compile with convolutions converted to channels last; return whether there are any and IREE can do it."""
         if not _holds(mlir, "onnx.Conv"):
             return False
         try:
@@ -134,7 +132,7 @@ class IREECompiler(WritingCompiler, FixesBatch):
         flags = [
             "--iree-hal-target-device=local",
             "--iree-hal-local-target-device-backends=llvm-cpu",
-            "--iree-input-demote-f64-to-f32=false",  # what takes float64 would take float32 instead
+            "--iree-input-demote-f64-to-f32=false",  # otherwise float64 inputs would become float32
         ]
         if self.data_tiling:
             flags.append("--iree-opt-data-tiling")
@@ -146,7 +144,7 @@ class IREECompiler(WritingCompiler, FixesBatch):
         return [*flags, f"--iree-llvmcpu-target-triple={self.target}", *cpu], {MACHINE: machine(self.target)}
 
     def _run(self, command: Sequence[str], folder: Path) -> None:
-        """Run a step in a process of its own: it may crash or hang, and costs no more than an error."""
+        """Run a step in a subprocess, so that a crash or hang only leads to an error."""
         step = "IREE's importer" if "-m" in command else "iree-compile"
         try:
             done = subprocess.run(
@@ -174,7 +172,7 @@ def _holds(mlir: Path, text: str) -> bool:
 
 
 def _function_of(mlir: Path) -> str:
-    """Find the name that the importer made of the graph's."""
+    """Return the name of the function that the importer derived from the graph's name."""
     with open(mlir, encoding="utf-8", errors="replace") as handle:
         for line in handle:
             found = re.search(r"func\.func @(?:\"([^\"]+)\"|([\w$.-]+))", line)
@@ -184,7 +182,7 @@ def _function_of(mlir: Path) -> str:
 
 
 def _cause(said: str) -> str:
-    """Return the first error, which is the cause of the others, or the last line where none is marked."""
+    """Return the first error, which causes the others, or the last line if none is marked as an error."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     marked = [line for line in lines if re.search(r"\berror: |Error\b", line)]
     unknown = re.search(r"torch\.operator.*\"onnx\.(\w+)\"", marked[0]) if marked else None

@@ -1,4 +1,4 @@
-"""ONNX models in 16-bit floats."""
+"""Conversion of ONNX models to 16-bit floats."""
 
 from __future__ import annotations
 
@@ -19,35 +19,34 @@ from nnpipe.core.errors import CompileError
 from nnpipe.core.tensors import IOSpec
 from nnpipe.formats.onnx import read_onnx
 
-_PIECE = 1 << 20  # numbers looked at together
+_PIECE = 1 << 20  # numbers checked at once
 _LARGEST = float(np.finfo(np.float16).max)
 
 
 class ONNXFloat16(ONNXRewriter):
     """ONNX models in 16-bit floats, which take and give the element types of their source.
 
-    GPUs compute faster with them.  Processors mostly cannot: there ONNX
-    Runtime turns them into 32-bit floats and back, and the file is all that
-    gets smaller.
+    GPUs compute faster with 16-bit floats.  Most CPUs do not support them: there,
+    ONNX Runtime converts to 32-bit floats and back, and only the file is smaller.
     """
 
     float32_operators: tuple[str, ...] = argument(
-        (), help="operators such as Softmax that go on computing in 32 bits, beside those that know no others"
+        (), help="operators such as Softmax to keep in 32 bits, beside those that have no 16-bit form"
     )
 
     def claims(self) -> tuple[Claim, ...]:
-        """Halves."""
+        """Return 16-bit floats."""
         return ("float16",)
 
     def variant(self) -> str:
-        """Name the numbers."""
+        """Return the number format."""
         return "float16"
 
     def _write(self, artifact: Artifact, destination: Path, calibration: Calibration | None) -> IOSpec:
         import onnx
 
         with tempfile.TemporaryDirectory() as folder:
-            # Shapes are inferred from file to file: in memory, that takes the model four times over.
+            # Shapes are inferred from file to file: in memory, this would take four times the model's size.
             shaped = Path(folder, "shaped.onnx")
             onnx.shape_inference.infer_shapes_path(str(in_one_file(artifact.path, Path(folder))), str(shaped))
             model = onnx.load_model(str(shaped))
@@ -65,7 +64,7 @@ class ONNXFloat16(ONNXRewriter):
 
 
 def _check_range(graph: Any) -> None:
-    """Refuse weights that would be cut to the greatest number that there is."""
+    """Raise ``CompileError`` for weights beyond the range of float16."""
     from onnx import TensorProto, numpy_helper
 
     for constant in graph.initializer:
@@ -77,10 +76,10 @@ def _check_range(graph: Any) -> None:
 
 
 def _converter() -> Any:
-    """Return ONNX Runtime's converter without its package.
+    """Return ONNX Runtime's converter, imported without its package.
 
-    That puts its own folder where Python looks for modules, and ONNX Runtime's
-    quantiser needs it there; whether it is must not hang on who came first.
+    The package changes Python's module search path, on which ONNX Runtime's
+    quantiser depends; the result must not depend on the order of imports.
     """
     import onnxruntime
 

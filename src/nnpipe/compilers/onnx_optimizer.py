@@ -1,4 +1,4 @@
-"""ONNX models with the graph optimisations of ONNX Runtime written into them."""
+"""Graph optimisation of ONNX models by ONNX Runtime, ahead of time."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _LEVELS = {"basic": "ORT_ENABLE_BASIC", "extended": "ORT_ENABLE_EXTENDED", "all"
 class ONNXRuntimeOptimizer(ONNXRewriter):
     """ONNX models, fused and folded by ONNX Runtime ahead of time.
 
-    ``basic`` leaves plain ONNX; ``extended`` uses operators that only ONNX
-    Runtime knows; ``all`` also lays weights out for the machine that
-    compiles, and the result may not run on another.
+    With ``basic`` the result is standard ONNX; ``extended`` uses operators of
+    ONNX Runtime; ``all`` also arranges weights for the compiling machine, so that
+    the result may not run on another one.
     """
 
     optimisation_level: Literal["basic", "extended", "all"] = argument(
@@ -29,7 +29,7 @@ class ONNXRuntimeOptimizer(ONNXRewriter):
     )
 
     def variant(self) -> str:
-        """Name the level."""
+        """Return the level."""
         return f"optimised-{self.optimisation_level}"
 
     def _write(self, artifact: Artifact, destination: Path, calibration: Calibration | None) -> IOSpec:

@@ -1,4 +1,4 @@
-"""ONNX models with the least of their weights set to 0."""
+"""Magnitude pruning of ONNX models."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ _WEIGHTED = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 class ONNXPruner(ONNXRewriter):
     """ONNX models whose weights of least magnitude are 0; nothing is fine-tuned.
 
-    Kernels and matrices are pruned; biases are not (Han et al. 2015, arXiv:1506.02626).  The file keeps its size until
-    something compresses it, and a runtime gains nothing unless it skips zeros.  It shows how much of a network can go
-    before its answers suffer; to train what is left, prune the PyTorch program with ``TorchPruner``.
+    Kernels and matrices are pruned; biases are not (Han et al. 2015, arXiv:1506.02626).  The file is only smaller once
+    it is compressed, and only faster in a runtime that skips zeros.  The result shows how much a network can be pruned
+    before its accuracy suffers; to fine-tune it, prune the PyTorch program with ``TorchPruner``.
     """
 
     requires: ClassVar[tuple[str, ...]] = ("onnx",)
     packages: ClassVar[tuple[str, ...]] = ("onnx",)
 
-    sparsity: float = argument(0.5, help="part of the weights that becomes 0", minimum=0.0, maximum=0.999)
+    sparsity: float = argument(0.5, help="fraction of the weights set to 0", minimum=0.0, maximum=0.999)
     scope: Literal["layer", "global"] = argument(
-        "layer", help="take that part from each layer, or from all of them together, which spares small layers"
+        "layer", help="prune this fraction of each layer, or of all layers together, which spares small layers"
     )
 
     def claims(self) -> tuple[Claim, ...]:
-        """Weights taken away, the rest as it was."""
+        """Return that weights are pruned and number formats are kept."""
         return ("pruned",)
 
     def variant(self) -> str:
-        """Name the part taken away."""
+        """Return the sparsity."""
         return f"pruned-{round(self.sparsity * 1000) / 10:g}"
 
     def _write(self, artifact: Artifact, destination: Path, calibration: Calibration | None) -> IOSpec:
@@ -65,7 +65,7 @@ class ONNXPruner(ONNXRewriter):
 
 
 def _weights(graph: Any) -> list[Any]:
-    """Return the constants of floats that convolutions and products of matrices take as weights."""
+    """Return the floating-point constants that convolutions and matrix products use as weights."""
     from onnx import TensorProto
 
     used = {name for node in graph.node if node.op_type in _WEIGHTED for name in node.input[:2]}
@@ -78,10 +78,10 @@ def _weights(graph: Any) -> list[Any]:
 
 
 def _prune(arrays: Sequence[npt.NDArray[Any]], sparsity: float) -> None:
-    """Set that part of all numbers to 0 in place, those of least magnitude."""
+    """Set the fraction ``sparsity`` of all numbers, those of least magnitude, to 0 in place."""
     sizes = np.concatenate([np.abs(array).ravel() for array in arrays])
     kept = np.ones(sizes.size, bool)
-    # A stable order, so that exactly so many go, and the same ones every time.
+    # A stable sort, so that the number of zeros is exact and the choice reproducible.
     kept[np.argsort(sizes, kind="stable")[: int(sparsity * sizes.size)]] = False
     start = 0
     for array in arrays:

@@ -1,4 +1,4 @@
-"""ONNX models in 8 bits, by ONNX Runtime's quantiser."""
+"""Quantisation of ONNX models to 8 bits, by ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from nnpipe.formats.onnx import read_onnx
 
 _METHODS = {"minmax": "MinMax", "entropy": "Entropy", "percentile": "Percentile"}
 _TYPES = {"int8": "QInt8", "uint8": "QUInt8"}
-_OPSET = 13  # the first in which QuantizeLinear knows channels
-_IR_VERSION = 7  # that of operator set 13; from 4 on weights need not be inputs
+_OPSET = 13  # the first in which QuantizeLinear supports scales per channel
+_IR_VERSION = 7  # of operator set 13; from version 4 on, weights need not be inputs
 
 
 class ONNXStaticQuantizer(ONNXRewriter, WeightQuantisingCompiler, IntegerIOCompiler):
@@ -33,7 +33,7 @@ class ONNXStaticQuantizer(ONNXRewriter, WeightQuantisingCompiler, IntegerIOCompi
     activation_type: Literal["int8", "uint8"] = argument("uint8", help="integer type of quantised activations")
     calibration_method: Literal["minmax", "entropy", "percentile"] = argument(
         "minmax",
-        help="how the range of an activation is chosen; all but minmax keep every activation in memory",
+        help="how to choose the range of an activation; all but minmax keep all activations in memory",
     )
     percentile: float = argument(
         99.99,
@@ -43,32 +43,32 @@ class ONNXStaticQuantizer(ONNXRewriter, WeightQuantisingCompiler, IntegerIOCompi
     )
 
     def validate(self) -> None:
-        """Refuse a pair of types that no kernel multiplies."""
+        """Check that kernels exist for the pair of types."""
         if self.activation_type == "int8" and self.weight_type == "uint8":
             raise ConfigError(f"{type(self).__name__}: int8 activations need int8 weights")
 
     def needs_calibration(self) -> bool:
-        """Always."""
+        """Return true: ranges of activations are calibrated."""
         return True
 
     def claims(self) -> tuple[Claim, ...]:
-        """Weights and activations in 8 bits."""
+        """Return 8-bit weights and activations."""
         return ("int8",)
 
     def handicaps(self) -> tuple[str, ...]:
-        """Name a handicap where ONNX Runtime multiplies integers of these types slowly: it does signed ones on x86."""
+        """Return a handicap for types that ONNX Runtime multiplies slowly, as signed ones on x86."""
         slow = self.activation_type == "int8" and platform.machine().lower() in ("x86_64", "amd64")
         return ("signed activations, which ONNX Runtime multiplies slowly on x86",) if slow else ()
 
     def variant(self) -> str:
-        """Name the kind of quantisation."""
+        """Return the kind of quantisation."""
         return "int8"
 
     def _write(self, artifact: Artifact, destination: Path, calibration: Calibration | None) -> IOSpec:
         import onnx
         from onnxruntime.quantization import CalibrationMethod, QuantFormat, QuantType, quantize_static
 
-        assert calibration is not None  # compile() saw to it
+        assert calibration is not None  # checked by compile()
         with tempfile.TemporaryDirectory() as folder:
             quantised = Path(folder, "quantised.onnx")
             quantize_static(
@@ -83,7 +83,7 @@ class ONNXStaticQuantizer(ONNXRewriter, WeightQuantisingCompiler, IntegerIOCompi
                 calibrate_method=getattr(CalibrationMethod, _METHODS[self.calibration_method]),
                 extra_options={
                     "CalibPercentile": self.percentile,
-                    # Reshaping and the like, before the first real operation, is else done on real numbers.
+                    # Otherwise, operations such as reshaping before the first computation would use floats.
                     "ForceQuantizeNoInputCheck": self.inference_input_type != "float32",
                 },
             )
@@ -100,11 +100,11 @@ class ONNXDynamicQuantizer(ONNXRewriter, WeightQuantisingCompiler):
     """ONNX models with 8-bit weights; activations are scaled anew in every inference, so no samples are needed."""
 
     def claims(self) -> tuple[Claim, ...]:
-        """Weights in 8 bits, and activations scaled as they come."""
+        """Return 8-bit weights and dynamically quantised activations."""
         return ("int8-weights",)
 
     def variant(self) -> str:
-        """Name the kind of quantisation."""
+        """Return the kind of quantisation."""
         return "dynamic"
 
     def _write(self, artifact: Artifact, destination: Path, calibration: Calibration | None) -> IOSpec:
@@ -122,13 +122,13 @@ class ONNXDynamicQuantizer(ONNXRewriter, WeightQuantisingCompiler):
 
 
 class _Reader:
-    """Gives ONNX Runtime's calibrator one batch after another."""
+    """Passes batches to ONNX Runtime's calibrator one by one."""
 
     def __init__(self, batches: Iterator[Batch]) -> None:
         self._batches = batches
 
     def get_next(self) -> dict[str, np.ndarray] | None:
-        """Return the next batch, or nothing when there are no more."""
+        """Return the next batch, or ``None`` at the end."""
         batch = next(self._batches, None)
         return None if batch is None else dict(batch)
 
@@ -137,7 +137,7 @@ class _Reader:
 
 
 def _prepared(source: Path, folder: Path) -> Path:
-    """Bring a model into the form that quantises best: a recent operator set, fused, with all shapes known."""
+    """Return the model in the best form for quantisation: a recent operator set, fused, with inferred shapes."""
     import onnx
 
     model = onnx.load_model(str(in_one_file(source, folder)))
@@ -157,7 +157,7 @@ def _prepared(source: Path, folder: Path) -> Path:
 
 
 def _hide_constants(graph: Any) -> None:
-    """Take weights off the list of inputs, where old files have them and nothing can be folded into them."""
+    """Remove weights from the list of inputs, where old files list them and they cannot be folded."""
     constants = {constant.name for constant in graph.initializer}
     kept = [value for value in graph.input if value.name not in constants]
     del graph.input[:]
@@ -165,7 +165,7 @@ def _hide_constants(graph: Any) -> None:
 
 
 def _flatten_biases(graph: Any) -> None:
-    """Make row vectors that Gemm adds plain vectors: the quantiser fails on the former (ONNX Runtime 1.31)."""
+    """Reshape biases of Gemm from row vectors to vectors: the quantiser fails on the former (ONNX Runtime 1.31)."""
     added = {node.input[2] for node in graph.node if node.op_type == "Gemm" and len(node.input) > 2}
     elsewhere = {name for node in graph.node for name in node.input if node.op_type != "Gemm" or name != node.input[-1]}
     for constant in graph.initializer:
@@ -174,7 +174,7 @@ def _flatten_biases(graph: Any) -> None:
 
 
 def _forget_stated_shapes(graph: Any) -> None:
-    """Drop shapes stated of constants beside them, as PyTorch does: the quantiser turns constants and not these."""
+    """Remove separate shapes of constants, which PyTorch writes: the quantiser transposes constants but not these."""
     constants = {constant.name for constant in graph.initializer}
     kept = [value for value in graph.value_info if value.name not in constants]
     del graph.value_info[:]

@@ -1,4 +1,4 @@
-"""ONNX and TensorFlow Lite models as OpenVINO models, in floats or 8-bit integers."""
+"""Conversion of ONNX and TensorFlow Lite models to OpenVINO, in floats or 8-bit integers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PRESETS = {"performance": "PERFORMANCE", "mixed": "MIXED"}
 
 
 class OpenVINOCompiler(WritingCompiler):
-    """OpenVINO models from ONNX or TensorFlow Lite, quantised by NNCF where integers are asked for."""
+    """Converts ONNX and TensorFlow Lite models to OpenVINO; NNCF quantises them for int8."""
 
     requires: ClassVar[tuple[str, ...]] = ("openvino",)
     install: ClassVar[str] = "nnpipe[openvino]"
@@ -40,15 +40,16 @@ class OpenVINOCompiler(WritingCompiler):
         "fp32", help="fp32 keeps the model's numbers, fp16 halves its weights, int8 quantises weights and activations"
     )
     activation_preset: Literal["performance", "mixed"] = argument(
-        "performance", help="quantise activations symmetrically (performance) or, where it helps, not (mixed); for int8"
+        "performance",
+        help="quantise activations symmetrically (performance), or asymmetrically where it helps (mixed); for int8",
     )
     activation_range: Literal["mean", "minmax"] = argument(
         "mean",
-        help="which range integers stand for: the mean of the samples' ranges, beyond which values saturate, "
-        "or the range of all samples together; for int8",
+        help="range of quantised activations: the mean of the samples' ranges, beyond which values saturate, or the "
+        "range of all samples; for int8",
     )
     bias_correction: Literal["fast", "accurate"] = argument(
-        "fast", help="how to make up for the shift that quantised weights cause; accurate takes much longer; for int8"
+        "fast", help="how to correct the shift caused by quantised weights; accurate takes much longer; for int8"
     )
     overflow_fix: Literal["auto", "enable", "first_layer", "disable"] = argument(
         "auto",
@@ -57,15 +58,15 @@ class OpenVINOCompiler(WritingCompiler):
     )
 
     def needs_calibration(self) -> bool:
-        """Return whether activations become integers."""
+        """Return whether activations are quantised to integers."""
         return self.precision == "int8"
 
     def claims(self) -> tuple[Claim, ...]:
-        """Numbers as asked for."""
+        """Return the number format of the precision."""
         return ({"fp32": "float", "fp16": "float16", "int8": "int8"}[self.precision],)  # type: ignore[return-value]
 
     def variant(self) -> str:
-        """Name the precision."""
+        """Return the precision."""
         return self.precision
 
     def _write(self, artifact: Artifact, destination: Path, calibration: Calibration | None) -> IOSpec:
@@ -79,7 +80,7 @@ class OpenVINOCompiler(WritingCompiler):
             xml = Path(folder, "model.xml")
             openvino.save_model(native, str(xml), compress_to_fp16=self.precision == "fp16")
             io, taken = model.io, model.taken
-            del native, model  # their weights, before those of the result come
+            del native, model  # frees their weights before those of the result are allocated
             write_openvino(destination, xml, io, taken)
         return read_model(destination, "openvino").io
 
@@ -112,7 +113,7 @@ class OpenVINOCompiler(WritingCompiler):
 
 
 def _fold_constants(native: Any) -> None:
-    """Compute what follows from weights alone: NNCF would measure weights that are reshaped along the axes they had."""
+    """Fold computations on weights alone: for reshaped weights, NNCF would use the axes before reshaping."""
     from openvino.passes import ConstantFolding, Manager
 
     manager = Manager()
@@ -121,7 +122,7 @@ def _fold_constants(native: Any) -> None:
 
 
 def _widen_biases(native: Any) -> None:
-    """Reshape biases of convolutions to all axes: NNCF corrects one of (8, 1, 1) by an array of shape (1, 8, 1, 1)."""
+    """Reshape biases of convolutions to full rank: NNCF corrects one of (8, 1, 1) by an array of (1, 8, 1, 1)."""
     from openvino import opset13
 
     for operation in native.get_ordered_ops():
@@ -145,15 +146,15 @@ def _nncf() -> Any:
 
 
 def _in_order(taken: tuple[str, ...], batch: Batch) -> dict[int, np.ndarray]:
-    """Return a sample by the places of the model's inputs, which may bear no name."""
+    """Return a sample by the indices of the model's inputs, which may have no names."""
     return {place: np.ascontiguousarray(batch[name]) for place, name in enumerate(taken)}
 
 
 @contextmanager
 def _hushed() -> Iterator[None]:
-    """Keep NNCF's log, which has a handler of its own, away from the terminal.
+    """Keep NNCF's log, which has its own handler, off the terminal.
 
-    NNCF's own way would set the level of every handler of its logger, others' among them, and leave it there.
+    NNCF's function for this would permanently set the level of all handlers of its logger, including foreign ones.
     """
     logger = logging.getLogger("nncf")
     level = logger.level

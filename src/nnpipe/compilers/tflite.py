@@ -1,4 +1,4 @@
-"""Keras models as TensorFlow Lite, in floats or integers, for CPUs, microcontrollers and the Edge TPU."""
+"""Conversion of Keras models to TensorFlow Lite, in floats or integers, for CPUs, microcontrollers and the Edge TPU."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nnpipe.layers.keras.open_file import open_keras
 
 
 class TFLiteCompiler(TFLiteConverting):
-    """TensorFlow Lite models from Keras models, by TensorFlow's converter."""
+    """Converts Keras models to TensorFlow Lite with TensorFlow's converter."""
 
     requires: ClassVar[tuple[str, ...]] = ("tensorflow", "keras")
     install: ClassVar[str] = "nnpipe[tensorflow]"

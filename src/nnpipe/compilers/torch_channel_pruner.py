@@ -1,4 +1,4 @@
-"""Exported PyTorch programs with whole channels taken away."""
+"""Channel pruning of exported PyTorch programs."""
 
 from __future__ import annotations
 
@@ -17,31 +17,30 @@ from nnpipe.frameworks.torch_program import exported_anew, load_program
 
 
 class TorchChannelPruner(DistillingCompiler):
-    """Exported PyTorch programs with fewer channels, which are smaller and faster in every runtime.
+    """Removes whole channels of exported PyTorch programs, which become smaller and faster in every runtime.
 
-    From each layer go the filters whose weights have the least sum of
-    magnitudes (Li et al. 2017, arXiv:1608.08710), together with what other
-    layers would have made of their outputs.  Layers whose channels are added
-    to or joined with others, or leave the network, keep all of theirs: in a
-    residual network only the inner layers of blocks become thinner.  Accuracy
-    suffers; fine-tune.
+    In each layer, the filters with the least sum of absolute weights are removed
+    (Li et al. 2017, arXiv:1608.08710), together with the weights that read their
+    outputs.  Layers keep all channels if these are added to or concatenated with
+    others, or are outputs of the network: in a residual network, only the inner
+    layers of blocks become smaller.  Accuracy drops, so use fine-tuning.
     """
 
     channel_sparsity: float = argument(
-        0.5, help="part of each layer's channels that is taken away", minimum=0.0, maximum=0.99
+        0.5, help="fraction of each layer's channels to remove", minimum=0.0, maximum=0.99
     )
     channel_multiple: int = argument(
         1,
-        help="keep a multiple of so many channels in each layer, for runtimes that compute as many at once",
+        help="keep a multiple of this number of channels in each layer, for runtimes that compute as many at once",
         minimum=1,
     )
 
     def claims(self) -> tuple[Claim, ...]:
-        """Weights taken away, the rest as it was unless it was fine-tuned."""
+        """Return that weights are pruned and number formats are kept."""
         return ("pruned", "fine-tuned") if self.fine_tuning_steps else ("pruned",)
 
     def variant(self) -> str:
-        """Name the part taken away."""
+        """Return the sparsity."""
         return f"channels-{round(self.channel_sparsity * 1000) / 10:g}"
 
     def _write(self, artifact: Artifact, destination: Path, calibration: Calibration | None) -> IOSpec:
@@ -50,7 +49,7 @@ class TorchChannelPruner(DistillingCompiler):
         found = list(groups(module.graph))
         if not found:
             raise CompileError("it has no layer whose channels can be taken away")
-        # Chosen for all layers before the first one changes, so that their order does not matter.
+        # Chosen for all layers before the first one changes, so that the order of layers does not matter.
         for group, kept in [(group, self._kept(module, group)) for group in found]:
             thin_out(module, group, kept)
         module.recompile()
@@ -59,7 +58,7 @@ class TorchChannelPruner(DistillingCompiler):
         return self._save(exported_anew(loaded, module), destination)
 
     def _kept(self, module: Any, group: Group) -> Any:
-        """Return the indices of the channels that stay, ascending."""
+        """Return the indices of the channels to keep, ascending."""
         weight = module.get_parameter(group.maker.args[1].target).detach()
         count = len(weight)
         number = count - int(self.channel_sparsity * count)

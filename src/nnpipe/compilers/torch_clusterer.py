@@ -1,4 +1,4 @@
-"""Exported PyTorch programs whose weights take few different values."""
+"""Weight clustering of exported PyTorch programs."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ Vector = npt.NDArray[np.float64]
 
 
 class TorchClusterer(TorchProgramCompiler):
-    """Exported PyTorch programs whose weights are each one of few values, found by k-means in every tensor.
+    """Reduces the weights of exported PyTorch programs to a few values per tensor, found by k-means.
 
     Kernels and matrices are clustered; biases and normalisations are not (Han
-    et al. 2016, arXiv:1510.00149).  The file keeps its size until something
-    compresses it: with 16 values, to about an eighth.
+    et al. 2016, arXiv:1510.00149).  The file is only smaller once it is
+    compressed: with 16 values, to about an eighth.
     """
 
-    num_clusters: int = argument(16, help="greatest number of values in a tensor", minimum=2, maximum=65536)
+    num_clusters: int = argument(16, help="greatest number of different values per tensor", minimum=2, maximum=65536)
     centroids: Literal["linear", "density"] = argument(
         "linear",
-        help="where k-means starts: evenly over the range, which keeps the few large weights apart, or with as many "
-        "weights around each value",
+        help="initial values of k-means: evenly spaced over the range, which separates the few large weights (linear), "
+        "or with equally many weights per value (density)",
     )
-    keep_zeros: bool = argument(True, help="leave weights that are 0 as they are, so that a pruned model stays pruned")
+    keep_zeros: bool = argument(True, help="keep weights that are 0, so that a pruned model stays pruned")
 
     def claims(self) -> tuple[Claim, ...]:
-        """Weights of few values."""
+        """Return clustered weights."""
         return ("clustered",)
 
     def variant(self) -> str:
-        """Name the number of values."""
+        """Return the number of values."""
         return f"clustered-{self.num_clusters}"
 
     def _write(self, artifact: Artifact, destination: Path, calibration: Calibration | None) -> IOSpec:
@@ -71,21 +71,21 @@ class TorchClusterer(TorchProgramCompiler):
 
 
 def clustered(values: Vector, number: int, by_density: bool = False) -> Vector:
-    """Replace each number by the mean of its cluster, by Lloyd's algorithm on sorted numbers.
+    """Return each number replaced by the mean of its cluster, from Lloyd's algorithm on sorted numbers.
 
     Parameters
     ----------
     values
-        ``(n,)``.
+        Shape ``(n,)``.
     number
         Greatest number of clusters.
     by_density
-        Start with as many numbers in each cluster instead of evenly over the range.
+        Whether initial clusters have equally many numbers, instead of being evenly spaced over the range.
 
     Returns
     -------
     numpy.ndarray
-        ``(n,)``; the same for the same numbers, in any order of them.
+        Shape ``(n,)``; independent of the order of ``values``.
     """
     distinct = np.unique(values)
     if len(distinct) <= number:
@@ -100,7 +100,7 @@ def clustered(values: Vector, number: int, by_density: bool = False) -> Vector:
         edges = np.searchsorted(ordered, (centres[1:] + centres[:-1]) / 2, side="right")
         bounds = np.concatenate([[0], edges, [len(ordered)]])
         counts, totals = np.diff(bounds), np.diff(sums[bounds])
-        # What nothing belongs to stays where it is; that keeps the order.
+        # An empty cluster keeps its value, which preserves the order.
         moved = np.where(counts > 0, totals / np.maximum(counts, 1), centres)
         if np.array_equal(moved, centres):
             break

@@ -1,4 +1,4 @@
-"""Exported PyTorch programs in 16-bit floats."""
+"""Conversion of exported PyTorch programs to 16-bit floats."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from nnpipe.frameworks.torch_program import exported_anew, load_program
 
 
 class TorchFloat16(TorchProgramCompiler):
-    """Exported PyTorch programs in 16-bit floats, which take and give the element types of their source.
+    """Converts exported PyTorch programs to 16-bit floats; inputs and outputs keep their element types.
 
-    Processors without arithmetic for 16-bit floats compute with them slower
-    than with 32-bit ones; there ``weights_only`` keeps the file small.
+    Processors without 16-bit arithmetic compute more slowly with 16-bit than with
+    32-bit floats; for these, ``weights_only`` makes just the file smaller.
     """
 
     precision: Literal["float16", "bfloat16"] = argument(
@@ -28,11 +28,11 @@ class TorchFloat16(TorchProgramCompiler):
     weights_only: bool = argument(False, help="store weights in 16 bits, and compute in 32 bits")
 
     def claims(self) -> tuple[Claim, ...]:
-        """The 16-bit floats asked for."""
+        """Return the chosen 16-bit format."""
         return (self.precision,)
 
     def variant(self) -> str:
-        """Name the numbers."""
+        """Return the number format."""
         return f"{self.precision}-weights" if self.weights_only else self.precision
 
     def _write(self, artifact: Artifact, destination: Path, calibration: Calibration | None) -> IOSpec:
@@ -74,7 +74,7 @@ def _halve_weights(module: Any, half: Any) -> int:
 
 
 def _widen_weights(module: Any, half: Any) -> None:
-    """Turn each weight into a 32-bit one before it is used."""
+    """Convert each weight to 32 bits before it is used."""
     import torch
 
     for node in [node for node in module.graph.nodes if node.op == "get_attr"]:
@@ -84,7 +84,7 @@ def _widen_weights(module: Any, half: Any) -> None:
 
 
 def _compute_in(module: Any, half: Any) -> None:
-    """Compute in 16 bits from the inputs on, and give outputs in 32 bits."""
+    """Convert inputs to 16 bits, compute in 16 bits, and return outputs in 32 bits."""
     import torch
     from torch.fx.node import map_aggregate
 
@@ -104,7 +104,7 @@ def _compute_in(module: Any, half: Any) -> None:
 
     for node in nodes:
         if node.op == "call_function":
-            # Where the program itself says that something is to be float32.
+            # The program itself requests float32 here.
             node.args, node.kwargs = map_aggregate(node.args, narrowed), map_aggregate(node.kwargs, narrowed)
     end.args = map_aggregate(end.args, widened)
     for node in given:

@@ -1,4 +1,4 @@
-"""Exported PyTorch programs as machine code, by PyTorch's Inductor ahead of time."""
+"""Compilation of exported PyTorch programs to machine code, by PyTorch's AOTInductor."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from nnpipe.frameworks.torch_program import load_program, quiet
 
 
 class TorchInductorCompiler(WritingCompiler, FixesBatch):
-    """Machine code for the processor of the machine that compiles, by AOTInductor; needs a C++ compiler.
+    """Compiles exported PyTorch programs to machine code for this processor, with AOTInductor and a C++ compiler.
 
-    The result runs on PyTorch of the same version and on processors with the
-    same vector instructions.  Quantised programs are computed with integers
-    where that gives what they state, which is tried out, and else in floats.
+    The result needs the same version of PyTorch and a processor with the same
+    vector instructions.  Quantised programs compute with integers if a test shows
+    correct results, otherwise with floats.
     """
 
     requires: ClassVar[tuple[str, ...]] = ("torch",)
@@ -35,15 +35,15 @@ class TorchInductorCompiler(WritingCompiler, FixesBatch):
     packages: ClassVar[tuple[str, ...]] = ("torch",)
 
     max_autotune: bool = argument(
-        False, help="measure different ways to multiply and convolve, and take the fastest; takes much longer"
+        False, help="benchmark several kernels for matrix products and convolutions and use the fastest; much slower"
     )
 
     def variant(self) -> str:
-        """Name the compiler."""
+        """Return the compiler."""
         return "aoti-tuned" if self.max_autotune else "aoti"
 
     def target_name(self) -> str:
-        """Say for which processor the result is made."""
+        """Return the name of the processor."""
         return target_name()
 
     def _write(self, artifact: Artifact, destination: Path, calibration: Calibration | None) -> IOSpec:

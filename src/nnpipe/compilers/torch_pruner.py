@@ -1,4 +1,4 @@
-"""Exported PyTorch programs with the least of their weights set to 0."""
+"""Magnitude pruning of exported PyTorch programs."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from nnpipe.frameworks.torch_program import load_program, matrices, replace_weig
 
 
 class TorchPruner(DistillingCompiler):
-    """Exported PyTorch programs whose weights of least magnitude are 0, fine-tuned where that is asked for.
+    """Sets the weights of least magnitude in exported PyTorch programs to 0, with optional fine-tuning.
 
     Kernels and matrices are pruned; biases and normalisations are not (Han et
-    al. 2015, arXiv:1506.02626).  The file keeps its size until something
-    compresses it, and a runtime gains nothing unless it skips zeros; to make
-    a network smaller and faster everywhere, take whole channels away.
+    al. 2015, arXiv:1506.02626).  The file is only smaller once it is compressed,
+    and only faster in a runtime that skips zeros; ``TorchChannelPruner`` makes a
+    network smaller and faster everywhere.
     """
 
-    sparsity: float = argument(0.5, help="part of the weights that becomes 0", minimum=0.0, maximum=0.999)
+    sparsity: float = argument(0.5, help="fraction of the weights set to 0", minimum=0.0, maximum=0.999)
     scope: Literal["layer", "global"] = argument(
-        "layer", help="take that part from each layer, or from all of them together, which spares small layers"
+        "layer", help="prune this fraction of each layer, or of all layers together, which spares small layers"
     )
 
     def claims(self) -> tuple[Claim, ...]:
-        """Weights taken away, the rest as it was unless it was fine-tuned."""
+        """Return that weights are pruned and number formats are kept."""
         return ("pruned", "fine-tuned") if self.fine_tuning_steps else ("pruned",)
 
     def variant(self) -> str:
-        """Name the part taken away."""
+        """Return the sparsity."""
         return f"pruned-{round(self.sparsity * 1000) / 10:g}"
 
     def _write(self, artifact: Artifact, destination: Path, calibration: Calibration | None) -> IOSpec:
@@ -55,7 +55,7 @@ class TorchPruner(DistillingCompiler):
         return self._save(loaded.native, destination)
 
     def _masks(self, weights: dict[str, Any]) -> dict[str, Any]:
-        """Return 0 where a weight goes and 1 where it stays, by name."""
+        """Return masks by weight name: 0 for pruned weights, 1 for kept ones."""
         import torch
 
         groups = [list(weights)] if self.scope == "global" else [[name] for name in weights]
@@ -63,7 +63,7 @@ class TorchPruner(DistillingCompiler):
         for names in groups:
             magnitudes = torch.cat([weights[name].abs().flatten() for name in names])
             mask = torch.ones_like(magnitudes)
-            # A stable order, so that exactly so many go, and the same ones every time.
+            # A stable sort, so that the number of zeros is exact and the choice reproducible.
             mask[magnitudes.argsort(stable=True)[: int(self.sparsity * magnitudes.numel())]] = 0
             parts = mask.split([weights[name].numel() for name in names])
             masks |= {name: part.view_as(weights[name]) for name, part in zip(names, parts, strict=True)}

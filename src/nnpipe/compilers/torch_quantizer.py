@@ -1,4 +1,4 @@
-"""Exported PyTorch programs in 8 bits, by torchao's PT2E quantisation."""
+"""Quantisation of exported PyTorch programs to 8 bits, by torchao's PT2E quantisation."""
 
 from __future__ import annotations
 
@@ -17,13 +17,12 @@ from nnpipe.frameworks.torch_program import QUANTISED, LoadedProgram, exported_a
 
 
 class TorchPT2EQuantizer(TorchProgramCompiler):
-    """Exported PyTorch programs in 8 bits, whose activations are scaled by what calibration samples showed.
+    """Quantises exported PyTorch programs to 8 bits, with ranges of activations from calibration samples.
 
-    The result states the quantisation in the program itself: integers are
-    turned back to floats before each operator and rounded behind it.  As it
-    is, PyTorch computes exactly that, slower than the floats it came from; the
-    weights take a quarter of the room.  It is for compilers that know the
-    pattern to make it fast.
+    The quantisation is part of the program: integers are dequantised before each
+    operator, and results are quantised after it.  PyTorch runs it in this form,
+    more slowly than the float program; the weights need a quarter of the space.
+    Compilers that recognise the pattern make it fast.
 
     Batch normalisations are folded into convolutions.  Inputs and outputs stay
     floats.
@@ -35,35 +34,37 @@ class TorchPT2EQuantizer(TorchProgramCompiler):
 
     quantizer: Literal["x86", "xnnpack"] = argument(
         "x86",
-        help="whose rules to follow: x86 (PyTorch's own compiler on x86 processors) or xnnpack (ExecuTorch, which has "
-        "to be installed for it)",
+        help="target of the quantisation: x86 (PyTorch's compiler on x86 processors) or xnnpack (ExecuTorch, which "
+        "must be installed)",
     )
     reduce_range: bool = argument(
-        False, help="use 7 bits of an activation, which avoids overflow on x86 processors without VNNI; for x86"
+        False, help="use 7 bits for activations, which avoids overflow on x86 processors without VNNI; for x86"
     )
-    per_channel: bool = argument(True, help="give each output channel of a weight a scale of its own; x86 always does")
+    per_channel: bool = argument(
+        True, help="use a separate scale for each output channel of a weight; always done for x86"
+    )
 
     def validate(self) -> None:
-        """Refuse what the chosen quantiser cannot do."""
+        """Check that the chosen quantiser supports the options."""
         if self.quantizer == "x86" and not self.per_channel:
             raise ConfigError(f"{type(self).__name__}: --no-per-channel needs --quantizer xnnpack")
         if self.quantizer == "xnnpack" and self.reduce_range:
             raise ConfigError(f"{type(self).__name__}: --reduce-range needs --quantizer x86")
 
     def needs_calibration(self) -> bool:
-        """Always."""
+        """Return true: ranges of activations are calibrated."""
         return True
 
     def claims(self) -> tuple[Claim, ...]:
-        """Weights and activations in 8 bits."""
+        """Return 8-bit weights and activations."""
         return ("int8",)
 
     def variant(self) -> str:
-        """Name the kind of quantisation."""
+        """Return the kind of quantisation."""
         return "int8" if self.quantizer == "x86" else "int8-xnnpack"
 
     def _write(self, artifact: Artifact, destination: Path, calibration: Calibration | None) -> IOSpec:
-        assert calibration is not None  # compile() saw to it
+        assert calibration is not None  # checked by compile()
         loaded = load_program(artifact.path)
         with quiet():
             module = self._quantised(loaded, calibration)

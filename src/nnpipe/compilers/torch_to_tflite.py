@@ -1,4 +1,4 @@
-"""Exported PyTorch programs as TensorFlow Lite, without a converter between them."""
+"""Conversion of exported PyTorch programs to TensorFlow Lite, without an intermediate format."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from nnpipe.frameworks.torch_program import load_program
 
 
 class TorchToTFLite(TFLiteConverting):
-    """TensorFlow Lite models from exported PyTorch programs, by way of TensorFlow.
+    """Converts exported PyTorch programs to TensorFlow Lite, by way of TensorFlow.
 
     Each operator is translated to TensorFlow, whose converter does the rest.
-    Images go in with channels first, as PyTorch has them, and are turned once;
-    inside, they lie with channels last.  Operators of convolutional networks
-    and dense ones are known; others are refused by name.
+    Input images keep PyTorch's channels first and are transposed once; inside,
+    channels are last.  Operators of convolutional and dense networks are
+    supported; an error names any others.
     """
 
     requires: ClassVar[tuple[str, ...]] = ("torch", "tensorflow", "keras")

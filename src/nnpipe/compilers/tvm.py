@@ -1,4 +1,4 @@
-"""ONNX models and exported PyTorch programs as libraries of machine code, by Apache TVM."""
+"""Compilation of ONNX models and exported PyTorch programs to shared libraries, by Apache TVM."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _TUNED, _UNTUNED = "tuned", "untuned"
 
 
 class TVMCompiler(WritingCompiler, FixesBatch):
-    """Shared libraries by Apache TVM, tuned by MetaSchedule where trials are asked for."""
+    """Compiles ONNX models and exported PyTorch programs to shared libraries with Apache TVM, optionally tuned."""
 
     requires: ClassVar[tuple[str, ...]] = ("tvm",)
     install: ClassVar[str] = "nnpipe[tvm]"
@@ -42,7 +42,7 @@ class TVMCompiler(WritingCompiler, FixesBatch):
     packages: ClassVar[tuple[str, ...]] = ("apache-tvm", "apache-tvm-ffi", "onnx", "torch")
 
     no_options: ClassVar[Mapping[str, str]] = MappingProxyType(
-        {"--opt-level": "TVM has no levels of optimisation any more; --tune-trials finds faster schedules"}
+        {"--opt-level": "TVM no longer has optimisation levels; --tune-trials finds faster schedules"}
     )
 
     target: str = argument(
@@ -50,22 +50,22 @@ class TVMCompiler(WritingCompiler, FixesBatch):
         help="processor to compile for: native (this one), generic (any of this kind), or a triple such as "
         "aarch64-linux-gnu, for which aarch64-linux-gnu-g++ must be installed",
     )
-    mcpu: str = argument("", help="model of the processor as LLVM names it, such as cortex-a72; for a triple")
+    mcpu: str = argument("", help="LLVM's name of the processor model, such as cortex-a72; only with a triple")
     tune_trials: int = argument(
         0,
-        help="schedules to try out on this machine; without --tune-seconds, 0 takes TVM's untuned ones, which are slow",
+        help="number of schedules to try on this machine; 0 without --tune-seconds uses TVM's slow default schedules",
         minimum=0,
     )
     tune_seconds: float = argument(
         0.0,
-        help="seconds that trying schedules out on this machine may add to compiling; with --tune-trials, whichever "
-        "ends first; the tuned library is kept if it is faster than the untuned one",
+        help="seconds that trying schedules on this machine may add to compiling; with --tune-trials, whichever limit "
+        "is reached first; the tuned library is kept if it is faster than the untuned one",
         minimum=0.0,
     )
-    tune_seed: int = argument(0, help="where the search for schedules starts", minimum=0)
+    tune_seed: int = argument(0, help="seed of the search for schedules", minimum=0)
 
     def validate(self) -> None:
-        """Refuse to tune for another processor, and a model of processor without its triple."""
+        """Check that tuning is for this processor, and a processor model is only given with a triple."""
         name = type(self).__name__
         if " " in self.target or self.target == "llvm":
             mcpu = re.search(r"-mcpu=(\S+)", self.target)
@@ -82,13 +82,13 @@ class TVMCompiler(WritingCompiler, FixesBatch):
             raise ConfigError(f"{name}: --mcpu needs a triple as --target, not {self.target}")
 
     def variant(self) -> str:
-        """Return whether it was tuned."""
+        """Return ``"tuned"`` or ``"untuned"``."""
         if not self._tunes():
             return "untuned"
         return "tuned" + str(self.tune_trials or "") + (f"-{self.tune_seconds:g}s" if self.tune_seconds else "")
 
     def handicaps(self) -> tuple[str, ...]:
-        """Name a handicap where it was not tuned."""
+        """Return handicaps: generic code, no tuning."""
         generic = ("code for any processor",) if self.target == _GENERIC else ()
         return (*super().handicaps(), *generic, *(() if self._tunes() else ("TVM without tuning",)))
 
@@ -96,11 +96,11 @@ class TVMCompiler(WritingCompiler, FixesBatch):
         return bool(self.tune_trials or self.tune_seconds)
 
     def target_name(self) -> str:
-        """Name the processor."""
+        """Return the name of the processor."""
         return self.target
 
     def tools(self) -> tuple[Tool, ...]:
-        """Return what links the library: a C++ compiler, for a triple that triple's."""
+        """Return the C++ compiler that links the library, for a triple its cross compiler."""
         if self.target in (_NATIVE, _GENERIC):
             return self.needs_tools
         command = f"{self.target}-g++"

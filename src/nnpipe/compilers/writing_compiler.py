@@ -1,4 +1,4 @@
-"""The base of compilers whose result is one file: whole files, kept names, named causes, no output of others."""
+"""The base of compilers whose result is one file."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from nnpipe.core.tensors import IOSpec, TensorSpec
 
 
 class WritingCompiler(ModelCompiler):
-    """A compiler whose result is one file.
+    """Base of compilers whose result is one file.
 
     Authors write :meth:`_write` in place of ``_compile``, and may write
     :meth:`_outcome` and :meth:`target_name`.  The base does the rest:
 
-    - The file appears whole or not at all, with its description beside it.
-    - Whatever ``_write`` raises becomes a :class:`~nnpipe.core.errors.CompileError` of one line that names the
-      model and the cause; other errors of nnpipe, such as ``ConfigError``, pass as they are.
-    - What converters print and log is kept from the terminal.
-    - Inputs and outputs are put in the order of the source, and must have kept their names.
+    - The file is written whole or not at all, with its description beside it.
+    - Any exception of ``_write`` becomes a :class:`~nnpipe.core.errors.CompileError` of one line that names the
+      model and the cause; other errors of nnpipe, such as ``ConfigError``, are not changed.
+    - Output and log messages of converters do not reach the terminal.
+    - Inputs and outputs are sorted in the order of the source, and must have kept their names.
 
     Attributes
     ----------
     packages
-        Distributions whose versions are recorded with the result.
+        Packages whose versions are recorded with the result.
 
     Examples
     --------
@@ -66,24 +66,24 @@ class WritingCompiler(ModelCompiler):
         artifact
             The model to start from; its file has been checked.
         destination
-            A temporary file beside the result's place, moved there once this method returns.
+            A temporary file; it is moved to the final path after this method returns.
         calibration
-            Gives batches of one sample; ``None`` where none were given, which
-            cannot be where ``needs_calibration()``.
+            Provides batches of one sample; ``None`` if no samples were given, never
+            ``None`` if ``needs_calibration()``.
 
         Returns
         -------
         IOSpec
-            What the file itself states, in any order; a quantisation that its
-            format has no place for is taken from the source.
+            Inputs and outputs as stated in the file, in any order; quantisation that
+            its format cannot express is taken from the source.
         """
 
     def _outcome(self, destination: Path) -> Mapping[str, Any]:
-        """Return facts that only making the file has shown, for its description; nothing by default."""
+        """Return facts for the description that are known only after compiling; nothing by default."""
         return {}
 
     def target_name(self) -> str:
-        """Name the kind of machine that the result is for, such as ``"cpu"``, the default."""
+        """Return the kind of machine that the result is for; by default ``"cpu"``."""
         return "cpu"
 
     def _compile(self, artifact: Artifact, path: Path, calibration: Calibration | None) -> Artifact:
@@ -93,7 +93,7 @@ class WritingCompiler(ModelCompiler):
                     found = self._write(artifact, temporary, calibration)
                     outcome = self._outcome(temporary)
                 io = _completed(found, artifact.io)
-        except Exception as error:  # compilers fail in every way there is
+        except Exception as error:  # compilers raise any kind of exception
             if isinstance(error, NNPipeError) and not isinstance(error, CompileError):
                 raise
             raise CompileError(
@@ -119,7 +119,7 @@ def _versions(packages: tuple[str, ...]) -> Iterator[tuple[str, str]]:
 
 
 def _completed(found: IOSpec, source: IOSpec) -> IOSpec:
-    """Put tensors in the order of the source, with the quantisation that the new file has no place for.
+    """Return the tensors in the order of the source, with quantisation that the new file cannot express.
 
     Raises
     ------
@@ -145,14 +145,14 @@ def _inherited(new: TensorSpec, old: TensorSpec) -> TensorSpec:
 
 @contextlib.contextmanager
 def _silence() -> Iterator[None]:
-    """Keep what converters print and log away from the terminal; what fails is raised all the same."""
+    """Keep output and log messages of converters off the terminal; exceptions pass."""
 
     def dropped(record: logging.LogRecord) -> bool:
         return False
 
-    # Filters of a logger hold for what is logged on it directly, so other packages' records pass.
+    # Filters of a logger apply only to its own records, so those of other packages pass.
     loggers = [logging.getLogger(name) for name in ("", "absl", "tensorflow", "onnxruntime")]
-    # Without a handler, logging.warning() would install one for good.
+    # Without a handler, logging.warning() would install one permanently.
     handler = logging.NullHandler()
     loggers[0].addHandler(handler)
     for logger in loggers:

@@ -1,6 +1,7 @@
-"""Runtimes: what runs compiled models.
+"""Runtimes, which run compiled models.
 
-The classes are here, and for authors the base of runtimes of sealed models; each is imported when it is first used.
+This package offers the classes and, for authors, the base of runtimes of sealed models; each is imported when it is
+first used.
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""Exported PyTorch programs, compiled for ExecuTorch, on ExecuTorch."""
+"""The runtime of ExecuTorch programs."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from nnpipe.runtimes.sealed_runtime import SealedRuntime
 
 
 class ExecuTorchRuntime(SealedRuntime):
-    """ExecuTorch programs, with the kernels of XNNPACK or the portable ones, as compiled."""
+    """Runs ExecuTorch programs, with the kernels they were compiled for: XNNPACK's or the portable ones."""
 
     requires: ClassVar[tuple[str, ...]] = ("executorch", "torch")
     install: ClassVar[str] = "nnpipe[executorch]"
     accepts: ClassVar[tuple[str, ...]] = (FORMAT,)
 
     def import_framework(self) -> None:
-        """Import the runtime, which brings much of PyTorch's compiler along."""
+        """Import the runtime, which imports much of PyTorch's compiler as well."""
         with hushed():
             import executorch.runtime  # noqa: F401
 

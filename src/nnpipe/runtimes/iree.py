@@ -1,4 +1,4 @@
-"""Models compiled by IREE."""
+"""The runtime of IREE modules."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nnpipe.runtimes.sealed_runtime import SealedRuntime
 
 
 class IREERuntime(SealedRuntime):
-    """Modules that IREE compiled for the processor; loading one runs machine code from it."""
+    """Runs modules that IREE compiled for the processor; loading a module executes machine code from its file."""
 
     requires: ClassVar[tuple[str, ...]] = ("iree.runtime",)
     install: ClassVar[str] = "nnpipe[iree]"

@@ -1,4 +1,4 @@
-"""Keras models on TensorFlow."""
+"""The runtime of Keras models."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from nnpipe.layers.keras.open_file import open_keras
 
 
 class KerasRuntime(Runtime, FixesBatch):
-    """Keras models (.keras archives) on TensorFlow, as graphs.
+    """Runs Keras models (.keras archives) on TensorFlow, as graphs.
 
-    The archive's structure is made anew from its description.  Layers that
-    hold code (Lambda, TFSMLayer) are refused: whoever made the file would run
-    what they like.
+    The structure is rebuilt from the archive's configuration.  Layers that hold
+    code (Lambda, TFSMLayer) are rejected, as loading them would run the code of
+    the file's author.
 
-    The number of threads holds for a whole process, and a process in which
-    TensorFlow has computed keeps the number that it has.  Commands measure
-    each candidate in a fresh one.
+    The number of threads applies to a whole process and cannot change after
+    TensorFlow has computed there.  Commands measure each candidate in a new
+    process.
     """
 
     requires: ClassVar[tuple[str, ...]] = ("tensorflow", "keras", "h5py")
@@ -35,11 +35,11 @@ class KerasRuntime(Runtime, FixesBatch):
 
     num_threads: int = argument(1, help="threads that one inference may use; 0 leaves it to the runtime", minimum=0)
     freeze: bool = argument(
-        True, help="make constants of the weights, so that TensorFlow fuses and computes beforehand what it can"
+        True, help="turn weights into constants, so that TensorFlow can fuse operations and fold constants"
     )
 
     def handicaps(self) -> tuple[str, ...]:
-        """Name a handicap where weights are variables."""
+        """Return a handicap if weights are variables."""
         return (*super().handicaps(), *(() if self.freeze else ("weights not frozen",)))
 
     def _load(self, artifact: Artifact) -> InferenceSession:

@@ -1,4 +1,4 @@
-"""TensorFlow Lite models on LiteRT, by whichever package brings the interpreter."""
+"""The runtime of TensorFlow Lite models, with the interpreter of any package that has it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nnpipe.frameworks.litert import LiteRTSession, check_tensors, open_interpre
 
 
 class LiteRTRuntime(Runtime):
-    """TensorFlow Lite models on LiteRT (``ai_edge_litert``, ``tflite_runtime`` or TensorFlow)."""
+    """Runs TensorFlow Lite models on LiteRT (``ai_edge_litert``, ``tflite_runtime`` or TensorFlow)."""
 
     formerly: ClassVar[tuple[str, ...]] = ("TFLiteRuntime",)
     requires: ClassVar[tuple[str, ...]] = ("ai_edge_litert|tflite_runtime|tensorflow",)
@@ -25,18 +25,18 @@ class LiteRTRuntime(Runtime):
 
     num_threads: int = argument(1, help="threads that one inference may use; 0 leaves it to the runtime", minimum=0)
     delegates_list: tuple[Path, ...] = argument(
-        (), help="shared libraries of delegates, such as libedgetpu.so.1, that take over parts of the model"
+        (), help="shared libraries of delegates that run parts of the model, such as libedgetpu.so.1"
     )
     reference_kernels: bool = argument(
-        False, help="use the slow kernels that other implementations compare themselves with, bit for bit"
+        False, help="use LiteRT's slow reference kernels, which other implementations reproduce bit by bit"
     )
 
     def handicaps(self) -> tuple[str, ...]:
-        """Name a handicap where the kernels are not the fast ones."""
+        """Return a handicap for the slow reference kernels."""
         return ("reference kernels",) if self.reference_kernels else ()
 
     def io_of(self, path: str | Path) -> IOSpec:
-        """Read the inputs and outputs of a bare TensorFlow Lite file; needs no interpreter.
+        """Return the inputs and outputs of a TensorFlow Lite file without description; needs no interpreter.
 
         Raises
         ------

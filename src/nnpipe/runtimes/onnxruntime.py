@@ -1,4 +1,4 @@
-"""ONNX models on ONNX Runtime."""
+"""The runtime of ONNX models."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from nnpipe.frameworks.onnxruntime import io_of_model, open_model, session_of
 
 
 class ONNXRuntime(Runtime, FixesBatch):
-    """ONNX models on ONNX Runtime, on the CPU or an NVIDIA GPU."""
+    """Runs ONNX models on ONNX Runtime, on the CPU or an NVIDIA GPU."""
 
     requires: ClassVar[tuple[str, ...]] = ("onnxruntime",)
     install: ClassVar[str] = "nnpipe[onnx]"
@@ -30,19 +30,19 @@ class ONNXRuntime(Runtime, FixesBatch):
         "all", help="how far ONNX Runtime may rewrite the graph while it loads the model"
     )
     exact_integers: bool = argument(
-        True, help="multiply 8-bit numbers without overflow on x86 processors without VNNI, which takes longer there"
+        True, help="avoid overflow in products of 8-bit numbers on x86 processors without VNNI, at some cost in speed"
     )
     io_binding: bool = argument(
-        False, help="hand tensors over by I/O binding, which saves some microseconds a call; on a GPU always done"
+        False, help="pass tensors by I/O binding, which saves some microseconds per call; always done on a GPU"
     )
 
     def handicaps(self) -> tuple[str, ...]:
-        """Name a handicap where the graph is not optimised as far as it goes."""
+        """Return a handicap if the graph is not fully optimised."""
         less = () if self.graph_optimisation == "all" else (f"graph optimisation {self.graph_optimisation}",)
         return (*super().handicaps(), *less)
 
     def io_of(self, path: str | Path) -> IOSpec:
-        """Read the inputs and outputs of a bare ONNX file.
+        """Return the inputs and outputs of an ONNX file without description.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""Models on OpenVINO."""
+"""The runtime of OpenVINO, ONNX and TensorFlow Lite models on OpenVINO."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ from nnpipe.frameworks.openvino_models import read_model
 
 
 class OpenVINORuntime(Runtime, FixesBatch):
-    """OpenVINO, ONNX and TensorFlow Lite models on OpenVINO, for CPUs, GPUs and NPUs by Intel."""
+    """Runs OpenVINO, ONNX and TensorFlow Lite models on OpenVINO, on CPUs and on Intel's GPUs and NPUs."""
 
     requires: ClassVar[tuple[str, ...]] = ("openvino",)
     install: ClassVar[str] = "nnpipe[openvino]"
     accepts: ClassVar[tuple[str, ...]] = ("openvino", "onnx", "tflite")
 
     num_threads: int = argument(1, help="threads that one inference may use; 0 leaves it to the runtime", minimum=0)
-    openvino_device: Literal["cpu", "gpu", "npu"] = argument("cpu", help="which device by Intel computes")
+    openvino_device: Literal["cpu", "gpu", "npu"] = argument("cpu", help="device to compute on")
     inference_precision: Literal["f32", "bf16", "f16", "auto"] = argument(
         "f32",
-        help="numbers that float operations are computed in; auto is the device's fastest, which on many CPUs is "
-        "bfloat16 and differs visibly from the source",
+        help="number format of float operations; auto is the device's fastest, which is bfloat16 on many CPUs and "
+        "changes results visibly",
     )
 
     def io_of(self, path: str | Path) -> IOSpec:
-        """Read the inputs and outputs of a bare file, whose format is told by its ending.
+        """Return the inputs and outputs of a file without description; its ending states the format.
 
         Raises
         ------
         MissingDependency
             If OpenVINO is not installed.
         ArtifactError
-            If the file is missing, damaged, or of another kind; the message names it.
+            If the file is missing, damaged, or of another format; the message names it.
         """
         self.check_installed()
         path = Path(path)

@@ -1,4 +1,4 @@
-"""Exported PyTorch programs on PyTorch."""
+"""The runtime of exported PyTorch programs."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from nnpipe.frameworks.torch_session import TorchSession, check_device
 
 
 class PyTorchRuntime(Runtime):
-    """Programs of ``torch.export`` on PyTorch, on the CPU or an NVIDIA GPU.
+    """Runs programs of ``torch.export`` on PyTorch, on the CPU or an NVIDIA GPU.
 
-    Files are checked before PyTorch sees them, so that a file from a stranger
-    can compute on tensors and do nothing else; see :mod:`nnpipe.formats.pt2`.
+    Files are checked before PyTorch loads them, so that an untrusted file can
+    only compute on tensors; see :mod:`nnpipe.formats.pt2`.
     """
 
     requires: ClassVar[tuple[str, ...]] = ("torch",)
@@ -37,36 +37,36 @@ class PyTorchRuntime(Runtime):
     device: Literal["cpu", "cuda"] = argument("cpu", help="where to compute")
     compile: bool = argument(
         False,
-        help="let torch.compile turn the program into machine code in its first run, which then takes long, and again "
-        "for another number of samples; needs a C++ compiler, on the CPU only",
+        help="compile the program with torch.compile in its first run, which then takes long, and again for another "
+        "batch size; needs a C++ compiler, on the CPU only",
     )
     channels_last: bool = argument(
         True,
-        help="lay weights of convolutions out with channels last where the program allows it, on the CPU; without "
-        "effect with --compile, which lays them out itself",
+        help="store weights of convolutions with channels last if the program allows it, on the CPU; no effect with "
+        "--compile, which chooses the layout itself",
     )
 
     def validate(self) -> None:
-        """Refuse to compile for what that has not been tried on."""
+        """Check that compiling is for the CPU."""
         if self.compile and self.device != "cpu":
             raise ConfigError(f"{type(self).__name__}: --compile needs --device cpu, not {self.device}")
 
     def tools(self) -> tuple[Tool, ...]:
-        """Return a C++ compiler where the program is to be compiled."""
+        """Return a C++ compiler if the program is to be compiled."""
         return (CXX,) if self.compile else ()
 
     def io_of(self, path: str | Path) -> IOSpec:
-        """Read the inputs and outputs of a bare exported program; needs no PyTorch.
+        """Return the inputs and outputs of an exported program without description; needs no PyTorch.
 
         Raises
         ------
         ArtifactError
-            If the file is missing, damaged, or no exported program; the message names it.
+            If the file is missing, damaged, or not an exported program; the message names it.
         """
         return read_program(Path(path)).io
 
     def import_framework(self) -> None:
-        """Import what reads exported programs, and what compiles them if that is asked for."""
+        """Import the modules that load exported programs and, if asked for, those that compile them."""
         with hushed():
             import torch._export.serde.serialize
             import torch.export

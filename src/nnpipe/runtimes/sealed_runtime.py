@@ -11,15 +11,15 @@ from nnpipe.formats.sealed import read_sealed
 
 
 class SealedRuntime(Runtime):
-    """Runs models whose files end in a seal, which a compiler wrote with :func:`~nnpipe.formats.sealed.write_sealed`.
+    """Base of runtimes of sealed files, which compilers write with :func:`~nnpipe.formats.sealed.write_sealed`.
 
-    The seal says what the model takes and gives and tells a damaged file from a
-    whole one.  Where a format says neither by itself, as shared libraries do,
-    seal its files.  Authors set ``accepts``, whose first format is the one in
+    The seal at the end of a file states the model's inputs and outputs, and shows
+    whether the file is damaged.  Seal files of formats that offer neither, such as
+    shared libraries.  Authors set ``accepts``, whose first format is the one in
     the seal, and write ``_load``: :func:`~nnpipe.formats.sealed.read_sealed`
     returns content, inputs, outputs and notes, and
-    :func:`~nnpipe.core.agreement.agreed_io` holds these against the description
-    beside the file.
+    :func:`~nnpipe.core.agreement.agreed_io` compares inputs and outputs with the
+    description beside the file.
 
     Examples
     --------
@@ -40,7 +40,7 @@ class SealedRuntime(Runtime):
     num_threads: int = argument(1, help="threads that one inference may use; 0 leaves it to the runtime", minimum=0)
 
     def io_of(self, path: str | Path) -> IOSpec:
-        """Return the inputs and outputs of a bare file; needs no framework and runs nothing.
+        """Return the inputs and outputs of a file without description; needs no framework and runs nothing.
 
         Raises
         ------

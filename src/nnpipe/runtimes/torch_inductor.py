@@ -1,4 +1,4 @@
-"""PyTorch programs compiled to machine code by AOTInductor."""
+"""The runtime of PyTorch programs compiled to machine code by AOTInductor."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nnpipe.runtimes.sealed_runtime import SealedRuntime
 
 
 class TorchInductorRuntime(SealedRuntime):
-    """Machine code that PyTorch's Inductor made of exported programs; loading a file runs code from it."""
+    """Runs programs compiled by AOTInductor; loading a file executes machine code from it."""
 
     requires: ClassVar[tuple[str, ...]] = ("torch",)
     install: ClassVar[str] = "nnpipe[torch]"
@@ -23,7 +23,7 @@ class TorchInductorRuntime(SealedRuntime):
     native_code: ClassVar[tuple[str, ...]] = (FORMAT,)
 
     def import_framework(self) -> None:
-        """Import what loads packages, which is part of the compiler."""
+        """Import the loader of packages, which is part of the compiler."""
         with hushed():
             import torch._inductor.cpp_builder
             import torch._inductor.package  # noqa: F401

@@ -1,4 +1,4 @@
-"""Models compiled by Apache TVM."""
+"""The runtime of models compiled by Apache TVM."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nnpipe.runtimes.sealed_runtime import SealedRuntime
 
 
 class TVMRuntime(SealedRuntime):
-    """Libraries of machine code that Apache TVM made of models; loading one runs code from it."""
+    """Runs libraries compiled by Apache TVM; loading a library executes machine code from it."""
 
     requires: ClassVar[tuple[str, ...]] = ("tvm",)
     install: ClassVar[str] = "nnpipe[tvm]"
