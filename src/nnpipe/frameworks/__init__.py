@@ -1,1 +1,1 @@
-"""What components of different families share because they use one framework."""
+"""Code for each framework that is shared by components of different families."""

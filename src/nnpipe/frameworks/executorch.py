@@ -1,4 +1,4 @@
-"""ExecuTorch: running programs by name, with its one pool of threads."""
+"""ExecuTorch: loading programs and running them by names of tensors, with its shared thread pool."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from nnpipe.frameworks.torch_session import array_of, tensor_of
 
 FORMAT = "executorch"
 MOST = "max_batch"
-"""Under this name a file notes the greatest number of samples in a call."""
+"""Key of the note in a file that states the greatest batch size."""
 
 
 def load_method(content: bytes, path: Path) -> Any:
@@ -28,7 +28,7 @@ def load_method(content: bytes, path: Path) -> Any:
     Raises
     ------
     ArtifactError
-        If ExecuTorch refuses the program; the message names the file.
+        If ExecuTorch rejects the program; the message names the file.
     """
     with hushed():
         from executorch.extension.pybindings import portable_lib
@@ -46,16 +46,16 @@ def load_method(content: bytes, path: Path) -> Any:
 class ExecuTorchSession(InferenceSession):
     """Runs a program on ExecuTorch.
 
-    ExecuTorch has one pool of threads in a process, and making it anew pulls
-    it away from programs that are loaded: sessions that are open together
-    must ask for one number.
+    ExecuTorch has one thread pool per process, and recreating it would break
+    loaded programs: sessions that are open together must use the same number
+    of threads.
 
     Parameters
     ----------
     file
         The program.
     io
-        What the session takes and gives.
+        Inputs and outputs of the session.
     path
         The file, for messages.
     num_threads
@@ -67,7 +67,7 @@ class ExecuTorchSession(InferenceSession):
     def __init__(self, file: SealedFile, io: IOSpec, path: Path, num_threads: int) -> None:
         self.io = io
         self._path = path
-        self._content = file.content  # the program points into it
+        self._content = file.content  # the program refers to its memory
         self._most = file.notes.get(MOST)
         self._names = [spec.name for spec in file.io.inputs]
         self._picks = [
@@ -120,7 +120,7 @@ class ExecuTorchSession(InferenceSession):
         return {name: array_of(tensors[place]) for name, place in self._picks}
 
     def stats(self) -> Mapping[str, Any]:
-        """Return how many threads the pool has."""
+        """Return the number of threads in the pool."""
         return {"num_threads": self._threads}
 
     def _close(self) -> None:

@@ -1,4 +1,4 @@
-"""Keeping frameworks that print, log and warn about themselves away from the terminal."""
+"""Suppression of output, log messages and warnings of frameworks."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from nnpipe.core.native_output import native_output_held
 
 @contextlib.contextmanager
 def hushed() -> Iterator[None]:
-    """Hold what Python and native code print, log and warn while the block runs; errors are raised all the same.
+    """Suppress output, log messages and warnings of Python and native code inside the block; exceptions pass.
 
-    That holds for the whole process, threads included, so the block should be
-    one call into a framework.
+    This affects the whole process, including other threads, so the block should
+    be one call into a framework.
     """
-    with native_output_held(), warnings.catch_warnings():  # the first lets only one thread in at a time
+    with native_output_held(), warnings.catch_warnings():  # the first admits one thread at a time
         warnings.simplefilter("ignore")
         before = logging.root.manager.disable
         logging.disable(logging.CRITICAL)

@@ -1,4 +1,4 @@
-"""Starting TensorFlow and Keras, and binding a Keras model's tensors by name."""
+"""Import of TensorFlow and Keras, and binding of a Keras model's tensors by name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from nnpipe.core.naming import snake_case
 from nnpipe.core.native_output import native_output_held
 from nnpipe.core.tensors import IOSpec, TensorSpec, show_shape
 
-# What TensorFlow prints at every start whatever the log level: its libraries talk before they read it.
+# Messages that TensorFlow prints at every start, before its libraries read the log level.
 _CHATTER = re.compile(
     "WARNING: All log messages before absl::InitializeLog|oneDNN custom operations are on|cpu_feature_guard|"
     "^To enable the following instructions"
@@ -27,21 +27,21 @@ _LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 
 
 def import_keras(num_threads: int = 0) -> tuple[ModuleType, ModuleType]:
-    """Import TensorFlow and Keras and give both modules.
+    """Import TensorFlow and Keras and return both modules.
 
     The first import is quiet unless the user has set ``TF_CPP_MIN_LOG_LEVEL``.
 
     Parameters
     ----------
     num_threads
-        Threads that one operation may use; 0 leaves it to TensorFlow.  It
-        holds for the whole process.  A process in which TensorFlow has
-        computed already keeps what it has; :func:`threads_in_use` tells.
+        Threads that one operation may use; 0 leaves it to TensorFlow.  The
+        number applies to the whole process and cannot change after TensorFlow
+        has computed; :func:`threads_in_use` returns the number in effect.
 
     Raises
     ------
     ConfigError
-        If Keras computes with another framework.
+        If Keras uses another backend.
     """
     if "keras" not in sys.modules:
         _check_backend(os.environ.get("KERAS_BACKEND", "tensorflow"))
@@ -62,7 +62,7 @@ def threads_in_use() -> int:
     import tensorflow
 
     chosen = int(tensorflow.config.threading.get_intra_op_parallelism_threads())
-    said = os.environ.get("TF_NUM_INTRAOP_THREADS", "")  # counts where nothing was chosen
+    said = os.environ.get("TF_NUM_INTRAOP_THREADS", "")  # used if no number was set
     return chosen or (int(said) if said.isdecimal() else 0) or _cores()
 
 
@@ -80,7 +80,7 @@ def _check_backend(name: str) -> None:
 
 @contextmanager
 def _quiet_start() -> Iterator[None]:
-    """Keep TensorFlow's greetings off the screen, and nothing else, while it is imported."""
+    """Suppress TensorFlow's usual start messages, and nothing else, while it is imported."""
     if "tensorflow" in sys.modules or _LEVEL in os.environ:
         yield
         return
@@ -109,10 +109,10 @@ def _without_chatter() -> Iterator[None]:
 
 @contextmanager
 def copying_variables() -> Iterator[None]:
-    """Let Keras turn its variables into arrays without a word.
+    """Suppress NumPy's warning when Keras converts variables to arrays.
 
-    Its way (3.15) is one that NumPy 2 still takes and warns about; there is
-    nothing that a user of either could do.
+    Keras (3.15) uses an interface that is deprecated in NumPy 2; users cannot act
+    on the warning.
     """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "__array__ implementation doesn't accept a copy keyword", DeprecationWarning)
@@ -120,16 +120,16 @@ def copying_variables() -> Iterator[None]:
 
 
 def model_io(model: Any) -> IOSpec:
-    """Describe the inputs and outputs of a functional or sequential Keras model as it states them itself."""
+    """Return the inputs and outputs of a functional or sequential Keras model, as it states them."""
     inputs = tuple(_spec(name, tensor) for name, tensor in zip(_input_names(model), model.inputs, strict=True))
     outputs = tuple(_spec(name, tensor) for name, tensor in zip(_output_names(model), model.outputs, strict=True))
     return IOSpec(inputs, outputs)
 
 
 def named_io(model: Any, io: IOSpec) -> IOSpec:
-    """Return :func:`model_io`, with the name in ``io`` where the model's only input or output has none of its own.
+    """Return :func:`model_io`, with the name in ``io`` for a single input or output that was given no name.
 
-    Keras numbers the layers that were given no name, so that what it calls them says nothing.
+    Keras numbers layers without a given name, so that their automatic names carry no meaning.
     """
     import keras
 
@@ -144,17 +144,17 @@ def named_io(model: Any, io: IOSpec) -> IOSpec:
 
 
 def is_automatic(operation: Any) -> bool:
-    """Return whether Keras made up the name of a layer or operation."""
+    """Return whether the name of a layer or operation is automatic."""
     return re.fullmatch(rf"{re.escape(automatic_name(operation))}(_\d+)?", operation.name) is not None
 
 
 def automatic_name(operation: Any) -> str:
-    """Return what Keras calls the first layer of this class."""
+    """Return the automatic name of the first layer of this class."""
     return snake_case(type(operation).__name__)
 
 
 def check_io(model: Any, io: IOSpec, who: str) -> None:
-    """Raise :class:`ConfigError` unless the model has the inputs and outputs that ``io`` promises."""
+    """Raise :class:`ConfigError` unless the model has the inputs and outputs in ``io``."""
     found = named_io(model, io)
     for side, have, want in (("inputs", found.inputs, io.inputs), ("outputs", found.outputs, io.outputs)):
         by_name = {spec.name: spec for spec in have}
@@ -171,9 +171,9 @@ def check_io(model: Any, io: IOSpec, who: str) -> None:
 
 
 def named_call(model: Any, io: IOSpec) -> Callable[..., dict[str, Any]]:
-    """Return a function that runs a model on tensors by name and gives its outputs by name.
+    """Return a function that runs a model on tensors by name and returns its outputs by name.
 
-    The function takes a mapping of tensors and, as Keras does, ``training``.
+    The function takes a mapping of tensors and, like Keras, ``training``.
     """
     import keras
 
@@ -200,7 +200,7 @@ def _output_names(model: Any) -> list[str]:
     if not isinstance(model, keras.Sequential) and isinstance(model.output, dict):
         return ["/".join(map(str, path)) for path, _ in keras.tree.flatten_with_path(model.output)]
     names = [tensor._keras_history.operation.name for tensor in model.outputs]
-    # A layer with two outputs, or called twice, gives one name to both.
+    # Both outputs of a layer with two outputs or two calls have the same name.
     return [name if names.count(name) == 1 else f"{name}_{names[:i].count(name)}" for i, name in enumerate(names)]
 
 

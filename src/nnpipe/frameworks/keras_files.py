@@ -1,10 +1,10 @@
-"""Opening Keras files that may come from anybody.
+"""Loading of untrusted Keras files.
 
 A ``.keras`` archive holds the model's structure as JSON and its weights as
-HDF5; an ``.h5`` file holds weights and, sometimes, a structure.  Nothing in
-them is trusted: no layer that carries code is made, no link in an HDF5 file
-is followed, and what a file claims is held against what it holds before
-memory is taken.
+HDF5; an ``.h5`` file holds weights and, sometimes, a structure.  Their content
+is not trusted: layers that hold code are rejected, links in HDF5 files are not
+followed, and claimed sizes are checked against the file's size before memory
+is allocated.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _CODE = {
 
 
 class KerasRefusal(ArtifactError):
-    """Keras cannot build the model of a file that is otherwise in order; ``cause`` says why."""
+    """Raised if Keras cannot build the model of a valid file; ``cause`` states why."""
 
     def __init__(self, message: str, cause: str) -> None:
         super().__init__(message)
@@ -46,15 +46,15 @@ class KerasRefusal(ArtifactError):
 
 
 def load_model(path: str | Path) -> Any:
-    """Build the model of a ``.keras`` archive or of an ``.h5`` file with a structure, with its weights.
+    """Return the model of a ``.keras`` archive, or of an ``.h5`` file with a structure, with its weights.
 
     Raises
     ------
     ArtifactError
-        If the file is missing, damaged, of another kind, or holds code; the
+        If the file is missing, damaged, of another format, or holds code; the
         message names it and the cause.
     KerasRefusal
-        If Keras cannot build what it describes.
+        If Keras cannot build the model that it describes.
     """
     path = Path(path)
     import_keras()
@@ -84,18 +84,18 @@ def load_model(path: str | Path) -> Any:
 
 
 def build_bounded(path: Path, config: dict[str, Any], build: Callable[[dict[str, Any]], Any] | None = None) -> Any:
-    """Build a model of a configuration, unless its weights would be larger than a file could hold.
+    """Return the model of a configuration, unless its weights would be larger than the file can hold.
 
     Raises
     ------
     Exception
-        Whatever Keras raises for what it cannot build; and ValueError for a claim that is too large.
+        Any exception of Keras if it cannot build the model, and ValueError if the weights would be too large.
     """
     import keras
 
     build = build or _built
     with warnings.catch_warnings():
-        # Keras advises whoever wrote the file; who reads it can do nothing about it.
+        # Advice of Keras to the file's author, which its reader cannot follow.
         warnings.filterwarnings("ignore", "Do not pass an `input_shape`", UserWarning)
         _check_size(keras, build, config, most_bytes(path))
         return build(config)
@@ -122,7 +122,7 @@ def read_weights(path: str | Path, model: Any, owner: str) -> None:
     Raises
     ------
     ArtifactError
-        If the file is missing, damaged or foreign, or belongs to another model than ``owner``.
+        If the file is missing, damaged, of another format, or belongs to another model than ``owner``.
     """
     path = Path(path)
     import_keras()
@@ -131,12 +131,12 @@ def read_weights(path: str | Path, model: Any, owner: str) -> None:
             set_weights_from(weights, model)
         except WeightsMismatch as error:
             raise ArtifactError(f"{path}: holds the weights of another model than {owner}: {error}") from None
-        except Exception as error:  # h5py raises what it likes for damaged content
+        except Exception as error:  # h5py raises any exception for damaged content
             raise ArtifactError(f"{path}: the weights cannot be read: {one_line(error)}") from None
 
 
 def _cause(error: BaseException) -> str:
-    """Return the heart of an error that Keras has wrapped in advice and in the whole description of the model."""
+    """Return the cause in an error of Keras, without its advice and the model's whole configuration."""
     import keras
 
     text = str(error)
@@ -154,7 +154,7 @@ def _cause(error: BaseException) -> str:
 
 
 def _age(file: Any) -> str:
-    """Tell that an HDF5 file is older than Keras 3, if it is: that is why a layer's arguments are not known."""
+    """Return a remark if an HDF5 file is older than Keras 3, which explains unknown arguments; otherwise empty."""
     said = file.attrs.get("keras_version", b"")
     version = said.decode("ascii", "replace") if isinstance(said, bytes) else str(said)
     if not re.fullmatch(r"[12]\.[\w.-]{1,20}", version):
@@ -163,7 +163,7 @@ def _age(file: Any) -> str:
 
 
 def checked_structure(path: Path, text: bytes) -> dict[str, Any]:
-    """Read the structure of a file, less how it was trained; one that holds code is refused.
+    """Return the structure in a file, without the configuration of its training.
 
     Raises
     ------
@@ -179,7 +179,7 @@ def checked_structure(path: Path, text: bytes) -> dict[str, Any]:
         raise ArtifactError(f"{path}: its {CONFIG} is damaged ({one_line(error)})") from None
     if code:
         raise ArtifactError(f"{path}: holds {code}, which would run code from the file; express it with other layers")
-    # How it was trained does not matter here, and may name things that are not here.
+    # The configuration of the training does not matter here, and may name objects that do not exist here.
     return config | {"compile_config": None}
 
 
@@ -197,18 +197,18 @@ def _code_in(found: Any) -> str:
 
 
 def _check_size(keras: Any, build: Callable[[dict[str, Any]], Any], config: dict[str, Any], limit: int) -> None:
-    """Build the model without its weights, and refuse it if the weights would be larger than the file allows."""
+    """Build the model without its weights; raise ``ValueError`` if the weights would be larger than ``limit``."""
     import tensorflow
     from keras.src.backend.common import global_state
 
-    # Keras keeps a list of the variables made in this scope, to fill them later on; these are never to be filled.
+    # Keras lists the variables created in this scope to initialise them later; these must never be initialised.
     pending = "uninitialized_variables"
     before = global_state.get_global_attribute(pending)
     made: list[Any] = []
     global_state.set_global_attribute(pending, made)
     try:
         with keras.StatelessScope(initialize_variables=False):
-            build(copy.deepcopy(config))  # it takes the config apart
+            build(copy.deepcopy(config))  # building modifies the configuration
     finally:
         global_state.set_global_attribute(pending, before)
     claimed = sum(math.prod(variable.shape) * tensorflow.as_dtype(variable.dtype).size for variable in made)

@@ -1,4 +1,4 @@
-"""Functions of older versions that Keras 3 lacks, registered so that it can load and save models that use them."""
+"""Functions of older Keras versions, registered so that Keras 3 can load and save models that use them."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from functools import cache
 from typing import Any
 
 HARD_SIGMOID_2 = "hard_sigmoid_keras2"
-"""What Keras 1 and 2 called ``hard_sigmoid``, clip(0.2 x + 0.5, 0, 1); that of Keras 3 is clip(x / 6 + 0.5, 0, 1)."""
+"""The ``hard_sigmoid`` of Keras 1 and 2, clip(0.2 x + 0.5, 0, 1); that of Keras 3 is clip(x / 6 + 0.5, 0, 1)."""
 _PACKAGE = "nnpipe"
 
 
 def described(name: str) -> dict[str, Any]:
-    """Return one of these functions as Keras 3 writes it."""
+    """Return the configuration of one of these functions, as Keras 3 writes it."""
     return {"module": "builtins", "class_name": "function", "config": name, "registered_name": f"{_PACKAGE}>{name}"}
 
 
 @cache
 def register() -> None:
-    """Let Keras know these functions; a model that uses one can be loaded wherever this was called."""
+    """Register these functions in Keras, so that this process can load models that use them."""
     import keras
 
     @keras.saving.register_keras_serializable(package=_PACKAGE, name=HARD_SIGMOID_2)  # type: ignore[untyped-decorator, unused-ignore]

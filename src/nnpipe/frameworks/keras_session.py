@@ -1,4 +1,4 @@
-"""A Keras model, loaded and ready to run."""
+"""Inference sessions of Keras models."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ log = logging.getLogger("nnpipe")
 class KerasSession(InferenceSession):
     """Runs a Keras model as a TensorFlow graph that is traced once.
 
-    No batch pays for tracing; the model's weights are used as they are at
-    each run.
+    Tracing is not part of any run; each run uses the model's present weights.
 
     Parameters
     ----------
@@ -34,11 +33,10 @@ class KerasSession(InferenceSession):
     io
         Its inputs and outputs by name.
     freeze
-        Whether weights become constants of the graph, as they are now, so that TensorFlow computes beforehand what
-        follows from them.  A graph that cannot be frozen is run as it is.
+        Whether the present weights become constants of the graph, so that TensorFlow can fold computations on them.
+        A graph that cannot be frozen is run unchanged.
     batch
-        Number of samples in a call that the graph is made for; ``None`` leaves it free, and then a graph computes
-        shapes in every call.
+        Fixed batch size of the graph; ``None`` leaves it free, so that the graph computes shapes in every run.
     """
 
     def __init__(self, model: Any, io: IOSpec, freeze: bool = False, batch: int | None = None) -> None:
@@ -64,11 +62,11 @@ class KerasSession(InferenceSession):
             self._tensorflow.test.experimental.sync_devices()
 
     def _get(self) -> dict[str, np.ndarray]:
-        # numpy() shows TensorFlow's own memory; the caller gets its own.
+        # numpy() returns a view of TensorFlow's memory; the caller gets a copy.
         return {spec.name: np.array(self._outputs[spec.name].numpy()) for spec in self.io.outputs}
 
     def stats(self) -> Mapping[str, Any]:
-        """Return how many threads an operation may use, which the process's first user of TensorFlow decides."""
+        """Return the number of threads per operation, which TensorFlow's first computation in the process fixes."""
         return {"num_threads": threads_in_use()}
 
     def _close(self) -> None:
@@ -86,7 +84,7 @@ def _cannot_run(error: Exception) -> NNPipeError:
 
 
 def _outputs_of(function: Any, io: IOSpec) -> tuple[TensorSpec, ...]:
-    """Return the outputs with the shapes that tracing found; where it found none, a shape is as it was."""
+    """Return the outputs with the shapes found by tracing; without one, a shape stays unchanged."""
     found = {name: tensor.shape for name, tensor in function.structured_outputs.items()}
     return tuple(
         replace(spec, shape=tuple(found[spec.name])) if found[spec.name].rank is not None else spec
@@ -95,7 +93,7 @@ def _outputs_of(function: Any, io: IOSpec) -> tuple[TensorSpec, ...]:
 
 
 def _frozen(function: Any, io: IOSpec) -> Callable[..., dict[str, Any]]:
-    """Return a call of a concrete function with constants for its variables; itself where that is not possible."""
+    """Return a call of a concrete function with its variables as constants, or the function if this fails."""
     tensorflow, _ = import_keras()
     from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
@@ -104,14 +102,14 @@ def _frozen(function: Any, io: IOSpec) -> Callable[..., dict[str, Any]]:
     except Exception as error:  # its errors share no base but Exception
         log.debug("the graph cannot be frozen: %s", error)
         return cast("Callable[..., dict[str, Any]]", function)
-    names = sorted(spec.name for spec in io.outputs)  # a flattened dictionary is in the order of its names
+    names = sorted(spec.name for spec in io.outputs)  # dictionaries are flattened in the order of their keys
     types = [tensor.dtype for tensor in frozen.outputs]
     stateful = any(operation.op_def.is_stateful for operation in frozen.graph.get_operations())
     operations = tensorflow.raw_ops
     run = operations.StatefulPartitionedCall if stateful else operations.PartitionedCall
 
     def call(*tensors: Any) -> dict[str, Any]:
-        # Past the packing of arguments and results in Python, which takes 0.1 ms, and for a frozen function 0.8 ms.
+        # Bypasses the packing of arguments and results in Python, which takes 0.1 ms (0.8 ms for a frozen function).
         found = run(args=tensors, Tout=types, f=frozen)
         return dict(zip(names, found, strict=True))
 
@@ -119,10 +117,10 @@ def _frozen(function: Any, io: IOSpec) -> Callable[..., dict[str, Any]]:
 
 
 def inference_function(model: Any, io: IOSpec) -> Any:
-    """Trace a Keras model as a concrete function of its inputs in the order of ``io``.
+    """Return a Keras model traced as a concrete function of its inputs in the order of ``io``.
 
-    It gives a dictionary of outputs; the names in its signature are those of
-    ``io``, which is what converters go by.
+    The function returns a dictionary of outputs; its signature has the names of
+    ``io``, which converters use.
     """
     tensorflow, _ = import_keras()
     call = named_call(model, io)

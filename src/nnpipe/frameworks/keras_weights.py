@@ -1,8 +1,8 @@
-"""Reading the weights in Keras's HDF5 files into a model that is there already.
+"""Loading of weights from Keras's HDF5 files into an existing model.
 
-Keras has written two layouts.  The present one numbers layers by class
-(``layers/conv2d_1/vars/0``); the older one goes by layer name
-(``conv1/conv1/kernel:0``) and is what ``keras.applications`` publishes.
+Keras has two layouts.  The present one numbers layers by class
+(``layers/conv2d_1/vars/0``); the older one uses layer names
+(``conv1/conv1/kernel:0``), as in the files of ``keras.applications``.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ def set_weights_from(file: Any, model: Any) -> None:
     Raises
     ------
     WeightsMismatch
-        If a weight is missing, too many, or of another shape.
+        If a weight is missing, unexpected, or of another shape.
     ValueError
-        If the file refers to other files, or is not of either layout.
+        If the file refers to other files, or has neither layout.
     """
     old = child(file, "model_weights") if "model_weights" in file else file
     if "layer_names" in old.attrs or "layer_names0" in old.attrs:
@@ -39,7 +39,7 @@ def _set_present(file: Any, model: Any) -> None:
 
     given = dict(datasets(file))
     with tempfile.TemporaryDirectory(prefix="nnpipe-") as folder:
-        # What the model itself would write says which weights it has and where Keras looks for them.
+        # The model's own file shows which weights it has and under which paths Keras looks for them.
         path = Path(folder) / "expected.weights.h5"
         with copying_variables():
             model.save_weights(path)
@@ -77,9 +77,9 @@ def _set_old(group: Any, model: Any) -> None:
 
 
 def _in_order(layer: Any, given: list[str]) -> list[Any]:
-    """Return a layer's weights in the order of ``given`` names, or in the order of old if the names say nothing.
+    """Return a layer's weights in the order of the ``given`` names, or in the older order if no names match.
 
-    The order of a frozen model inside a model differs from that of a free one.
+    The weights of a nested model have another order if it is frozen.
     """
     by_name = {variable.path: variable for variable in layer.weights}
     wanted = [name.removesuffix(":0") for name in given]

@@ -1,4 +1,4 @@
-"""LiteRT: loading TensorFlow Lite models and running them by name."""
+"""LiteRT: loading TensorFlow Lite models and running them by names of tensors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec
 from nnpipe.formats.tflite import TFLiteFile
 
-# Where the interpreter is, best first; TensorFlow's own is about to go.
+# Modules with the interpreter, in order of preference; TensorFlow's own is deprecated.
 _MODULES = ("ai_edge_litert.interpreter", "tflite_runtime.interpreter", "tensorflow.lite.python.interpreter")
 
 
@@ -30,7 +30,7 @@ def open_interpreter(
     content: bytes | None = None,
     keep_all: bool = False,
 ) -> Any:
-    """Load a model into an interpreter, with memory for its tensors.
+    """Return an interpreter with a loaded model and allocated tensors.
 
     Parameters
     ----------
@@ -39,13 +39,13 @@ def open_interpreter(
     num_threads
         Threads that one inference may use; 0 leaves it to LiteRT.
     delegates
-        Shared libraries that take over parts of the model.
+        Shared libraries of delegates, which run parts of the model.
     resolver
-        Which kernels to use, a member of ``OpResolverType``; the usual ones where it is empty.
+        Kernels to use, a member of ``OpResolverType``; empty for the default ones.
     content
-        A changed form of the model, to be loaded in place of the file.
+        A changed model to load instead of the file.
     keep_all
-        Whether the values of all tensors are kept, not only of outputs.
+        Whether to keep the values of all tensors, not only of outputs.
 
     Raises
     ------
@@ -56,7 +56,7 @@ def open_interpreter(
     MissingDependency
         If no interpreter can be imported.
     """
-    with native_output_held():  # TensorFlow greets at length
+    with native_output_held():  # TensorFlow prints long messages at its start
         module = interpreter_module()
     arguments: dict[str, Any] = {"num_threads": num_threads or None}
     if resolver:
@@ -67,7 +67,7 @@ def open_interpreter(
         arguments["experimental_preserve_all_tensors"] = True
     arguments |= {"model_path": str(path)} if content is None else {"model_content": content}
     with native_output_held(), warnings.catch_warnings():
-        # TensorFlow's interpreter asks to be replaced by LiteRT's, which is what is tried first.
+        # TensorFlow's interpreter warns that LiteRT's replaces it; LiteRT's was tried first.
         warnings.filterwarnings("ignore", message=r"\s*Warning: tf\.lite\.Interpreter is deprecated")
         try:
             interpreter = module.Interpreter(**arguments)
@@ -78,19 +78,19 @@ def open_interpreter(
 
 
 def check_tensors(io: IOSpec, path: Path) -> None:
-    """Raise :class:`ArtifactError`, naming the tensor, where one cannot be put or got."""
+    """Raise :class:`ArtifactError` for a tensor that cannot be put or got; the message names it."""
     for spec in io:
         if spec.dtype in ("string", "bfloat16"):
             raise ArtifactError(f"{path}: tensor {spec.name!r} is {spec.dtype}; LiteRT can neither put nor get such")
-        if spec.axis is not None:  # XNNPACK ends the process over it
+        if spec.axis is not None:  # XNNPACK would abort the process
             raise ArtifactError(
-                f"{path}: tensor {spec.name!r} is quantised by channel, which LiteRT knows of weights only; "
-                "quantise inputs and outputs as a whole"
+                f"{path}: tensor {spec.name!r} is quantised per channel, which LiteRT supports for weights only; "
+                "quantise inputs and outputs per tensor"
             )
 
 
 class LiteRTSession(InferenceSession):
-    """Runs an interpreter that holds a model; tensors are bound by their numbers in the file."""
+    """Runs an interpreter with a loaded model; tensors are bound by their numbers in the file."""
 
     def __init__(self, interpreter: Any, io: IOSpec, file: TFLiteFile, path: Path) -> None:
         self.io = io
@@ -108,7 +108,7 @@ class LiteRTSession(InferenceSession):
             self._interpreter.set_tensor(number, np.ascontiguousarray(batch[name]).reshape(batch[name].shape))
 
     def _resize(self, shapes: dict[int, tuple[int, ...]]) -> None:
-        self._shapes = {}  # unknown, should this fail
+        self._shapes = {}  # unknown if resizing fails
         with native_output_held():
             try:
                 for number, shape in shapes.items():
@@ -136,21 +136,21 @@ class LiteRTSession(InferenceSession):
 
 
 def interpreter_module() -> Any:
-    """Import the module with the interpreter, from whichever package has it."""
+    """Return the module with the interpreter, from the first package that can be imported."""
     causes = []
     for name in _MODULES:
         try:
             return importlib.import_module(name)
-        except ImportError as error:  # absent, or built for another numpy or Python
+        except ImportError as error:  # missing, or built for another numpy or Python
             causes.append(f"{name}: {error}")
     raise MissingDependency(f"no TensorFlow Lite interpreter can be imported ({one_line('; '.join(causes), 500)})")
 
 
 def _delegate(module: Any, library: Path) -> Any:
     try:
-        # Tried beforehand, because a delegate that fails to load complains once more when it is collected.
+        # Loaded with ctypes first, because a delegate that fails to load raises again when it is collected.
         if not hasattr(ctypes.CDLL(str(library)), "tflite_plugin_create_delegate"):
-            raise ValueError("it is a library, but no delegate")
+            raise ValueError("it is a library, but not a delegate")
         return module.load_delegate(str(library))
     except (ValueError, OSError, RuntimeError) as error:
         raise ConfigError(f"the delegate {library} cannot be loaded: {one_line(error, 500)}") from None

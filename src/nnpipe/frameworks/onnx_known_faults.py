@@ -1,9 +1,9 @@
-"""ONNX operators that frameworks compute wrongly without a warning, and how to detect them in a file.
+"""ONNX operators that frameworks compute wrongly without a warning, and their detection in files.
 
-Each entry was found by the operator vectors that ONNX publishes (``nnpipe
-conformance``) with the version that it names.  Only what a file shows can stand
-here.  What depends on the numbers that a model is given is left to ``nnpipe
-verify``; ``docs/onnx.md`` lists it.
+Each entry was found with ONNX's published operator tests (``nnpipe
+conformance``) in the version that it names.  Entries are limited to faults that
+can be detected in a file.  Faults that depend on the values of inputs are left
+to ``nnpipe verify``; ``docs/onnx.md`` lists them.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ def _always(node: ONNXNode) -> bool:
 
 @dataclass(frozen=True)
 class Wrong:
-    """A form of an operator.
+    """A form of an operator that a framework computes wrongly.
 
     Parameters
     ----------
     operator
-        Its kind.
+        The operator's type.
     how
-        What the framework makes of it, to follow "computes X wrongly:".
+        The fault, as the text after "computes X wrongly:".
     when
-        Whether a node has that form.
+        Returns whether a node has this form.
     """
 
     operator: str
@@ -40,12 +40,12 @@ class Wrong:
 
 
 def refuse_wrong(path: Path, framework: str, table: Sequence[Wrong]) -> None:
-    """Look for what a framework computes wrongly.
+    """Check that a file has no operator that a framework computes wrongly.
 
     Raises
     ------
     NotSupported
-        Naming the file, the operator, the node and what would go wrong.
+        If it has one; the message names the file, the operator, the node and the fault.
     ArtifactError
         If the file is damaged.
     """
@@ -99,4 +99,4 @@ TVM = (
     Wrong("NonMaxSuppression", "other boxes are chosen"),
     Wrong("IsInf", "its attributes are left out", _any_attribute),
 )
-"""Apache TVM 0.27; see also where the Relax module is looked at after the import."""
+"""Apache TVM 0.27; the Relax module is checked further after its import."""

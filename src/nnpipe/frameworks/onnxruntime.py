@@ -1,4 +1,4 @@
-"""ONNX Runtime: loading models and running them by name."""
+"""ONNX Runtime: loading models and running them by names of tensors."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LEVELS = {
     "extended": "ORT_ENABLE_EXTENDED",
     "all": "ORT_ENABLE_ALL",
 }
-_FATAL = 4  # log severity: what goes wrong is raised, so that nothing is left to print
+_FATAL = 4  # log severity: errors are raised, so there is nothing to print
 
 
 def open_model(
@@ -43,33 +43,33 @@ def open_model(
     profile: Path | None = None,
     batch: int | None = None,
 ) -> Any:
-    """Load a model into an ``onnxruntime.InferenceSession``.
+    """Return an ``onnxruntime.InferenceSession`` with a loaded model.
 
     Parameters
     ----------
     file
-        The model, as :func:`~nnpipe.formats.onnx.read_onnx` read it.
+        The model, as :func:`~nnpipe.formats.onnx.read_onnx` returned it.
     num_threads
         Threads that one inference may use; 0 leaves it to ONNX Runtime.
     device
         ``"cpu"`` or ``"cuda"``.
     optimisation
-        How far the graph may be rewritten: ``"none"``, ``"basic"``, ``"extended"`` or ``"all"``.
+        Level of graph optimisation: ``"none"``, ``"basic"``, ``"extended"`` or ``"all"``.
     exact_integers
-        Whether products of 8-bit numbers must not overflow where the processor lacks VNNI.
+        Whether to avoid overflow in products of 8-bit numbers on processors without VNNI.
     content
-        A changed form of the model, to be loaded in place of the file.
+        A changed model to load instead of the file.
     profile
-        Start of the names of files to write the times of operations to.
+        Prefix of the files to which the times of operations are written.
     batch
-        Number of samples in each call; where it is not given, as free as in the model.
+        Fixed batch size; ``None`` leaves it as in the model.
 
     Raises
     ------
     ArtifactError
         If ONNX Runtime cannot load it; the message names the file.
     ConfigError
-        If the device cannot be had.
+        If the device is not available.
     """
     import onnxruntime
 
@@ -82,9 +82,9 @@ def open_model(
     options = onnxruntime.SessionOptions()
     options.log_severity_level = _FATAL
     options.intra_op_num_threads = num_threads
-    options.inter_op_num_threads = 1  # the default execution mode is sequential: more would only sit there
+    options.inter_op_num_threads = 1  # the default execution mode is sequential, so further threads would be idle
     options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, _LEVELS[optimisation])
-    # Products of uint8 and int8 are added up in 16 bits there, and saturate: accuracy can fall to nothing.
+    # There, products of uint8 and int8 are summed in 16 bits and saturate, which can ruin the accuracy.
     options.add_session_config_entry("session.x64quantprecision", "1" if exact_integers else "0")
     for name in file.batch_names if batch is not None else ():
         options.add_free_dimension_override_by_name(name, batch)
@@ -96,7 +96,7 @@ def open_model(
             content or str(file.path),
             options,
             providers=providers,
-            enable_fallback=0,  # which would print, and try the same again
+            enable_fallback=0,  # the fallback would print a message and try the same again
         )
     except Exception as error:  # its errors share no base but Exception
         raise ArtifactError(f"{file.path}: ONNX Runtime cannot load it: {one_line(error, 500)}") from None
@@ -107,16 +107,16 @@ def open_model(
 
 
 def session_of(native: Any, io: IOSpec, path: Path, device: str = "cpu", io_binding: bool = False) -> InferenceSession:
-    """Return the session that runs a loaded model; ``io`` has been held against it."""
-    text = any(spec.dtype == "string" for spec in io)  # which cannot be bound
+    """Return the session that runs a loaded model; ``io`` must match the model."""
+    text = any(spec.dtype == "string" for spec in io)  # text cannot be bound
     if (io_binding or device != "cpu") and not text:
         return BoundSession(native, io, path, device)
-    # What most programs do, and therefore what is measured unless asked otherwise.
+    # Most programs call run(), so this is measured by default.
     return FeedSession(native, io, path)
 
 
 class BoundSession(InferenceSession):
-    """Runs with I/O binding, which costs half of what ``run`` costs around a tiny model."""
+    """Runs with I/O binding, whose overhead for a tiny model is half of that of ``run``."""
 
     def __init__(self, native: Any, io: IOSpec, path: Path, device: str) -> None:
         self.io = io
@@ -132,13 +132,13 @@ class BoundSession(InferenceSession):
         for spec in self.io.inputs:
             array = np.ascontiguousarray(batch[spec.name]).reshape(batch[spec.name].shape)
             if self._device == "cpu":
-                # The binding points into the array and keeps it alive.
+                # The binding refers to the array and keeps it alive.
                 self._binding.bind_cpu_input(spec.name, array)
             else:
                 self._binding.bind_ortvalue_input(spec.name, self._on_device(array))
         shapes = [batch[spec.name].shape for spec in self.io.inputs]
         if shapes != self._shapes or not self._predictable:
-            # A bound output keeps its buffer, and with it its shape, until it is bound anew.
+            # A bound output keeps its buffer, and so its shape, until it is bound again.
             self._shapes = shapes
             for spec in self.io.outputs:
                 self._binding.bind_output(spec.name, self._device)
@@ -157,7 +157,7 @@ class BoundSession(InferenceSession):
             raise _failed(self._path, error) from None
 
     def _get(self) -> dict[str, np.ndarray]:
-        # The bound buffers are written again by the next run; these are copies.
+        # Copies, because the next run writes to the bound buffers.
         arrays = self._binding.copy_outputs_to_cpu()
         return {spec.name: array for spec, array in zip(self.io.outputs, arrays, strict=True)}
 
@@ -166,7 +166,7 @@ class BoundSession(InferenceSession):
 
 
 class FeedSession(InferenceSession):
-    """Runs with ONNX Runtime's usual call."""
+    """Runs with ONNX Runtime's ordinary call, ``run``."""
 
     def __init__(self, native: Any, io: IOSpec, path: Path) -> None:
         self.io = io
@@ -177,7 +177,7 @@ class FeedSession(InferenceSession):
         self._names = [spec.name for spec in io.outputs]
 
     def _put(self, batch: Batch) -> None:
-        # Arithmetic on arrays without axes gives numbers, which ONNX Runtime does not take.
+        # Arithmetic on 0-dimensional arrays gives scalars, which ONNX Runtime rejects.
         self._feed = {name: np.asarray(array) for name, array in batch.items()}
 
     def _run(self) -> None:
@@ -194,12 +194,12 @@ class FeedSession(InferenceSession):
 
 
 def io_of_model(native: Any, file: ONNXFile) -> IOSpec:
-    """Return what a loaded model takes and gives, with the quantisation that its file states.
+    """Return the inputs and outputs of a loaded model, with the quantisation stated in its file.
 
     Raises
     ------
     ArtifactError
-        If one of them is no plain tensor.
+        If one of them is not a plain tensor.
     """
 
     def spec(value: Any) -> TensorSpec:
@@ -212,9 +212,9 @@ def io_of_model(native: Any, file: ONNXFile) -> IOSpec:
 
 
 def _outputs_follow_inputs(native: Any) -> bool:
-    """Return whether the outputs' shapes can only change when the inputs' do."""
+    """Return whether the outputs' shapes depend on the inputs' shapes alone."""
     free = {length for value in native.get_inputs() for length in value.shape if isinstance(length, str)}
-    # An empty shape is that of a number, or of an output about which nothing is known.
+    # An empty shape means a scalar, or an output of unknown shape.
     return all(
         value.shape and all(isinstance(length, int) or length in free for length in value.shape)
         for value in native.get_outputs()

@@ -1,4 +1,4 @@
-"""Running models on OpenVINO, tensors bound by name."""
+"""OpenVINO: compiling models for a device and running them by names of tensors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 
 def compile_model(model: LoadedModel, path: Path, device: str, num_threads: int, precision: str) -> Any:
-    """Make a model ready to run on a device.
+    """Return a model compiled for a device, an ``openvino.CompiledModel``.
 
     Parameters
     ----------
@@ -64,14 +64,14 @@ def compile_model(model: LoadedModel, path: Path, device: str, num_threads: int,
 
 
 class OpenVINOSession(InferenceSession):
-    """Runs a compiled model; ``io`` says what it takes and gives.
+    """Runs a compiled model.
 
     Parameters
     ----------
     compiled
         An ``openvino.CompiledModel``.
     io
-        What the session takes and gives.
+        Inputs and outputs of the session.
     model
         The model, for the order of its tensors.
     path
@@ -87,7 +87,7 @@ class OpenVINOSession(InferenceSession):
         self._request = compiled.create_infer_request()
         self._path = path
         self._tensor = Tensor
-        # Past the wrapper in Python, which collects the outputs into a dictionary.
+        # Bypasses the Python wrapper, which collects the outputs into a dictionary.
         self._native_call: Callable[..., Any] = InferRequest.infer
         self._slots = [(name, place) for place, name in enumerate(model.taken)]
         places = {spec.name: place for place, spec in enumerate(model.io.outputs)}
@@ -98,11 +98,11 @@ class OpenVINOSession(InferenceSession):
     def _put(self, batch: Batch) -> None:
         self._inputs = []
         for name, place in self._slots:
-            array = np.asarray(batch[name])  # arithmetic on arrays without axes gives numbers
+            array = np.asarray(batch[name])  # arithmetic on 0-dimensional arrays gives scalars
             if name in self._doubles and (np.abs(array) > _LARGEST).any():
                 raise self._saturated(name)
             if not array.flags.c_contiguous or not array.flags.writeable:
-                array = array.copy(order="C")  # OpenVINO cannot say of a tensor that it must not be written to
+                array = array.copy(order="C")  # OpenVINO has no read-only tensors
             self._inputs.append(array)
             self._request.set_input_tensor(place, self._tensor(array, shared_memory=True))
 
@@ -126,7 +126,7 @@ class OpenVINOSession(InferenceSession):
         )
 
     def stats(self) -> dict[str, Any]:
-        """Say in what precision, on what, and with how many threads OpenVINO computes."""
+        """Return the precision, the device and the number of threads that OpenVINO uses."""
         found = {
             "inference_precision": _property(self._compiled, "INFERENCE_PRECISION_HINT"),
             "num_threads": _property(self._compiled, "INFERENCE_NUM_THREADS"),
@@ -150,7 +150,7 @@ def _property(compiled: Any, name: str) -> Any:
 
 
 def import_nncf() -> Any:
-    """Import NNCF, which quantises; unless it was imported before, it will not tell Google of its use."""
+    """Return NNCF, the quantiser, imported with its telemetry off unless it was imported before."""
     with mock.patch.dict(os.environ, {"NNCF_CI": "1"}):
         import nncf
     return nncf

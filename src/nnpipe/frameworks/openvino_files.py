@@ -1,8 +1,8 @@
-"""OpenVINO models in one file, so that weights cannot be parted from the model that they belong to.
+"""OpenVINO models in one file, so that a model and its weights stay together.
 
-OpenVINO writes two files, ``.xml`` and ``.bin``.  Here both lie uncompressed in
-one ZIP archive, together with the names of inputs and outputs in their order:
-OpenVINO itself lets a tensor bear several names or none.
+OpenVINO writes two files, ``.xml`` and ``.bin``.  nnpipe stores both uncompressed
+in one ZIP archive, with the names of inputs and outputs in their order: in
+OpenVINO, a tensor may have several names or none.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from nnpipe.core.errors import ArtifactError, SpecMismatch
 from nnpipe.core.tensors import IOSpec
 
 _XML, _BIN, _IO = "model.xml", "model.bin", "io.json"
-# One date for all, so that equal models are equal files.
+# A fixed date, so that equal models give equal files.
 _DATE = (1980, 1, 1, 0, 0, 0)
 _BLOCK = 1 << 20
 
@@ -29,12 +29,12 @@ class OpenVINOFile:
     Attributes
     ----------
     xml, weights
-        What OpenVINO calls its intermediate representation.
+        The two parts of OpenVINO's intermediate representation.
     io
-        Inputs and outputs, the latter in the order of the model.
+        Inputs and outputs; outputs are in the model's order.
     taken
-        Names of the inputs in the order of the model, which has none that it
-        does not use.
+        Names of the inputs in the model's order, without inputs that it does not
+        use.
     """
 
     xml: bytes
@@ -44,34 +44,34 @@ class OpenVINOFile:
 
 
 def write_openvino(path: Path, xml: Path, io: IOSpec, taken: tuple[str, ...]) -> None:
-    """Write one file.
+    """Write a model to one file.
 
     Parameters
     ----------
     path
-        What to write.
+        The file to write.
     xml
-        What OpenVINO wrote; the weights lie beside it, and are copied piece by piece.
+        The ``.xml`` file that OpenVINO wrote; the weights beside it are copied in blocks.
     io, taken
-        As :class:`OpenVINOFile` has them.
+        As in :class:`OpenVINOFile`.
     """
     said = json.dumps(io.to_json() | {"taken": list(taken)})
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
         archive.writestr(zipfile.ZipInfo(_IO, _DATE), said.encode())
         for name, part in ((_XML, xml), (_BIN, xml.with_suffix(".bin"))):
             info = zipfile.ZipInfo(name, _DATE)
-            info.file_size = part.stat().st_size  # or else one of more than 2 GB is not foreseen
+            info.file_size = part.stat().st_size  # otherwise zipfile rejects more than 2 GB
             with open(part, "rb") as source, archive.open(info, "w") as handle:
                 shutil.copyfileobj(source, handle, _BLOCK)
 
 
 def read_openvino(path: Path) -> OpenVINOFile:
-    """Read the parts; checksums of the archive are checked.
+    """Return the parts of a file; the archive's checksums are verified.
 
     Raises
     ------
     ArtifactError
-        If the file is missing, damaged, or of another kind; the message names it.
+        If the file is missing, damaged, or of another format; the message names it.
     """
     if not path.is_file():
         raise ArtifactError(f"{path}: no such model file")
@@ -80,7 +80,7 @@ def read_openvino(path: Path) -> OpenVINOFile:
             infos = archive.infolist()
             if sorted(info.filename for info in infos) != sorted([_XML, _BIN, _IO]):
                 raise ArtifactError(f"{path}: an archive, but not of an OpenVINO model; compile it with nnpipe")
-            # Nothing is compressed, so that what is unpacked is no larger than the file.
+            # Nothing is compressed, so that the parts cannot be larger than the file.
             if any(info.compress_type != zipfile.ZIP_STORED or info.flag_bits & 1 for info in infos):
                 raise ArtifactError(f"{path}: compressed or encrypted, which OpenVINO models written here never are")
             if sum(info.file_size for info in infos) > path.stat().st_size:

@@ -1,4 +1,4 @@
-"""Models of several formats as OpenVINO reads them, tensors by name; what it would compute wrongly is refused."""
+"""Reading of models of several formats with OpenVINO; models that it would compute wrongly are rejected."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ _DTYPES = {
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A model as OpenVINO has read it.
+    """A model read by OpenVINO.
 
     Attributes
     ----------
     native
         An ``openvino.Model``.
     io
-        Its tensors, outputs in the model's own order.
+        Its inputs and outputs; outputs are in the model's order.
     taken
-        Names of the inputs in the model's own order, which has none that it
-        does not use.
+        Names of the inputs in the model's order, without inputs that it does not
+        use.
     """
 
     native: Any
@@ -45,12 +45,12 @@ class LoadedModel:
     taken: tuple[str, ...]
 
     def for_batch(self, batch: int, path: Path) -> LoadedModel:
-        """Return the model with the first axes of its inputs fixed where they are free.
+        """Return the model with free first axes of its inputs fixed to a batch size.
 
         Raises
         ------
         ArtifactError
-            If the model cannot have that length there; the message names ``path``.
+            If the model does not allow this batch size; the message names ``path``.
         """
         free = {spec.name for spec in self.io.inputs if spec.shape[:1] == (None,)}
         shapes = {}
@@ -79,7 +79,7 @@ class LoadedModel:
 
 
 def read_model(path: Path, format: str) -> LoadedModel:
-    """Read a model.
+    """Read a model with OpenVINO.
 
     Parameters
     ----------
@@ -91,8 +91,8 @@ def read_model(path: Path, format: str) -> LoadedModel:
     Raises
     ------
     ArtifactError
-        If the file is missing, damaged, or holds what OpenVINO cannot read or
-        what cannot be put or got; the message names it.
+        If the file is missing, damaged, or has operations or tensors that OpenVINO
+        does not support; the message names it.
     """
     return {"openvino": _read_own, "onnx": _read_onnx, "tflite": _read_tflite}[format](path)
 
@@ -109,7 +109,7 @@ def _read_onnx(path: Path) -> LoadedModel:
     refuse_wrong(path, "OpenVINO", OPENVINO)
     native = _read(path, model=str(path))
     _refuse_wrong_pooling(path, native)
-    # A tensor that is merely passed on bears the names of all that it is passed on as.
+    # A tensor that is an input and an output has the names of both.
     taken = _taken(path, native, tuple(file.inputs))
     given = tuple(_name(path, port.names, file.outputs) for port in native.outputs)
     ports = dict(zip(taken, native.inputs, strict=True))
@@ -130,7 +130,7 @@ def _read_onnx(path: Path) -> LoadedModel:
 
 
 def _refuse_wrong_pooling(path: Path, native: Any) -> None:
-    """Refuse pools whose last window lies wholly beyond the input: ONNX has no such window, OpenVINO has."""
+    """Reject pooling whose last window lies wholly beyond the input: OpenVINO adds this window, ONNX does not."""
     for operation in native.get_ordered_ops():
         if operation.get_type_name() not in ("MaxPool", "AvgPool"):
             continue
@@ -147,7 +147,7 @@ def _refuse_wrong_pooling(path: Path, native: Any) -> None:
 
 
 def _taken(path: Path, native: Any, names: tuple[str, ...]) -> tuple[str, ...]:
-    """Find which inputs of an ONNX file those of the model are; one that is merely passed on may have lost its name."""
+    """Return which inputs of an ONNX file the model has; one that is also an output may have lost its name."""
     if len(native.inputs) == len(names):
         return names  # OpenVINO keeps their order
     return tuple(_name(path, {port.node.friendly_name}, dict.fromkeys(names)) for port in native.inputs)
@@ -161,7 +161,7 @@ def _read_tflite(path: Path) -> LoadedModel:
                 f"{path}: tensor {spec.name!r} is {spec.dtype}, which cannot be put into or got from OpenVINO here"
             )
     native = _read(path, model=str(path))
-    # Both list tensors in the order of the graph, and only the file knows the names of its signature.
+    # Both list tensors in the order of the graph, and only the file has the names of the signature.
     return _in_order(path, native, file.io, tuple(spec.name for spec in file.io.inputs))
 
 
@@ -175,7 +175,7 @@ def _read(path: Path, **arguments: Any) -> Any:
 
 
 def _what_of_it(error: Exception) -> str:
-    """Name the operation that OpenVINO stumbled on; which tensor it misses then helps nobody."""
+    """Return the operation on which OpenVINO failed; the missing tensor in its message would not help users."""
     found = re.search(r"while working with operation of type (\w+)", str(error))
     if found is None:
         return f"it: {openvino_message(error)}"
@@ -183,7 +183,7 @@ def _what_of_it(error: Exception) -> str:
 
 
 def _in_order(path: Path, native: Any, io: IOSpec, taken: tuple[str, ...]) -> LoadedModel:
-    """Return the tensors of a model the names and quantisation of ``io``."""
+    """Return a model with the names and the quantisation of ``io`` for its tensors."""
     if len(native.inputs) != len(taken) or len(native.outputs) != len(io.outputs):
         raise ArtifactError(
             f"{path}: OpenVINO sees {len(native.inputs)} inputs and {len(native.outputs)} outputs, "
@@ -212,7 +212,7 @@ def _name(path: Path, names: Collection[str], known: Mapping[str, object]) -> st
 
 
 def _shape(path: Path, port: Any, known: tuple[int | None, ...] | None) -> tuple[int | None, ...]:
-    """Return the lengths of axes, as the file knows them where OpenVINO knows not even how many there are."""
+    """Return the lengths of axes; those in the file if OpenVINO does not know the rank."""
     shape = port.partial_shape
     if shape.rank.is_dynamic:
         if known is None:
@@ -230,7 +230,7 @@ def _dtype(path: Path, port: Any, name: str) -> str:
 
 
 def openvino_message(error: object) -> str:
-    """Return OpenVINO's message without the places in its own source, which come first."""
+    """Return OpenVINO's message without the leading places in its source code."""
     lines = [line.strip() for line in str(error).splitlines()]
     told = [line for line in lines if line and not line.startswith(("Exception from ", "Check '"))]
     return one_line(" ".join(told or lines) or type(error).__name__, 400)

@@ -1,4 +1,4 @@
-"""Which processor a file of machine code was compiled for, and whether the one here can run it."""
+"""The processor that a file of machine code was compiled for, and the check that this one can run it."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from nnpipe.core.errors import ArtifactError
 from nnpipe.formats.sealed import SealedFile
 
 MACHINE, FEATURES = "machine", "features"
-"""Under these names a file notes the kind of processor and the instructions that it was compiled for."""
+"""Keys of the notes in a file that state the processor architecture and the instruction sets it was compiled for."""
 
 
 def machine(triple: str = "") -> str:
-    """Name the kind of processor that a triple is for, or the one here."""
+    """Return the processor architecture of a triple, or of this machine without one."""
     name = (triple.partition("-")[0] or platform.machine()).lower()
     return {"amd64": "x86_64", "arm64": "aarch64"}.get(name, name)
 
 
 def check_processor(file: SealedFile, path: Path, features_here: Callable[[], Iterable[str]]) -> None:
-    """Refuse code for another processor, which would end the process.
+    """Check that this processor can run the code; running code for another one would crash the process.
 
     Parameters
     ----------
     file, path
-        The code, and where it lies.
+        The code, and its path.
     features_here
-        Returns the instruction sets of this processor; nothing where these are not known.
+        Returns the instruction sets of this processor; empty if they are not known.
 
     Raises
     ------
     ArtifactError
-        Naming the file and what this processor lacks.
+        If it cannot; the message names the file and the missing instruction sets.
     """
     wanted = file.notes.get(MACHINE)
     if wanted != machine():

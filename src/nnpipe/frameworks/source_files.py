@@ -1,4 +1,4 @@
-"""The files that a model and a data set are written in."""
+"""The source files of the classes of models and data sets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from nnpipe.core.component import Component
 
 
 def sources_of(*components: Component) -> list[Path]:
-    """Return the files of the components' classes, each once; none for classes that were made without a file."""
+    """Return the source files of the components' classes, each once; none for classes defined without a file."""
     found = []
     for component in components:
         try:

@@ -1,4 +1,4 @@
-"""Exported PyTorch programs for compilers that want tensors in order and a bound on free axes."""
+"""Exported PyTorch programs for compilers that need positional tensors and a bound on free axes."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from nnpipe.core.tensors import Batch, IOSpec, TensorSpec, random_batch
 from nnpipe.frameworks.torch_program import load_program
 from nnpipe.frameworks.torch_session import tensor_of
 
-_EXAMPLE_BATCH = 2  # lengths 0 and 1 are special to torch.export; it takes any other for an example
-# PyTorch asks whether there are 16 samples or more when it chooses a way to convolve. An answer of yes leaves the
-# lengths from 16 on, so that 16 as the greatest would be the only one.
+_EXAMPLE_BATCH = 2  # torch.export treats lengths 0 and 1 specially; any other is suitable for an example
+# PyTorch chooses a convolution algorithm by whether the batch size is 16 or more. If it is, only lengths from 16 on
+# remain valid, so that with a maximum of 16 the length would be fixed.
 _SPLIT = 16
 
 
 def positional_module(path: Path) -> tuple[Any, IOSpec]:
-    """Load an exported program as a module that takes and gives tensors in the order of its ``IOSpec``.
+    """Return an exported program as a module with positional tensors, and its ``IOSpec`` with their order.
 
     Raises
     ------
     ArtifactError
-        If the file is missing, damaged, or holds more than a program of tensors.
+        If the file is missing, damaged, or holds more than a program on tensors.
     """
     import torch
 
     program = load_program(path)
     names = [spec.name for spec in program.io.inputs]
 
-    class Positional(torch.nn.Module):  # type: ignore[misc]  # PyTorch may not be there to be checked
+    class Positional(torch.nn.Module):  # type: ignore[misc]  # PyTorch may not be installed for type checking
         def __init__(self) -> None:
             super().__init__()
             self.inner = program.module()
@@ -42,17 +42,17 @@ def positional_module(path: Path) -> tuple[Any, IOSpec]:
 
 
 def exported_anew(module: Any, io: IOSpec, most: int | None) -> Any:
-    """Export a module of tensors in order, with the number of samples bounded.
+    """Export a module with positional tensors, with a bound on the batch size.
 
     Parameters
     ----------
     module
-        Takes tensors in the order of ``io.inputs`` and gives a tuple.
+        Takes tensors in the order of ``io.inputs`` and returns a tuple.
     io
-        Its tensors; only first axes may be free, and they share one length.
+        Its inputs and outputs; only first axes may be free, with one common length.
     most
-        The greatest number of samples in a call, at least; 1 fixes it, ``None``
-        sets no bound.
+        The batch size that must be possible at least; 1 fixes it, ``None`` sets no
+        bound.
 
     Raises
     ------
@@ -68,8 +68,8 @@ def exported_anew(module: Any, io: IOSpec, most: int | None) -> Any:
             raise CompileError(f"axis {free[0]} of {spec.name!r} is free, and only the first axis of a tensor may be")
     if most == _SPLIT:
         most += 1
-    # Questions about lengths that come up on the way are answered for the example, and lengths for which the answer
-    # would be another are lost. Only with the greatest for example the bound stays where it is.
+    # Conditions on lengths are evaluated for the example, and lengths with another result become invalid. Only if the
+    # example has the greatest length, the bound stays valid.
     example = tensors_in_order(io, random_batch(io, most or _EXAMPLE_BATCH))
     axes = None
     if most != 1:
@@ -87,7 +87,7 @@ def tensors_in_order(io: IOSpec, batch: Batch) -> list[Any]:
 
 
 def io_of_program(exported: Any, io: IOSpec) -> IOSpec:
-    """Describe what an exported program takes and gives, under the names of ``io`` in order."""
+    """Return the inputs and outputs of an exported program with the names of ``io``, in order."""
     values = {node.name: node.meta["val"] for node in exported.graph.nodes if "val" in node.meta}
     sides = zip(
         (exported.graph_signature.user_inputs, exported.graph_signature.user_outputs),
@@ -109,10 +109,10 @@ def _specs(tensors: Sequence[Any], named: tuple[TensorSpec, ...]) -> tuple[Tenso
 
 
 def _taking_tensors(module: Any) -> Any:
-    """Wrap a module so that its only parameter is ``*tensors`` and free axes can be given in one way."""
+    """Return a module with the only parameter ``*tensors``, so that free axes have a single form."""
     import torch
 
-    class Wrapped(torch.nn.Module):  # type: ignore[misc]  # PyTorch may not be there to be checked
+    class Wrapped(torch.nn.Module):  # type: ignore[misc]  # PyTorch may not be installed for type checking
         def __init__(self) -> None:
             super().__init__()
             self.inner = module

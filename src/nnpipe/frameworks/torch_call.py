@@ -1,4 +1,4 @@
-"""Calling an exported PyTorch program by the names of its tensors."""
+"""Calls of exported PyTorch programs by names of tensors."""
 
 from __future__ import annotations
 
@@ -19,19 +19,18 @@ def program_call(
     Parameters
     ----------
     native
-        A ``torch.export.ExportedProgram``; its weights are used as they are at each call.
+        A ``torch.export.ExportedProgram``; each call uses its present weights.
     io
         Its tensors in the order of its graph.
     bound
-        The same tensors in the order in which the function takes and gives them.
+        The same tensors in the order of the function's arguments and results.
     device
         ``"cpu"`` or ``"cuda"``.
     path
-        The file, for errors.
+        The file, for messages.
     channels_last
-        Whether weights of convolutions are copied with their channels last, which is what convolutions on CPUs are
-        fast with.  A program that needs another layout in memory, to view a tensor in another shape, is run as it was
-        exported.
+        Whether to copy weights of convolutions with channels last, which makes convolutions on CPUs fast.  A program
+        that depends on the memory layout, to view a tensor in another shape, is run as it was exported.
     """
     from torch.export.graph_signature import InputKind, OutputKind
 
@@ -57,8 +56,8 @@ def program_call(
     slots = [places[spec.name] for spec in bound.inputs]
     found = dict(zip((spec.name for spec in io.outputs), given, strict=True))
     picks = [found[spec.name] for spec in bound.outputs]
-    # The graph itself, without the packing of arguments and the guards around it: names, shapes and
-    # types have been checked by then, and around a small model those take longer than the model.
+    # The graph itself, without packing of arguments and guards: names, shapes and types are already
+    # checked, and for a small model those take longer than the model.
     forward = native.graph_module.forward
 
     def call(*tensors: Any) -> tuple[Any, ...]:
@@ -78,7 +77,7 @@ def program_call(
 
 
 def _kernels(native: Any) -> set[str]:
-    """Name the inputs of a program's graph that are weights of convolutions in two dimensions."""
+    """Return the names of the graph's inputs that are weights of 2D convolutions."""
     import torch
 
     convolutions = (

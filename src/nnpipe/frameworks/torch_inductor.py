@@ -1,4 +1,4 @@
-"""Programs that PyTorch's Inductor has compiled ahead of time to machine code."""
+"""Programs compiled to machine code by PyTorch's AOTInductor."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from nnpipe.frameworks.torch_program import LoadedProgram, exported_anew, is_qua
 FORMAT = "aoti"
 _TORCH, _MACHINE, _VECTORS = "torch", "machine", "vectors"
 INTEGERS = "integer kernels"
-"""Under this name a file of a quantised program notes whether it computes with integers, and if not, why."""
+"""Key of the note in a file of a quantised program that states whether it computes with integers, or why not."""
 _USED = "used"
-_SIZES = (1, 3)  # samples in a call, where their number is free
-_MOST_OFF = 0.02  # steps of rounding here and there make far less; saturation and wrong strides make 0.1 and more
+_SIZES = (1, 3)  # batch sizes to test, if the batch size is free
+_MOST_OFF = 0.02  # relative error; rounding gives far less, saturation and wrong strides give 0.1 and more
 
 
 def compiled_package(loaded: LoadedProgram, tuned: bool, batch: int | None = None) -> SealedFile:
-    """Compile a program for this machine's processor.
+    """Return a program compiled for this machine's processor.
 
     Parameters
     ----------
     loaded
         The program.
     tuned
-        Whether to measure alternatives.
+        Whether to benchmark alternative kernels.
     batch
-        Number of samples in a call; where it is not given, as free as in the program.
+        Fixed batch size; ``None`` leaves it as in the program.
     """
 
     module = loaded.module()
@@ -66,11 +66,11 @@ def _compiled(program: Any, tuned: bool, freezing: bool) -> bytes:
     from torch._inductor.utils import fresh_cache
 
     options: dict[str, Any] = with_compiler() | {
-        "compile_threads": 1,  # no processes that outlive the work
-        "cpp.dynamic_threads": True,  # as many threads as its runtime says, not as there are here
+        "compile_threads": 1,  # no subprocesses that outlive the compilation
+        "cpp.dynamic_threads": True,  # the number of threads is set at run time, not at compile time
         "max_autotune": tuned,
-        # Weights as constants are laid out and folded beforehand. With them integer kernels take the place of quantised
-        # operators; these are right for some shapes only (docs/reports/inductor-int8.md).
+        # Constant weights are arranged and folded ahead of time. With them, integer kernels replace quantised
+        # operators; these are correct for some shapes only (docs/reports/inductor-int8.md).
         "freezing": freezing,
     }
     packed = io.BytesIO()
@@ -82,12 +82,12 @@ def _compiled(program: Any, tuned: bool, freezing: bool) -> bytes:
 def _checked_integers(
     made: Callable[[bool], bytes], module: Any, loaded: LoadedProgram, taken: IOSpec
 ) -> tuple[bytes, str]:
-    """Compile with PyTorch's integer kernels, and see that they give what the quantised program states.
+    """Compile with PyTorch's integer kernels, and check their results against the quantised program.
 
     Returns
     -------
     tuple
-        The package and nothing; or no package, and why these kernels cannot be used.
+        The package and an empty text; or an empty package, and why these kernels cannot be used.
     """
     import torch
 
@@ -110,7 +110,7 @@ def _checked_integers(
 
 
 def _distance(found: Any, wanted: Any) -> float:
-    """Return the root mean square of a difference by that of what is wanted; infinite where shapes differ."""
+    """Return the root mean square of the difference relative to that of ``wanted``; infinite if shapes differ."""
     if found.shape != wanted.shape:
         return float("inf")
     found, wanted = found.double(), wanted.double()
@@ -119,29 +119,29 @@ def _distance(found: Any, wanted: Any) -> float:
 
 
 def _with_shapes(io: IOSpec, found: IOSpec) -> IOSpec:
-    """Return ``io`` with other shapes, and with the quantisation that it has."""
+    """Return ``io`` with the shapes in ``found`` and its own quantisation."""
     sides = zip((io.inputs, io.outputs), (found.inputs, found.outputs), strict=True)
     return IOSpec(*(tuple(replace(a, shape=b.shape) for a, b in zip(*side, strict=True)) for side in sides))
 
 
 def floats_instead(file: SealedFile) -> str:
-    """Return why a file of a quantised program computes it in floats; nothing where it does not."""
+    """Return why a file of a quantised program computes with floats; empty if it does not."""
     told = str(file.notes.get(INTEGERS, _USED))
     return "" if told == _USED else told
 
 
 def compiled_call(loaded: LoadedProgram, bound: IOSpec, path: Path) -> Callable[..., tuple[Any, ...]]:
-    """Let ``torch.compile`` compile a program when it is first called, and again for another number of samples.
+    """Return a program that ``torch.compile`` compiles in its first call, and again for another batch size.
 
     Returns
     -------
     callable
-        A function of the inputs of ``bound`` that gives its outputs, both in order.
+        A function of the inputs of ``bound`` that returns its outputs, both in order.
     """
     import torch
 
     with hushed():
-        # Tensors in order are all that is left to follow.
+        # The traced call has positional tensors only.
         module = exported_anew(loaded, loaded.module(), named=False).module(check_guards=False)
     order, picks = _places(loaded.io, bound)
     frozen = not is_quantised(module)  # see above
@@ -157,7 +157,7 @@ def compiled_call(loaded: LoadedProgram, bound: IOSpec, path: Path) -> Callable[
             if shapes in seen:
                 found = compiled(*given)
             else:
-                # Whether weights are constants is asked of the settings themselves, when the program is first followed.
+                # Whether weights are constants is read from the settings when the program is first traced.
                 with hushed(), torch._inductor.config.patch(freezing=frozen):
                     found = compiled(*given)
         except Exception as error:  # its errors share no base but Exception
@@ -169,12 +169,12 @@ def compiled_call(loaded: LoadedProgram, bound: IOSpec, path: Path) -> Callable[
 
 
 def load_package(file: SealedFile, bound: IOSpec, path: Path) -> Callable[..., tuple[Any, ...]]:
-    """Load machine code; give a function of the inputs of ``bound`` that gives its outputs, both in order.
+    """Load machine code, and return a function of the inputs of ``bound`` that returns its outputs, both in order.
 
     Raises
     ------
     ArtifactError
-        If it was made for another processor or version of PyTorch.
+        If it was compiled for another processor or version of PyTorch.
     """
     import torch
 
@@ -197,13 +197,13 @@ def load_package(file: SealedFile, bound: IOSpec, path: Path) -> Callable[..., t
 
 
 def _places(io: IOSpec, bound: IOSpec) -> tuple[list[int], list[int]]:
-    """Say where inputs of ``io`` stand in ``bound``, and outputs of ``bound`` in ``io``."""
+    """Return the indices in ``bound`` of the inputs of ``io``, and in ``io`` of the outputs of ``bound``."""
     given, found = [spec.name for spec in bound.inputs], [spec.name for spec in io.outputs]
     return [given.index(spec.name) for spec in io.inputs], [found.index(spec.name) for spec in bound.outputs]
 
 
 def check_fits(file: SealedFile, path: Path) -> None:
-    """Raise :class:`ArtifactError` unless machine code is for this processor and this PyTorch."""
+    """Raise :class:`ArtifactError` unless machine code is for this processor and this version of PyTorch."""
     notes = file.notes
     if notes.get(_TORCH) != release():
         raise ArtifactError(
@@ -216,7 +216,7 @@ def check_fits(file: SealedFile, path: Path) -> None:
 
 
 def with_compiler() -> dict[str, Any]:
-    """Return the option that lets PyTorch find a C++ compiler: by itself it looks for one name only."""
+    """Return the option with the C++ compiler; by default PyTorch looks for one name only."""
     from torch._inductor import config
 
     found = CXX.find()
@@ -224,19 +224,19 @@ def with_compiler() -> dict[str, Any]:
 
 
 def target_name() -> str:
-    """Say for which processor machine code is made here."""
+    """Return the name of the processor that this machine compiles for."""
     return "-".join(filter(None, (platform.machine(), vectors())))
 
 
 def release() -> str:
-    """Return the version of PyTorch without what it was built for."""
+    """Return the version of PyTorch without its build suffix."""
     import torch
 
     return str(torch.__version__).partition("+")[0]
 
 
 def vectors() -> str:
-    """Name the vector instructions that PyTorch compiles for here; nothing if none."""
+    """Return the vector instruction set that PyTorch compiles for on this machine; empty if none."""
     from torch._inductor.cpu_vec_isa import pick_vec_isa
 
     with hushed():
@@ -244,7 +244,7 @@ def vectors() -> str:
 
 
 def known_vectors() -> list[str]:
-    """Name the vector instructions that this processor has."""
+    """Return the vector instruction sets of this processor."""
     from torch._inductor.cpu_vec_isa import valid_vec_isa_list
 
     with hushed():

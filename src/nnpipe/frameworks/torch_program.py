@@ -1,4 +1,4 @@
-"""Exported PyTorch programs as compilers need them: read safely, changed, and written with the names they had."""
+"""Exported PyTorch programs for compilers: safe reading, changes, and writing with the same names of tensors."""
 
 from __future__ import annotations
 
@@ -19,34 +19,34 @@ from nnpipe.formats.pt2 import ExportedProgram, read_program
 from nnpipe.frameworks.torch_session import tensor_of
 
 QUANTISED = "quantized_decomposed"
-"""What operators of quantised programs start with; PyTorch only knows them once their module is imported."""
+"""Prefix of the operators of quantised programs; PyTorch knows them only after their module is imported."""
 
-# Axes of length 0 and 1 are special to torch.export; it takes any other length for an example.
+# torch.export treats axes of length 0 and 1 specially; any other length is suitable for an example.
 _EXAMPLE_LENGTH = 2
 
 
 @dataclass(frozen=True)
 class LoadedProgram:
-    """A program that PyTorch has loaded.
+    """A program loaded by PyTorch.
 
     Attributes
     ----------
     native
         A ``torch.export.ExportedProgram``.
     io
-        Its tensors, in the order of its graph.
+        Its inputs and outputs, in the order of its graph.
     """
 
     native: Any
     io: IOSpec
 
     def module(self) -> Any:
-        """Make a graph module of the program with weights of its own; see :meth:`call`."""
+        """Return a graph module of the program with copied weights; see :meth:`call`."""
         with quiet():
             return copy.deepcopy(self.native.module(check_guards=False))
 
     def call(self, module: Any, batch: Mapping[str, Any]) -> tuple[Any, ...]:
-        """Call a module of this program on tensors by name; give the outputs in order."""
+        """Call a module of this program on tensors by name; return the outputs in order."""
         from torch.utils import _pytree
 
         leaves = [batch[spec.name] for spec in self.io.inputs]
@@ -54,9 +54,9 @@ class LoadedProgram:
         return tuple(_pytree.tree_leaves(module(*args, **kwargs)))
 
     def example(self, batch: int | None = None) -> dict[str, Any]:
-        """Make tensors that the program takes, of the lengths that it was exported with where axes are free.
+        """Return example inputs; free axes have the lengths of the export.
 
-        With ``batch`` the first axes, and others that are as long, have that length.
+        With ``batch``, first axes and all axes of equal length have that length.
         """
         import torch
 
@@ -67,14 +67,14 @@ class LoadedProgram:
                 length if isinstance(length, int) else batch if str(length.node.expr) in fixed else _hint(length)
                 for length in value.shape
             ]
-            # Zeros stand for a category or a place where integers are wanted.
+            # Integers are 0, which is valid as a category or an index.
             made[spec.name] = torch.zeros(shape, dtype=value.dtype)
         return made
 
     def free_axes(self, batch: int | None = None) -> dict[str, dict[int, Any]]:
-        """Return the free axes of the inputs as ``torch.export`` takes them; equal lengths stay equal.
+        """Return the free axes of the inputs in the form of ``torch.export``; equal lengths stay equal.
 
-        With ``batch`` those that :meth:`example` gives that length are not free.
+        With ``batch``, axes that :meth:`example` gives that length are not free.
         """
         from torch.export import Dim
 
@@ -99,7 +99,7 @@ class LoadedProgram:
         return found
 
     def _first_axes(self) -> set[str]:
-        """Name the lengths of first axes that are free."""
+        """Return the names of the lengths of free first axes."""
         firsts = (value.shape[0] for value in self._values() if len(value.shape))
         return {str(length.node.expr) for length in firsts if not isinstance(length, int)}
 
@@ -120,8 +120,8 @@ def load_program(path: Path) -> LoadedProgram:
     Raises
     ------
     ArtifactError
-        If the file is missing, damaged, of another kind, or holds what could
-        run code; the message names it.
+        If the file is missing, damaged, of another format, or could run code;
+        the message names it.
     """
     checked = read_program(path)
     try:
@@ -131,7 +131,7 @@ def load_program(path: Path) -> LoadedProgram:
 
 
 def load_checked(program: ExportedProgram) -> Any:
-    """Let PyTorch load a program that :mod:`nnpipe.formats.pt2` has checked."""
+    """Return the program, loaded by PyTorch, of a file that :mod:`nnpipe.formats.pt2` has checked."""
     import torch
 
     with quiet():
@@ -141,7 +141,7 @@ def load_checked(program: ExportedProgram) -> Any:
 
 
 def program_bytes(native: Any) -> bytes:
-    """Return the archive of a ``torch.export.ExportedProgram``, without what is pickled or names this machine."""
+    """Return the archive of a ``torch.export.ExportedProgram``, without pickled parts and paths of this machine."""
     import torch
 
     native.example_inputs = None  # the only part that would be pickled
@@ -161,13 +161,13 @@ def exported_anew(loaded: LoadedProgram, module: Any, named: bool = True, batch:
     loaded
         The program that the module was made from.
     module
-        What :meth:`LoadedProgram.module` gave, changed.
+        The changed result of :meth:`LoadedProgram.module`.
     named
-        Take and give dicts with the names of the source, so that a file says
-        by itself what its tensors are called; otherwise tensors in the order
-        of ``loaded.io``, and a tuple of them.
+        Whether to take and return dicts with the names of the source, which are
+        then stored in the file; otherwise the program takes tensors in the order
+        of ``loaded.io`` and returns a tuple.
     batch
-        Number of samples in a call; where it is not given, free axes stay free.
+        Fixed batch size; ``None`` leaves free axes free.
 
     Returns
     -------
@@ -177,7 +177,7 @@ def exported_anew(loaded: LoadedProgram, module: Any, named: bool = True, batch:
 
     names = [spec.name for spec in loaded.io.outputs]
 
-    class Renewed(torch.nn.Module):  # type: ignore[misc]  # PyTorch may not be there to be checked
+    class Renewed(torch.nn.Module):  # type: ignore[misc]  # PyTorch may not be installed for type checking
         def __init__(self) -> None:
             super().__init__()
             self.model = module
@@ -199,12 +199,12 @@ def exported_anew(loaded: LoadedProgram, module: Any, named: bool = True, batch:
 
 
 def is_quantised(module: Any) -> bool:
-    """Return whether a graph module computes with integers that stand for real numbers."""
+    """Return whether a graph module is quantised."""
     return any(QUANTISED in str(node.target) for node in module.graph.nodes)
 
 
 def drop_unused(module: Any) -> None:
-    """Take away weights and buffers that the graph of a module no longer uses, so that no file carries them."""
+    """Remove weights and buffers that the graph of a module no longer uses, so that they are not written."""
     module.graph.eliminate_dead_code()
     module.recompile()
     used = {node.target for node in module.graph.nodes if node.op == "get_attr"}
@@ -220,7 +220,7 @@ def tensors_of(batch: Batch) -> dict[str, Any]:
 
 
 def replace_weights(native: Any, weights: Mapping[str, Any]) -> None:
-    """Replace weights of a ``torch.export.ExportedProgram`` by name with tensors of their shape and type."""
+    """Replace weights of a ``torch.export.ExportedProgram`` by name; shapes and types must be equal."""
     import torch
 
     for name, tensor in weights.items():
@@ -229,10 +229,10 @@ def replace_weights(native: Any, weights: Mapping[str, Any]) -> None:
 
 
 def matrices(native: Any) -> list[str]:
-    """Name the floating-point parameters of a program that have more than one axis.
+    """Return the names of the floating-point parameters of a program with more than one axis.
 
-    Kernels and matrices are what is pruned and clustered; biases, factors and
-    statistics of normalisations are few, and each counts.
+    These kernels and matrices are pruned and clustered; biases, factors and
+    statistics of normalisations are few and too important for that.
     """
     state, seen = native.state_dict, set(native.graph_signature.parameters)
     return [n for n in state if n in seen and state[n].ndim > 1 and state[n].is_floating_point()]
@@ -246,7 +246,7 @@ def _hint(length: Any) -> int:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Hold back what PyTorch logs and warns of that no user can act on; what fails raises all the same."""
+    """Suppress logs and warnings of PyTorch that users cannot act on; exceptions pass."""
     loggers = [logging.getLogger(name) for name in ("torch.export", "torch._export", "torch.utils._pytree")]
     levels = [logger.level for logger in loggers]
     for logger in loggers:

@@ -1,4 +1,4 @@
-"""A session around anything that PyTorch can call: a module being trained, or an exported program."""
+"""Inference sessions of PyTorch functions, such as modules and exported programs."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ class TorchSession(InferenceSession):
     Parameters
     ----------
     io
-        What the function takes and gives.
+        Inputs and outputs of the function.
     call
-        Takes tensors in the order of ``io.inputs`` and gives a tuple of
+        Takes tensors in the order of ``io.inputs`` and returns a tuple of
         tensors in the order of ``io.outputs``.
     device
-        ``"cpu"`` or ``"cuda"``; the function's own weights lie there already.
+        ``"cpu"`` or ``"cuda"``; the function's weights must be there already.
     num_threads
-        Threads that one run may use; 0 leaves it to PyTorch.  The number is a
-        setting of the whole process: it holds from the first ``put`` until
-        ``close``, which puts back the one before.
+        Threads that one run may use; 0 leaves it to PyTorch.  The number applies to
+        the whole process from the first ``put`` until ``close``, which restores
+        the previous one.
     """
 
     def __init__(self, io: IOSpec, call: Callable[..., tuple[Any, ...]], device: str, num_threads: int) -> None:
@@ -44,7 +44,7 @@ class TorchSession(InferenceSession):
         self._threads_before = torch.get_num_threads()
         self._inputs: tuple[Any, ...] = ()
         self._outputs: tuple[Any, ...] = ()
-        # Known after the first run, which is done on copies.
+        # Known after the first run, which uses copies.
         self._changes_inputs: bool | None = None
         self._leans_on_inputs = False
 
@@ -66,10 +66,10 @@ class TorchSession(InferenceSession):
         self._synchronise()
 
     def _first_run(self) -> None:
-        """Run on copies, and see whether the function works in its inputs' memory or gives parts of it away.
+        """Run on copies, and find whether the function changes its inputs or returns views of them.
 
-        Inputs belong to the caller, who may also change them before the
-        outputs are got; both cost a copy in every run.
+        Inputs belong to the caller, who may change them before the outputs are
+        got; in both cases, every run has to copy.
         """
         inputs = self._copies()
         versions = [tensor._version for tensor in inputs]
@@ -93,7 +93,7 @@ class TorchSession(InferenceSession):
         del self._call
 
     def _set_threads(self) -> None:
-        # Another session may have changed it since; to set what is set already makes the next run slower.
+        # Another session may have changed the number; setting an equal number would slow the next run down.
         if self._num_threads and self._torch.get_num_threads() != self._num_threads:
             self._torch.set_num_threads(self._num_threads)
 
@@ -103,14 +103,14 @@ class TorchSession(InferenceSession):
 
 
 def tensor_of(array: np.ndarray, device: str) -> Any:
-    """Return an array as a tensor, without a copy where that is possible."""
+    """Return an array as a tensor, without a copy if possible."""
     import torch
 
-    array = np.asarray(array)  # arithmetic on arrays without axes gives numbers
+    array = np.asarray(array)  # arithmetic on 0-dimensional arrays gives scalars
     if not array.flags.c_contiguous or not array.flags.writeable:
-        # PyTorch cannot say of a tensor that it must not be written to, and warns.
+        # PyTorch has no read-only tensors, and would warn.
         array = array.copy(order="C")
-    if array.dtype.name == _BFLOAT16:  # which NumPy has from a package, and PyTorch does not take from there
+    if array.dtype.name == _BFLOAT16:  # from the package ml_dtypes; PyTorch does not accept it
         tensor = torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
     else:
         tensor = torch.from_numpy(array)
@@ -118,7 +118,7 @@ def tensor_of(array: np.ndarray, device: str) -> Any:
 
 
 def array_of(tensor: Any) -> np.ndarray:
-    """Return a tensor as an array, without a copy where that is possible."""
+    """Return a tensor as an array, without a copy if possible."""
     import torch
 
     tensor = tensor.detach().cpu()
@@ -135,7 +135,7 @@ def array_of(tensor: Any) -> np.ndarray:
 
 @contextmanager
 def threads(number: int) -> Iterator[None]:
-    """Let PyTorch use so many threads inside the block, 0 for as many as before."""
+    """Set the number of PyTorch's threads inside the block; 0 leaves it unchanged."""
     import torch
 
     before = torch.get_num_threads()
@@ -148,7 +148,7 @@ def threads(number: int) -> Iterator[None]:
 
 
 def check_device(device: str) -> None:
-    """Raise :class:`ConfigError` unless PyTorch can compute there."""
+    """Raise :class:`ConfigError` unless PyTorch can compute on this device."""
     import torch
 
     if device == "cuda" and not torch.cuda.is_available():

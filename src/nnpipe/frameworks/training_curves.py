@@ -1,4 +1,4 @@
-"""Curves of a training, for TensorBoard."""
+"""Training curves for TensorBoard."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from nnpipe.core.errors import ConfigError
 from nnpipe.experiment.exports.event_files import EventFile, check_installed
 
 DATA = "data"
-"""What a wrapper's data set is called in histories."""
+"""Name of a wrapper's data set in histories."""
 
 OUTPUT = "output"
-"""What the only output of a model is called in histories."""
+"""Name of a model's single output in histories."""
 
 _VALIDATION = "validation_"
 
@@ -30,20 +30,20 @@ def curves(logdir: Path | None) -> Iterator[Callable[[int, Mapping[str, float]],
     Parameters
     ----------
     logdir
-        The folder; where it is None the function does nothing.
+        The folder; with ``None`` the function does nothing.
 
     Yields
     ------
     Callable
-        Takes the number of the epoch, from 1, and its figures as
-        :class:`~nnpipe.core.training.TrainingHistory` has them.
+        Takes the number of the epoch, from 1, and its figures by the names in
+        :class:`~nnpipe.core.training.TrainingHistory`.
 
     Raises
     ------
     MissingDependency
         If tensorboardX is not installed.
     ConfigError
-        If the folder is a file.
+        If ``logdir`` is a file.
     """
     if logdir is None:
         yield lambda epoch, figures: None
@@ -54,7 +54,7 @@ def curves(logdir: Path | None) -> Iterator[Callable[[int, Mapping[str, float]],
     with ExitStack() as stack:
         files = {}
         for run in ("train", "validation"):
-            # Two trainings may begin within the same second.
+            # Two trainings may start within the same second.
             files[run] = EventFile(logdir / run / f"events.out.tfevents.{int(time.time())}.{secrets.token_hex(4)}")
             stack.callback(files[run].close)
 
@@ -69,15 +69,15 @@ def curves(logdir: Path | None) -> Iterator[Callable[[int, Mapping[str, float]],
 
 
 def figures_of(row: Mapping[str, float]) -> dict[str, float]:
-    """Return the figures of an epoch as :class:`~nnpipe.core.training.TrainingHistory` calls them.
+    """Return the figures of an epoch by the names in :class:`~nnpipe.core.training.TrainingHistory`.
 
-    Those of an output that has a name of its own keep it: ``digit/accuracy``.
+    Figures of an output with its own name keep it: ``digit/accuracy``.
     """
     found: dict[str, float] = {}
     for split, prefix in (("train", ""), ("validation", _VALIDATION)):
         for name, value in row.items():
             if name.startswith(f"{DATA}/{split}/"):
                 own = name.removeprefix(f"{DATA}/{split}/")
-                # The loss of all outputs comes first, and is what is called so.
+                # The loss of all outputs comes first, and keeps the plain name.
                 found.setdefault(prefix + own.removeprefix(f"{OUTPUT}/"), float(value))
     return found

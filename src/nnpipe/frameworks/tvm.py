@@ -1,4 +1,4 @@
-"""Apache TVM: processors, and running compiled libraries by name."""
+"""Apache TVM: processors, and loading compiled libraries and running them by names of tensors."""
 
 from __future__ import annotations
 
@@ -19,15 +19,14 @@ from nnpipe.frameworks.framework_output import hushed
 
 FORMAT = "tvm"
 SCHEDULES, TUNING = "schedules", "tuning"
-"""Under these names a file notes whether its schedules were tuned, and how long and by how many trials these were
-searched for."""
+"""Keys of the notes in a file that state whether its schedules were tuned, and the time and trials of the search."""
 UNTAKEN = ("string", "bfloat16")
-"""Types of elements that cannot be put and got."""
+"""Element types that cannot be put and got."""
 _BIG_CORES = 1
 
 
 def features_here() -> tuple[str, str, list[str]]:
-    """Name the processor here, its triple, and its instruction sets, as LLVM knows them."""
+    """Return LLVM's names of this processor, its triple and its instruction sets."""
     import tvm
 
     name = str(tvm.get_global_func("target.llvm_get_system_cpu")())
@@ -38,7 +37,7 @@ def features_here() -> tuple[str, str, list[str]]:
 
 
 def native_target() -> Any:
-    """Return the processor here as TVM's target."""
+    """Return TVM's target for this processor."""
     import tvm
 
     name, triple, _ = features_here()
@@ -47,7 +46,7 @@ def native_target() -> Any:
 
 
 def load_library(content: bytes, path: Path) -> Any:
-    """Load a library and start its virtual machine; machine code from the content runs.
+    """Load a library, which executes its machine code, and return its virtual machine.
 
     Raises
     ------
@@ -58,7 +57,7 @@ def load_library(content: bytes, path: Path) -> Any:
         import tvm
         from tvm import relax
 
-        # A file of its own: one that others replace or cut short while its code runs would end the process.
+        # A private copy: changing a file while its code runs would crash the process.
         library = Path(folder, "model.so")
         library.write_bytes(content)
         try:
@@ -74,18 +73,18 @@ class TVMSession(InferenceSession):
     Parameters
     ----------
     native
-        Its virtual machine.
+        The library's virtual machine.
     io
-        What the session takes and gives.
+        Inputs and outputs of the session.
     found
-        The same tensors in the library's own order.
+        The same tensors in the library's order.
     path
         The file, for messages.
     num_threads
-        Threads that one inference may use, of those that TVM has, which are
-        no more than there are physical cores; 0 leaves it to TVM.
+        Threads that one inference may use, at most TVM's number, which is that of
+        the physical cores; 0 leaves it to TVM.
     schedules
-        Whether they were tuned, and how long, if that is known.
+        Whether schedules were tuned, and for how long, if known.
     """
 
     def __init__(
@@ -111,7 +110,7 @@ class TVMSession(InferenceSession):
 
     def _put(self, batch: Batch) -> None:
         _set_threads(self._num_threads)
-        # Arrays without axes would be given one.
+        # TVM would add an axis to 0-dimensional arrays.
         arrays = (np.ascontiguousarray(batch[name]).reshape(batch[name].shape) for name in self._names)
         try:
             self._native.set_input("main", *map(self._tensor, arrays))  # these are copies
@@ -130,7 +129,7 @@ class TVMSession(InferenceSession):
         return {name: tensors[place].numpy() for name, place in self._picks}
 
     def stats(self) -> Mapping[str, Any]:
-        """Return how many threads TVM uses, and whether schedules were tuned."""
+        """Return the number of threads that TVM uses, and whether schedules were tuned."""
         import tvm
 
         told: dict[str, Any] = {"num_threads": int(tvm.runtime.num_threads())}
@@ -144,7 +143,7 @@ class TVMSession(InferenceSession):
 
 
 def _set_threads(number: int) -> None:
-    """Choose the threads of the calling thread's pool, and undo that TVM binds the caller itself to a core."""
+    """Set the number of threads in the calling thread's pool, and undo TVM's binding of the caller to one core."""
     if not number:
         return
     import tvm
@@ -156,7 +155,7 @@ def _set_threads(number: int) -> None:
 
 
 def tvm_message(error: object) -> str:
-    """Return TVM's message without its own traces."""
+    """Return TVM's message without its stack traces."""
     lines = [line.strip() for line in str(error).splitlines()]
     told = [line for line in lines if line and not line.startswith(("File ", "Traceback", "[", "^"))]
     return one_line(" ".join(told or lines) or type(error).__name__, 400)

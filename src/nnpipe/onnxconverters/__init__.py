@@ -1,4 +1,4 @@
-"""ONNX conversions: how well frameworks write and read ONNX.
+"""ONNX conversions, which test how well frameworks write and read ONNX.
 
 The classes are here, each imported when it is first used.
 """

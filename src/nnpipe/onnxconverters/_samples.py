@@ -1,4 +1,4 @@
-"""Inputs to compare models on."""
+"""Inputs for comparing models."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Mapping
 import numpy as np
 
 COUNT = 3
-"""Samples in a case: more than one, so that a batch axis which was exported as 1 shows."""
+"""Samples per case: more than one, to detect a batch axis that was exported with length 1."""
 
 
 def some_inputs(shapes: Mapping[str, tuple[int, ...]], count: int = COUNT) -> dict[str, np.ndarray]:
-    """Draw standard normal float32 numbers, the same ones every time; ``shapes`` are those of one sample."""
+    """Return reproducible standard normal float32 numbers, ``(count, *shape)`` for each shape of one sample."""
     random = np.random.default_rng(0)
     return {name: random.standard_normal((count, *shape)).astype(np.float32) for name, shape in shapes.items()}

@@ -1,7 +1,7 @@
-"""Small PyTorch models of the kinds that people train; weights are fresh, from the generator as it stands.
+"""Small PyTorch models of common kinds, with random weights from PyTorch's generator.
 
-Deep ones end without a bias: it would outweigh what comes through fresh layers,
-and outputs would agree whatever happened before.
+Deep models end without a bias: it would dominate the small outputs of untrained
+layers, so that outputs would agree even after wrong computations.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from typing import Any
 
 
 def mlp() -> Any:
-    """Two dense layers."""
+    """Return a model of two dense layers."""
     from torch import nn
 
     return nn.Sequential(nn.Linear(12, 24), nn.ReLU(), nn.Linear(24, 5), nn.Softmax(1))
 
 
 def cnn() -> Any:
-    """Convolutions with batch normalisation, pooling and a dense layer."""
+    """Return a model of convolutions with batch normalisation, pooling and a dense layer."""
     from torch import nn
 
     return nn.Sequential(
@@ -29,11 +29,11 @@ def cnn() -> Any:
 
 
 def resnet() -> Any:
-    """Residual blocks, one of them with a projection."""
+    """Return a model of residual blocks, one of them with a projection."""
     import torch
     from torch import nn
 
-    class Block(nn.Module):  # type: ignore[misc]  # PyTorch may not be there to be checked
+    class Block(nn.Module):  # type: ignore[misc]  # PyTorch may not be installed for type checking
         def __init__(self, given: int, wanted: int, stride: int) -> None:
             super().__init__()
             self.first = nn.Conv2d(given, wanted, 3, stride, 1, bias=False)
@@ -51,7 +51,7 @@ def resnet() -> Any:
 
 
 def mobilenet() -> Any:
-    """Inverted residuals with depthwise convolutions, as in MobileNetV2."""
+    """Return a model of inverted residuals with depthwise convolutions, as in MobileNetV2."""
     from torch import nn
 
     class Inverted(nn.Module):  # type: ignore[misc]
@@ -74,7 +74,7 @@ def mobilenet() -> Any:
 
 
 def lstm() -> Any:
-    """A recurrent layer of which the last step is judged."""
+    """Return a model of a recurrent layer, whose output is its last step."""
     from torch import nn
 
     class Reader(nn.Module):  # type: ignore[misc]
@@ -90,14 +90,14 @@ def lstm() -> Any:
 
 
 def attention() -> Any:
-    """An encoder layer of a transformer."""
+    """Return an encoder layer of a transformer."""
     from torch import nn
 
     return nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, norm_first=True)
 
 
 def two_inputs() -> Any:
-    """A model with two inputs, which must not be exchanged, and two outputs."""
+    """Return a model with two inputs, which must not be swapped, and two outputs."""
     import torch
     from torch import nn
 
@@ -121,4 +121,4 @@ MODELS: dict[str, tuple[Callable[[], Any], dict[str, tuple[int, ...]]]] = {
     "attention": (attention, {"x": (6, 8)}),
     "two-inputs": (two_inputs, {"left": (6,), "right": (6,)}),
 }
-"""How to make each model, and the shapes of its inputs without the axis of samples."""
+"""The function that creates each model, and the shapes of its inputs without the batch axis."""

@@ -1,4 +1,4 @@
-"""ONNX out of JAX, and into it."""
+"""ONNX conversion with JAX."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from nnpipe.onnxconverters._samples import some_inputs
 
 
 class JAXONNXConversion(ONNXConversion):
-    """Functions of JAX, exported by jax2onnx; import by jaxonnxruntime."""
+    """Exports JAX functions with jax2onnx and imports with jaxonnxruntime."""
 
     framework: ClassVar[str] = "JAX"
     requires: ClassVar[tuple[str, ...]] = ("jax", "jax2onnx", "onnx")
     install: ClassVar[str] = "nnpipe[jax]"
 
     def models(self) -> Iterator[ConversionCase]:
-        """Dense, convolutional, residual, recurrent and attention networks, written in JAX alone."""
+        """Yield dense, convolutional, residual, recurrent and attention networks, written in plain JAX."""
         for name, (build, shapes) in _MODELS.items():
             yield ConversionCase(name, build(_Weights()), some_inputs(shapes))
 
     def run_model(self, model: Any, inputs: Batch) -> list[np.ndarray]:
-        """Run a function of arrays."""
+        """Run a model and return its outputs."""
         found = model(*inputs.values())
         return [np.asarray(array) for array in (found if isinstance(found, (list, tuple)) else (found,))]
 
     def export_model(self, case: ConversionCase, path: Path, opset: int) -> None:
-        """Export with a free number of samples."""
+        """Export a model with a free batch size."""
         from jax2onnx import to_onnx
 
         shapes = [("batch", *array.shape[1:]) for array in case.inputs.values()]
@@ -41,7 +41,7 @@ class JAXONNXConversion(ONNXConversion):
         write_bytes(path, found.SerializeToString())
 
     def import_model(self, path: Path) -> Any:
-        """Import with jaxonnxruntime."""
+        """Return a file's model, imported with jaxonnxruntime."""
         try:
             from jaxonnxruntime.call_onnx import call_onnx_model
         except ImportError as error:
@@ -52,7 +52,7 @@ class JAXONNXConversion(ONNXConversion):
         names = [value.name for value in model.graph.input]
 
         def call(*arrays: Any) -> Any:
-            # It looks at real inputs to find out shapes, so nothing can be prepared.
+            # It infers shapes from real inputs, so nothing can be prepared.
             function, weights = call_onnx_model(model, dict(zip(names, arrays, strict=True)))
             return function(weights, list(arrays))
 
@@ -60,7 +60,7 @@ class JAXONNXConversion(ONNXConversion):
 
 
 class _Weights:
-    """Draws small weights, the same ones for every model."""
+    """Draws small weights from the same seed for every model."""
 
     def __init__(self) -> None:
         self._random = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""ONNX out of Keras on TensorFlow."""
+"""ONNX conversion with Keras on TensorFlow."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from nnpipe.onnxconverters._samples import some_inputs
 
 
 class KerasONNXConversion(ONNXConversion):
-    """Keras models on TensorFlow, exported by tf2onnx; nothing reads ONNX into Keras 3."""
+    """Exports Keras models on TensorFlow with tf2onnx; there is no importer of ONNX for Keras 3."""
 
     formerly: ClassVar[tuple[str, ...]] = ("TensorFlowONNXConversion",)
     framework: ClassVar[str] = "TensorFlow / Keras"
@@ -26,7 +26,7 @@ class KerasONNXConversion(ONNXConversion):
     install: ClassVar[str] = "nnpipe[tensorflow]"
 
     def models(self) -> Iterator[ConversionCase]:
-        """Dense, convolutional, residual, recurrent and attention networks, and MobileNetV2 of keras.applications."""
+        """Yield dense, convolutional, residual, recurrent and attention networks, and Keras's MobileNetV2."""
         _, keras = import_keras()
         for name, (build, shapes) in _MODELS.items():
             keras.utils.set_random_seed(0)
@@ -34,13 +34,13 @@ class KerasONNXConversion(ONNXConversion):
             yield ConversionCase(name, keras.Model(tensors, build(keras, *tensors)), some_inputs(shapes))
 
     def run_model(self, model: Any, inputs: Batch) -> list[np.ndarray]:
-        """Run a model for inference."""
+        """Run a model in inference mode and return its outputs."""
         import_keras()
         found = model(list(inputs.values()), training=False)
         return [tensor.numpy() for tensor in (found if isinstance(found, (list, tuple)) else (found,))]
 
     def export_model(self, case: ConversionCase, path: Path, opset: int) -> None:
-        """Export with a free number of samples."""
+        """Export a model with a free batch size."""
         tensorflow, _ = import_keras()
         import tf2onnx
 
@@ -54,7 +54,7 @@ class KerasONNXConversion(ONNXConversion):
 
         log = logging.getLogger("tf2onnx")
         level = log.level
-        log.setLevel(logging.ERROR)  # it reports every rewriting that it tried
+        log.setLevel(logging.ERROR)  # it reports every attempted rewriting
         try:
             found, _ = tf2onnx.convert.from_function(
                 tensorflow.function(infer, autograph=False), input_signature=signature, opset=opset
@@ -64,7 +64,7 @@ class KerasONNXConversion(ONNXConversion):
         write_bytes(path, found.SerializeToString())
 
     def import_model(self, path: Path) -> Any:
-        """Say that there is no importer."""
+        """Raise ``NotSupported``: there is no importer."""
         raise NotSupported("nothing reads ONNX into Keras 3 (onnx2keras and onnx-tf stopped at Keras 2)")
 
 
@@ -93,7 +93,7 @@ def _resnet(keras: Any, x: Any) -> Any:
 
 
 def _mobilenet(keras: Any, x: Any) -> Any:
-    # Without softmax: through fresh layers so little comes that it would make all classes equal.
+    # Without softmax: the outputs of untrained layers are so small that it would make all classes equal.
     return keras.applications.MobileNetV2(
         input_tensor=x, alpha=0.35, weights=None, classes=5, classifier_activation=None
     ).output

@@ -1,4 +1,4 @@
-"""ONNX out of PyTorch, and into it."""
+"""ONNX conversion with PyTorch."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from nnpipe.core.tensors import Batch
 from nnpipe.onnxconverters._samples import some_inputs
 from nnpipe.onnxconverters._torch_models import MODELS
 
-# The exporter built on torch.export writes nothing older; before, there is the one that traces.
+# The exporter based on torch.export writes no older opsets; the tracing exporter does.
 _OLDEST_BY_EXPORT = 18
 
 
 class PyTorchONNXConversion(ONNXConversion):
-    """PyTorch's two exporters: by ``torch.export`` from operator set 18 on, by tracing below; import by onnx2torch."""
+    """Exports PyTorch models with ``torch.export`` (opset 18 and later) or tracing, and imports with onnx2torch."""
 
     framework: ClassVar[str] = "PyTorch"
     requires: ClassVar[tuple[str, ...]] = ("torch", "onnx", "onnxscript")
     install: ClassVar[str] = "nnpipe[torch]"
 
     def models(self) -> Iterator[ConversionCase]:
-        """Dense, convolutional, residual, recurrent and attention networks."""
+        """Yield dense, convolutional, residual, recurrent and attention networks."""
         import torch
 
         for name, (build, shapes) in MODELS.items():
@@ -42,7 +42,7 @@ class PyTorchONNXConversion(ONNXConversion):
             yield ConversionCase(name, model, some_inputs(shapes))
 
     def run_model(self, model: Any, inputs: Batch) -> list[np.ndarray]:
-        """Run a module."""
+        """Run a module and return its outputs."""
         import torch
 
         with torch.no_grad():
@@ -50,7 +50,7 @@ class PyTorchONNXConversion(ONNXConversion):
         return [tensor.numpy() for tensor in (found if isinstance(found, (tuple, list)) else (found,))]
 
     def export_model(self, case: ConversionCase, path: Path, opset: int) -> None:
-        """Export with a free number of samples."""
+        """Export a model with a free batch size."""
         import torch
 
         example = tuple(torch.from_numpy(array) for array in case.inputs.values())
@@ -71,10 +71,10 @@ class PyTorchONNXConversion(ONNXConversion):
             write_bytes(path, buffer.getvalue())
 
     def import_model(self, path: Path) -> Any:
-        """Import with onnx2torch, for PyTorch has no importer of its own."""
+        """Return a file's model, imported with onnx2torch; PyTorch has no importer of its own."""
         try:
             from onnx2torch import convert
-        except (ImportError, RuntimeError) as error:  # RuntimeError: a torchvision that is not this PyTorch's
+        except (ImportError, RuntimeError) as error:  # RuntimeError: torchvision for another PyTorch
             raise NotSupported(
                 "PyTorch reads ONNX with onnx2torch, which needs the torchvision that belongs to this PyTorch: "
                 f"{one_line(error)}"
@@ -88,7 +88,7 @@ class PyTorchONNXConversion(ONNXConversion):
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Hold what exporters say about themselves."""
+    """Suppress messages of the exporters."""
     log = logging.getLogger("torch.onnx")
     before = log.level
     log.setLevel(logging.ERROR)

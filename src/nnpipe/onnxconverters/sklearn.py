@@ -1,4 +1,4 @@
-"""ONNX out of scikit-learn."""
+"""ONNX conversion with scikit-learn."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from nnpipe.onnxconverters._samples import some_inputs
 _FEATURES = 6
 _SAMPLES = 120
 _INPUT = "x"
-_ML_OPSET = 3  # of ai.onnx.ml, where trees and support vectors live; runtimes know no newer trees
+_ML_OPSET = 3  # of ai.onnx.ml, the domain of trees and support vectors; runtimes do not support newer trees
 
 
 class SklearnONNXConversion(ONNXConversion):
-    """Fitted estimators of scikit-learn, exported by skl2onnx; nothing reads ONNX into scikit-learn."""
+    """Exports fitted scikit-learn estimators with skl2onnx; there is no importer of ONNX for scikit-learn."""
 
     framework: ClassVar[str] = "scikit-learn"
     requires: ClassVar[tuple[str, ...]] = ("sklearn", "skl2onnx", "onnx")
     install: ClassVar[str] = "nnpipe[sklearn]"
 
     def models(self) -> Iterator[ConversionCase]:
-        """Linear models, trees, support vectors, neighbours, networks, and pipelines with a scaler."""
+        """Yield linear models, trees, support vector machines, neighbours, networks, and pipelines with a scaler."""
         from sklearn.base import is_regressor
         from sklearn.datasets import make_classification, make_regression
         from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier, RandomForestRegressor
@@ -60,12 +60,12 @@ class SklearnONNXConversion(ONNXConversion):
         }
         for name, estimator in estimators.items():
             data, truth = values if is_regressor(estimator) else classes
-            # In float32, as it will run: a tree's threshold between two float64 could lie on the wrong side.
+            # In float32, as it will run: a tree's threshold from float64 values might separate them differently.
             estimator.fit(data.astype(np.float32), truth)
             yield ConversionCase(name, estimator, some_inputs({_INPUT: (_FEATURES,)}, 20))
 
     def run_model(self, model: Any, inputs: Batch) -> list[np.ndarray]:
-        """Predict: values, or labels and what they were chosen by."""
+        """Return predictions: values, or labels with probabilities or decision values."""
         data = inputs[_INPUT]
         labels = np.asarray(model.predict(data))
         for method in ("predict_proba", "decision_function"):
@@ -74,7 +74,7 @@ class SklearnONNXConversion(ONNXConversion):
         return [labels.reshape(len(labels), -1)]
 
     def export_model(self, case: ConversionCase, path: Path, opset: int) -> None:
-        """Export with a free number of samples and scores as one tensor."""
+        """Export a model with a free batch size and scores as one tensor."""
         from skl2onnx import convert_sklearn
         from skl2onnx.common.data_types import FloatTensorType
         from sklearn.base import is_classifier
@@ -93,5 +93,5 @@ class SklearnONNXConversion(ONNXConversion):
         write_bytes(path, found.SerializeToString())
 
     def import_model(self, path: Path) -> Any:
-        """Say that there is no importer."""
+        """Raise ``NotSupported``: there is no importer."""
         raise NotSupported("nothing reads ONNX into scikit-learn")

@@ -1,1 +1,1 @@
-"""A user's own functions: what to do with data, test data and a model's outputs."""
+"""Plugins: a user's functions for data sets, test data and model outputs."""

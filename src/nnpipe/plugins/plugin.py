@@ -1,4 +1,4 @@
-"""Finding a plugin, checking it, and calling its functions."""
+"""Search, check and calls of plugins."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class TestData:
-    """What ``load_test_data`` gave: the data, how many steps they are, and what to expect if the plugin knows."""
+    """The result of ``load_test_data``: the data, their number of steps, and the expected output if it is known."""
 
-    __test__ = False  # no test class, whatever pytest thinks of its name
+    __test__ = False  # not a test class, despite its name
 
     data: Any
     steps: int
@@ -44,20 +44,32 @@ class TestData:
 
 @dataclass(frozen=True)
 class Plugin:
-    """A checked plugin whose code has been run; made by :func:`load_plugin`."""
+    """A checked plugin whose module has been executed; created by :func:`load_plugin`."""
 
     name: str
     module: ModuleType
 
     def process_dataset(self, x: Any, y: Any) -> tuple[Any, Any]:
-        """Transform samples and their truth; ConfigError if the function fails or gives no pair."""
+        """Return transformed samples and targets.
+
+        Raises
+        ------
+        ConfigError
+            If the function fails or does not return a pair.
+        """
         found = self._call(PROCESS_DATASET, x=x, y=y)
         if not isinstance(found, (tuple, list)) or len(found) != 2:
             raise self._wrong(PROCESS_DATASET, "x and y", found)
         return found[0], found[1]
 
     def load_test_data(self, path: Path) -> TestData:
-        """Load test data from a path: the function gives ``data, steps`` or ``data, expected_output, steps``."""
+        """Return test data from a path; the function returns ``data, steps`` or ``data, expected_output, steps``.
+
+        Raises
+        ------
+        ConfigError
+            If the function fails or returns something else.
+        """
         found = self._call(LOAD_TEST_DATA, path=str(path))
         if not isinstance(found, (tuple, list)) or len(found) not in (2, 3):
             raise self._wrong(LOAD_TEST_DATA, "data and steps, or data, expected_output and steps", found)
@@ -69,10 +81,10 @@ class Plugin:
     def process_model_output(
         self, model_input: Any, model_output: Any, expected_output: Any = None, *, folder: Path
     ) -> list[Path]:
-        """Let the function write into ``output/`` below ``folder``, and list what lies there then.
+        """Call the function, which writes into ``output/`` below ``folder``, and return the files there.
 
-        The working folder is changed for the length of the call, which the
-        whole process notices: call this from one thread only.
+        The working directory of the whole process changes during the call: call
+        this from one thread only.
         """
         (folder / OUTPUT).mkdir(parents=True, exist_ok=True)
         given = {"model_input": model_input, "model_output": model_output, "expected_output": expected_output}
@@ -88,7 +100,7 @@ class Plugin:
     def _call(self, function: str, **given: Any) -> Any:
         try:
             return getattr(self.module, function)(**given)
-        except Exception as error:  # whatever a plugin raises is the plugin's fault, told with its place
+        except Exception as error:  # any exception is the plugin's fault, reported with its place
             raise ConfigError(f"{self.name}: {function} failed: {_told(error)}") from error
 
     def _wrong(self, function: str, expected: str, found: Any) -> ConfigError:
@@ -103,14 +115,14 @@ def load_plugin(name: str, needed: Collection[str] = (), sha256: str = "") -> Pl
     name
         A file that ends in ``.py``, or the name of an installed plugin.
     needed
-        Functions that it must have.
+        Functions that it must define.
     sha256
-        Of the content that was looked at before, if it was: another one is not run.
+        SHA-256 of the content that was checked before; other content is not run.
 
     Raises
     ------
     ConfigError
-        With all problems at once, before any of its code has run; or that its code failed.
+        If the plugin has problems, all in one message before any of its code runs; or if its code fails.
     """
     check_call(load_plugin, locals())
     path, source = checked_source(name, needed)
@@ -120,10 +132,10 @@ def load_plugin(name: str, needed: Collection[str] = (), sha256: str = "") -> Pl
     if name.endswith(".py"):
         _log.warning("%s is run as code, with all your rights: use only files that you trust", path)
     module = ModuleType("nnpipe_plugin_" + digest[:16])
-    module.__file__ = str(path.absolute())  # its functions may be called in another working folder
-    sys.modules[module.__name__] = module  # dataclasses look for their module there
+    module.__file__ = str(path.absolute())  # its functions may be called in another working directory
+    sys.modules[module.__name__] = module  # dataclasses look up their module there
     try:
-        # What was checked is what is run, whatever the file holds by now.
+        # Runs the checked content, even if the file has changed since.
         exec(compile(source, str(path), "exec"), module.__dict__)
     except Exception as error:
         del sys.modules[module.__name__]
@@ -132,7 +144,7 @@ def load_plugin(name: str, needed: Collection[str] = (), sha256: str = "") -> Pl
 
 
 def checked_source(name: str, needed: Collection[str] = ()) -> tuple[Path, bytes]:
-    """Return a plugin's file and its content, checked as :func:`load_plugin` says; none of it has run."""
+    """Return a plugin's file and its content after the checks of :func:`load_plugin`; its code is not run."""
     path = path_of(name)
     try:
         with open(path, "rb") as handle:
@@ -148,12 +160,18 @@ def checked_source(name: str, needed: Collection[str] = ()) -> tuple[Path, bytes
 
 
 def official_plugins() -> dict[str, str]:
-    """List the installed plugins: their modules by name."""
+    """Return the modules of the installed plugins by name."""
     return {entry.name: entry.value for entry in sorted(importlib.metadata.entry_points(group=ENTRY_POINTS))}
 
 
 def path_of(name: str) -> Path:
-    """Return the file of a plugin; ConfigError if it is neither a file nor the name of an installed one."""
+    """Return the file of a plugin.
+
+    Raises
+    ------
+    ConfigError
+        If ``name`` is neither a file nor the name of an installed plugin.
+    """
     if name.endswith(".py"):
         return Path(name)
     known = official_plugins()

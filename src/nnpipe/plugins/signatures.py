@@ -1,4 +1,4 @@
-"""Which functions a plugin may have, and whether a file's functions are these; nothing in the file is run."""
+"""The functions that a plugin may define, and their check in a file without running it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SIGNATURES: dict[str, tuple[tuple[str, ...], ...]] = {
     LOAD_TEST_DATA: (("path",),),
     PROCESS_MODEL_OUTPUT: (("model_input", "model_output"), ("model_input", "expected_output", "model_output")),
 }
-"""Parameters by function; where there are two forms, the longer one is also given the output to expect."""
+"""Parameters by function; the longer of two forms also takes the expected output."""
 
 
 @dataclass(frozen=True)
@@ -34,22 +34,21 @@ class PluginProblem:
 
 
 def problems_of(source: bytes, file: str, needed: Collection[str] = ()) -> list[PluginProblem]:
-    """List all that is wrong with a plugin's source, reading it only.
+    """Return everything that is wrong with a plugin's source, without running it.
 
     Parameters
     ----------
     source
         The file's content.
     file
-        Its name, for the problems.
+        Its name, for messages.
     needed
-        Functions that must be there; the others are checked where they are.
+        Functions that must exist; others are checked if they exist.
 
     Returns
     -------
-    list of Problem
-        Empty if every function can be called as nnpipe calls it: each
-        parameter by its name.
+    list of PluginProblem
+        Empty if nnpipe can call every function with all parameters by name.
     """
     check_call(problems_of, locals())
     try:

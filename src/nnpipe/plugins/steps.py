@@ -1,4 +1,4 @@
-"""Divide the result of ``load_test_data`` into steps, each of which is given to the model at once."""
+"""Division of the result of ``load_test_data`` into steps; the model gets the data of one step at a time."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class PluginStep:
     Parameters
     ----------
     number, steps
-        Which one, from 1 on, of how many.
+        Number of this step, from 1, and number of all steps.
     data
-        What the model gets, as the plugin gave it.
+        The model's input, as the plugin returned it.
     expected
-        The output to expect; ``None`` if the plugin knows none.
+        The expected output; ``None`` if the plugin returned none.
     samples
-        Which samples these are, from 0 on, where the data can be counted.
+        Indices of the samples, from 0, if the data can be counted.
     """
 
     number: int
@@ -38,7 +38,7 @@ class PluginStep:
 
     @property
     def title(self) -> str:
-        """What to call it, with its samples."""
+        """Title of the step, with its samples."""
         name = f"step {self.number} of {self.steps}"
         if self.samples is None:
             return name
@@ -47,25 +47,25 @@ class PluginStep:
 
 
 def steps_of(test: TestData, plugin: str) -> Iterator[PluginStep]:
-    """Divide test data.
+    """Yield the steps of test data.
 
     An array, or a mapping of arrays by name, is divided along its first axis
-    into parts of the same length, give or take one sample.  A list or a tuple
-    holds one item for each step, and whatever else can be iterated gives one.
-    What to expect is divided likewise.
+    into parts whose lengths differ by at most one sample.  A list, a tuple or
+    another iterable provides one item per step.  The expected output is divided
+    in the same way.
 
     Parameters
     ----------
     test
-        What the plugin gave.
+        The test data.
     plugin
-        Its name, for errors.
+        Name of the plugin, for messages.
 
     Raises
     ------
     ConfigError
-        If data, expected output and number of steps do not go together.  For
-        what is iterated this is known only when it has ended.
+        If data, expected output and number of steps do not match.  For iterables
+        this is only known at their end.
     """
     check_call(steps_of, locals())
     count = _samples(test.data, plugin)
@@ -87,12 +87,12 @@ def _by_share(test: TestData, count: int, plugin: str) -> Iterator[PluginStep]:
 
 
 def is_array(value: Any) -> bool:
-    """Return whether something is an array of any library."""
+    """Return whether a value is an array of any library."""
     return hasattr(value, "__array__") and hasattr(value, "shape")
 
 
 def _samples(data: Any, plugin: str) -> int | None:
-    """Count the samples along the first axes; ``None`` for data that are not arrays."""
+    """Return the number of samples along the first axes; ``None`` for data that are not arrays."""
     if isinstance(data, Mapping):
         arrays = {str(name): value for name, value in data.items()}
         lengths = {name: _length(value) for name, value in arrays.items()}
@@ -128,7 +128,7 @@ def _part(value: Any, first: int, last: int) -> Any:
 
 
 def _goes_by_step(test: TestData, count: int, plugin: str) -> bool:
-    """Return whether what to expect has an item for each step, and not for each of so many samples."""
+    """Return whether the expected output has one item per step, and not one per sample."""
     expected = test.expected
     lengths = {_length(value) for value in expected.values()} if isinstance(expected, Mapping) else {_size(expected)}
     if expected is None or lengths == {count}:
@@ -192,6 +192,6 @@ def _told(value: Any) -> str:
 
 
 def as_array(value: Any) -> np.ndarray[Any, Any]:
-    """Return an array, a tensor on whatever device, or a list as numpy holds it."""
+    """Return an array, a tensor on any device, or a list as a numpy array."""
     detached = getattr(value, "detach", None)  # PyTorch's tensors that are on a device or in a graph
     return np.asarray(detached().cpu() if detached is not None else value)
