@@ -28,7 +28,7 @@ _IR_VERSION = 7  # of operator set 13; from version 4 on, weights need not be in
 
 
 class ONNXStaticQuantizer(ONNXRewriter, WeightQuantisingCompiler, IntegerIOCompiler):
-    """ONNX models in 8 bits whose activations are scaled by what calibration samples showed (QDQ form)."""
+    """Quantises ONNX models to 8 bits, with ranges of activations from calibration samples (QDQ form)."""
 
     activation_type: Literal["int8", "uint8"] = argument("uint8", help="integer type of quantised activations")
     calibration_method: Literal["minmax", "entropy", "percentile"] = argument(
@@ -97,7 +97,7 @@ class ONNXStaticQuantizer(ONNXRewriter, WeightQuantisingCompiler, IntegerIOCompi
 
 
 class ONNXDynamicQuantizer(ONNXRewriter, WeightQuantisingCompiler):
-    """ONNX models with 8-bit weights; activations are scaled anew in every inference, so no samples are needed."""
+    """Quantises weights of ONNX models to 8 bits, and activations in every inference; needs no samples."""
 
     def claims(self) -> tuple[Claim, ...]:
         """Return 8-bit weights and dynamically quantised activations."""

@@ -32,7 +32,7 @@ _ELEMENT_TYPES = {
 
 
 def instructions_here() -> list[str]:
-    """List the instruction sets of the processor here; nothing where the system does not tell."""
+    """Return the instruction sets of this processor; empty if the system does not state them."""
     return sorted(name for name in instruction_sets() if _INSTRUCTIONS.fullmatch(name))
 
 

@@ -58,7 +58,7 @@ class KerasSession(InferenceSession):
             self._outputs = self._function(*self._inputs)
         except self._tensorflow.errors.OpError as error:
             raise _cannot_run(error) from None
-        if self._synchronises:  # a GPU computes on after the call; a CPU has finished
+        if self._synchronises:  # a GPU may still compute after the call; a CPU has finished
             self._tensorflow.test.experimental.sync_devices()
 
     def _get(self) -> dict[str, np.ndarray]:

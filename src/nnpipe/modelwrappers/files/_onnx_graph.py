@@ -154,7 +154,7 @@ class ONNXSource:
     # -- running ----------------------------------------------------------------------------------
 
     def intermediates(self, selector: Selector, graph: Graph, batch: Batch, given: Batch) -> dict[str, np.ndarray]:
-        """Return the values that are chosen, where operations go on with values that are given."""
+        """Return the selected values; operations use given values in place of computed ones."""
         return self._run_for(selected(self.file.path, selector, graph.operations), batch, given)
 
     def _run_for(self, names: Sequence[str], batch: Batch, given: Batch = _NOTHING) -> dict[str, np.ndarray]:

@@ -121,7 +121,7 @@ class TFLiteSource:
         )
 
     def intermediates(self, selector: Selector, io: IOSpec, batch: Batch, given: Batch) -> dict[str, np.ndarray]:
-        """Return the values that are chosen, where operators go on with values that are given."""
+        """Return the selected values; operators use given values in place of computed ones."""
         wanted = selected(self.path, selector, self.graph(io).operations)
         numbers = {name: number for number, name in enumerate(self.file_graph.names)}
         content = None if self.content is None else bytes(self.content)

@@ -116,11 +116,11 @@ class TorchExportModel(FileModel):
     # -- analysis ---------------------------------------------------------------------------------
 
     def get_weights(self, live: LiveModel, keys: Iterable[str] | None = None) -> dict[str, np.ndarray]:
-        """Copy parameters and buffers by their names in the program; bfloat16 ones as float32, which holds them."""
+        """Return copies of parameters and buffers by their names in the program; bfloat16 ones become float32."""
         return get_arrays(live.native.path, live.native.program.state_dict, keys)
 
     def set_weights(self, live: LiveModel, weights: Mapping[str, np.ndarray]) -> None:
-        """Replace parameters and buffers, once all of them are known to fit."""
+        """Replace parameters and buffers, after a check that all of them fit."""
         set_arrays(live.native.path, live.native.program.state_dict, weights)
         live.native.changed = live.native.changed or bool(weights)
 

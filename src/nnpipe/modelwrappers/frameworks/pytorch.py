@@ -217,11 +217,11 @@ class PyTorchWrapper(ModelWrapper):
         return pytorch_graph.inference_graph(self, live.native)
 
     def get_weights(self, live: LiveModel, keys: Iterable[str] | None = None) -> dict[str, np.ndarray]:
-        """Copy weights and buffers by their names in the state dict."""
+        """Return copies of weights and buffers by their names in the state dict."""
         return pytorch_weights.get_arrays(type(self).__name__, live.native.state_dict(), keys)
 
     def set_weights(self, live: LiveModel, weights: Mapping[str, np.ndarray]) -> None:
-        """Replace the weights and buffers named and leave the rest alone."""
+        """Replace the named weights and buffers; the others stay."""
         pytorch_weights.set_arrays(type(self).__name__, live.native.state_dict(), weights)
 
     def run_training(

@@ -166,7 +166,7 @@ def intermediates(
         if node.op == "call_function" and not takes_out(node):
             for tensor, result in results(node, value).items():
                 if tensor in wanted:
-                    # Copied at once: operations may work in place.
+                    # Copied at once, because operations may work in place.
                     kept[tensor] = array_of(result).copy() if hasattr(result, "cpu") else np.asarray(result)
 
     interpret(wrapper, program, batch, keep, given=given)
