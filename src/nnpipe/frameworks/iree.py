@@ -1,4 +1,4 @@
-"""IREE: loading compiled modules and running them by names of tensors."""
+"""IREE: running compiled modules by name."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from nnpipe.formats.sealed import SealedFile
 
 FORMAT = "iree"
 FUNCTION = "function"
-"""Key of the note in a file that states which function to call."""
-# Linux lists other flags as well, which do not matter to a compiler's choice of instructions.
+"""Under this name a file notes which function to call."""
+# What Linux lists beside these says nothing about instructions that a compiler would choose.
 _INSTRUCTIONS = re.compile(
     r"avx.*|amx.*|s?sse.*|fma|f16c|bmi[12]|vaes|vpclmulqdq|gfni|asimd.*|sve.*|i8mm|bf16|fphp", re.ASCII
 )
@@ -32,7 +32,7 @@ _ELEMENT_TYPES = {
 
 
 def instructions_here() -> list[str]:
-    """Return the instruction sets of this processor; empty if the system does not state them."""
+    """List the instruction sets of the processor here; nothing where the system does not tell."""
     return sorted(name for name in instruction_sets() if _INSTRUCTIONS.fullmatch(name))
 
 
@@ -42,14 +42,14 @@ class IREESession(InferenceSession):
     Parameters
     ----------
     file
-        The module; its machine code is executed.
+        The module; machine code from it runs.
     io
-        Inputs and outputs of the session.
+        What the session takes and gives.
     path
         The file, for messages.
     num_threads
-        Threads that one inference may use: with 1 the calling thread does the
-        work, with 0 IREE uses one thread per physical core.
+        Threads that one inference may use: with 1 the caller's own does the
+        work, with 0 IREE takes one for each physical core.
 
     Raises
     ------
@@ -112,7 +112,7 @@ class IREESession(InferenceSession):
         return found
 
     def _typed(self, array: np.ndarray, spec: TensorSpec) -> np.ndarray:
-        """Return a copy of an array in device memory, as a signed type where IREE has lost the sign."""
+        """Copy an array, which points into memory of the device, and give back the sign that IREE does not keep."""
         want = np.dtype(spec.dtype)
         if array.dtype == want or want == np.bool_:
             return np.array(array, want, copy=True)
@@ -121,7 +121,7 @@ class IREESession(InferenceSession):
         raise ArtifactError(f"{self._path}: it gives {array.dtype} for {spec.name!r}, which should be {spec.dtype}")
 
     def stats(self) -> Mapping[str, Any]:
-        """Return the number of threads asked for, and IREE's driver."""
+        """Return how many threads were asked for, and by what they are run."""
         return {"num_threads": self._num_threads, "driver": _driver(self._num_threads)}
 
     def _close(self) -> None:
@@ -134,7 +134,7 @@ def _element_type(runtime: Any, dtype: str) -> Any:
 
 
 def takes(dtype: str) -> bool:
-    """Return whether tensors of this element type can be put and got."""
+    """Return whether tensors of that element type can be put and got."""
     return dtype in _ELEMENT_TYPES
 
 
@@ -143,11 +143,11 @@ def _driver(num_threads: int) -> str:
 
 
 def _device(num_threads: int) -> Any:
-    """Return a separate device with this number of threads."""
+    """Make a device of its own, with as many threads."""
     from iree.runtime import _binding
     from iree.runtime.flags import parse_flags
 
-    # The number is an option of the process, which is read when a driver is created.
+    # The number is an option of the process, which is looked at when a driver is made.
     parse_flags(f"--task_topology_group_count={num_threads}")
     try:
         return _binding.create_hal_driver(_driver(num_threads)).create_default_device()
