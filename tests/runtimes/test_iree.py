@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import faulthandler
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,19 @@ class TestIREERuntime(RuntimeContract):
 
         evaluator = ReferenceEvaluator(str(network.path))
         return dict(zip(evaluator.output_names, evaluator.run(None, dict(batch)), strict=True))
+
+
+@pytest.mark.slow
+def test_sessions_of_several_threads_end_however_soon_they_are_closed(compiled: Artifact) -> None:
+    """IREE's device, destroyed right after it computed, waited for its own threads once in a few hundred times."""
+    batch = random_batch(NETWORK_IO, 1)
+    faulthandler.dump_traceback_later(200, exit=True)  # what waits in IREE's code cannot be interrupted
+    try:
+        for _ in range(2000):
+            with IREERuntime(num_threads=2).load(compiled) as session:
+                session.infer(batch)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
 
 
 @pytest.mark.parametrize(("threads", "driver"), [(1, "local-sync"), (0, "local-task"), (3, "local-task")])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -142,8 +143,13 @@ def _driver(num_threads: int) -> str:
     return "local-sync" if num_threads == 1 else "local-task"
 
 
+@functools.cache
 def _device(num_threads: int) -> Any:
-    """Make a device of its own, with as many threads."""
+    """Return the process's device with as many threads.
+
+    It is kept: a device that is destroyed right after it has computed sometimes waits for its own threads for ever
+    (IREE 3.13, seen within a few hundred sessions of two threads).
+    """
     from iree.runtime import _binding
     from iree.runtime.flags import parse_flags
 
