@@ -268,6 +268,7 @@ def test_an_edge_tpu_compiler_that_fails_is_quoted(
 # -- a real network -----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_mlperf_tiny_network_keeps_its_accuracy_in_integers(shared_data: Path, tmp_path: Path) -> None:
     def cifar10(name: str) -> tuple[np.ndarray, np.ndarray]:
         records = np.frombuffer(gzip.decompress((shared_data / "cifar10" / name).read_bytes()), "uint8")

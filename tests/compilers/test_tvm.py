@@ -190,6 +190,7 @@ def test_what_is_not_tuned_is_marked(arguments: dict[str, Any], marks: tuple[str
     assert TVMCompiler(**arguments).variant() == variant
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("faster", ["tuned", "untuned"])
 def test_the_faster_library_is_kept_and_told(
     faster: str, network: Artifact, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

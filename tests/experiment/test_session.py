@@ -130,6 +130,7 @@ def test_a_failed_session_goes_on_as_if_nothing_had_happened(walks, database, st
     assert ours[:-1] == wanted[:-1]  # the callback that broke it was called once more
 
 
+@pytest.mark.slow
 def test_a_killed_session_goes_on_by_itself(walks, database):
     whole = Session(walk(steps=40, pause=0.02), experiment="whole", database=database, save_every=3).run()
     code = (

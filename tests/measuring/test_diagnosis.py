@@ -73,6 +73,7 @@ def level(shape: Callable[[np.ndarray], np.ndarray], calls: int = 2000) -> np.nd
     return 1e5 * noise * shape(np.linspace(0, 1, calls))
 
 
+@pytest.mark.slow
 def test_of_fifty_spoilt_runs_at_least_48_are_found_and_of_fifty_sound_ones_at_most_one_suspected(spoiled_runs):
     found = suspected = 0
     for kind, _, run in spoiled_runs.spoilt_runs(4242):

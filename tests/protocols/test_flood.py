@@ -30,6 +30,7 @@ TIMEOUT = 5.0
 GROWTH = 1 << 20  # bytes that the allocator may keep; 110 a visit in the longer test, so that less than that is seen
 
 
+@pytest.mark.slow
 def test_five_hundred_malformed_clients_leave_nothing_behind(tmp_path: Path) -> None:
     flood(500, tmp_path)
 

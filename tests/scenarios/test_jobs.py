@@ -156,6 +156,7 @@ def test_on_a_terminal_there_is_a_bar(here):
     assert b"loss 0.25" in shown
 
 
+@pytest.mark.slow
 def test_a_killed_watcher_changes_nothing(here):
     watching = process("submit", "train.py", "--no-output", "--watch", "--", "3", "--stay", start_new_session=True)
     while "in progress 33%" not in watching.stderr.readline():

@@ -158,6 +158,7 @@ def test_files_that_are_not_there_or_empty(storage, tmp_path):
     assert (tmp_path / "back").read_bytes() == b""
 
 
+@pytest.mark.slow
 def test_two_processes_write_one_name_and_no_reader_sees_a_mixture(address, tmp_path):
     environment = {**os.environ, "PYTHONPATH": SOURCE}
     writers = [

@@ -54,6 +54,7 @@ with RunDatabase(address, store=store) as database:
 """
 
 
+@pytest.mark.slow
 def test_ten_processes_that_write_at_once_lose_nothing(address, opened, tmp_path):
     """The database does not exist when they begin, so that they also make it at once."""
     writers, runs = 10, 4
