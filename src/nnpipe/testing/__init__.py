@@ -1,4 +1,4 @@
-"""Contract suites for the interfaces: subclass one, give a fixture, and pytest checks your component.
+"""Contract suites for the interfaces: subclass one and define its fixture, and pytest checks your component.
 
 ::
 
@@ -9,5 +9,5 @@
         def runtime(self): return MyRuntime()
         ...
 
-Needs ``pytest``.
+It requires ``pytest``.
 """

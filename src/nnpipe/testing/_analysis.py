@@ -1,4 +1,4 @@
-"""The part of the contract of model wrappers that looks into the model: weights, graphs, profiles, intermediates."""
+"""Analysis methods in the contract of model wrappers: weights, graphs, profiles and intermediate values."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from nnpipe.testing.session import assert_one_line
 
 
 class AnalysisContract:
-    """What the methods that look into a model must do, where a wrapper offers them.
+    """What the analysis methods must do, if a wrapper offers them.
 
     Attributes
     ----------
     intermediate_rtol, intermediate_atol
-        How far intermediate values may lie from what the session gives for
-        the same tensor.
+        Tolerances between intermediate values and the session's outputs of the
+        same tensor.
     """
 
     intermediate_rtol: float = 1e-5
@@ -97,7 +97,7 @@ class AnalysisContract:
         changed = {name: array + array.dtype.type(1) for name, array in before.items()}
         for name in before:
             wrong = {other: array for other, array in changed.items() if other != name}
-            wrong[name] = np.stack([before[name]] * 3)  # one axis more, and another number of elements
+            wrong[name] = np.stack([before[name]] * 3)  # one more axis, and a different number of elements
             with pytest.raises(SpecMismatch) as caught:
                 model.set_weights(wrong)
             assert name in str(caught.value)
@@ -219,7 +219,7 @@ class AnalysisContract:
 
 
 def assert_well_formed(graph: Graph) -> None:
-    """Fail unless names are unique, every tensor is described, and nothing is used before it is computed."""
+    """Fail unless names are unique, every tensor is described, and no tensor is used before it is computed."""
     names = [operation.name for operation in graph.operations]
     assert names
     assert len(set(names)) == len(names)
@@ -241,7 +241,7 @@ def assert_well_formed(graph: Graph) -> None:
 
 
 def assert_sound(profile: Profile, steps: int) -> None:
-    """Fail unless a profile counts its steps, names operations once, and its times are possible."""
+    """Fail unless a profile counts its steps, names each operation once, and has possible times."""
     assert profile.steps == steps
     assert profile.wall_ns > 0
     operations = [timing.operation for timing in profile.timings]

@@ -1,4 +1,4 @@
-"""The part of the contract of model wrappers that trains: whole trainings, single steps, and fitting a data set."""
+"""Training in the contract of model wrappers: whole trainings, single steps, and fitting a data set."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ T = TypeVar("T")
 
 
 class TrainingContract:
-    """What the methods that train a model must do, where a wrapper offers them.
+    """What the training methods must do, if a wrapper offers them.
 
     Attributes
     ----------
     learning_rate
-        A step size with which the wrapper learns the fixture ``dataset``.
+        A learning rate with which the wrapper learns the fixture ``dataset``.
     """
 
     learning_rate: float = 0.003
@@ -123,7 +123,7 @@ class TrainingContract:
     ) -> None:
         needs(model, "train")
         dataset = request.getfixturevalue("dataset")
-        # Weights that exist already may be trained further; these models have none yet.
+        # Existing weights may be trained further; these models have none yet.
         first, second, third = twin(model), twin(model), twin(model)
         history = first.train(dataset, options)
         assert second.train(dataset, options) == history
@@ -140,12 +140,12 @@ class TrainingContract:
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         needs(model, "train")
-        # TensorBoard reads files with TensorFlow where that is installed, and takes ten seconds to import it.
+        # TensorBoard reads files with TensorFlow if it is installed, and importing that takes ten seconds.
         monkeypatch.setitem(sys.modules, "tensorboard.compat.notf", ModuleType("notf"))
         options = TrainingOptions.from_json(options.to_json() | {"logdir": str(tmp_path / "logs")})
         history = model.train(request.getfixturevalue("dataset"), options)
         found = curves(tmp_path / "logs")
-        # Those of single outputs stand below their names.
+        # The names of single outputs' losses contain the outputs' names.
         losses = [value for tag, values in found.items() if "loss" in tag and tag.count("/") == 1 for value in values]
         assert len(losses) == 2 * options.num_epochs, "one curve of losses for training, one for validation"
         expected = [epoch[name] for epoch in history.epochs for name in ("loss", "validation_loss")]
@@ -182,7 +182,7 @@ class TrainingContract:
 
 
 def curves(logdir: Path) -> dict[str, list[float]]:
-    """Read the scalars of TensorBoard event files, by folder and tag, as TensorBoard itself does."""
+    """Return the scalars of TensorBoard event files by folder and tag, read by TensorBoard itself."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     found: dict[str, list[float]] = {}

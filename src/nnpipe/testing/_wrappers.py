@@ -1,4 +1,4 @@
-"""What the parts of the contract of model wrappers share."""
+"""Functions that the parts of the contract of model wrappers share."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ def needs(model: LiveModel, *methods: str) -> None:
 
 
 def twin(model: LiveModel) -> LiveModel:
-    """Open a model of its own of a wrapper with equal arguments."""
+    """Return a second model, of a wrapper with equal arguments."""
     return type(model.wrapper).from_json(model.wrapper.to_json()).open()
 
 
 def outputs_of(model: LiveModel, batch: Batch) -> dict[str, np.ndarray]:
-    """Run a batch in a session that is opened for it."""
+    """Return the outputs of a batch, run in a new session."""
     with model.session() as session:
         return session.infer(batch)
 
 
 def unsettle(model: LiveModel) -> None:
-    """Move the weights away from where a fresh model has them; skip the test if the wrapper offers no way to."""
+    """Change the weights of a new model; skip the test if the wrapper offers no method for this."""
     if not unsettled(model):
         pytest.skip(f"{type(model.wrapper).__name__} offers no way to change its weights")
 
 
 def unsettled(model: LiveModel) -> bool:
-    """Move the weights by whatever means the wrapper offers; say whether there is one."""
+    """Change the weights by any method that the wrapper offers; return whether there is one."""
     if model.wrapper.offers("get_weights", "set_weights"):
         weights = model.get_weights()
         real = {name: array for name, array in weights.items() if array.dtype.kind == "f"}
-        # Stays above zero where it was: variances are weights too.
+        # Positive weights stay positive: they may be variances.
         model.set_weights({name: array * array.dtype.type(1.25) for name, array in real.items()})
         return True
     if model.wrapper.offers("run_training"):
@@ -51,14 +51,14 @@ def unsettled(model: LiveModel) -> bool:
 
 
 def assert_batches_equal(found: Batch, expected: Batch) -> None:
-    """Fail unless both hold the same arrays, to the last bit."""
+    """Fail unless both hold bit-identical arrays."""
     assert found.keys() == expected.keys()
     for name, array in found.items():
         np.testing.assert_array_equal(array, expected[name], err_msg=name, strict=True)
 
 
 def reachable(held: object) -> set[int]:
-    """Return the ids of all objects that can be reached from one, but not by way of modules, classes and functions."""
+    """Return the ids of all objects reachable from one, except through modules, classes and functions."""
     found, pending = set(), [held]
     while pending:
         each = pending.pop()

@@ -1,4 +1,4 @@
-"""The contract that every callback keeps."""
+"""The contract of callbacks."""
 
 from __future__ import annotations
 
@@ -26,17 +26,16 @@ FRAMEWORKS = ("torch", "keras")
 
 
 class CallbackContract(DiscoverableContract):
-    """What every callback must do; subclass it and give the fixture ``callback``.
+    """What every callback must do; subclass it and define the fixture ``callback``.
 
     ``callback``
-        A callback that has not looked on any training.
+        A callback that has not observed a training yet.
     ``training``
-        Only where it needs something special to look on: the model and the
-        data, as :class:`nnpipe.testing.trainings.WatchedTraining` has them.  By default these are samples with
-        a feature ``x`` ``(n, 8)`` and a ``label`` ``(n,)`` of three classes, and a model whose output is
-        called ``kind``.
+        Only if the callback needs a special training: its model and data, as a
+        :class:`nnpipe.testing.trainings.WatchedTraining`.  By default samples have a feature ``x`` ``(n, 8)``
+        and a ``label`` ``(n,)`` of three classes, and the model's output is named ``kind``.
 
-    It is tried in trainings with the frameworks that it names; a framework that is not installed is passed over.
+    It is tested in trainings with the frameworks that it supports; a framework that is not installed is skipped.
     """
 
     @pytest.fixture

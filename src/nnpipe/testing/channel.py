@@ -17,9 +17,9 @@ Channels = tuple[Channel, Channel]
 
 
 class ChannelContract:
-    """What every channel must do; subclass it and give the fixture ``channels``: two ends of one line.
+    """What every channel must do; subclass it and define the fixture ``channels``: two ends of one line.
 
-    ``timeout`` is the channels' time limit in seconds; keep it short, some
+    ``timeout`` is the channels' time limit in seconds; keep it short, since some
     tests wait for it.
     """
 
@@ -106,7 +106,7 @@ class ChannelContract:
 
 
 def keep_talking(channel: Channel) -> None:
-    """Send and listen until it is noticed that the other side has left."""
+    """Send and receive until the end of the other side is noticed."""
     for _ in range(1000):
         channel.send([bytes(1000)])
         if not channel.receive_into(memoryview(bytearray(1))):
@@ -114,7 +114,7 @@ def keep_talking(channel: Channel) -> None:
 
 
 def receive(channel: Channel, count: int) -> bytes:
-    """Take exactly so many bytes."""
+    """Receive exactly ``count`` bytes."""
     memory = bytearray(count)
     view = memoryview(memory)
     while len(view):
@@ -126,7 +126,7 @@ def receive(channel: Channel, count: int) -> bytes:
 
 @contextmanager
 def meanwhile(action: object, *arguments: object) -> Iterator[None]:
-    """Do something in a thread while the block runs; its error, if any, is raised at the end."""
+    """Call a function in a thread while the block runs; its error, if any, is raised at the end."""
     errors: list[BaseException] = []
 
     def body() -> None:

@@ -1,4 +1,4 @@
-"""The contract that every model compiler keeps."""
+"""The contract of model compilers."""
 
 from __future__ import annotations
 
@@ -25,32 +25,32 @@ from nnpipe.testing.session import assert_one_line
 
 
 class ModelCompilerContract(ComponentContract):
-    """What every compiler must do; subclass it and give the fixtures named below.
+    """What every compiler must do; subclass it and define the fixtures named below.
 
     ``compiler``
         The compiler.
     ``artifact``
         A small model that it can compile, with its description.
     ``runtime``
-        What runs the result.
+        A runtime that runs the result.
     ``batches``
-        Inputs of the model, as ``artifact.io`` has them, at least one batch
-        and, for a quantiser, those that it is to be judged on.
+        Inputs of the model, as in ``artifact.io``: at least one batch, and for a
+        quantiser those on which it is judged.
     ``expected``
-        What the model gives for each of them before it is compiled.
+        The outputs of the uncompiled model for each of them.
     ``calibration``
-        Only where the compiler needs it; ``batches`` one by one otherwise.
+        Samples for calibration, only if the compiler needs them; by default ``batches`` one by one.
 
-    Compiling may take long: where ``artifact`` is the same file for all tests
-    of a class, ``compiled``, what the compiler makes of it, is made once.
+    Compiling may take long: if ``artifact`` is the same file for all tests of a
+    class, the result ``compiled`` is made once.
 
     Attributes
     ----------
     tolerance
-        How far an output of the result may lie from the model's.
+        The greatest difference between an output of the result and the model's.
     agreement
-        The least share of samples whose greatest output has the same place in
-        both, in every output that has a last axis to look along.
+        The least share of samples whose greatest output has the same place in both,
+        for every output with more than one axis.
     """
 
     tolerance: float = 1e-5
@@ -83,7 +83,7 @@ class ModelCompilerContract(ComponentContract):
     @pytest.fixture(scope="class")
     @classmethod
     def compiled_before(cls) -> dict[tuple[ModelCompiler, Path, str], Artifact]:
-        """What tests of this class have compiled, by compiler, model and content: compiling may take long."""
+        """Results that tests of this class have compiled, by compiler, model and content."""
         return {}
 
     @pytest.fixture
@@ -281,14 +281,14 @@ class ModelCompilerContract(ComponentContract):
 def outputs_of(
     runtime: Runtime, compiled: Artifact, io: IOSpec, batches: Sequence[Batch]
 ) -> list[dict[str, np.ndarray]]:
-    """Run batches of a model on its compiled form, converted there and back."""
+    """Return the compiled model's outputs for batches of the source, converted to its inputs and back."""
     with runtime.load(compiled) as session:
         return [adapt_outputs(session.infer(adapt_inputs(batch, io, session.io)), io, session.io) for batch in batches]
 
 
 @contextmanager
 def _old_result(folder: Path, compiler: ModelCompiler) -> Iterator[Path]:
-    """Put a file where a result is to go, and see that it is there, and alone, in the end."""
+    """Put a file at the path of a result, and check at the end that it is unchanged and alone."""
     target = folder / "results" / f"old{compiler.suffix}"
     target.parent.mkdir()
     target.write_bytes(b"an old result")

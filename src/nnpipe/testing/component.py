@@ -1,4 +1,4 @@
-"""The contract that every component keeps: arguments, help, JSON, and imports that need no framework."""
+"""The contract of components: arguments, help, JSON, and imports that need no framework."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ HEAVY = tuple(
     "openvino PIL psycopg pynvml s3fs safetensors scipy skl2onnx sklearn skops sqlalchemy tensorboard tensorboardX "
     "tensorflow tf2onnx tflite_runtime torch torchao torchvision tqdm tvm yaml".split()
 )
-"""Packages that a component's module may only import inside the methods that need them."""
+"""Packages that a component's module may import only inside methods that need them."""
 
-# For each line of its input, a child blocks packages, imports a module (by name, or from its file where only pytest can
-# import it by name), and writes the help of its classes into a file, or their options where they have no help.  What
-# all modules import is imported once, without the heavy packages.  A system without forks answers once.
+# For each line of input, a child blocks packages, imports a module (by name, or from its file if only pytest can import
+# it by name), and writes the help or the options of its classes into a file.  Common modules are imported once, without
+# the heavy packages.  On a system without fork, the process answers only one line.
 _PROBES = """
 import importlib, importlib.abc, importlib.util, json, os, sys, traceback
 blocked, sys.path[:] = json.loads(sys.argv[1])
@@ -70,11 +70,11 @@ for line in sys.stdin:
 
 
 class ComponentContract:
-    """What every component must do; subclass it and give the fixture ``component``.
+    """What every component must do; subclass it and define the fixture ``component``.
 
-    The contracts of the interfaces (datasets, runtimes, ...) build on this
-    one and pass their own fixture on as ``component``.  Give an instance with
-    as many arguments as possible different from their defaults.
+    The contracts of the interfaces (datasets, runtimes, ...) are based on this one
+    and return their own fixture as ``component``.  Use an instance in which as many
+    arguments as possible differ from their defaults.
     """
 
     @pytest.fixture
@@ -144,7 +144,7 @@ class ComponentContract:
 
 
 def check_needs_no_framework(cls: type[Discoverable]) -> None:
-    """Import a class's module in a process that has no framework, and ask for its options."""
+    """Import a class's module in a process without frameworks, and read its options."""
     needs = {name.partition(".")[0] for need in cls.requires for name in need.split("|")}
     told = _told_without(cls.__module__, inspect.getfile(cls), tuple(sorted({*HEAVY, *needs})))
     assert cls.__name__ in told
@@ -152,7 +152,7 @@ def check_needs_no_framework(cls: type[Discoverable]) -> None:
 
 @functools.cache
 def _told_without(module: str, file: str, blocked: tuple[str, ...]) -> str:
-    """Return what a module's classes tell of themselves; asked once for all of them."""
+    """Return the help of a module's classes, read once for all of them."""
     probes = _probes()
     assert probes.stdin is not None
     assert probes.stdout is not None
@@ -161,7 +161,7 @@ def _told_without(module: str, file: str, blocked: tuple[str, ...]) -> str:
         probes.stdin.write(json.dumps([module, file, blocked, sys.path, str(Path.cwd()), str(output)]) + "\n")
         probes.stdin.flush()
         status = probes.stdout.readline().strip()
-        if not status:  # it has ended itself
+        if not status:  # the process has ended
             status = str(probes.wait())
             _probes.cache_clear()
         told = output.read_text("utf-8") if output.exists() else ""
@@ -171,16 +171,16 @@ def _told_without(module: str, file: str, blocked: tuple[str, ...]) -> str:
 
 @functools.cache
 def _probes() -> subprocess.Popen[str]:
-    """Start the process that is asked about modules; it ends with this one."""
+    """Start the process that imports modules; it ends with this one."""
     command = [sys.executable, "-c", _PROBES, json.dumps([HEAVY, sys.path])]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
 def command_line(component: Component) -> list[str]:
-    """Return the options that make ``component``, as one would type them.
+    """Return the command-line options that make ``component``.
 
-    An argument that is ``None`` or an empty tuple cannot be typed and is left
-    to its default.
+    An argument that is ``None`` or an empty tuple has no option and keeps its
+    default.
     """
     words: list[str] = []
     for declared in arguments_of(type(component)):

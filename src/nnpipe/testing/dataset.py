@@ -1,7 +1,7 @@
-"""The contract that every data set keeps.
+"""The contract of data sets.
 
-Optional methods are looked for by :func:`~nnpipe.core.component.overridden`;
-the tests of those that a data set does not offer are skipped.
+Tests of optional methods are skipped if the data set does not offer them (see
+:func:`~nnpipe.core.component.overridden`).
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from nnpipe.testing.session import assert_one_line
 
 
 class DatasetContract(ComponentContract):
-    """What every data set must do; subclass it and give the fixture ``dataset``.
+    """What every data set must do; subclass it and define the fixture ``dataset``.
 
-    The data set must be usable as it is: its files are there, and nothing
-    needs to be fetched.  Small ones make quick tests; a dozen samples will do.
+    The data set must be ready: its files exist, and nothing needs to be downloaded.
+    Use a small one for quick tests; a dozen samples are enough.
 
-    For a task other than classification, give ``perfect`` too: predictions
-    that agree with the truth in everything.
+    For a task other than classification, also define ``perfect``: predictions that
+    agree with the truth completely.
 
     Attributes
     ----------
     needs_files
-        Whether an empty ``dataset_root`` must be an error; false for a data
-        set that is part of its package or made up.
+        Whether an empty ``dataset_root`` must be an error; false for a data set that
+        is part of its package or generated.
     """
 
     needs_files: bool = True
@@ -58,7 +58,7 @@ class DatasetContract(ComponentContract):
         return dataset
 
     def perfect(self, dataset: Dataset, truth: Batch) -> Batch:
-        """Predictions on some samples that agree with the truth in everything."""
+        """Return predictions for some samples that agree with the truth completely."""
         assert dataset.spec.task == "classification", "give `perfect` for other tasks than classification"
         return {"scores": np.eye(len(dataset.spec.class_names), dtype=np.float32)[truth["label"]]}
 

@@ -1,4 +1,4 @@
-"""The contract of every class that is found by name and is no component: callbacks, layers, tasks of scripts."""
+"""The contract of classes that are found by name but are not components: callbacks, layers, tasks of scripts."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from nnpipe.testing.component import check_needs_no_framework
 
 
 class DiscoverableContract:
-    """What every class that is found by name must do; the contracts of callbacks, layers and tasks build on this one.
+    """What every class that is found by name must do; the contracts of callbacks, layers and tasks are based on this.
 
-    They give the fixture ``discovered``, the class.
+    They define the fixture ``discovered``: the class.
     """
 
     @pytest.fixture

@@ -1,8 +1,8 @@
-"""Runtimes that do as they are told, for testing and measuring what lies between a host and a target.
+"""Runtimes with prescribed behaviour, for testing and measuring the line between a host and a target.
 
 Their "models" are JSON files of format ``fake`` (:func:`fake_model`): inputs,
-outputs, and how they behave.  Nothing here needs pytest or a framework, so a
-server can run them.
+outputs and behaviour.  Nothing here needs pytest or a framework, so a server can
+run them.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ _COLD_AFTER_NS = 5_000_000
 
 
 def fake_model(folder: Path, io: IOSpec, *, padding: int = 0, format: str = "fake", **behaviour: Any) -> Artifact:
-    """Write a model for :class:`FakeRuntime`.
+    """Write a model for :class:`FakeRuntime`, and return it.
 
     Parameters
     ----------
     folder
-        Where to.
+        The folder for the file.
     io
-        Its tensors; outputs are computed from the first input (:class:`ScriptedSession`).
+        Its inputs and outputs; outputs are computed from the first input (:class:`ScriptedSession`).
     padding
-        Bytes to add, to make the file as large as wanted.
+        Number of bytes to add to the file.
     format
-        ``"fake"``, or ``"fake-native"`` for one that claims to hold machine code.
+        ``"fake"``, or ``"fake-native"`` for a file that claims to hold machine code.
     behaviour
-        ``spin_us``: microseconds that an inference takes; ``cold_us``: how many more where the one before ended more
-        than 5 ms ago;
-        ``tell_time``: the output is one int64, how many nanoseconds the inference took by its own clock;
-        ``fault``: what goes wrong (``raise``, ``hang``, ``die``, ``exit``, ``wrong-shape``, ``memory``);
-        ``at``: where (``load``, ``put``, ``run``, ``get``); ``after``: from which inference on.
+        ``spin_us``: time of an inference in microseconds; ``cold_us``: additional microseconds if the previous one
+        ended more than 5 ms ago;
+        ``tell_time``: the output is one int64, the time of the inference in nanoseconds by its own clock;
+        ``fault``: the fault (``raise``, ``hang``, ``die``, ``exit``, ``wrong-shape``, ``memory``);
+        ``at``: its place (``load``, ``put``, ``run``, ``get``); ``after``: the first inference with the fault.
     """
     path = folder / f"fake{len(list(folder.iterdir()))}.fake"
     path.write_bytes(json.dumps(behaviour).encode() + b"\n" + os.urandom(padding))
@@ -51,7 +51,7 @@ def fake_model(folder: Path, io: IOSpec, *, padding: int = 0, format: str = "fak
 
 
 def flat_io(inputs: int, outputs: int) -> IOSpec:
-    """One input and one output of so many bytes."""
+    """Return the specification of one input and one output with these numbers of bytes."""
     return IOSpec((TensorSpec("x", (inputs,), "uint8"),), (TensorSpec("y", (outputs,), "uint8"),))
 
 
@@ -71,7 +71,7 @@ class FakeRuntime(Runtime):
 
 
 class ScriptedSession(InferenceSession):
-    """Gives, for each output, the bytes of the first input over and over, each plus the number of the output."""
+    """Returns for each output the repeated bytes of the first input, each plus the number of the output."""
 
     def __init__(self, io: IOSpec, behaviour: dict[str, Any]) -> None:
         self.io = io
@@ -104,7 +104,7 @@ class ScriptedSession(InferenceSession):
 
     def _get(self) -> dict[str, np.ndarray]:
         self._misbehave("get")
-        if self._tell_time:  # made here, for nobody has timed how long making it takes
+        if self._tell_time:  # made here, outside the timed part
             return {self.io.outputs[0].name: np.array([self._taken], np.int64)}
         return self._outputs
 
@@ -126,7 +126,7 @@ class ScriptedSession(InferenceSession):
 
 
 def expected(io: IOSpec, batch: Batch) -> dict[str, np.ndarray]:
-    """What a fake model computes."""
+    """Return the outputs that a fake model computes."""
     source = batch[io.inputs[0].name]
     free = [length for length, want in zip(source.shape, io.inputs[0].shape, strict=True) if want is None]
     stream = source.reshape(-1).view(np.uint8)
@@ -142,7 +142,7 @@ def expected(io: IOSpec, batch: Batch) -> dict[str, np.ndarray]:
 
 
 class NoOpRuntime(Runtime):
-    """Runs nothing: its sessions take inputs and give zeros; for measuring what the rest costs."""
+    """Runs nothing: its sessions take inputs and return zeros, for measuring the cost of everything else."""
 
     accepts: ClassVar[tuple[str, ...]] = ("fake",)
 

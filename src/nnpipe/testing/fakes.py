@@ -1,4 +1,4 @@
-"""Stand-ins whose behaviour is known exactly: a clock that obeys, and a session that costs what it is told to."""
+"""Fakes with known behaviour: a clock that the test controls, and a session that takes a given time."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 
 ECHO_IO = IOSpec((TensorSpec("x", (None, 4), "float32"),), (TensorSpec("y", (None, 4), "float32"),))
-"""One free batch axis and four numbers in, the same out."""
+"""An input of four numbers with a free batch axis, and an output of the same shape."""
 
 
 class FakeClock:
-    """Nanoseconds that pass only when told, or by a fixed step each time someone looks.
+    """A clock in nanoseconds that advances only on request, or by a fixed step at each reading.
 
     Attributes
     ----------
     now
-        What the clock shows next.
+        The next reading in nanoseconds.
     looks
-        How often it was looked at.
+        Number of readings.
     """
 
     def __init__(self, start: int = 0, step: int = 0) -> None:
@@ -38,26 +38,26 @@ class FakeClock:
         return shown
 
     def advance(self, nanoseconds: int) -> None:
-        """Let time pass."""
+        """Advance the clock."""
         self.now += nanoseconds
 
 
 class FakeSession(InferenceSession):
-    """Gives its inputs back under its outputs' names, and takes the time it is told to take.
+    """Returns its inputs by the names of its outputs, and takes a given time.
 
     Parameters
     ----------
     io
         As many inputs as outputs; the first output echoes the first input, and so on.
     spend
-        Called in every run: ``lambda: clock.advance(1000)``, ``lambda: spin(1000)``.
+        Called in every run, such as ``lambda: clock.advance(1000)`` or ``lambda: spin(1000)``.
     function
-        What to compute on each array instead of passing it on.
+        Applied to each array; by default arrays are returned unchanged.
 
     Attributes
     ----------
     calls
-        What happened, in order: ``"put"``, ``"run"``, ``"get"``, ``"close"``.
+        The calls in order: ``"put"``, ``"run"``, ``"get"``, ``"close"``.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class FakeSession(InferenceSession):
 
 
 def spin(nanoseconds: int) -> None:
-    """Keep a core busy for this long, at least."""
+    """Keep a core busy for at least this time."""
     end = perf_counter_ns() + nanoseconds
     while perf_counter_ns() < end:
         pass

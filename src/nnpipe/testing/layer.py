@@ -1,4 +1,4 @@
-"""The contract that every layer keeps."""
+"""The contract of layers."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from nnpipe.testing.discoverable import DiscoverableContract
 
 
 class LayerContract(DiscoverableContract):
-    """What every layer must do; subclass it and give two fixtures.
+    """What every layer must do; subclass it and define two fixtures.
 
     ``layer``
-        The layer, applied to nothing: ``Swish((), beta=2.0)``.  Give arguments that differ from their
-        defaults, and initialisers that do not start from zero.
+        The layer without inputs: ``Swish((), beta=2.0)``.  Use arguments that differ from their
+        defaults, and initialisers other than zeros.
     ``shapes``
         The shape of each input without the axis of samples: ``[(4,)]``.
 
@@ -41,7 +41,7 @@ class LayerContract(DiscoverableContract):
     dtype
         The element type of the inputs; integers are below 9.
     tolerance
-        How far PyTorch and Keras may lie apart, where the layer is in both.
+        The greatest difference between PyTorch and Keras, if both have the layer.
     """
 
     dtype: str = "float32"

@@ -1,4 +1,4 @@
-"""A line without any system in between: two queues of bytes."""
+"""A line in memory: two queues of bytes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class MemoryChannel(Channel):
         self._outgoing.write(b"".join(buffers))
 
     def receive_into(self, buffer: memoryview) -> int:
-        """Wait for bytes, put up to ``len(buffer)`` of them there, say how many; 0 when the other side is gone."""
+        """Wait for bytes, write at most ``len(buffer)`` of them, return how many; 0 if the other side has closed."""
         self._check()
         return self._incoming.read(buffer, self.timeout)
 
@@ -72,13 +72,13 @@ class _Pipe:
 
 
 def memory_pair(timeout: float = 5.0) -> tuple[MemoryChannel, MemoryChannel]:
-    """Make a line; gives its two ends."""
+    """Return the two ends of a new line; ``timeout`` is in seconds."""
     there, back = _Pipe(), _Pipe()
     return MemoryChannel(back, there, timeout), MemoryChannel(there, back, timeout)
 
 
 class MemoryListener(Listener):
-    """Waits for those who call :meth:`connect`."""
+    """Waits for callers of :meth:`connect`."""
 
     def __init__(self, timeout: float = 5.0) -> None:
         self._timeout = timeout
@@ -86,7 +86,7 @@ class MemoryListener(Listener):
         self._closed = False
 
     def connect(self) -> MemoryChannel:
-        """Open a line from the host's side."""
+        """Open a line and return the host's end."""
         if self._closed:
             raise TransportError("nobody listens any longer")
         host, target = memory_pair(self._timeout)
@@ -94,7 +94,7 @@ class MemoryListener(Listener):
         return host
 
     def accept(self, timeout: float | None = None) -> MemoryChannel | None:
-        """Wait for the next client; ``None`` when ``timeout`` seconds have passed."""
+        """Wait for the next client and return its channel; ``None`` after ``timeout`` seconds."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while not self._closed:
             left = 0.05 if deadline is None else min(deadline - time.monotonic(), 0.05)

@@ -1,4 +1,4 @@
-"""Small model files, made without a training framework, for tests of what reads and runs them."""
+"""Small model files, made without a training framework, for tests of readers and runtimes."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ NETWORK_IO = IOSpec(
     (TensorSpec("image", (None, 1, 8, 8), "float32"), TensorSpec("extra", (None, 3), "float32")),
     (TensorSpec("scores", (None, 5), "float32"), TensorSpec("total", (None, 1), "float32")),
 )
-"""What :func:`write_onnx_network` takes and gives."""
+"""The inputs and outputs of :func:`write_onnx_network`'s model."""
 
 
 def write_onnx_classifier(path: Path, images: npt.NDArray[np.floating], labels: npt.NDArray[np.integer]) -> Path:
-    """Write a classifier that names the class whose mean is nearest, as ONNX; needs ``onnx``.
+    """Write a nearest-mean classifier as ONNX, and return the path; requires ``onnx``.
 
     Parameters
     ----------
     path
         The file to write.
     images
-        ``(n, ...)`` samples that the means are of.
+        Samples ``(n, ...)`` from which the means are computed.
     labels
-        ``(n,)`` class numbers from 0; each class occurs.
+        Class numbers from 0, ``(n,)``; each class must occur.
 
     Raises
     ------
     ConfigError
-        If an argument is of another kind.
+        If an argument has the wrong type or shape.
     """
     check_call(write_onnx_classifier, locals())
     import onnx
@@ -61,14 +61,14 @@ def write_onnx_classifier(path: Path, images: npt.NDArray[np.floating], labels: 
 
 
 def write_onnx_network(path: Path, seed: int = 0) -> Artifact:
-    """Write a small convolutional network with two inputs and two outputs as ONNX; needs ``onnx``.
+    """Write a small convolutional network with two inputs and two outputs as ONNX, and return it; requires ``onnx``.
 
     Parameters
     ----------
     path
         The file to write.
     seed
-        Of the weights.
+        Seed of the weights.
     """
     import onnx
     from onnx import TensorProto, helper, numpy_helper
@@ -105,29 +105,29 @@ def write_onnx_network(path: Path, seed: int = 0) -> Artifact:
 
 
 STEP = 0.125
-"""Scale of the int8 tensors that :func:`write_tflite_difference` makes."""
+"""The scale of int8 tensors in :func:`write_tflite_difference`."""
 
 
 def write_tflite_difference(
     path: Path, dtype: Literal["float32", "int8"] = "float32", named: bool = True, batch: int | None = None
 ) -> Artifact:
-    """Write a TensorFlow Lite file that subtracts one input from the other; needs ``ai_edge_litert``.
+    """Write a TensorFlow Lite file that subtracts one input from the other, and return it; requires ``ai_edge_litert``.
 
-    The file lists its inputs in another order than its signature does, as
-    converters do, so that binding them by place gives the wrong sign.
+    The file lists its inputs in a different order than its signature, as converters
+    do, so that binding them by position gives the wrong sign.
 
     Parameters
     ----------
     path
         The file to write.
     dtype
-        Of all tensors; ``int8`` ones have the scale ``STEP`` and the zero
+        Element type of all tensors; ``int8`` ones have the scale ``STEP`` and the zero
         points 1 (``first``), -2 (``second``) and 3 (``difference``).
     named
-        Whether there is a signature; the tensors themselves are called
-        ``t_first``, ``t_second`` and ``t_difference``.
+        Whether there is a signature; the tensors themselves are named ``t_first``,
+        ``t_second`` and ``t_difference``.
     batch
-        Number of samples in a call; free by default.
+        Number of samples in a call; None for any number.
     """
     from ai_edge_litert import schema_py_generated as schema
 

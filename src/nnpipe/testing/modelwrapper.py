@@ -1,7 +1,7 @@
-"""The contract that every model wrapper keeps, for what it offers.
+"""The contract of model wrappers.
 
-Optional methods are looked for by :meth:`~nnpipe.core.model.ModelWrapper.offers`;
-the tests of those that a wrapper does not offer are skipped.
+Tests of optional methods are skipped if the wrapper does not offer them (see
+:meth:`~nnpipe.core.model.ModelWrapper.offers`).
 """
 
 from __future__ import annotations
@@ -29,13 +29,12 @@ from nnpipe.testing.session import InferenceSessionContract, OpenSession, assert
 
 
 class ModelWrapperContract(TrainingContract, AnalysisContract, ComponentContract, InferenceSessionContract):
-    """What every model wrapper must do; subclass it and give the fixture ``wrapper``.
+    """What every model wrapper must do; subclass it and define the fixture ``wrapper``.
 
-    A wrapper that can be trained needs the fixture ``dataset`` too: a small
-    :class:`~nnpipe.core.dataset.Dataset` that the wrapper fits and can learn
-    within a few epochs.  Where random numbers are no sensible inputs, give
-    ``batch`` and ``other_batch``.  The wrapper's own sessions are held to the
-    contract of sessions.
+    A wrapper that can be trained also needs the fixture ``dataset``: a small
+    :class:`~nnpipe.core.dataset.Dataset` that fits the wrapper and can be learned in
+    a few epochs.  If random numbers are not valid inputs, define ``batch`` and
+    ``other_batch``.  The wrapper's sessions are tested by the contract of sessions.
     """
 
     @pytest.fixture

@@ -35,7 +35,7 @@ IO = IOSpec(
 
 
 def a_batch(samples: int = 2, seed: int = 0) -> dict[str, np.ndarray]:
-    """Inputs for :data:`IO`."""
+    """Return random inputs for :data:`IO`."""
     random = np.random.default_rng(seed)
     return {
         "image": random.integers(0, 256, (samples, 3, 5), np.uint8),
@@ -44,10 +44,10 @@ def a_batch(samples: int = 2, seed: int = 0) -> dict[str, np.ndarray]:
 
 
 class RuntimeProtocolContract(ComponentContract, ChannelContract):
-    """What every runtime protocol must do; subclass it and give the fixture ``protocol``.
+    """What every runtime protocol must do; subclass it and define the fixture ``protocol``.
 
-    If :meth:`connect` needs what only the listener knows (a port that the
-    system chose), give ``serving``, too.
+    If :meth:`connect` needs information that only the listener has (a port that the
+    system chose), also define ``serving``.
     """
 
     @pytest.fixture
@@ -60,7 +60,7 @@ class RuntimeProtocolContract(ComponentContract, ChannelContract):
 
     @pytest.fixture
     def serving(self, protocol: RuntimeProtocol) -> Iterator[tuple[Listener, RuntimeProtocol]]:
-        """A listener, and the protocol with which it is reached."""
+        """Yield a listener, and the protocol that connects to it."""
         with protocol.listen() as listener:
             yield listener, protocol
 
@@ -122,7 +122,7 @@ def same(found: dict[str, np.ndarray], wanted: dict[str, np.ndarray]) -> None:
 
 @contextmanager
 def pair(listener: Listener, protocol: RuntimeProtocol) -> Iterator[Channels]:
-    """Connect and accept; gives the host's and the target's end."""
+    """Connect and accept; yield the host's and the target's end."""
     accepted: list[Channel | None] = []
     thread = threading.Thread(target=lambda: accepted.append(listener.accept(10.0)))
     thread.start()
@@ -144,7 +144,7 @@ def pair(listener: Listener, protocol: RuntimeProtocol) -> Iterator[Channels]:
 def in_process_server(
     listener: Listener, runtime: Runtime, options: ServerOptions | None = None
 ) -> Iterator[list[str]]:
-    """Serve in a thread of this process; gives why each client's conversation ended."""
+    """Serve in a thread of this process; yield a list that receives the reason why each conversation ended."""
     import tempfile
 
     stopping = threading.Event()

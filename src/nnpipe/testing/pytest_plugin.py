@@ -1,8 +1,9 @@
-"""A plugin of pytest: tests of components that need a program which is not on this machine are skipped, and say why.
+"""A pytest plugin that skips tests of components if a program that they need is not installed.
 
-Import both hooks into a ``conftest.py``, or run ``pytest -p nnpipe.testing.pytest_plugin``.  A test needs no mark:
-what it calls raises :class:`~nnpipe.core.errors.MissingTool`, in a fixture or in the test.  Where the program is on the
-machine, and only the test hides it, the error is an error like any other.
+Import both hooks into a ``conftest.py``, or run ``pytest -p nnpipe.testing.pytest_plugin``.  A test needs no
+mark: it is
+skipped if it or a fixture raises :class:`~nnpipe.core.errors.MissingTool`.  If the program is installed and only hidden
+by the test, the error is a normal error.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import pytest
 
 from nnpipe.core.errors import MissingTool
 
-# As it was before any test changed it.
+# The value before any test changes it.
 _PATH = os.environ.get("PATH")
 
 
@@ -27,7 +28,7 @@ def pytest_runtest_setup() -> Generator[None, None, None]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call() -> Generator[None, None, None]:
-    """Skip a test that needs a program which this machine lacks."""
+    """Skip a test that needs a program that this machine lacks."""
     return (yield from _skipping())
 
 

@@ -1,4 +1,4 @@
-"""The contract that every runtime keeps."""
+"""The contract of runtimes."""
 
 from __future__ import annotations
 
@@ -20,17 +20,16 @@ from nnpipe.testing.session import InferenceSessionContract, OpenSession, assert
 
 
 class RuntimeContract(ComponentContract, InferenceSessionContract):
-    """What every runtime must do; subclass it and give the fixtures ``runtime``, ``artifact`` and ``expected``.
+    """What every runtime must do; subclass it and define the fixtures ``runtime``, ``artifact`` and ``expected``.
 
-    ``artifact`` is a model that the runtime can load, ``expected`` what it
-    gives for ``batch``, computed by something else.  ``batch`` may be given
-    too; it is random otherwise.  The sessions that the runtime opens are held
-    to the contract of sessions.
+    ``artifact`` is a model that the runtime can load; ``expected`` are its outputs
+    for ``batch``, computed independently.  ``batch`` is random by default.  The
+    runtime's sessions are tested by the contract of sessions.
 
     Attributes
     ----------
     expected_rtol, expected_atol
-        How far outputs may lie from ``expected``.
+        Tolerances between outputs and ``expected``.
     """
 
     expected_rtol: float = 1e-5
@@ -130,17 +129,17 @@ class RuntimeContract(ComponentContract, InferenceSessionContract):
 
 
 def nothing_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let every package that a component may need look missing."""
+    """Make every package that a component may need appear missing."""
     monkeypatch.setattr("nnpipe.core.discoverable.is_installed", lambda name: False)
 
 
 DAMAGES = ("empty", "eighth", "half", "most", "noise", "noisy tail", "text")
-"""What may have happened to a file; see :func:`spoiled`."""
+"""Kinds of damage to a file; see :func:`spoiled`."""
 
 
 @contextmanager
 def refused(path: Path, damage: str) -> Iterator[None]:
-    """Expect that a damaged file is refused in one line that names it."""
+    """Check that a damaged file is refused in one line that names it."""
     found: ArtifactError | None = None
     try:
         yield
@@ -152,7 +151,7 @@ def refused(path: Path, damage: str) -> Iterator[None]:
 
 
 def spoiled(data: bytes, damage: str) -> bytes:
-    """Damage the content of a model file."""
+    """Return the content of a model file with a kind of damage."""
     noise = np.random.default_rng(0).bytes(len(data))
     return {
         "empty": b"",
@@ -166,7 +165,7 @@ def spoiled(data: bytes, damage: str) -> bytes:
 
 
 def contradictions(io: IOSpec) -> list[IOSpec]:
-    """Return descriptions that say something else about a model's tensors than ``io`` does."""
+    """Return descriptions of a model's tensors that contradict ``io``."""
 
     def changed(side: str, spec: TensorSpec) -> IOSpec:
         return dataclasses.replace(io, **{side: (spec, *getattr(io, side)[1:])})

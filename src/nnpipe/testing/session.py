@@ -1,4 +1,4 @@
-"""The contract that every inference session keeps, whether in a framework, a runtime, or on a target."""
+"""The contract of inference sessions, in a framework, in a runtime, or on a target."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ OpenSession = Callable[[], InferenceSession]
 
 
 class InferenceSessionContract:
-    """What every session must do; subclass it and give the fixture ``open_session``.
+    """What every session must do; subclass it and define the fixture ``open_session``.
 
-    ``open_session`` is a function that loads the model anew.  Where random
-    numbers are no sensible inputs, give ``batch`` and ``other_batch`` too: two
-    batches of one shape for which the outputs differ.
+    ``open_session`` is a function that loads the model again.  If random numbers are
+    not valid inputs, also define ``batch`` and ``other_batch``: two batches of equal
+    shape with different outputs.
 
     Attributes
     ----------
     rtol, atol
-        How far results of equal inputs may lie apart; nothing by default.
+        Tolerances between results of equal inputs; 0 by default.
     """
 
     rtol: float = 0.0
@@ -140,7 +140,7 @@ class InferenceSessionContract:
 
     def test_a_free_batch_axis_takes_any_size(self, session: InferenceSession) -> None:
         if any(not spec.shape or spec.shape[0] is not None for spec in session.io.inputs):
-            return  # every size but one is a mismatch, which the test of shapes covers
+            return  # all sizes but one are a mismatch, which the test of shapes covers
         for size in (3, 1, 2):
             inputs = random_batch(session.io, size, seed=size)
             outputs = session.infer(inputs)
@@ -182,7 +182,7 @@ class InferenceSessionContract:
             session.get()
         session.run()
         session.get()
-        session.put(other_batch)  # what was computed belongs to the batch before
+        session.put(other_batch)  # the computed outputs belong to the previous batch
         with pytest.raises(NNPipeError, match="run first"):
             session.get()
 
@@ -219,13 +219,13 @@ class InferenceSessionContract:
             np.testing.assert_allclose(array, expected[name], self.rtol, self.atol, err_msg=name, strict=True)
 
     def assert_identical(self, found: Batch, expected: Batch) -> None:
-        """Fail unless the arrays are equal to the last bit."""
+        """Fail unless the arrays are bit-identical."""
         for name, array in found.items():
             np.testing.assert_array_equal(array, expected[name], err_msg=name, strict=True)
 
 
 def scattered(array: np.ndarray) -> np.ndarray:
-    """Return equal content whose elements do not follow one another in memory."""
+    """Return an equal array whose elements are not contiguous in memory."""
     if not array.ndim:
         return array
     wide = np.zeros((*array.shape[:-1], 2 * array.shape[-1]), array.dtype)
@@ -234,11 +234,11 @@ def scattered(array: np.ndarray) -> np.ndarray:
 
 
 MISMATCHES = ("missing", "extra", "renamed", "dtype", "rank")
-"""What may be wrong with a batch; see :func:`damaged`."""
+"""Kinds of errors in a batch; see :func:`damaged`."""
 
 
 def damaged(batch: Batch, name: str, damage: str) -> dict[str, np.ndarray]:
-    """Spoil one tensor of a batch."""
+    """Return a batch with an error in one tensor."""
     found = dict(batch)
     array = found.pop(name)
     if damage == "extra":

@@ -1,4 +1,4 @@
-"""The contract that every task of a script keeps."""
+"""The contract of tasks of scripts."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _PACKAGES = {"pytorch": "torch", "keras": "keras"}
 
 
 class TaskContract(DiscoverableContract):
-    """What every task of a script must do; subclass it and give two fixtures.
+    """What every task of a script must do; subclass it and define two fixtures.
 
     ``task``
         The class.
     ``script``
-        The description of a script that can be written and has the task among its ``tasks``, as a file holds it.
-        Its ``framework`` is set to each that the task is there for.
+        A valid description of a script, as a file holds it, with the task among its ``tasks``.
+        Its ``framework`` is set to each framework of the task.
     """
 
     @pytest.fixture
@@ -100,7 +100,7 @@ class TaskContract(DiscoverableContract):
 
 
 def _changed(task: type[Task], script: Mapping[str, Any], *without: str, **more: Any) -> dict[str, Any]:
-    """Return a description for a framework of the task's, with other arguments for it."""
+    """Return the description for one of the task's frameworks, with changed arguments of the task."""
     tasks = [dict(item) for item in script["tasks"]]
     first = next((item for item in tasks if item.get("task") == task.task), None)
     assert first is not None, f"the script has no task {task.task}{nearest(task.task, [t['task'] for t in tasks])}"

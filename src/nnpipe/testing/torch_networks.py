@@ -1,4 +1,4 @@
-"""A small exported PyTorch program for tests of what reads and runs such files."""
+"""A small exported PyTorch program for tests of readers and runtimes."""
 
 from __future__ import annotations
 
@@ -12,18 +12,17 @@ from nnpipe.testing.model_files import NETWORK_IO
 
 
 def torch_network(seed: int = 0, channels: int = 6) -> Any:
-    """Make a convolutional network that takes and gives dicts with the names of ``NETWORK_IO``; needs ``torch``.
+    """Return a convolutional network from and to dicts with the names of ``NETWORK_IO``; requires ``torch``.
 
-    It has what such networks are made of: convolutions with normalisation,
-    depthwise ones among them, a connection past two of them, a clipped
-    activation, pooling, two inputs and two outputs.
+    It has the usual parts: convolutions with normalisation, some of them depthwise,
+    a residual connection, a clipped activation, pooling, two inputs and two outputs.
 
     Parameters
     ----------
     seed
-        Of the weights.
+        Seed of the weights.
     channels
-        Of the convolutions.
+        Number of channels of the convolutions.
     """
     import torch
     from torch import nn
@@ -33,7 +32,7 @@ def torch_network(seed: int = 0, channels: int = 6) -> Any:
         convolution = nn.Conv2d(given, channels, kernel, padding=padding, bias=False, groups=groups)
         return nn.Sequential(convolution, nn.BatchNorm2d(channels), nn.ReLU6())
 
-    class Network(nn.Module):  # type: ignore[misc]  # PyTorch may not be there to be checked
+    class Network(nn.Module):  # type: ignore[misc]  # PyTorch may not be installed for the type check
         def __init__(self) -> None:
             super().__init__()
             self.first = block(1, 3)
@@ -47,7 +46,7 @@ def torch_network(seed: int = 0, channels: int = 6) -> Any:
             x = x + self.pointwise(self.depthwise(x))
             x = nn.functional.avg_pool2d(self.pool(x), 2).flatten(1)
             scores = self.dense(torch.cat([x, given["extra"]], 1))
-            # In another order than that of NETWORK_IO, so that binding by place fails.
+            # In a different order than NETWORK_IO, so that binding by position fails.
             return {"total": scores.sum(1, keepdim=True), "scores": scores}
 
     generator = torch.Generator().manual_seed(seed)
@@ -63,7 +62,7 @@ def torch_network(seed: int = 0, channels: int = 6) -> Any:
 
 
 def write_torch_network(path: Path, network: Any = None) -> Artifact:
-    """Export a network that takes and gives the tensors of ``NETWORK_IO``, by default :func:`torch_network`.
+    """Export a network with the tensors of ``NETWORK_IO``, by default :func:`torch_network`, and return the file.
 
     The number of samples is free.
     """
@@ -73,7 +72,7 @@ def write_torch_network(path: Path, network: Any = None) -> Artifact:
 
     network = torch_network() if network is None else network
     batch = torch.export.Dim("batch", min=1)
-    # In another order than the network uses them.
+    # In a different order than the network uses them.
     given = {"extra": torch.zeros(2, 3), "image": torch.zeros(2, 1, 8, 8)}
     program = torch.export.export(network, (given,), dynamic_shapes=({name: {0: batch} for name in given},))
     program.example_inputs = None  # the only part that would be pickled
@@ -84,7 +83,7 @@ def write_torch_network(path: Path, network: Any = None) -> Artifact:
 
 
 def outputs_of_network(network: Any, batch: Batch) -> dict[str, Any]:
-    """Compute with the network itself; arrays in, arrays out."""
+    """Return the network's own outputs; inputs and outputs are arrays."""
     import torch
 
     with torch.no_grad():

@@ -54,14 +54,14 @@ def _data() -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class WatchedTraining:
-    """A model and the data that it is trained on, made anew for each training.
+    """A model and its data, made again for each training.
 
     Attributes
     ----------
     model
-        Makes a ``torch.nn.Module``, the same one at each call, whose ``forward`` takes a batch and gives outputs.
+        Returns a new, equal ``torch.nn.Module`` at each call, whose ``forward`` takes a batch and returns outputs.
     data
-        Makes the sequences of batches by data set and split, ``train`` and ``test``.
+        Returns sequences of batches by data set and split, ``train`` and ``test``.
     """
 
     model: Callable[[], Any] = _model
@@ -69,7 +69,7 @@ class WatchedTraining:
 
 
 def samples() -> tuple[np.ndarray, np.ndarray]:
-    """Return features ``(60, 8)``, float32, and their classes ``(60,)``, int64, of three."""
+    """Return features, float32 ``(60, 8)``, and their classes, int64 ``(60,)``, from 0 to 2."""
     label = np.arange(60, dtype=np.int64) % 3
     noise = np.random.default_rng(0).normal(0, 0.5, (60, 8))
     return (np.eye(3, 8)[label] + noise).astype(np.float32), label
@@ -80,7 +80,7 @@ class Interrupted(KeyboardInterrupt):
 
 
 class Interruption(Callback):
-    """Interrupts a training amid an epoch."""
+    """Interrupts a training within an epoch."""
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
