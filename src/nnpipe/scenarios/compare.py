@@ -1,19 +1,19 @@
-"""Compare candidates side by side: which is faster, which more accurate, and how sure that is.
+"""Compare candidates side by side: which is faster, which is more accurate, and how certain that is.
 
 WHAT is a pipeline file, with KEY=VALUE changes as for nnpipe run, or two or
-more model files with --dataset; name files before options.  All candidates are
-alive at once, each in a process of its own, and take turns in short blocks in
-random order.  All are started anew many times, since each start has luck of its
-own with its place in memory.  Whoever is slower beyond doubt falls out.
+more model files with --dataset; name files before options.  All candidates are open
+at the same time, each in a subprocess, and take turns in short blocks in random
+order.  All are restarted many times, since the speed of a process depends on its
+place in memory.  A candidate that is certainly slower is dropped.
 
-Ctrl-C ends it early and loses nothing.
+Ctrl-C ends it early and keeps all measurements.
 
 The verdict may be "cannot be told apart", with the number of starts that would
-tell.  With --margin 1% candidates may also be found the same within 1 %.
+decide.  With --margin 1% the verdict may also be "the same within 1 %".
 
-To see what your machine can tell at all, give the same file twice: nnpipe
-compare model.onnx model.onnx --dataset DigitsDataset.  It should find no
-difference, and the interval shows how small a difference it would have found.
+To see how small a difference your machine can detect, give the same file twice:
+nnpipe compare model.onnx model.onnx --dataset DigitsDataset.  It should find no
+difference, and the interval shows the smallest one that it would have found.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def _compare(argv: Sequence[str] | None) -> int:
 
 
 def _model_files(argv: Sequence[str] | None) -> list[str]:
-    """Return what is named before the options, unless it is a pipeline file; none where help is asked for alone."""
+    """Return the model files before the options; an empty list for a pipeline file, or if only help is requested."""
     scout = CommandParser(prog="nnpipe compare", add_help=False, allow_abbrev=False)
     _options(scout)
     given = list(sys.argv[1:] if argv is None else argv)

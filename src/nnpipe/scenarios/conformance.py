@@ -1,13 +1,13 @@
-"""Run the test vectors of ONNX and TensorFlow Lite through every runtime and compiler here.
+"""Run the test vectors of ONNX and TensorFlow Lite through every installed runtime and compiler.
 
-VECTORS are folders or archives with models, inputs and exact outputs, as ONNX
-publishes them for its backends, or layers in TensorFlow Lite with their
-numbers in CSV.  Each case runs in a process that may crash or hang without
-harm.  A case passes if every output has the right element type, shape and
-values; integers, texts and whatever is in TensorFlow Lite must be exact.
+VECTORS are folders or archives with models, inputs and exact outputs: ONNX's
+published tests of backends, or layers of TensorFlow Lite with numbers in CSV.
+Each case runs in a subprocess, which may crash or hang without harm.  A case
+passes if every output has the right element type, shape and values; integers,
+strings and all values of TensorFlow Lite must be exact.
 
-The exit status is 1 if any way computed something wrong, failed in a way that
-nobody foresaw, or crashed; models that are refused by name are no such thing.
+The exit status is 1 if any case computed wrong values, failed unexpectedly, or
+crashed; models that are refused with a reason do not count.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Carry out an experiment that a file describes, record it, and go on with it.
+"""Carry out an experiment that a file describes, record it, and resume it.
 
   nnpipe experiment digits.yaml
   nnpipe experiment digits.yaml --set optimiser.arguments.rate=0.01 --name "digits 0.01"
@@ -9,8 +9,8 @@ Each is {class: PATH, arguments: {...}}; {reference: NAME} stands for another
 part.  The part called "experiment" is carried out.  examples/experiment.yaml
 trains a network on digits, and needs nothing else.
 
-The run is recorded in the database with its settings, figures, files, and where
-the code came from.  What was stopped or killed goes on by the same command.
+The run is recorded in the database with its settings, figures, files, and the
+origin of its code.  Repeat the command to continue a run that was stopped or killed.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _carry_out(argv: Sequence[str] | None) -> None:
     options = parse(argv, "experiment", __doc__ or "", (), _options).options
     configuration = Configuration.read(options.file).changed(*options.set)
     name = options.name or options.file.stem
-    # Classes of one's own are found beside the file, as a script finds its modules.
+    # The user's classes are found beside the file, as a script finds its modules.
     sys.path.insert(0, str(options.file.resolve().parent))
     importlib.invalidate_caches()
     with RunDatabase(database_of(options), store=options.store) as database:

@@ -1,13 +1,13 @@
 """Fail if a result is worse than a baseline by more than is allowed: slower, or less accurate.
 
 BASELINE and NEW are result files of runs, or candidates of a comparison as
-FILE#TITLE.  Best are two candidates of one comparison, which took turns on one
-machine: nnpipe compare old.onnx new.onnx --dataset DigitsDataset, and then
+FILE#TITLE.  Two candidates of one comparison are best, since they took turns on
+one machine: nnpipe compare old.onnx new.onnx --dataset DigitsDataset, and then
 nnpipe gate comparison.json#old.onnx comparison.json#new.onnx --max-slowdown 2%.
 
-A criterion passes if its whole interval is within what is allowed, and fails if
-its whole interval is beyond.  Otherwise the data cannot decide; it is said how
-many more samples would, and --undecided says what that counts as.
+A criterion passes if its whole interval is within the limit, and fails if its
+whole interval is beyond.  Otherwise the data cannot decide; the output says how
+many more samples would, and --undecided says how the criterion counts.
 
 The exit status is 0 if all criteria hold, 1 if one does not, and 2 if the files
 cannot be used.

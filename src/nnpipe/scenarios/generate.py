@@ -1,18 +1,18 @@
-"""Write a script that trains a network, or does something else with one, and stands alone.
+"""Write a standalone script that trains a network or carries out other tasks with it.
 
   nnpipe generate digits.yaml -o train_digits.py
   python train_digits.py --help
 
 The file describes networks, variables and tasks. The script is made for PyTorch
 or Keras and needs neither nnpipe nor the file. Its paths and numbers are
-arguments. Weights, where there are any, lie beside it. The same file gives the
-same bytes.
+arguments. Weights, if there are any, are written beside it. Equal files give
+equal scripts.
 
 A pipeline file (nnpipe run) gives a script that uses nnpipe for the same steps:
 train, compile, measure, report.
 
-All that is wrong in a file is told at once, one problem a line, and then
-nothing is written. examples/generate.yaml is a file to begin with.
+All errors in a file are reported together, one on each line, and then nothing is
+written. Start with examples/generate.yaml.
 
 Tasks:
 {tasks}
@@ -88,7 +88,7 @@ def _generate(argv: Sequence[str] | None) -> None:
 
 
 def _differs(path: Path, data: bytes) -> bool:
-    """Return whether there is another file where one is to be written."""
+    """Return whether a different file exists at the path of a new one."""
     if path.is_dir():
         raise ConfigError(f"{path}: is a folder; name a file, such as {path / 'train.py'}")
     try:

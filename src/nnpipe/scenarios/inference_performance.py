@@ -1,4 +1,4 @@
-"""Measure a trained model in the framework that trained it: speed and quality."""
+"""Measure speed and accuracy of a trained model in its own framework."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Serve a runtime to hosts, one after another.
 
-Each host sends its model and inputs and takes the outputs; what it can do is
-bounded by the options.  Only this machine can connect unless another address
-is given, which needs a token, too.  SIGTERM or Ctrl-C ends the server.
+Each host sends its model and inputs and receives the outputs, within the limits
+of the options.  Only this machine can connect, unless you give another address,
+which also needs a token.  SIGTERM or Ctrl-C ends the server.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Compile a trained model, run it in a runtime, and measure speed and quality.
+"""Compile a trained model, run it in a runtime, and measure speed and accuracy.
 
-COMPILER may be several, joined by commas: each takes what the one before it
-made.  "none" leaves the model as its wrapper exports it.  What comes out is
-also held against the model as it is in its own framework, on the same samples.
+COMPILER may be several, joined by commas: each takes the result of the one
+before.  "none" uses the exported model without a compiler.  The outputs are also
+compared with those of the model in its own framework, on the same samples.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Explain one class (its arguments, formats, and what it needs), or look into a model file."""
+"""Explain a class (its arguments, formats and requirements), or describe a model file."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _info(argv: Sequence[str] | None) -> None:
 
 
 def describe(cls: type[Discoverable]) -> str:
-    """Write what there is to know about a class that is found by name."""
+    """Return the description of a class that is found by name."""
     group: Mapping[str, type[Discoverable]] = FAMILIES if FAMILIES.at_home(cls) else PARTS
     family, base = next((f, b) for f, b in group.items() if issubclass(cls, b))
     missing, absent = cls.missing(), cls.missing_tools()

@@ -2,18 +2,18 @@
 
   nnpipe jobs submit train.py --output model.pt -- --epochs 20
   nnpipe jobs submit digits.yaml --watch      a pipeline; its report shows that it worked
-  nnpipe jobs list                            what runs, how far it is, and how it ended
+  nnpipe jobs list                            state and progress of all jobs
   nnpipe jobs watch train.py                  until it ends; Ctrl-C leaves the job alone
   nnpipe jobs logs 3f2a --follow              what it writes
   nnpipe jobs cancel 3f2a                     end it, with all that it started
-  nnpipe jobs resume 3f2a                     go on with what failed or was cancelled
+  nnpipe jobs resume 3f2a                     continue a job that failed or was cancelled
 
-A job goes on when the terminal is closed.  It is completed when the script has
-ended with status 0 and has written each --output itself: a file that an earlier
-run left does not count.  A script tells how far it is by lines such as
+A job continues when the terminal is closed.  It is completed when the script has
+ended with status 0 and has written each --output itself: a file from an earlier
+run does not count.  A script reports its progress by lines such as
 {"fraction": 0.4, "metrics": {"loss": 0.1}} in the file that the variable
-NNPIPE_PROGRESS (or its own argument --progress) names.  What follows -- goes to
-the script.
+NNPIPE_PROGRESS (or its own argument --progress) names.  Arguments after -- are
+passed to the script.
 
 A JOB is an identity, the beginning of one, or a name, which stands for the
 newest job of that name.  nnpipe runs shows the same jobs as runs.

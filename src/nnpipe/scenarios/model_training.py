@@ -5,11 +5,11 @@
   nnpipe model_training TensorFlowDigitsCNN DigitsDataset --model-path digits.keras --run-folder runs/keras \\
       --num-epochs 20 --callbacks default NanWatch --database runs.sqlite
 
-With --run-folder the training leaves a folder to look at: open its index.html.
-There are curves, the worst samples, what is taken for what, and more; --callbacks
-chooses.  A training that was stopped or killed goes on where its folder stands,
-by the same command (--resume, which is the default); --no-resume begins anew.
-With --database the run is recorded: nnpipe runs list.
+With --run-folder the training writes a folder of results: open its index.html
+for curves, the worst samples, confusions and more; --callbacks chooses them.
+Repeat the command to continue a training that was stopped or killed (--resume,
+the default); --no-resume begins a new one.  --database records the run: nnpipe
+runs list.
 """
 
 from __future__ import annotations

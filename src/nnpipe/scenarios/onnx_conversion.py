@@ -1,11 +1,11 @@
 """Take the models of frameworks through ONNX and back, and render what works as a table.
 
 Each model is exported in each operator set, checked by onnx, run by ONNX
-Runtime, compared with what the framework gives, imported and compared again.
-Frameworks work in processes of their own with a time limit: a crash or a hang
-costs one row, and the row says what happened.
+Runtime, compared with the framework's outputs, imported and compared again.
+Frameworks run in subprocesses with a time limit: a crash or a hang affects only
+one row, which records it.
 
-The exit status is 1 if a file computes something else than its model.
+The exit status is 1 if the outputs of a file differ from its model's.
 """
 
 from __future__ import annotations

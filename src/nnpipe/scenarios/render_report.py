@@ -2,7 +2,7 @@
 
 With several result files the report compares them; differences are against the first.
 IN may also be the one file of a sweep (sweep.json) or of a comparison (nnpipe compare).
-The ending of OUT says what is written beside the page OUT.html and OUT.summary.json:
+The ending of OUT decides what is written beside OUT.html and OUT.summary.json:
 reStructuredText (.rst), Markdown (.md), or nothing (.html).
 """
 

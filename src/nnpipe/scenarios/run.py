@@ -1,9 +1,9 @@
 """Carry out a whole pipeline from one YAML or JSON file: train, compile, measure, report.
 
 Every setting can be overridden: nnpipe run digits.yaml model.training.num_epochs=3
-candidates.0.title="As trained".  A run that was interrupted is taken up when the
-same command is given again: what is measured stays, unless --measure-again.
-After a run that came to its end everything is measured anew.  --schema prints a
+candidates.0.title="As trained".  Repeat the
+command to continue an interrupted run; finished measurements are kept, unless
+--measure-again.  After a finished run, everything is measured again.  --schema prints a
 JSON Schema that editors use to complete and check pipeline files.
 """
 

@@ -2,9 +2,9 @@
 
   nnpipe runs list                       the newest runs; with names, of these experiments
   nnpipe runs query 'statistics.accuracy > 0.98 and configuration.seed = 1'
-  nnpipe runs show digits                all about a run
+  nnpipe runs show digits                everything about a run
   nnpipe runs compare 3f2a 91bc          where settings, code and figures differ
-  nnpipe runs delete 3f2a --yes          without --yes it only tells what would go
+  nnpipe runs delete 3f2a --yes          without --yes it only lists what would be deleted
   nnpipe runs export digits --mlflow http://host:5000 --tensorboard logs --json runs.json
 
 A RUN is an identity, the beginning of one, or an experiment, which stands for

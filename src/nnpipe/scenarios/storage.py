@@ -6,16 +6,15 @@
   nnpipe storage put scans datasets/digits       a folder, file by file
   nnpipe storage get untrained-models/lenet.pt   into this folder, or to a path that follows
   nnpipe storage get datasets/digits/ scans      a folder: it ends in /
-  nnpipe storage remove test-data/old.npz --yes  without --yes it only tells what would go
+  nnpipe storage remove test-data/old.npz --yes  without --yes it only lists what would be removed
 
 The storage is a folder or s3://BUCKET/PREFIX, named by --at or by the variable
-NNPIPE_STORAGE; S3 takes pip install 'nnpipe[s3]' and credentials as the aws
-command does.  The shelves are
+NNPIPE_STORAGE; S3 needs pip install 'nnpipe[s3]' and credentials, as for the aws
+command.  The shelves are
 
 {shelves}
 
-A file is published whole or not at all; put and get replace nothing unless
---replace says so.
+A file is published atomically; put and get replace files only with --replace.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Measure every combination of models, compilers, runtimes and batch sizes, and choose one.
 
-One YAML or JSON file says what to combine, what must hold and what to choose by:
+One YAML or JSON file has the combinations, the constraints and the metric to choose by:
 
     models:                # each with its class, path and training, as in pipeline files
     compilers:             # chains; 'vary' lists values of an argument to try
@@ -12,9 +12,9 @@ One YAML or JSON file says what to combine, what must hold and what to choose by
     choose: latency_p90
 
 The output folder holds the results, the Pareto front (sweep.json), the report,
-and the chosen model's certificate (certificate.json).  A sweep that was stopped,
-however roughly, goes on where it was when the same command is given again.  The
-exit status is 0 if a candidate qualifies and 1 if none does.  --schema prints a
+and the chosen model's certificate (certificate.json).  Repeat the command to
+continue a sweep that was interrupted in any way.  The exit status is 0 if a
+candidate qualifies and 1 if none does.  --schema prints a
 JSON Schema that editors use to complete and check such files.
 """
 

@@ -1,4 +1,4 @@
-"""Run a model on test data that a plugin loads, and show on a page what another makes of the outputs.
+"""Run a model on test data that a plugin loads, and show the files that it makes of the outputs on a page.
 
   nnpipe testrun digits.onnx test.npz tried --plugin examples/digits_plugin.py --scale 16
   nnpipe testrun PyTorchDigitsCNN test.npz tried --model-path digits.pt --plugin mine.py
@@ -8,12 +8,12 @@ MODEL is a model file, or a wrapper's class with --model-path: its weights, or a
 file that was compiled from them.  With --runtime, weights are exported for it.
 The plugin's load_test_data(path) gives data and steps; after each step
 process_model_output(model_input, model_output) writes into output/.  OUT is a
-folder with all that was written and a page that shows it, index.html.  It is
-there as a whole once everything has been run, in place of what an earlier
-testrun left there.  Name MODEL, DATA and OUT before options.
+folder with all these files and a page that shows them, index.html.  It is
+written atomically at the end, and replaces an earlier testrun.  Name MODEL, DATA
+and OUT before options.
 
-A plugin is code, and runs with all your rights.  The exit status is 0, 1 if
-steps failed and --keep-going went on, and 2 if the test could not be run.
+A plugin is code, and runs with all your permissions.  The exit status is 0; 1 if
+steps failed with --keep-going; and 2 if the test could not be run.
 """
 
 from __future__ import annotations

@@ -2,17 +2,16 @@
 
 SOURCE is a model file, or a wrapper's class with --model-path; ARTIFACT is a
 model file.  Files that end in .onnx, .tflite, .keras, .h5 or .pt2, or that
-nnpipe made, need no more; --source-runtime and --runtime choose what runs
-them.  What stands before the source (--scale, --mean and so on) makes the
-samples, and both get the same ones.  Name SOURCE and ARTIFACT before options.
+nnpipe made, need no more; --source-runtime and --runtime choose their runtimes.
+The source's preprocessing (--scale, --mean and so on) makes the samples, and
+both models get the same ones.  Name SOURCE and ARTIFACT before options.
 
-The verdict is "same" (rounding and nothing else), "close" (what the
-conversion claims, and no more), "changed on purpose" (pruned, clustered or
-fine-tuned weights) or "different".  What the conversion claims, its compilers
-have written beside the file; --claim says it of files from elsewhere.  Where
-both models show their weights and what they compute on the way, each tensor
-of weights and each operation is held against the source's, and those that are
-anything else are named.  The exit status is 0 if the two agree ("changed on
+The verdict is "same" (only rounding), "close" (within the conversion's claims),
+"changed on purpose" (pruned, clustered or fine-tuned weights) or "different".
+Compilers write their claims beside the file; --claim gives those of other files.
+If both models give access to weights and intermediate values, each tensor of
+weights and each operation is compared with the source's, and those that differ
+are named.  The exit status is 0 if the two agree ("changed on
 purpose" counts like "close"), 1 if they do not, and 2 if they could not be
 compared.
 """

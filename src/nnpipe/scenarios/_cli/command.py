@@ -40,9 +40,9 @@ _VERBOSITY = ("DEBUG", "INFO", "WARNING", "ERROR")
 class Role:
     """A positional argument that names a component class.
 
-    ``chain`` allows several, joined by commas, or ``none``.  With ``of_file`` a
-    file may stand in place of a class; it gives the class for a file, or
-    ``None`` if what stands there is no file.
+    ``chain`` allows several classes, joined by commas, or ``none``.  With ``of_file``
+    a file may be named instead of a class; it returns the class for a file, or
+    ``None`` if the name is not a file.
     """
 
     name: str
@@ -91,23 +91,23 @@ def parse(
     Parameters
     ----------
     argv
-        The arguments; those of the process by default.
+        The arguments; by default those of the process.
     prog, description
-        For ``-h``.
+        Name and description of the command for ``-h``.
     roles
         The classes that come first, in order.
     own
-        Declares the scenario's further positionals and options.
+        Declares further positional arguments and options of the command.
     fixed
-        Components whose options are always there.
+        Components whose options always exist.
     named_by
-        ``(option, base)``: options of the scenario that name a class, whose own options then join.
+        ``(option, base)``: options of the command that name a class; that class's options are added.
 
     Raises
     ------
     ConfigError, ComponentNotFound
-        As one line: an unknown class or option, a bad value, or an option that
-        two components claim with different meanings.
+        If a class or option is unknown, a value is wrong, or two components declare
+        an option with different meanings.
     """
     given = list(sys.argv[1:] if argv is None else argv)
     classes = _named_classes(given, prog, roles, own)
@@ -160,9 +160,9 @@ def add_model_path(parser: argparse.ArgumentParser, help: str, required: bool = 
 def execute(body: Callable[[Sequence[str] | None], int | None], argv: Sequence[str] | None, prog: str) -> int:
     """Run a scenario's body: an error that the user can mend is one line and exit status 2.
 
-    Anything else is a defect and keeps its traceback.  Ctrl-C ends with status 130.
-    A body may give an exit status of its own.  What ``--verbosity`` set holds for this command alone.
-    Classes in the current folder are found, after those of installed packages.
+    Any other error is a defect and keeps its traceback.  Ctrl-C ends with status 130.
+    ``body`` may return an exit status.  ``--verbosity`` applies to this command only.
+    Classes in the current folder are found after those of installed packages.
     """
     log = logging.getLogger("nnpipe")
     level = log.level
@@ -177,11 +177,11 @@ def execute(body: Callable[[Sequence[str] | None], int | None], argv: Sequence[s
         print(f"nnpipe {prog}: stopped", file=sys.stderr)
         return 130
     except BrokenPipeError:
-        # Whoever read our output has gone (a pager, head): not an error worth a word.
+        # The reader of the output (a pager, head) has ended, which is not an error.
         sys.stderr.close()
         return 1
     except OSError as error:
-        # A disk that is full, a file that may not be read, a name that is too long: the system's word, not our defect.
+        # A full disk, an unreadable file, a name that is too long: an error of the system, not a defect of nnpipe.
         if error.filename is None and error.errno not in _DISK:
             raise
         where = "" if error.filename is None else f"{shortened_path(error.filename)}: "
@@ -197,7 +197,7 @@ def _current_folder_searched() -> Iterator[None]:
     """Let Python look for modules in the current folder too, as ``python -m`` does."""
     try:
         here = str(Path.cwd())
-    except OSError:  # the folder is gone
+    except OSError:  # the folder has been removed
         here = ""
     if not here or here in sys.path or "" in sys.path:
         yield

@@ -15,7 +15,7 @@ def join_options(parser: argparse.ArgumentParser, owner: str, classes: Iterable[
     Raises
     ------
     ConfigError
-        Naming both owners of an option that they declare differently.
+        If two owners declare an option differently; the message names both.
     """
     owners: dict[str, tuple[str, argparse.Action]] = {
         flag: (owner, action) for action in parser._actions for flag in action.option_strings or (action.dest,)

@@ -43,7 +43,7 @@ class Percentage:
     Parameters
     ----------
     minimum, maximum
-        The least and the greatest share that can be meant.
+        The least and the greatest share that is accepted.
     """
 
     minimum: float = 0.0

@@ -28,12 +28,12 @@ def add_protocol(parser: argparse.ArgumentParser) -> None:
 def deployment_of(parsed: Parsed, *, reach: bool = True) -> Deployment | None:
     """Read from a command line where the model runs; ``None`` for this machine.
 
-    With ``reach`` the target is greeted.
+    With ``reach``, the connection to the target is tested.
 
     Raises
     ------
     ConfigError
-        If options are for a target and none is named, or its token cannot be read.
+        If options of a target are given without a target, or its token cannot be read.
     NNPipeError
         If the target does not answer, or refuses the token.
     """

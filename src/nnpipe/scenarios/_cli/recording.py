@@ -49,7 +49,7 @@ class Recording:
         """Store the weights and the run's folder but for the checkpoint to go on from; the figures come at the end."""
         database, run = self._database, self.run
         self._epochs = [dict(row) for row in history.epochs]
-        self._figures = dict(history.figures)  # of the weights that are stored
+        self._figures = dict(history.figures)  # the figures of the stored weights
         database.artifacts.put_file(run, "weights", weights)
         if folder is not None:
             put_folder(database, run, RunFolder(folder))
@@ -72,13 +72,13 @@ def recorded(
 ) -> Iterator[Recording | None]:
     """Record what happens in the block, if that is asked for: completed, failed with the reason, or cancelled.
 
-    A run that has not completed is gone on with where the training is, by its
-    folder; a training that goes on from a completed one names that as its parent.
+    A run that has not completed is continued if its training is, as found by its folder.  A
+    training that continues a completed one has that run as its parent.
 
     Raises
     ------
     ConfigError
-        If the database cannot be used, or the run is under way in another process.
+        If the database cannot be used, or another process owns the run.
     """
     if options.database is None:
         if options.experiment is not None or options.store is not None:

@@ -27,7 +27,7 @@ def database_of(options: argparse.Namespace) -> str:
     Raises
     ------
     ConfigError
-        If it is empty, naming where it stands.
+        If the address is empty; the message names its source.
     """
     given: str | None = options.database
     address = os.environ.get(VARIABLE, _USUAL) if given is None else given
