@@ -38,13 +38,13 @@ class Cell:
     Parameters
     ----------
     text
-        What it says.
+        The text.
     value
-        What to sort by; by default the text.
+        The value to sort by; by default the text.
     note
-        Something smaller below it, such as an interval.
+        Smaller text below it, such as an interval.
     best
-        Whether it is the best of its column.
+        Whether it is the best value of its column.
     """
 
     text: str
@@ -103,11 +103,11 @@ class Plot:
     chart
         The data to draw.
     name
-        A short name of letters, digits and hyphens, unique in a document; picture files are called after it.
+        A short name of letters, digits and hyphens, unique in a document; names of picture files contain it.
     caption
-        What is to be seen.
+        The description of the picture.
     alt
-        The same for those who cannot see it, with its main figures.
+        The alternative text for readers who cannot see it, with its main figures.
     """
 
     chart: Chart

@@ -104,9 +104,9 @@ class Scale:
     Parameters
     ----------
     unit
-        Its name.
+        The name of the unit.
     divisor
-        What the stored quantities are divided by.
+        The divisor of stored quantities.
     """
 
     unit: str

@@ -37,18 +37,18 @@ def render(
     Parameters
     ----------
     runs
-        What was measured; the first is the one that others are compared with.
+        The measurements; others are compared with the first one.
     title, report_types, failures
         As for :func:`report_on`.
     sources
-        Where the runs come from, such as paths, for error messages.
+        The sources of the runs, such as paths, for error messages.
 
     Raises
     ------
     ConfigError
-        If there are no runs, a type is unknown, or no run has anything for it.
+        If there are no runs, a type is unknown, or no run has data for a type.
     NNPipeError
-        If a run holds something impossible.
+        If a run holds invalid data.
     """
     return report_on(candidates_of(runs, sources), title, report_types, failures)
 
@@ -69,22 +69,22 @@ def report_on(
         What :func:`~nnpipe.report.inputs.candidate.candidates_of` made of runs; the
         first is the one that others are compared with.
     title
-        Of the report.
+        The title of the report.
     report_types
-        Sections that are wanted beside the summary and the provenance:
+        Sections besides the summary and the provenance:
         ``"performance"``, ``"classification"``; by default those for which
         some run has something.  A section tells which runs have nothing for it.
     failures
-        What was to be measured beside the runs, and why it was not.
+        Candidates that could not be measured, with reasons.
     before
-        Sections that come first: what a sweep or a comparison found.
+        Sections that come first: the results of a sweep or a comparison.
     measured
-        How many were measured, if more than the candidates, which are then those shown one by one.
+        The number of measured candidates, if only some of them are shown in detail.
 
     Raises
     ------
     ConfigError
-        If there are no candidates, a type is unknown, or no candidate has anything for it.
+        If there are no candidates, a type is unknown, or no candidate has data for a type.
     """
     if not candidates:
         raise ConfigError("a report needs at least one result file")

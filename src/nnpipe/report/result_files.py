@@ -37,9 +37,9 @@ def subject(paths: Sequence[Path]) -> Subject:
     Raises
     ------
     ArtifactError
-        If a file is missing, damaged, or no result; the message names it.
+        If a file is missing or damaged, or is not a result; the message names it.
     ConfigError
-        If a comparison or a sweep comes with others: who takes turns or is swept over stands together already.
+        If the file of a comparison or a sweep is given together with others.
     """
     found = [_read(path) for path in paths]
     for path, each in zip(paths, found, strict=True):

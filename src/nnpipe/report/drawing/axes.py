@@ -35,11 +35,11 @@ class Span:
     low, high
         The ends; ``high`` is greater.
     log
-        Whether equal ratios are equally long.
+        Whether the axis is logarithmic.
     divisions
-        How many there should be at most, on a linear axis.
+        The greatest number of divisions on a linear axis.
     whole
-        Whether only whole numbers make sense.
+        Whether divisions are whole numbers only.
     """
 
     low: float
@@ -123,11 +123,11 @@ def plane(
     Parameters
     ----------
     height
-        Of the picture, in points.
+        Height of the picture in points.
     x, y
-        What the axes span.
+        The ranges of the axes.
     left
-        Points for what is written to the left; where there is none given, for the divisions of y and its name.
+        Points for text on the left; by default enough for the divisions of y and its name.
     above, below
         Points kept free at the upper and the lower edge.
     """

@@ -22,11 +22,11 @@ def thinned(label: str, x: npt.NDArray[Any], y: npt.NDArray[Any], columns: int =
     Parameters
     ----------
     label
-        What the curve is.
+        The label of the curve.
     x, y
-        Shape (samples,); ``x`` ascends.
+        Arrays ``(samples,)``; ``x`` is ascending.
     columns
-        Series that are not longer are given as they are.
+        The greatest number of points; shorter series are returned unchanged.
     """
     if len(x) <= columns:
         return Line(label, np.asarray(x, np.float64), np.asarray(y, np.float64))

@@ -29,17 +29,17 @@ class Path:
     Parameters
     ----------
     parts
-        Each a row of places (points, 2).
+        Arrays of places ``(points, 2)``.
     fill, stroke
-        Names of colours, or nothing.
+        Names of colours, or empty for none.
     width
-        Of the stroke, in points.
+        Width of the stroke in points.
     opacity
-        From 0 to 1.
+        Opacity from 0 to 1.
     dashed
         Whether the stroke is broken.
     tip
-        What a reader is told who points at it.
+        The text that is shown when a reader points at it.
     """
 
     parts: tuple[Floats, ...]

@@ -33,11 +33,11 @@ def inline(drawing: Drawing, body: str, description: str) -> str:
     Parameters
     ----------
     drawing
-        For its size.
+        The drawing, for its size.
     body
-        What :func:`body` gave.
+        The result of :func:`body`.
     description
-        What those hear who cannot see it.
+        The description for screen readers.
     """
     text = escape(clean(description))
     return f'<svg class="plot" role="img" aria-label="{text}" viewBox="{_box(drawing)}">{body}</svg>'

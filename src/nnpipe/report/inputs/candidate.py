@@ -36,33 +36,33 @@ class Candidate:
     Attributes
     ----------
     run
-        Where it comes from.
+        The run that was measured.
     number
-        Its place in the report, from 0; also its colour.
+        Its number in the report, from 0, which also decides its colour.
     name
-        What it is called, different from all others in the report.
+        Its title, unique in the report.
     timed
-        How the times of its calls count; what is compared is of one kind.
+        The kind of its calls' times; only times of one kind are compared.
     latency
-        Of its calls, in nanoseconds, as ``timed`` says; ``None`` if nothing was timed.
+        The times of its calls in nanoseconds, of the kind ``timed``; ``None`` if nothing was timed.
     warm_up, steady
-        How many calls at the beginning look like warm-up, and the latency of the others; ``None`` if there is no sign
-        of warm-up.
+        The number of calls at the beginning that seem to be warm-up, and the latency of the others; ``None`` without
+        signs of warm-up.
     doubts
-        Reasons to distrust the times or the predictions.
+        Reasons to doubt the times or the predictions.
     round_trip
-        Of calls from this side of a line, in nanoseconds; ``None`` where there is no line.
+        Times of calls measured by the host, in nanoseconds; ``None`` without a target.
     inference, resources, paced
-        The checked series in order of time; empty if there are none.  Resources may hold NaN.
+        The checked series in order of time; empty if there is none.  Resources may contain NaN.
     quality
-        ``None`` if there are no predictions of classes.
+        Metrics of the classification; ``None`` if there are no predicted classes.
     import_ns, load_ns, first_ns, size, throughput, peak_memory
-        Nanoseconds, bytes, samples a second, bytes; ``None`` if unknown.
+        Times in nanoseconds, size in bytes, samples per second, memory in bytes; ``None`` if unknown.
     verdict, verdict_reason
-        Whether the model gives what the one that it was made from gives: ``same``, ``close``, ``different`` or
-        ``unknown``, and why; empty where it was not looked at.
+        Whether the model's outputs agree with its source's: ``same``, ``close``, ``different`` or ``unknown``, and why;
+        empty if they were not compared.
     verified_samples, same_class
-        On how many samples that was looked at, and how many of them got the same class.
+        The number of compared samples, and of those with the same class.
     """
 
     run: Run
@@ -96,7 +96,7 @@ class Candidate:
         Raises
         ------
         NNPipeError
-            If a series, a time or an array is not what it should be; one line that says which.
+            If a series, a time or an array is invalid; the message names it.
         """
         inference = _series(run, "inference", "start_ns", ("latency_ns",), ("samples", "scheduled_ns", *TIMES))
         resources = _series(run, "resources", "time_ns", (), RESOURCES)

@@ -29,16 +29,16 @@ class Standing:
 def standings(candidates: Sequence[Candidate]) -> dict[int, Standing]:
     """Judge candidates by median time and accuracy.
 
-    The front is drawn anew from what the figures might be as well: medians
-    from normal distributions of their logarithms that have the intervals of
-    the measured ones, accuracies from a joint normal distribution that has
-    the covariance of the candidates' right answers, so that what makes a
-    sample hard for all cancels.
+    The front is computed again for random values of the metrics: medians from
+    lognormal distributions with the measured intervals, accuracies from a joint
+    normal distribution with the covariance of the candidates' right answers, so that
+    samples that are hard for all do not matter.
 
     Returns
     -------
     dict
-        By the candidates' numbers; empty unless two or more were timed alike and judged on the same samples.
+        Standings by the candidates' numbers; empty unless at least two were timed in the same way and evaluated on the
+        same samples.
     """
     chosen = [(c, c.latency, c.quality) for c in candidates if c.latency is not None and c.quality is not None]
     alike = len({c.timed.name for c, _, _ in chosen}) == 1

@@ -54,18 +54,19 @@ class OutputFile:
     Parameters
     ----------
     name
-        Where it lies in the folder, with ``/``; as it is, so it may hold anything.
+        Its path in the folder, with ``/``; unchanged, so it may contain any characters.
     size
         Bytes.
     kind
-        How to show it.
+        The way to show it.
     mime
-        What browsers call pictures, sounds and films; else empty.
+        The MIME type of pictures, sounds and films; else empty.
     content
-        What is in it: all of a picture, a sound, a film or another file, the beginning of a text; ``None`` if it
-        was not read.
+        Its content: complete for a picture, a sound, a film or another file, the beginning of a text;
+        ``None`` if it was
+        not read.
     remark
-        Why it was not read, or not as a whole.
+        Why it was not read, or not completely.
     """
 
     name: str

@@ -27,17 +27,17 @@ class SweepCandidate:
     Parameters
     ----------
     title
-        What it is called.
+        Its title.
     result
-        Its result file, seen from the sweep's folder and within it.
+        The path of its result file, relative to and within the sweep's folder.
     figures
-        By metric.
+        Figures by metric.
     claims
-        By constraint: whether it holds, or ``None`` where that cannot be told.
+        Whether each constraint holds, by constraint; ``None`` if the data cannot decide.
     qualifies, on_front, front_share
-        Whether all constraints surely hold, whether none beats it in all objectives, and in which share of draws.
+        Whether all constraints hold with confidence, whether it is on the Pareto front, and in which share of draws.
     doubts
-        Kinds and reasons to distrust its times.
+        Kinds of doubts and their reasons.
     """
 
     title: str
@@ -67,13 +67,13 @@ class Found:
     title, confidence, level
         As the sweep's settings say; the confidence of each interval, of which all together have the former.
     constraints, objectives, choose
-        What must hold, what the front weighs, and what was chosen by.
+        The constraints, the metrics of the front, and the metric to choose by.
     chosen, again
-        The title of the one to ship, or ``None``; what came out when it was measured again.
+        The title of the candidate to ship, or ``None``; its second measurement.
     refuted, failed, impossible
-        Reasons by title: what did not hold when measured again, could not be measured, cannot be.
+        Reasons by title: why candidates were refuted, could not be measured, or are impossible.
     points
-        All that were measured.
+        All measured candidates.
     """
 
     title: str

@@ -21,11 +21,11 @@ def gathered(found: Sequence[tuple[str, str]], alone: Callable[[str], str], toge
     found
         Names of candidates, and for each the reason, a clause without a full stop.
     alone
-        Begins the sentence about a candidate of this name; the reason follows.
+        Returns the beginning of the sentence about a candidate; the reason follows it.
     together
-        Ends the sentence about all; it follows their number.
+        The end of the sentence about all candidates; it follows their number.
     tone
-        Of the paragraphs.
+        The tone of the paragraphs.
     """
     if len(found) <= _FEW:
         return [Paragraph(f"{alone(name)}{reason}.", tone) for name, reason in found]

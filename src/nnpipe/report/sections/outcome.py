@@ -21,11 +21,11 @@ class Failure:
     Parameters
     ----------
     place
-        Where it stands among all candidates, from 0.
+        Its position among all candidates, from 0.
     title
-        What it is called.
+        Its title.
     cause
-        One line.
+        The reason, in one line.
     """
 
     place: int

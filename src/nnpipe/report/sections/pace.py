@@ -25,13 +25,14 @@ class PaceFigures:
     Parameters
     ----------
     period_ns
-        From call to call.
+        Time from call to call in nanoseconds.
     tight
-        Of the tight loop, warm-up left out.
+        Times of the tight loop, without warm-up.
     asleep, awake
-        At the pace, after sleep, and after a wait in which the process looked at the clock; the latter may be missing.
+        Times at the pace, after sleep, and after a wait in which the process polled the clock; the latter may
+        be missing.
     missed
-        How many turns passed while a call was still running.
+        Number of turns that passed while a call was still running.
     """
 
     period_ns: float

@@ -36,7 +36,7 @@ def write_html(document: Document, path: str | Path, *, pictures: Pictures | Non
     Parameters
     ----------
     document
-        What to write.
+        The document to write.
     path
         The HTML file.
     pictures

@@ -29,11 +29,11 @@ def write_pictures(
     document
         The report.
     path
-        The file of its text; names of pictures start with its name.
+        The path of its text; names of pictures start with the name of this file.
     image_folder
-        Where pictures go; by default ``img`` beside the file.
+        The folder for pictures; by default ``img`` beside the file.
     root_dir
-        The folder that the paths given back start from; by default the file's own.
+        The folder to which returned paths are relative; by default that of the file.
     image_format
         ``"svg"`` or ``"png"``.
     pictures
@@ -42,7 +42,7 @@ def write_pictures(
     Returns
     -------
     dict
-        The pictures' paths, with slashes, by the figures' names.
+        The paths of the pictures, with slashes, by the figures' names.
 
     Raises
     ------
