@@ -565,11 +565,11 @@ def test_a_redirect_from_https_to_http_is_refused():
     from email.message import Message
     from urllib.request import Request
 
-    from nnpipe.datasets._http_client import Lasting, _Redirects
+    from nnpipe.datasets._http_client import PermanentFailure, _Redirects
 
     headers = Message()
     headers["Location"] = "http://example.org/data.bin"
-    with pytest.raises(Lasting, match="redirects from https to http, which is refused"):
+    with pytest.raises(PermanentFailure, match="redirects from https to http, which is refused"):
         _Redirects().http_error_302(Request("https://example.org/"), io.BytesIO(), 302, "Found", headers)
 
 

@@ -1,6 +1,6 @@
-"""Data sets: each module is one, and every one passes :class:`nnpipe.testing.dataset.DatasetContract`.
+"""Data sets, all of which pass :class:`nnpipe.testing.dataset.DatasetContract`.
 
-The classes are here as well, each imported when it is first used.
+This package offers the classes; each is imported when it is first used.
 """
 
 from typing import TYPE_CHECKING

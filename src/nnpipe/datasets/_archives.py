@@ -1,4 +1,4 @@
-"""The entries of a tar or zip archive, each checked before its bytes are touched."""
+"""The entries of tar and zip archives, each checked before its content is read."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, Literal
 
-# What a tar reader may ask for at once.  Its headers can claim any length, and are read into memory whole.
+# Limit of one read by tarfile, which reads headers of any claimed length into memory as a whole.
 _LARGEST_READ = 1 << 24
 _LONGEST_LINK = 4096
 
 
 class UnsafeArchive(Exception):
-    """An archive is damaged, or holds what must not be unpacked; the message says which entry and why."""
+    """Raised if an archive is damaged or has an unsafe entry; the message names the entry and the reason."""
 
 
 @dataclass(frozen=True)
 class ArchiveEntry:
-    """One thing in an archive.
+    """One entry of an archive.
 
     ``parts`` is its path below the folder, without ``.`` and ``..``;
-    ``content`` is open for a file; ``target`` is where a link leads:
-    for a symbolic link as written, for a hard link another entry's path.
+    ``content`` is the open content of a file; ``target`` is the target of a
+    link: as written for a symbolic link, another entry's path for a hard link.
     """
 
     parts: tuple[str, ...]
@@ -45,7 +45,7 @@ def safe_parts(name: str) -> tuple[str, ...]:
     Raises
     ------
     UnsafeArchive
-        The name leads out of the folder on this or another system.
+        If the name leads out of the folder on this or another system.
     """
     path = name.replace("\\", "/")
     if not path or "\0" in path or path.startswith("/") or (len(path) > 1 and path[1] == ":"):
@@ -58,16 +58,16 @@ def safe_parts(name: str) -> tuple[str, ...]:
 
 @contextmanager
 def entries_of(archive: Path, max_bytes: int) -> Iterator[tuple[Iterator[ArchiveEntry], Any]]:
-    """Open ``archive``; give its entries, in order, and its file object (whose position tells the progress).
+    """Open ``archive``; yield its entries, in order, and its file object, whose position shows the progress.
 
-    The entries must be used one after the other.
+    The entries must be used one by one.
 
     Raises
     ------
     tarfile.TarError, zipfile.BadZipFile
-        It is neither tar nor zip, or damaged.
+        If it is neither tar nor zip, or damaged.
     OSError
-        It cannot be read.
+        If it cannot be read.
     """
     with open(archive, "rb") as raw:
         head = raw.read(6)
@@ -83,7 +83,7 @@ def entries_of(archive: Path, max_bytes: int) -> Iterator[tuple[Iterator[Archive
 
 def _tar_entries(tar: tarfile.TarFile, stream: _Bounded) -> Iterator[ArchiveEntry]:
     while (member := tar.next()) is not None:
-        tar.members = []  # type: ignore[attr-defined]  # else a million headers would pile up in memory
+        tar.members = []  # type: ignore[attr-defined]  # otherwise millions of headers would fill the memory
         parts = safe_parts(member.name)
         if member.isreg():
             yield ArchiveEntry(parts, "file", content=tar.extractfile(member))
@@ -95,8 +95,8 @@ def _tar_entries(tar: tarfile.TarFile, stream: _Bounded) -> Iterator[ArchiveEntr
             yield ArchiveEntry(parts, "hardlink", target=member.linkname)
         else:
             raise UnsafeArchive(f"the entry {member.name!r} is a device, a pipe or of an unknown kind")
-    # tarfile takes a torn header for the end.  A whole archive ends in zeros, and a
-    # compressed one in a checksum that is compared only when everything was read.
+    # tarfile treats an incomplete header as the end.  A whole archive ends with zeros, and a
+    # compressed one with a checksum that is verified only when everything has been read.
     stream.seek(tar.offset)
     if stream.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
         raise UnsafeArchive("it breaks off before its end")
@@ -134,12 +134,12 @@ def _decompressed(raw: Any, head: bytes) -> Any:
 
 
 class _Bounded(io.RawIOBase):
-    """A readable stream that refuses to give more than ``limit`` bytes, or very many at once."""
+    """A readable stream that raises for more than ``limit`` bytes in all, or too many at once."""
 
     def __init__(self, stream: Any, limit: int):
         super().__init__()
         self._stream = stream
-        # Headers and padding come on top of the contents.
+        # Headers and padding come in addition to the contents.
         self._limit = limit + limit // 8 + (1 << 20)
 
     def readable(self) -> bool:

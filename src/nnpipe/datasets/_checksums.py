@@ -1,4 +1,4 @@
-"""Check whether a file is the published one: on every start, and cheaply."""
+"""Fast checks at every start that a file is the published one."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ _BLOCK = 1 << 20
 
 
 def known_sha256(path: Path, *, unpacked: bool = False) -> str:
-    """SHA-256 of ``path``, from the stamp beside it if the file is as it was when last read.
+    """Return the SHA-256 of ``path``, from the stamp beside it if the file has not changed since it was last read.
 
     The stamp ``.NAME.checked`` holds the file's size, times and inode besides
-    the sums; any write to the file changes one of them.  Where no stamp can be
-    written the file is read every time.
+    the checksums; any write to the file changes one of them.  If no stamp can be
+    written, the file is read every time.
 
     Parameters
     ----------
     path
         The file.
     unpacked
-        Take the sum of what the gzip file unpacks to; it is the empty string
-        if this is no whole gzip file.
+        Whether to return the checksum of the unpacked content of a gzip file;
+        empty if this is not a whole gzip file.
 
     Raises
     ------
     OSError
-        The file cannot be read.
+        If the file cannot be read.
     """
     stamp_path = path.with_name(f".{path.name}.checked")
     before = _identity(path)
@@ -53,7 +53,7 @@ def _stamped_sums(stamp_path: Path, identity: list[int]) -> dict[str, str]:
         if stamp["file"] == identity:
             return {str(key): str(value) for key, value in stamp["sha256"].items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        pass  # no stamp, or none that can be used
+        pass  # no stamp, or an unusable one
     return {}
 
 
@@ -69,7 +69,7 @@ def _unpacked_sha256(path: Path) -> str:
 
 
 def _may_be_written(folder: Path) -> bool:
-    # Root may write everywhere, but a folder that nobody has write permission for is meant to stay as it is.
+    # Root may write everywhere, but a folder without any write permission should stay unchanged.
     return bool(folder.stat().st_mode & 0o222)
 
 

@@ -1,4 +1,4 @@
-"""The classes of a model that somebody else trained, from a text file."""
+"""The class names of a model, from a text file."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ _LIMIT = 16 << 20
 
 @dataclass(frozen=True)
 class ClassList:
-    """Names of classes in order of their number."""
+    """Class names in order of their numbers."""
 
     path: Path
     names: tuple[str, ...]
 
     @classmethod
     def read(cls, path: Path) -> ClassList:
-        """Read a text file with one name a line.
+        """Read a text file with one name per line.
 
         Raises
         ------
         DatasetError
-            If there is no such file, or it is no list of names.
+            If there is no such file, or it is not a list of names.
         """
         try:
             if path.stat().st_size > _LIMIT:
@@ -43,12 +43,12 @@ class ClassList:
         return cls(path, names)
 
     def number(self, folder: str) -> int:
-        """Say which class a folder stands for: by number, by name, or by the name's part before a comma.
+        """Return the class of a folder, which is named by number, by name, or by the name's part before a comma.
 
         Raises
         ------
         DatasetError
-            If it is none of the list, or could be several.
+            If no class of the list matches, or several do.
         """
         if folder.isdecimal() and folder.isascii():
             if int(folder) < len(self.names):

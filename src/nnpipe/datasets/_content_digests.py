@@ -1,7 +1,7 @@
-"""Digests of files, computed once and remembered until a file changes.
+"""Digests of files, computed once and cached until a file changes.
 
-They lie in the user's cache (``$XDG_CACHE_HOME/nnpipe``, or ``~/.cache/nnpipe``), one file for each folder of data.
-Where nothing can be written there, files are read again.
+They are stored in the user's cache (``$XDG_CACHE_HOME/nnpipe``, or ``~/.cache/nnpipe``), one file for each folder of
+data.  If nothing can be written there, files are read every time.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from nnpipe.core.files import write_text
 
 _SCHEMA = 1
 _LIMIT = 1 << 28
-_SETTLED = 2_000_000_000  # nanoseconds; a file that changes twice within a clock's tick looks as before
+_SETTLED = 2_000_000_000  # ns; a file that changes twice within one tick of the clock looks unchanged
 _BLOCK = 1 << 20
 
 _Stamp = tuple[int, int, int, int]
 
 
 def digests(paths: Sequence[Path]) -> list[str]:
-    """Return a digest of the content of each file; only those that are not known are read."""
+    """Return a digest of the content of each file; only files without a cached digest are read."""
     if not paths:
         return []
     whole = [path.absolute() for path in paths]
@@ -76,7 +76,7 @@ def _known(store: Path) -> dict[str, tuple[_Stamp, str]]:
             for name, (size, changed, moved, node, digest) in said["files"].items()
         }
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        return {}  # not there, or damaged: files are read
+        return {}  # missing or damaged: files are read
 
 
 def _keep(store: Path, known: dict[str, tuple[_Stamp, str]]) -> None:

@@ -1,9 +1,9 @@
-"""Published files: found where a user put them, or downloaded once and whole.
+"""Downloads of published files.
 
-A file that is there and right costs no network.  A file that is there and
-wrong belongs to its owner: it is reported, never touched.  Everything else
-happens under hidden names of our own beside it: ``.NAME.partial`` (resumed by
-the next run, whatever ended the last one), ``.NAME.lock`` and ``.NAME.checked``.
+A file that exists with the right content is not downloaded.  A file with other
+content belongs to the user: it is reported and never changed.  Downloads use
+hidden files beside it: ``.NAME.partial`` (resumed by the next run after any
+interruption), ``.NAME.lock`` and ``.NAME.checked``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import TextIO
 from nnpipe.core.errors import ConfigError, DatasetError
 from nnpipe.core.files import sha256_of
 from nnpipe.datasets._checksums import known_sha256
-from nnpipe.datasets._http_client import SCHEMES, HTTPClient, Lasting, Passing
+from nnpipe.datasets._http_client import SCHEMES, HTTPClient, PermanentFailure, TemporaryFailure
 from nnpipe.datasets._lock import locked
 from nnpipe.datasets._partial_file import Partial
 from nnpipe.datasets._progress import ByteProgress, readable_size
@@ -35,27 +35,27 @@ _LONGEST_PAUSE = 60.0
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A published file: what it is called, where it is, and how it is known to be the right one.
+    """A published file: its name, its addresses and its checksums.
 
     Attributes
     ----------
     name
-        Its name in the data set's folder.
+        Name in the data set's folder.
     urls
-        Addresses (``http``, ``https``, ``file``), the preferred one first.
+        Addresses (``http``, ``https``, ``file``) in order of preference.
     sha256
         SHA-256 of the file, 64 lower-case hexadecimal digits.
     size
-        Length in bytes; None when it is not published.
+        Length in bytes; ``None`` if it is not published.
     content_sha256
-        For a ``.gz`` file: SHA-256 of what it unpacks to.  A file that a user
-        put there is accepted on this too, since gzip packs equal content in
-        many ways.
+        For a ``.gz`` file: SHA-256 of its unpacked content.  A user's file is
+        accepted by this checksum as well, since gzip can pack equal content in
+        different ways.
 
     Raises
     ------
     ConfigError
-        A value cannot be right.
+        If a value is invalid.
     """
 
     name: str
@@ -91,39 +91,39 @@ def fetch(
     sleep: Callable[[float], None] = time.sleep,
     seed: int | None = None,
 ) -> Path:
-    """Make sure that ``file`` lies in ``folder``, and give its path.
+    """Return the path of ``file`` in ``folder``, downloading it if necessary.
 
     Parameters
     ----------
     file
-        What is wanted.
+        The published file.
     folder
-        Where; made if missing.
+        The folder; created if missing.
     timeout
-        Seconds without a byte (or with hardly any) that end an attempt.
+        Time in s without data (or with hardly any) after which an attempt ends.
     attempts
-        Rounds over the addresses that may bring nothing before giving up; a
-        round that brings 256 KiB of news is not counted.
+        Number of unsuccessful rounds over the addresses before giving up; a
+        round that brings 256 KiB of new data does not count.
     progress
-        Whether to show what happens on ``stream``.
+        Whether to show the progress on ``stream``.
     stream
-        Where to show it; None is standard error.
+        Stream for the progress; ``None`` for standard error.
     limit
-        Most bytes to take when the size is not known.
+        Greatest number of bytes to accept if the size is not known.
     sleep, seed
-        The pause between rounds, and the seed of its jitter; for tests.
+        Function that pauses between rounds, and seed of the jitter; for tests.
 
     Returns
     -------
     Path
-        ``folder / file.name``, whose content has the right SHA-256.
+        ``folder / file.name``, with the right SHA-256.
 
     Raises
     ------
     DatasetError
-        The file there is another one (it is left alone), no address gave the
-        right one, or the disk refused.  The message is one line and says how
-        to mend it.
+        If the existing file has other content (it is not changed), no address
+        provided the right content, or writing failed.  The message is one line
+        and states the remedy.
     """
     path = Path(folder) / file.name
     if _is_there(file, path):
@@ -179,7 +179,7 @@ def _is_there(file: RemoteFile, path: Path) -> bool:
 def _download(job: _Job, display: ByteProgress) -> None:
     file, partial = job.file, Partial(job.path)
     if partial.length() == file.size and _accept(job, partial):
-        return  # the last run was ended between the last byte and the renaming
+        return  # the last run ended between the last byte and the renaming
     _announce(file, partial.length(), job.path.parent, display)
     failures: dict[str, str] = {}
     live = list(file.urls)
@@ -190,10 +190,10 @@ def _download(job: _Job, display: ByteProgress) -> None:
             try:
                 _attempt(job, url, partial, display)
                 return
-            except Lasting as failure:
+            except PermanentFailure as failure:
                 failures[url] = str(failure)
                 live.remove(url)
-            except Passing as failure:
+            except TemporaryFailure as failure:
                 failures[url] = str(failure)
                 asked_pause = max(asked_pause, failure.retry_after)
             display.say(f"{file.name}: {_one_line(url)}: {_one_line(failures[url])}")
@@ -216,20 +216,21 @@ def _download(job: _Job, display: ByteProgress) -> None:
 
 
 def _attempt(job: _Job, url: str, partial: Partial, display: ByteProgress) -> None:
-    """Try one address; on return the right file is in place."""
+    """Try one address; on return the file is in place with the right content."""
     line = HTTPClient(url, job.timeout)
     while True:
         receipt = transfer(line, partial, size=job.file.size, limit=job.limit, progress=display)
         if _accept(job, partial):
             return
         if receipt.from_start:
-            # Without a length, a body that broke off looks the same as one that is wrong.
-            raise (Lasting if receipt.measured else Passing)("sends other content than the published (wrong sha256)")
-        # The older part may have been the wrong one: this address deserves a fresh start.
+            # Without a length, an incomplete body cannot be distinguished from a wrong one.
+            failure = PermanentFailure if receipt.measured else TemporaryFailure
+            raise failure("sends other content than the published (wrong sha256)")
+        # The older part may have been wrong: start over with this address.
 
 
 def _accept(job: _Job, partial: Partial) -> bool:
-    """Put a finished part in place if its sum is right, else throw it away."""
+    """Move a finished partial file to its place if its checksum is right, otherwise discard it."""
     if sha256_of(partial.path) != job.file.sha256:
         partial.discard()
         return False
@@ -244,6 +245,6 @@ def _announce(file: RemoteFile, have: int, folder: Path, display: ByteProgress) 
 
 
 def _one_line(text: str) -> str:
-    """What a server said, fit for one line of a terminal."""
+    """Return a server's text, shortened to one line for a terminal."""
     clean = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
     return clean if len(clean) <= 200 else clean[:199] + "…"

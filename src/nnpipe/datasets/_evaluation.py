@@ -1,4 +1,4 @@
-"""From predictions and truth to the :class:`~nnpipe.core.evaluation.Evaluation` of a task."""
+"""Evaluation of predictions against the truth, for each task."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from nnpipe.core.tensors import Batch, show_shape
 
 
 def only(predictions: Batch, name: str) -> npt.NDArray[np.generic]:
-    """Return the tensor ``name``, or the only one there is.
+    """Return the tensor ``name``, or the only tensor.
 
     Raises
     ------
     SpecMismatch
-        There are several, and none has that name.
+        If there are several, and none has that name.
     """
     if name in predictions:
         return predictions[name]
@@ -29,7 +29,7 @@ def only(predictions: Batch, name: str) -> npt.NDArray[np.generic]:
 
 
 def classification(predictions: Batch, truth: Batch, class_names: tuple[str, ...]) -> Evaluation:
-    """Judge scores of classes.
+    """Evaluate class scores.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ def classification(predictions: Batch, truth: Batch, class_names: tuple[str, ...
     truth
         ``"label"``: ``(n,)`` integers.
     class_names
-        As many as there are classes.
+        Names of all classes.
 
     Returns
     -------
@@ -62,7 +62,7 @@ def classification(predictions: Batch, truth: Batch, class_names: tuple[str, ...
 
 
 def regression(predictions: Batch, truth: Batch) -> Evaluation:
-    """Judge numbers.
+    """Evaluate predicted numbers.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ def regression(predictions: Batch, truth: Batch) -> Evaluation:
 
 
 def segmentation(predictions: Batch, truth: Batch, class_names: tuple[str, ...]) -> Evaluation:
-    """Judge classes of pixels.
+    """Evaluate predicted classes of pixels.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ def segmentation(predictions: Batch, truth: Batch, class_names: tuple[str, ...])
     truth
         ``"mask"``: ``(n, height, width)`` class numbers.
     class_names
-        As many as there are classes.
+        Names of all classes.
 
     Returns
     -------
@@ -121,14 +121,14 @@ def segmentation(predictions: Batch, truth: Batch, class_names: tuple[str, ...])
 
 
 def anomaly(predictions: Batch, truth: Batch) -> Evaluation:
-    """Judge how strange samples look.
+    """Evaluate anomaly scores.
 
     Parameters
     ----------
     predictions
-        ``"score"`` (or a single tensor of any name): ``(n,)``; greater means stranger.
+        ``"score"`` (or a single tensor of any name): ``(n,)``; greater means more anomalous.
     truth
-        ``"anomalous"``: ``(n,)``, 1 for an anomaly and 0 for a usual sample.
+        ``"anomalous"``: ``(n,)``, 1 for an anomaly and 0 for a normal sample.
 
     Returns
     -------

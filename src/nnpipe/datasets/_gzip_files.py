@@ -1,4 +1,4 @@
-"""Opening files that may be packed by gzip, so that damage is a :class:`DatasetError` that names the file."""
+"""Reading of files that may be compressed with gzip; damage raises a :class:`DatasetError` that names the file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nnpipe.core.errors import DatasetError
 
 
 class Malformed(Exception):
-    """The content is not what its format says; raised within :func:`unpacked`."""
+    """Raised inside :func:`unpacked` if the content does not match its format."""
 
 
 @contextmanager
@@ -23,7 +23,7 @@ def unpacked(path: Path) -> Iterator[IO[bytes]]:
     Raises
     ------
     DatasetError
-        The file cannot be opened, gzip finds it damaged, or the block raised :class:`Malformed`.
+        If the file cannot be opened, gzip finds it damaged, or the block raises :class:`Malformed`.
     """
     try:
         with path.open("rb") as stream:

@@ -1,4 +1,4 @@
-"""Request bytes from one address, over HTTP or from a local file; every failure is Passing or Lasting."""
+"""Requests of bytes from one address, over HTTP or from a local file."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _MAX_REDIRECTS = 5
 _PASSING_STATUSES = {408, 425, 429, 500, 502, 503, 504}
 
 
-class Passing(Exception):
-    """An attempt failed in a way that another attempt may not.
+class TemporaryFailure(Exception):
+    """Raised for a temporary failure, after which another attempt may succeed.
 
-    ``retry_after`` is the pause in seconds that the server asked for, or 0.
+    ``retry_after`` is the pause in s that the server asked for, or 0.
     """
 
     def __init__(self, cause: str, retry_after: float = 0.0):
@@ -34,12 +34,12 @@ class Passing(Exception):
         self.retry_after = retry_after
 
 
-class Lasting(Exception):
-    """This address will not give the file, however often it is asked."""
+class PermanentFailure(Exception):
+    """Raised for a permanent failure: further attempts with this address are useless."""
 
 
 class RangeRefused(Exception):
-    """Status 416; ``content_range`` is the server's header, if any."""
+    """Raised for status 416; ``content_range`` is the server's header, if any."""
 
     def __init__(self, content_range: str | None):
         super().__init__(content_range)
@@ -47,14 +47,14 @@ class RangeRefused(Exception):
 
 
 class HTTPClient:
-    """The way to one address.  Nothing is open between calls.
+    """A client for one address.  No connection is open between calls.
 
     Parameters
     ----------
     url
         An ``http``, ``https`` or ``file`` address.
     timeout
-        Seconds without a byte after which a call fails.
+        Time in s without data after which a call fails.
     """
 
     def __init__(self, url: str, timeout: float):
@@ -62,11 +62,12 @@ class HTTPClient:
         self.timeout = timeout
 
     def ask(self, headers: dict[str, str]) -> Any:
-        """The response (``status``, ``headers``, a context manager) to a GET request.
+        """Return the response to a GET request, a context manager with ``status`` and ``headers``.
 
         Raises
         ------
-        Passing, Lasting, RangeRefused
+        TemporaryFailure, PermanentFailure, RangeRefused
+            If the request fails.
         """
         with self._failures():
             if urllib.parse.urlsplit(self.url).scheme == "file":
@@ -75,14 +76,15 @@ class HTTPClient:
             try:
                 return _opener().open(urllib.request.Request(self.url, headers=everything), timeout=self.timeout)
             except (ValueError, OverflowError) as error:
-                raise Lasting(f"leads to an address that cannot be used ({error})") from None
+                raise PermanentFailure(f"leads to an address that cannot be used ({error})") from None
 
     def read(self, response: Any, count: int) -> bytes:
-        """At least one and at most ``count`` bytes of the body; none at its end.
+        """Return at least one and at most ``count`` bytes of the body; none at its end.
 
         Raises
         ------
-        Passing
+        TemporaryFailure
+            If the connection fails.
         """
         with self._failures():
             return bytes(response.read1(count))
@@ -97,23 +99,23 @@ class HTTPClient:
                 raise RangeRefused(error.headers.get("Content-Range")) from None
             cause = f"{error.code} {error.reason}"
             if error.code in _PASSING_STATUSES:
-                raise Passing(cause, _retry_after(error.headers.get("Retry-After"))) from None
-            raise Lasting(cause) from None
+                raise TemporaryFailure(cause, _retry_after(error.headers.get("Retry-After"))) from None
+            raise PermanentFailure(cause) from None
         except http.client.IncompleteRead:
-            raise Passing("broke off in the middle of a chunk") from None
+            raise TemporaryFailure("broke off in the middle of a chunk") from None
         except http.client.HTTPException as error:
-            raise Passing(f"does not speak HTTP properly ({type(error).__name__})") from None
+            raise TemporaryFailure(f"does not speak HTTP properly ({type(error).__name__})") from None
         except OSError as error:
             reason = getattr(error, "reason", error)  # URLError wraps the error of the socket
             if isinstance(reason, TimeoutError):
-                raise Passing(f"silent for {self.timeout:g} s") from None
+                raise TemporaryFailure(f"silent for {self.timeout:g} s") from None
             if isinstance(reason, ssl.SSLCertVerificationError):
-                raise Lasting(f"its certificate is not to be trusted ({reason.verify_message})") from None
-            raise Passing(getattr(reason, "strerror", None) or str(reason) or type(reason).__name__) from None
+                raise PermanentFailure(f"its certificate is not to be trusted ({reason.verify_message})") from None
+            raise TemporaryFailure(getattr(reason, "strerror", None) or str(reason) or type(reason).__name__) from None
 
 
 def _opener() -> urllib.request.OpenerDirector:
-    # Not build_opener(): that also brings ftp: and file: handlers, which a redirect could reach.
+    # Not build_opener(), which adds ftp: and file: handlers that a redirect could reach.
     opener = urllib.request.OpenerDirector()
     for handler in (
         urllib.request.ProxyHandler(),
@@ -128,24 +130,24 @@ def _opener() -> urllib.request.OpenerDirector:
 
 
 class _Redirects(urllib.request.BaseHandler):
-    """Follows a few redirects, between http and https, and never back from https to http.
+    """Follows a few redirects over http and https, but never from https to http.
 
-    urllib's own handler reads the whole body of a redirect, which may never end.
+    urllib's handler reads the whole body of a redirect, which may be endless.
     """
 
     def http_error_302(self, req: Any, fp: Any, code: int, msg: str, headers: Any) -> Any:
         fp.close()
         location = headers.get("Location")
         if not location:
-            raise Lasting(f"redirects ({code}) to nowhere")
+            raise PermanentFailure(f"redirects ({code}) to nowhere")
         location = urllib.parse.quote(location, encoding="iso-8859-1", errors="replace", safe=string.punctuation)
         target = urllib.parse.urljoin(req.full_url, location)
         old, new = urllib.parse.urlsplit(req.full_url).scheme, urllib.parse.urlsplit(target).scheme
         if new not in {"http", "https"} or (old == "https" and new == "http"):
-            raise Lasting(f"redirects from {old} to {new}, which is refused")
+            raise PermanentFailure(f"redirects from {old} to {new}, which is refused")
         followed = getattr(req, "followed", 0) + 1
         if followed > _MAX_REDIRECTS:
-            raise Lasting(f"redirects more than {_MAX_REDIRECTS} times")
+            raise PermanentFailure(f"redirects more than {_MAX_REDIRECTS} times")
         request: Any = urllib.request.Request(target, headers=req.headers)
         request.followed = followed
         return self.parent.open(request, timeout=req.timeout)
@@ -154,7 +156,7 @@ class _Redirects(urllib.request.BaseHandler):
 
 
 def _retry_after(text: str | None) -> float:
-    """Seconds that a ``Retry-After`` header asks for (RFC 9110, 10.2.3); 0 for nonsense."""
+    """Return the pause in s of a ``Retry-After`` header (RFC 9110, 10.2.3); 0 if it is invalid."""
     if not text:
         return 0.0
     if re.fullmatch(r"[0-9]{1,9}", text.strip()):
@@ -167,13 +169,13 @@ def _retry_after(text: str | None) -> float:
 
 
 class _LocalResponse:
-    """A ``file:`` address as a response; a range is always granted."""
+    """The response of a ``file:`` address, which supports ranges."""
 
     def __init__(self, url: str, headers: dict[str, str]):
         try:
             self._handle = Path(urllib.request.url2pathname(urllib.parse.urlsplit(url).path)).open("rb")  # noqa: SIM115 -- closed by close()
         except (OSError, ValueError) as error:
-            raise Lasting(getattr(error, "strerror", None) or str(error)) from None
+            raise PermanentFailure(getattr(error, "strerror", None) or str(error)) from None
         total = self._handle.seek(0, 2)
         start = int(headers["Range"][len("bytes=") : -1]) if "Range" in headers else 0
         if start >= total > 0:

@@ -1,6 +1,6 @@
-"""IDX files, the format of MNIST: a four-byte magic number, axis lengths, then the numbers.
+"""IDX files, the format of MNIST: a magic number of four bytes, the lengths of the axes, and the numbers.
 
-The layout is given at the end of http://yann.lecun.com/exdb/mnist/.
+http://yann.lecun.com/exdb/mnist/ describes the format at its end.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _TYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: "
 
 
 def read_idx(path: Path, axes: int) -> npt.NDArray[Any]:
-    """Read an IDX file, packed by gzip if its name ends in ``.gz``.
+    """Read an IDX file, compressed with gzip if its name ends in ``.gz``.
 
     Parameters
     ----------
     path
         The file.
     axes
-        How many axes it must have.
+        Number of axes that it must have.
 
     Returns
     -------
@@ -36,8 +36,8 @@ def read_idx(path: Path, axes: int) -> npt.NDArray[Any]:
     Raises
     ------
     DatasetError
-        The file is missing, damaged, of another kind, cut off or too long; the
-        message names it.
+        If the file is missing, damaged, of another format, incomplete or too
+        long; the message names it.
     """
     with unpacked(path) as stream:
         return _parse(stream, axes)
@@ -55,13 +55,13 @@ def _parse(stream: IO[bytes], axes: int) -> npt.NDArray[Any]:
     if length > _MAX_BYTES:
         raise Malformed(f"its header claims {length} bytes")
     data = _take(stream, length)
-    if stream.read(1):  # reading to the end also lets gzip compare its checksum
+    if stream.read(1):  # reading to the end makes gzip verify its checksum
         raise Malformed(f"it goes on after the {length} bytes that its header claims")
     return np.frombuffer(data, dtype).reshape(shape).astype(dtype.newbyteorder("="))
 
 
 def _take(stream: IO[bytes], count: int) -> bytes:
-    # Piece by piece: a header that lies about the length gets no memory for what is not there.
+    # In blocks, so that a wrong length in the header allocates no memory for missing data.
     pieces = []
     left = count
     while left and (piece := stream.read(min(left, 1 << 20))):

@@ -1,9 +1,9 @@
-"""A lock between processes that the death of its holder releases.
+"""A lock between processes, which is released when its holder dies.
 
-The operating system keeps the lock on an open file, so ``kill -9`` frees it
-and no stale lock is possible.  The lock file itself is removed by the holder;
-a process that waited therefore checks that the file it locked is still the
-one of that name, and starts again when it is not.
+The operating system holds the lock on an open file, so that even ``kill -9``
+releases it and there are no stale locks.  The holder removes the lock file;
+a process that has waited therefore checks that the file it locked still has
+that name, and starts again if not.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ else:
         except BlockingIOError:
             return False
         except OSError as error:
-            # Some network file systems know no locks.  The checksum at the end still guards the content.
+            # Some network file systems do not support locks.  The checksum at the end still protects the content.
             if error.errno in _UNSUPPORTED:
                 return True
             raise
@@ -49,27 +49,27 @@ else:
 
 @contextmanager
 def locked(path: Path, on_wait: Callable[[], None] | None = None) -> Iterator[None]:
-    """Hold the lock file ``path`` for the length of a ``with`` block.
+    """Hold a lock on the file ``path`` inside the block.
 
     Parameters
     ----------
     path
         The lock file; its folder must exist.
     on_wait
-        Called once when another process holds the lock.
+        Called once if another process holds the lock.
 
     Raises
     ------
     OSError
-        The lock file cannot be made.
+        If the lock file cannot be created.
     """
     descriptor = _acquire(path, on_wait)
     try:
         yield
     finally:
         if sys.platform == "win32":
-            os.close(descriptor)  # an open file cannot be removed there
-        with suppress(OSError):  # another process may have it open on Windows; that one will remove it
+            os.close(descriptor)  # an open file cannot be removed on Windows
+        with suppress(OSError):  # on Windows another process may have it open, and will remove it
             path.unlink(missing_ok=True)
         if sys.platform != "win32":
             os.close(descriptor)

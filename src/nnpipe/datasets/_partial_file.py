@@ -1,4 +1,4 @@
-"""The part of a file that a download has so far, and what is remembered of its origin."""
+"""The partial file of a download, with a record of its origin."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from nnpipe.core.files import write_text
 
 
 class Partial:
-    """``.NAME.partial`` in the destination's folder, with a JSON note beside it.
+    """``.NAME.partial`` in the destination's folder, with a JSON record beside it.
 
-    Both belong to nnpipe: they may be cut, removed and written over.  The note
-    holds the address and the validators (``ETag``, ``Last-Modified``) of the
-    response that the bytes came from, so that a server can be asked to go on
-    only if its file is still the same (RFC 9110, 13.1.5, ``If-Range``).
+    Both belong to nnpipe, which may truncate, remove and overwrite them.  The
+    record holds the address and the validators (``ETag``, ``Last-Modified``) of
+    the response, so that a server resumes only if its file has not changed
+    (RFC 9110, 13.1.5, ``If-Range``).
     """
 
     def __init__(self, destination: Path):
@@ -25,24 +25,24 @@ class Partial:
         self._note = destination.with_name(f".{destination.name}.partial.json")
 
     def length(self) -> int:
-        """Return how many bytes are there."""
+        """Return the number of bytes."""
         try:
             return self.path.stat().st_size
         except FileNotFoundError:
             return 0
 
     def discard(self) -> None:
-        """Remove the bytes and the note."""
+        """Remove the bytes and the record."""
         self.path.unlink(missing_ok=True)
         self._note.unlink(missing_ok=True)
 
     def begin(self, url: str, etag: str | None, modified: str | None) -> None:
-        """Start over with no bytes, noting where those to come are from."""
+        """Start over without bytes, and record the origin of those to come."""
         self.discard()
         write_text(self._note, json.dumps({"url": url, "etag": etag, "modified": modified}) + "\n")
 
     def validator(self, url: str) -> str | None:
-        """What to send as ``If-Range`` to ``url``; None when nothing usable was noted."""
+        """Return the value of ``If-Range`` for ``url``; ``None`` if no usable validator was recorded."""
         try:
             note = json.loads(self._note.read_text(encoding="utf-8"))
         except (OSError, ValueError):
@@ -50,7 +50,7 @@ class Partial:
         if not isinstance(note, dict) or note.get("url") != url:
             return None
         etag, modified = note.get("etag"), note.get("modified")
-        # A weak ETag promises no equal bytes, so If-Range must not carry one.
+        # A weak ETag does not guarantee equal bytes, so If-Range must not contain one.
         if isinstance(etag, str) and etag.startswith('"') and etag.isprintable():
             return etag
         return modified if isinstance(modified, str) and modified.isprintable() else None
@@ -60,12 +60,12 @@ class Partial:
         return open(self.path, "ab")
 
     def publish(self, destination: Path) -> None:
-        """Give the finished bytes their real name, at once and never over another file.
+        """Move the finished file to its final name, atomically and never over another file.
 
         Raises
         ------
         FileExistsError
-            Somebody put a file of that name there in the meantime.
+            If a file of that name has appeared in the meantime.
         """
         with open(self.path, "rb+") as handle:
             os.fsync(handle.fileno())

@@ -1,4 +1,4 @@
-"""How far a download or an unpacking is: a bar on a terminal, a rare line elsewhere."""
+"""Progress of downloads and extractions: a bar on a terminal, an occasional line elsewhere."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _SECONDS_BETWEEN_LINES = 15.0
 
 
 def readable_size(count: int) -> str:
-    """``count`` bytes as people write it: ``9.9 MB``."""
+    """Return a number of bytes in readable form, such as ``9.9 MB``."""
     amount = float(count)
     for unit in ("B", "kB", "MB"):
         if amount < 1000:
@@ -20,10 +20,10 @@ def readable_size(count: int) -> str:
 
 
 class ByteProgress:
-    """Shows counted bytes on standard error; nothing at all when ``shown`` is false.
+    """Shows the progress in bytes on standard error, or nothing if ``shown`` is false.
 
-    On a terminal this is a tqdm bar.  Where there is none (a log file, CI),
-    a line appears at most every 15 seconds.
+    On a terminal this is a tqdm bar.  Elsewhere (a log file, CI), a line is
+    printed at most every 15 seconds.
     """
 
     def __init__(self, name: str, *, shown: bool = True, stream: TextIO | None = None):
@@ -42,7 +42,7 @@ class ByteProgress:
         self.clear()
 
     def say(self, text: str) -> None:
-        """Print one line, above the bar when there is one."""
+        """Print one line, above the bar if there is one."""
         if not self._shown:
             return
         if self._bar is not None:
@@ -50,14 +50,14 @@ class ByteProgress:
         print(text, file=self._stream, flush=True)
 
     def begin(self, position: int, total: int | None) -> None:
-        """Start, or start again, at ``position`` of ``total`` bytes (None: unknown)."""
+        """Start, or start again, at ``position`` of ``total`` bytes (``None`` if not known)."""
         self.clear()
         self._position, self._total = position, total
         if self._shown and self._stream.isatty():
             self._bar = _tqdm_bar(self._name, position, total, self._stream)
 
     def advance(self, count: int) -> None:
-        """Note that ``count`` more bytes are done."""
+        """Add ``count`` bytes."""
         self._position += count
         if self._bar is not None:
             self._bar.update(count)
@@ -67,7 +67,7 @@ class ByteProgress:
             self.say(f"{self._name}: {readable_size(self._position)}{of}")
 
     def clear(self) -> None:
-        """Take the bar away, leaving its last state on the terminal."""
+        """Close the bar, with its last state left on the terminal."""
         if self._bar is not None:
             self._bar.close()
             self._bar = None

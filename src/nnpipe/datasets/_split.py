@@ -1,4 +1,4 @@
-"""Dividing samples into train, validation and test so that nothing leaks and every class keeps its share."""
+"""Stratified splits of samples into train, validation and test without leakage."""
 
 from __future__ import annotations
 
@@ -29,30 +29,30 @@ def split_samples(
     test_fraction: float,
     seed: int,
 ) -> dict[str, Indices]:
-    """Divide samples, keeping whatever split was published with them.
+    """Return the split of samples, which keeps the published split as far as there is one.
 
-    A published test or validation split stays as it is.  What is missing is
-    drawn from the training samples: first the test split, as ``test_fraction``
-    of them, then the validation split, as ``validation_fraction`` of the rest.
+    A published test or validation split stays unchanged.  Missing splits are
+    drawn from the training samples: first the test split, ``test_fraction`` of
+    them, then the validation split, ``validation_fraction`` of the rest.
 
     Parameters
     ----------
     strata
-        ``(n,)``; samples of one number (the class) keep their share in every split.
+        ``(n,)`` integers, such as classes; each keeps its share in every split.
     official
-        ``(n,)`` of TRAIN, VALIDATION and TEST as published; None if nothing was.
+        ``(n,)`` published codes TRAIN, VALIDATION and TEST; ``None`` without a published split.
     groups
-        Gives ``(n,)``; samples of one number are alike and stay together.
-        Asked only when something is to be drawn.
+        Returns ``(n,)`` integers; samples with equal numbers are duplicates and
+        stay together.  Called only if a split is drawn.
     validation_fraction, test_fraction
-        From 0 to 1.
+        Fractions from 0 to 1.
     seed
         The same seed gives the same split on every machine and numpy version.
 
     Returns
     -------
     dict
-        By split name, ``(m,)`` int64, ascending; disjoint, together all samples.
+        Indices by split name, ``(m,)`` int64, ascending; disjoint, together all samples.
     """
     codes = np.zeros(len(strata), np.int8) if official is None else np.array(official, np.int8)
     for code, fraction, purpose in ((TEST, test_fraction, 1), (VALIDATION, validation_fraction, 2)):
@@ -66,30 +66,29 @@ def split_samples(
 def draw(
     strata: npt.NDArray[np.integer], groups: npt.NDArray[np.integer], fraction: float, seed: int
 ) -> npt.NDArray[np.bool_]:
-    """Choose a part of samples: ``round(n * fraction)`` in all, and of each stratum within one of its share.
+    """Choose ``round(n * fraction)`` samples; the number in each stratum differs from its share by less than one.
 
-    Groups of like samples are taken whole or not at all.  Where they are
-    larger than one, a stratum can miss its share by as much as its groups do
-    not fit.
+    Groups of duplicates are chosen as a whole or not at all.  With groups of
+    several samples, a stratum can differ from its share by the size of a group.
 
     Parameters
     ----------
     strata, groups
-        ``(n,)`` each, as :func:`split_samples` describes them.
+        ``(n,)`` each, as in :func:`split_samples`.
     fraction
-        From 0 up to 1.
+        Fraction from 0 to 1.
     seed
         Seed of the choice.
 
     Returns
     -------
     ndarray
-        ``(n,)`` bool, true for the samples chosen.
+        ``(n,)`` bool, true for chosen samples.
     """
     chosen = np.zeros(len(strata), np.bool_)
     if not len(strata):
         return chosen
-    # A group that spans strata (one picture under two labels) counts to that of its first sample.
+    # A group that spans strata (one picture with two labels) counts for the stratum of its first sample.
     _, first, group = np.unique(groups, return_index=True, return_inverse=True)
     home = strata[first]
     sizes = np.bincount(group)
@@ -97,7 +96,7 @@ def draw(
     taken = np.zeros(len(first), np.bool_)
     kinds = np.unique(home)
     members = [np.flatnonzero(home == kind) for kind in kinds]
-    # Large groups first: small ones can still fill what is then lacking.
+    # Large groups first, so that small ones can fill the rest.
     for mine, quota in zip(members, _quotas([int(sizes[m].sum()) for m in members], fraction), strict=True):
         for index in mine[np.lexsort((keys[mine], -sizes[mine]))]:
             if sizes[index] <= quota:
@@ -108,7 +107,7 @@ def draw(
 
 
 def _quotas(counts: list[int], fraction: float) -> list[int]:
-    """Whole numbers nearest to ``counts * fraction`` whose sum is the rounded whole (largest remainders)."""
+    """Return integers nearest to ``counts * fraction`` whose sum is the rounded total (largest remainders)."""
     exact = [count * fraction for count in counts]
     quotas = [math.floor(share + 1e-9) for share in exact]
     lacking = round(sum(counts) * fraction) - sum(quotas)
@@ -119,10 +118,10 @@ def _quotas(counts: list[int], fraction: float) -> list[int]:
 
 
 def mixed(numbers: npt.NDArray[np.uint64], seed: int) -> npt.NDArray[np.uint64]:
-    """Random-looking 64-bit keys of numbers, for ever the same (SplitMix64, Steele et al. 2014).
+    """Return pseudorandom 64-bit keys of numbers that never change (SplitMix64, Steele et al. 2014).
 
-    numpy's generators may change their streams from version to version; a
-    split that other people's results rest on may not.
+    numpy's generators may change between versions; a split that published
+    results depend on must not.
     """
     start = _finish(np.array([seed % (1 << 64)], np.uint64))
     return _finish(start + (numbers + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15))
@@ -130,17 +129,17 @@ def mixed(numbers: npt.NDArray[np.uint64], seed: int) -> npt.NDArray[np.uint64]:
 
 def _finish(z: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        z = (z ^ (z >> np.uint64(shift))) * np.uint64(factor)  # arrays wrap around, without a warning
+        z = (z ^ (z >> np.uint64(shift))) * np.uint64(factor)  # products of arrays wrap around without a warning
     return np.asarray(z ^ (z >> np.uint64(31)), np.uint64)
 
 
 def groups_of_arrays(arrays: Iterable[npt.NDArray[np.generic]]) -> Indices:
-    """Number samples so that those with equal bytes in all ``arrays`` get one number.
+    """Return group numbers that are equal for samples with equal bytes in all ``arrays``.
 
     Parameters
     ----------
     arrays
-        Each ``(n, ...)``.
+        Arrays ``(n, ...)``.
 
     Returns
     -------
@@ -155,9 +154,9 @@ def groups_of_arrays(arrays: Iterable[npt.NDArray[np.generic]]) -> Indices:
 
 
 def groups_of_files(paths: Iterable[Path]) -> Indices:
-    """Number files so that those with equal content get one number; ``(n,)`` int64.
+    """Return group numbers, ``(n,)`` int64, that are equal for files with equal content.
 
-    Only files of equal length are read, and each once: what it holds is remembered until it changes.
+    Only files of equal length are read; their digests are cached until they change.
     """
     paths = list(paths)
     sizes = [path.stat().st_size for path in paths]

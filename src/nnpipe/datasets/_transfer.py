@@ -1,9 +1,9 @@
-"""One attempt to bring a file from one address, going on where the last attempt ended.
+"""One attempt to download a file from one address, resuming the last attempt.
 
-Nothing a server says is believed: statuses, lengths and ranges are checked
-against each other and against the size that is known, bodies are cut at that
-size, and silence or a trickle ends the attempt.  Whether the bytes are the
-right ones is decided by the caller, by their SHA-256.
+Servers are not trusted: statuses, lengths and ranges are checked against each
+other and against the known size, bodies are truncated at that size, and a
+stalled or very slow transfer ends the attempt.  The caller verifies the SHA-256
+of the content.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 import time
 from typing import Any, NamedTuple
 
-from nnpipe.datasets._http_client import HTTPClient, Lasting, Passing, RangeRefused
+from nnpipe.datasets._http_client import HTTPClient, PermanentFailure, RangeRefused, TemporaryFailure
 from nnpipe.datasets._partial_file import Partial
 from nnpipe.datasets._progress import ByteProgress
 
@@ -23,39 +23,39 @@ _UNSATISFIED_RANGE = re.compile(r"bytes \*/([0-9]{1,18})")
 
 
 class Receipt(NamedTuple):
-    """How a file came.  When it came whole and measured, wrong content is the address's fault."""
+    """How a file was received.  If whole and with a known length, wrong content is the address's fault."""
 
-    from_start: bool  # one response held all of it; nothing is left of an older part
-    measured: bool  # its length was known, so that it cannot have broken off unnoticed
+    from_start: bool  # one response contained the whole file, without an older part
+    measured: bool  # its length was known, so that an interruption would be noticed
 
 
 def transfer(line: HTTPClient, partial: Partial, *, size: int | None, limit: int, progress: ByteProgress) -> Receipt:
-    """Bring ``partial`` to its full length over ``line``.
+    """Complete ``partial`` with data from ``line``.
 
     Parameters
     ----------
     line
-        The address to ask.
+        The client of the address.
     partial
-        Gets the bytes; what it holds already is asked for no more.
+        The partial file; bytes that it holds are not requested again.
     size
-        The file's length in bytes, None when unknown.
+        Length of the file in bytes; ``None`` if not known.
     limit
-        No more bytes than these are taken when ``size`` is unknown.
+        Greatest number of bytes to accept if ``size`` is not known.
     progress
-        Is told of every block.
+        Shows every block.
 
     Returns
     -------
     Receipt
-        What the content can be blamed on, if it is wrong.
+        How the file was received, to find the cause of wrong content.
 
     Raises
     ------
-    Passing, Lasting
-        The attempt failed; ``partial`` keeps what came.
+    TemporaryFailure, PermanentFailure
+        If the attempt failed; ``partial`` keeps the received bytes.
     OSError
-        The local disk failed.
+        If writing to the disk failed.
     """
     response, start = _ask(line, partial, size)
     if response is None:
@@ -64,9 +64,9 @@ def transfer(line: HTTPClient, partial: Partial, *, size: int | None, limit: int
         length = _content_length(response)
         announced = None if length is None else start + length
         if size is not None and announced is not None and announced != size:
-            raise Passing(f"announces {announced} bytes instead of {size}")
+            raise TemporaryFailure(f"announces {announced} bytes instead of {size}")
         if size is None and announced is not None and announced > limit:
-            raise Lasting(f"announces {announced} bytes, more than the limit of {limit}")
+            raise PermanentFailure(f"announces {announced} bytes, more than the limit of {limit}")
         if start == 0:
             partial.begin(line.url, response.headers.get("ETag"), response.headers.get("Last-Modified"))
         end = size if size is not None else announced
@@ -76,9 +76,9 @@ def transfer(line: HTTPClient, partial: Partial, *, size: int | None, limit: int
 
 
 def _ask(line: HTTPClient, partial: Partial, size: int | None) -> tuple[Any, int]:
-    """A response whose body goes on where ``partial`` ends, or else begins at 0.
+    """Return a response and the position of its body: the end of ``partial``, or 0.
 
-    None stands for the response when the server says that nothing is left to send.
+    The response is ``None`` if the server states that nothing is left to send.
     """
     start = partial.length()
     if start:
@@ -88,22 +88,22 @@ def _ask(line: HTTPClient, partial: Partial, size: int | None) -> tuple[Any, int
         try:
             response = line.ask(headers)
         except RangeRefused as refusal:
-            # A known size was compared before; then the refusal means that the server's file is another.
+            # A known size was compared before, so the refusal means that the server's file differs.
             if size is None and _is_whole(refusal.content_range, start):
                 return None, start
         else:
             if response.status == 200:
-                return response, 0  # the range was ignored, or the file has changed: this is all of it
+                return response, 0  # the range was ignored, or the file has changed: this is the whole file
             if response.status == 206 and _continues(response.headers.get("Content-Range"), start):
                 return response, start
             response.close()
     try:
         response = line.ask({})
     except RangeRefused:
-        raise Passing("refuses a range where none was asked for") from None
+        raise TemporaryFailure("refuses a range where none was asked for") from None
     if response.status != 200:
         response.close()
-        raise Passing(f"answers {response.status} where the whole file was asked for")
+        raise TemporaryFailure(f"answers {response.status} where the whole file was asked for")
     return response, 0
 
 
@@ -121,18 +121,18 @@ def _copy_body(
             progress.advance(len(block))
             if end is None and position > limit:
                 break
-            # The timeout of the socket only sees silence; a byte now and then would hold us for ever.
+            # The socket's timeout only detects silence; with a byte now and then, the transfer would never end.
             window_bytes += len(block)
             elapsed = time.monotonic() - window_start
             if elapsed > line.timeout:
                 if window_bytes < _LEAST_BYTES_PER_TIMEOUT:
-                    raise Passing(f"sends only {window_bytes} bytes in {elapsed:.0f} s")
+                    raise TemporaryFailure(f"sends only {window_bytes} bytes in {elapsed:.0f} s")
                 window_start, window_bytes = time.monotonic(), 0
     if end is None and position > limit:
         partial.discard()
-        raise Lasting(f"sends more than the limit of {limit} bytes")
+        raise PermanentFailure(f"sends more than the limit of {limit} bytes")
     if end is not None and position < end:
-        raise Passing(f"broke off after {position} of {end} bytes")
+        raise TemporaryFailure(f"broke off after {position} of {end} bytes")
 
 
 def _continues(content_range: str | None, start: int) -> bool:

@@ -1,4 +1,4 @@
-"""Your own arrays: samples and labels that lie in ``.npy`` files or one ``.npz`` archive."""
+"""Your own arrays: samples and labels in ``.npy`` files or one ``.npz`` archive."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from nnpipe.datasets.in_memory import InMemoryDataset, Samples
 from nnpipe.experiment.readers.npz import NpzReader
 
 LABELS, SPLIT, CLASSES = "labels", "split", "classes.json"
-"""What the array of classes, that of splits, and the file of the classes' names are called."""
+"""Names of the array of classes, the array of splits, and the file of class names."""
 
 _MOST_CLASSES = 1 << 20
-_NAMES_LIMIT = 1 << 24  # bytes of the file of names
+_NAMES_LIMIT = 1 << 24  # bytes in the file of names
 
 
 class ArraysDataset(InMemoryDataset):
     """Your own arrays: ``labels`` and the inputs, in a folder of ``.npy`` files or one ``.npz`` archive.
 
-    ``labels`` holds the number of each sample's class, ``(n,)`` integers from
-    0.  Every other array is an input, ``(n, ...)``, under the name that it
-    has; where a model has one input, its name does not matter.  An array
-    ``split``, ``(n,)``, may say what each sample is for: 0 for training and
-    calibration, 1 for validation, 2 for testing.  Without it the fractions
-    decide.  In a folder, ``classes.json`` may hold a list of class names.
+    ``labels`` holds the class of each sample, ``(n,)`` integers from 0.  Every
+    other array is an input, ``(n, ...)``, with its own name; for a model with
+    one input, the name does not matter.  The optional array ``split``, ``(n,)``,
+    assigns each sample: 0 to training and calibration, 1 to validation, 2 to
+    testing.  Without it, the split follows the fractions.  In a folder,
+    ``classes.json`` may hold a list of class names.
 
     Examples
     --------
@@ -41,10 +41,10 @@ class ArraysDataset(InMemoryDataset):
     (10, ('cat', 'dog'))
     """
 
-    dataset_root: Path = argument(Path("data"), help="a folder of .npy files, or an .npz archive")
+    dataset_root: Path = argument(Path("data"), help="folder of .npy files, or .npz archive")
 
     def load(self) -> Samples:
-        """Read the arrays; those of a folder stay on the disk until they are needed."""
+        """Return the samples; arrays in a folder are memory-mapped."""
         arrays = _from_folder(self.dataset_root) if self.dataset_root.is_dir() else _from_archive(self.dataset_root)
         try:
             return _samples(arrays, _names(self.dataset_root))
@@ -52,7 +52,7 @@ class ArraysDataset(InMemoryDataset):
             raise DatasetError(f"{self.dataset_root}: {error}") from None
 
     def download(self) -> None:
-        """Do nothing: the arrays are yours."""
+        """Do nothing: the arrays are the user's."""
 
 
 def write_arrays(
@@ -68,15 +68,15 @@ def write_arrays(
     Parameters
     ----------
     folder
-        Where they are written; made if it is not there.
+        The folder; created if missing.
     inputs
-        By tensor name, ``(n, ...)`` each.
+        Arrays ``(n, ...)`` by tensor name.
     labels
         ``(n,)`` integers from 0.
     split
-        ``(n,)``: 0 for training and calibration, 1 for validation, 2 for testing.
+        ``(n,)`` integers: 0 for training and calibration, 1 for validation, 2 for testing.
     class_names
-        Names of the classes in order of their number; the numbers if left out.
+        Class names in order of their numbers; by default the numbers.
     """
     folder.mkdir(parents=True, exist_ok=True)
     arrays = {**inputs, LABELS: labels} | ({} if split is None else {SPLIT: split})
@@ -91,7 +91,7 @@ def _from_folder(folder: Path) -> dict[str, npt.NDArray[Any]]:
     found = {}
     for path in sorted(folder.glob("*.npy")):
         try:
-            # Mapped, so that a header cannot ask for more memory than the file has bytes.
+            # Memory-mapped, so that a header cannot claim more memory than the file has bytes.
             found[path.stem] = np.load(path, mmap_mode="r", allow_pickle=False)
         except (ValueError, OSError, EOFError, SyntaxError, MemoryError, RecursionError) as error:
             raise DatasetError(f"{path}: no array of numpy: {(str(error).splitlines() or ['damaged'])[0]}") from None

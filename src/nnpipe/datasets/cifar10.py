@@ -1,4 +1,4 @@
-"""CIFAR-10: 60,000 colour images of 32 x 32 pixels, in its binary version."""
+"""CIFAR-10: 60,000 colour images of 32 x 32 pixels, in the binary version."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FOLDER = "cifar-10-batches-bin"
 _RECORD = 1 + 3 * 32 * 32
 _MAX_BYTES = 1 << 30
 
-# Sum and size: tensorflow/datasets, url_checksums/cifar10.txt.
+# Checksum and size: tensorflow/datasets, url_checksums/cifar10.txt.
 _ARCHIVE = RemoteFile(
     "cifar-10-binary.tar.gz",
     (
@@ -38,26 +38,26 @@ _ARCHIVE = RemoteFile(
 class CIFAR10Dataset(InMemoryDataset):
     """60,000 photographs of 32 x 32 pixels in ten classes; 10,000 of them are the official test set.
 
-    ``dataset_root`` (or ``cifar-10-batches-bin`` in it) holds the binary
-    version's files ``data_batch_1.bin`` ... ``test_batch.bin``, or parts of
-    them in the same format: ``train*.bin`` and ``test*.bin``, each possibly
-    packed as ``.bin.gz``.
+    ``dataset_root`` (or ``cifar-10-batches-bin`` in it) holds the files
+    ``data_batch_1.bin`` ... ``test_batch.bin`` of the binary version, or parts of
+    them in the same format: ``train*.bin`` and ``test*.bin``, optionally
+    compressed as ``.bin.gz``.
     """
 
-    dataset_root: Path = argument(Path("data/cifar10"), help="folder that holds, or will hold, the data set's files")
+    dataset_root: Path = argument(Path("data/cifar10"), help="folder of the data set's files, present or to download")
 
     @property
     def spec(self) -> DatasetSpec:
-        """Images (32, 32, 3), red, green and blue, of ten classes."""
+        """RGB images ``(n, 32, 32, 3)`` and ten classes."""
         return image_classification(32, 32, 3, _CLASSES)
 
     def download(self) -> None:
-        """Fetch and unpack the archive, 170 MB, unless its content is there already."""
+        """Download and extract the archive, 170 MB, unless its content exists."""
         if not self._batches():
             fetch(_ARCHIVE, self.dataset_root)
 
     def load(self) -> Samples:
-        """Read all batches, unpacking the archive first where only that is there."""
+        """Return all samples; the archive is extracted first if only that exists."""
         archive = self.dataset_root / _ARCHIVE.name
         if not self._batches() and archive.is_file():
             extract(archive, self.dataset_root / _FOLDER, strip=1, max_bytes=_MAX_BYTES)
@@ -71,7 +71,7 @@ class CIFAR10Dataset(InMemoryDataset):
         for path, code in batches:
             records = _read_records(path)
             labels.append(records[:, 0].astype(np.int64))
-            # Planes of red, green and blue become pixels.
+            # From planes of red, green and blue to pixels.
             images.append(np.ascontiguousarray(records[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)))
             official.append(np.full(len(records), code, np.int8))
         return Samples(
@@ -82,7 +82,7 @@ class CIFAR10Dataset(InMemoryDataset):
         )
 
     def _batches(self) -> list[tuple[Path, int]]:
-        """Files of records and the split of each, in order of their names."""
+        """Return the files of records with the split of each, sorted by name."""
         found = []
         for folder in (self.dataset_root, self.dataset_root / _FOLDER):
             for path in sorted(folder.glob("*.bin")) + sorted(folder.glob("*.bin.gz")):
@@ -93,7 +93,7 @@ class CIFAR10Dataset(InMemoryDataset):
         return found
 
     def origin(self) -> Mapping[str, Any]:
-        """Name the CIFAR-10 collection."""
+        """Return the name and licence of CIFAR-10."""
         return {
             "name": "CIFAR-10 (Krizhevsky 2009)",
             "url": "https://www.cs.toronto.edu/~kriz/cifar.html",
@@ -102,7 +102,7 @@ class CIFAR10Dataset(InMemoryDataset):
 
 
 def _read_records(path: Path) -> npt.NDArray[np.uint8]:
-    """``(n, 3073)``: a label and three planes each."""
+    """Return the records of a file, ``(n, 3073)`` uint8: a label and three planes each."""
     with unpacked(path) as stream:
         data = stream.read(_MAX_BYTES + 1)
         if not data or len(data) % _RECORD or len(data) > _MAX_BYTES:

@@ -1,4 +1,4 @@
-"""Handwritten digits that come with nnpipe: the data set of every first try."""
+"""Handwritten digits that come with nnpipe, for first experiments."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _CLASSES = tuple("0123456789")
 class DigitsDataset(InMemoryDataset):
     """1,797 scanned handwritten digits of 8 x 8 pixels, part of nnpipe: nothing to download.
 
-    Pixels are uint8 from 0 (white) to 16 (black), as published.  There is no
-    published split of these samples; the fractions decide.
+    Pixels are uint8 from 0 (white) to 16 (black), as published.  These samples
+    have no published split, so the split follows the fractions.
     """
 
     @property
     def spec(self) -> DatasetSpec:
-        """Images (8, 8, 1) of ten classes."""
+        """Images ``(n, 8, 8, 1)`` and ten classes."""
         return image_classification(8, 8, 1, _CLASSES)
 
     def load(self) -> Samples:
-        """Read the file in the package."""
+        """Return all samples, from a file in the package."""
         source = resources.files("nnpipe.datasets") / "data" / "digits.npz"
         with source.open("rb") as stream, np.load(stream, allow_pickle=False) as content:
             images, labels = content["images"], content["labels"]
@@ -37,7 +37,7 @@ class DigitsDataset(InMemoryDataset):
         """Do nothing: the samples are part of nnpipe."""
 
     def origin(self) -> Mapping[str, Any]:
-        """Say where the scans are from."""
+        """Return the source of the scans."""
         return {
             "name": "Optical Recognition of Handwritten Digits (test set)",
             "url": "https://doi.org/10.24432/C50P49",

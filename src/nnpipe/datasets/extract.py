@@ -1,8 +1,8 @@
-"""Unpacking archives into a folder, whole or not at all, and never outside it.
+"""Extraction of archives into a folder, whole or not at all, and never outside it.
 
-An archive is not trusted: names that lead out of the folder, devices, links
-that leave it, and archives that unpack to more than they should are refused
-before anything gets its final name.
+Archives are not trusted: names and links that lead out of the folder, devices,
+and archives with more content than allowed are rejected before anything gets
+its final name.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from nnpipe.datasets._progress import ByteProgress
 
 STAMP = ".extracted.json"
 _BLOCK = 1 << 18
-# What the readers of the standard library raise on damaged or unknown archives.
+# Exceptions that the standard library raises for damaged or unknown archives.
 _DAMAGED = (
     *(TarError, zipfile.BadZipFile, zlib.error, LZMAError, EOFError, struct.error),
     *(RuntimeError, NotImplementedError, ValueError, OverflowError),
@@ -45,24 +45,24 @@ def extract(
     progress: bool = True,
     stream: TextIO | None = None,
 ) -> Path:
-    """Unpack a tar (plain, gz, bz2, xz) or zip archive into a new folder.
+    """Extract a tar (plain, gz, bz2, xz) or zip archive into a new folder.
 
     Parameters
     ----------
     archive
-        The file.
+        The archive file.
     folder
-        What to make.  It appears whole, or not at all.  When it is there from
-        an earlier unpacking of an archive of that name, nothing happens.
+        The folder to create.  It appears whole, or not at all.  If it exists from
+        an earlier extraction of an archive of that name, nothing happens.
     members
-        Only these entries, and what lies below those that are folders.
+        Entries to extract, folders with their content; by default all.
     strip
-        How many leading folders of each entry's name to leave out; entries
-        with no more than those in their name are passed over.
+        Number of leading folders to remove from each entry's name; entries
+        without further parts are skipped.
     max_bytes, max_members
-        The most that contents may amount to.
+        Greatest total size of the content, and greatest number of entries.
     progress, stream
-        Whether to show how far it is, and where (None: standard error).
+        Whether to show the progress, and the stream for it (``None`` for standard error).
 
     Returns
     -------
@@ -72,8 +72,8 @@ def extract(
     Raises
     ------
     DatasetError
-        The archive is damaged, unsafe or lacks one of ``members``; or a folder
-        that did not come from it is there, which is left alone.
+        If the archive is damaged, unsafe or lacks one of ``members``, or a folder
+        from another source exists, which is not changed.
     """
     archive, folder = Path(archive), Path(folder)
     wanted = None if members is None else sorted(set(members))
@@ -89,7 +89,7 @@ def extract(
             ):
                 if _is_done(archive, folder, wanted):
                     return folder
-                _remove(temporary)  # what a killed run left; the lock says that nobody uses it
+                _remove(temporary)  # left by a killed run; the lock ensures that nobody uses it
                 try:
                     _Unpacking(temporary, wanted, strip, max_bytes, max_members).run(archive, display)
                     write_text(temporary / STAMP, json.dumps({"archive": archive.name, "members": wanted}) + "\n")
@@ -118,12 +118,12 @@ def _is_done(archive: Path, folder: Path, wanted: list[str] | None) -> bool:
         if stamp["archive"] == archive.name and (have is None or (wanted is not None and set(wanted) <= set(have))):
             return True
     except (OSError, ValueError, KeyError, TypeError):
-        pass  # no stamp of ours, so not our folder
+        pass  # without nnpipe's stamp, it is not nnpipe's folder
     raise DatasetError(f"{folder} is in the way of unpacking {archive} and was left as it is; move it away")
 
 
 class _Unpacking:
-    """One walk through an archive into a folder that nobody else uses."""
+    """The extraction of one archive into a folder that nobody else uses."""
 
     def __init__(self, root: Path, wanted: list[str] | None, strip: int, max_bytes: int, max_members: int):
         self._root = root
@@ -147,12 +147,12 @@ class _Unpacking:
                     raise UnsafeArchive("it has more entries than it may")
                 if self._is_wanted(entry.parts) and len(entry.parts) > self._strip:
                     self._unpack(entry)
-                # The archive may end before its file does; a zip's central directory is read first.
+                # The archive may end before its file; of a zip, the central directory is read first.
                 display.advance(max(0, raw.tell() - position))
                 position = max(position, raw.tell())
         if self._wanted is not None and (lacking := sorted(set(self._wanted.values()) - self._seen)):
             raise UnsafeArchive(f"it lacks {', '.join(lacking)}")
-        # Links come last, so that no file was written through one.
+        # Links come last, so that no file is written through one.
         for link in self._links:
             self._place(link.parts).symlink_to(link.target)
         inside = os.path.realpath(self._root)

@@ -1,4 +1,4 @@
-"""A base for data sets of image files: write ``listing``, and the rest is there."""
+"""The base of data sets of image files."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ from nnpipe.datasets._split import groups_of_files, split_samples
 from nnpipe.datasets.in_memory import checked_indices, image_classification
 
 SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm"})
-"""Names of files that are taken for images, compared in lower case."""
+"""Suffixes of image files, compared in lower case."""
 
-_PIXELS = 64 << 20  # as many as today's cameras give; decoded, they take 192 MiB
-_PIXELS_TO_ONE = 256  # or so many for each pixel that is wanted
+_PIXELS = 64 << 20  # the resolution of today's cameras; decoded, they need 192 MiB
+_PIXELS_TO_ONE = 256  # or this number for each pixel of the result
 
 
 @dataclass(frozen=True, eq=False)
 class Listing:
-    """Which images there are.
+    """The image files of a data set.
 
     Attributes
     ----------
     paths
-        One file a sample.
+        One file per sample.
     labels
-        ``(n,)`` int64 class numbers.
+        ``(n,)`` int64 classes.
     class_names
-        Names of the classes in order of their number.
+        Class names in order of their numbers.
     official
-        ``(n,)``: 0 for training, 1 for validation and 2 for test samples, where
-        the data set was published with a split; None where not.
+        ``(n,)`` published split: 0 for training, 1 for validation and 2 for test
+        samples; ``None`` without one.
     """
 
     paths: tuple[Path, ...]
@@ -54,35 +54,35 @@ class Listing:
 
 
 class ImageFilesDataset(Dataset):
-    """Base of classifications whose samples are image files, decoded when they are read.
+    """Base of classification data sets of image files, which are decoded when they are read.
 
-    Images are turned upright as their EXIF data say, and brought to one size
-    (bilinear, with all source pixels weighed in; proportions are not kept).
+    A subclass writes :meth:`listing`.  Images are rotated according to their EXIF
+    data and resized (bilinear with antialiasing; the aspect ratio is not kept).
     """
 
     requires: ClassVar[tuple[str, ...]] = ("PIL",)
     install: ClassVar[str] = "nnpipe[data]"
 
-    image_size: tuple[int, int] = argument((224, 224), help="height and width that images are brought to", minimum=1)
+    image_size: tuple[int, int] = argument((224, 224), help="height and width to which images are resized", minimum=1)
     color: Literal["rgb", "grayscale"] = argument("rgb", help="whether images have three channels or one")
 
     @abstractmethod
     def listing(self) -> Listing:
-        """Find the image files, without any network and without opening them.
+        """Return the image files, without using the network and without opening the files.
 
         Raises
         ------
         DatasetError
-            Naming the folder that is missing or empty.
+            If a folder is missing or empty; the message names it.
         """
 
     @cached_property
     def images(self) -> Listing:
-        """The listing; made when first asked for."""
+        """The listing, created at the first use."""
         return self.listing()
 
     def prepare(self) -> None:
-        """Download if that was asked for, then find all files."""
+        """Download the files if asked for, then list them."""
         self.check_installed()
         if self.download_dataset:
             self.download()
@@ -90,14 +90,14 @@ class ImageFilesDataset(Dataset):
 
     @property
     def spec(self) -> DatasetSpec:
-        """Images of ``image_size``, three or one channels."""
+        """Images of ``image_size`` with three channels or one, and the classes."""
         return image_classification(*self.image_size, 3 if self.color == "rgb" else 1, self.images.class_names)
 
     def __len__(self) -> int:
         return len(self.images.paths)
 
     def read(self, indices: npt.NDArray[np.integer]) -> tuple[Batch, Batch]:
-        """Decode some images."""
+        """Return some samples: decoded images and their labels."""
         indices = checked_indices(indices, len(self))
         channels = 3 if self.color == "rgb" else 1
         pixels = np.empty((len(indices), *self.image_size, channels), np.uint8)
@@ -106,7 +106,7 @@ class ImageFilesDataset(Dataset):
         return {"image": pixels}, {"label": self.images.labels[indices]}
 
     def split(self, name: str) -> npt.NDArray[np.int64]:
-        """Return the indices of one split; equal files never come into two that were drawn by us."""
+        """Return the indices of one split; files with equal content are never in two drawn splits."""
         if name not in SPLITS:
             raise ConfigError(f"there is no split {name!r}; use one of {', '.join(SPLITS)}")
         return np.array(self._splits[name])
@@ -123,12 +123,12 @@ class ImageFilesDataset(Dataset):
         )
 
     def evaluate(self, predictions: Batch, truth: Batch) -> Evaluation:
-        """Judge scores of classes, ``(n, classes)``."""
+        """Evaluate class scores, ``(n, classes)``."""
         return _evaluation.classification(predictions, truth, self.images.class_names)
 
 
 def images_in(folder: Path) -> list[Path]:
-    """Image files below ``folder``, hidden ones left out, in an order that is the same everywhere."""
+    """Return the image files below ``folder``, without hidden ones, in the same order on every system."""
     found = [
         path
         for path in folder.rglob("*")
@@ -140,7 +140,7 @@ def images_in(folder: Path) -> list[Path]:
 
 
 def decoded(path: Path, size: Sequence[int], channels: int) -> npt.NDArray[np.uint8]:
-    """Read an image file.
+    """Return a decoded and resized image file.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ def decoded(path: Path, size: Sequence[int], channels: int) -> npt.NDArray[np.ui
     size
         Height and width of the result.
     channels
-        3 for red, green and blue, 1 for grey.
+        3 for RGB, 1 for grey.
 
     Returns
     -------
@@ -159,7 +159,7 @@ def decoded(path: Path, size: Sequence[int], channels: int) -> npt.NDArray[np.ui
     Raises
     ------
     DatasetError
-        The file is missing, damaged or no image; the message names it.
+        If the file is missing, damaged or not an image; the message names it.
     """
     from PIL import Image, ImageOps
 
@@ -167,7 +167,7 @@ def decoded(path: Path, size: Sequence[int], channels: int) -> npt.NDArray[np.ui
     most = max(_PIXELS, _PIXELS_TO_ONE * height * width)
     try:
         with warnings.catch_warnings():
-            # Pillow's own bound is one for all; ours follows what is wanted of the picture.
+            # Pillow has one limit for all images; this one depends on the size of the result.
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)
             image = Image.open(path)
         with image:
@@ -177,20 +177,18 @@ def decoded(path: Path, size: Sequence[int], channels: int) -> npt.NDArray[np.ui
             image.load()
             ImageOps.exif_transpose(image, in_place=True)
             upright: Image.Image = image
-            if "transparency" in upright.info:  # a palette with transparent colours cannot become RGB at once
+            if "transparency" in upright.info:  # a palette with transparent colours cannot become RGB directly
                 upright = upright.convert("RGBA")
             mode = "RGB" if channels == 3 else "L"
-            upright = (
-                upright if upright.mode == mode else upright.convert(mode)
-            )  # which copies even if it is so already
+            upright = upright if upright.mode == mode else upright.convert(mode)  # convert() copies in any case
             resized = upright.resize((width, height), Image.Resampling.BILINEAR)
             return np.asarray(resized, np.uint8).reshape(height, width, channels)
-    # PIL looks at the size that the header claims before it takes memory for it.
+    # Pillow checks the size in the header before it allocates memory.
     except Image.DecompressionBombError:
         raise DatasetError(f"{path} claims too many pixels; remove it") from None
     except FileNotFoundError:
         raise DatasetError(f"{path} is not there any more; put it back") from None
-    # What PIL raises on damaged files depends on the format and where the damage is.
+    # Pillow's exceptions for damaged files depend on the format and the place of the damage.
     except (OSError, ValueError, SyntaxError, EOFError, IndexError, KeyError, TypeError, struct.error) as error:
         raise DatasetError(
             f"{path} is no image that can be read ({_first_line(error)}); remove or replace it"

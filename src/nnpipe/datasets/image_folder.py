@@ -1,4 +1,4 @@
-"""A directory of images, one folder a class."""
+"""A directory of images, with one folder per class."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ _SPLIT_FOLDERS = {"train": TRAIN, "validation": VALIDATION, "val": VALIDATION, "
 
 
 class ImageFolderDataset(ImageFilesDataset):
-    """Your own images: one folder a class, possibly below train, validation and test.
+    """Your own images: one folder per class, optionally below train, validation and test.
 
-    Either ``ROOT/CLASS/*.jpg``, and the fractions decide on the split; or
+    With ``ROOT/CLASS/*.jpg``, the split follows the fractions.  With
     ``ROOT/train/CLASS/*.jpg``, ``ROOT/test/CLASS/*.jpg`` and
-    ``ROOT/validation/CLASS/*.jpg`` (or ``val``), of which some may be missing
-    or empty, and the folders decide.  Names of classes are sorted.
+    ``ROOT/validation/CLASS/*.jpg`` (or ``val``), some of which may be missing or
+    empty, the folders define the split.  Class names are sorted.
 
-    A model that was trained on more classes than there are folders numbers
-    them in its own way: ``class_list`` is the file that says how.
+    If a model has more classes than there are folders, ``class_list`` names the
+    file with the model's classes and their order.
     """
 
     class_list: Path | None = argument(
         None,
-        help="text file with all classes of the model, one a line in order of number; folders are then called by "
-        "these names or numbers",
+        help="text file with all classes of the model, one per line in order of number; folders then have these "
+        "names or numbers",
     )
 
     def listing(self) -> Listing:
-        """Go through the folders."""
+        """Return the image files in the folders."""
         root = self.dataset_root
         if not root.is_dir():
             raise DatasetError(f"{root} is no folder; --dataset-root must hold one folder of images for each class")
@@ -54,7 +54,7 @@ class ImageFolderDataset(ImageFilesDataset):
 
 
 def _are_splits(inside: Mapping[str, Path]) -> bool:
-    """Return whether folders are splits, not classes of such names: those hold folders in turn."""
+    """Return whether folders are splits, which contain folders, and not classes with such names."""
     return bool(inside) and set(inside) <= set(_SPLIT_FOLDERS) and all(map(_folders, inside.values()))
 
 

@@ -1,4 +1,4 @@
-"""A base for data sets that fit into memory: write ``load``, and the rest is there."""
+"""The base of data sets that fit into memory."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class Samples:
     Attributes
     ----------
     inputs, targets
-        Arrays by tensor name, ``(n, ...)`` each.  A classification has the
-        target ``"label"``, ``(n,)`` int64.
+        Arrays ``(n, ...)`` by tensor name.  The target of a classification is
+        ``"label"``, ``(n,)`` int64.
     class_names
-        Names of the classes in order of their number.
+        Class names in order of their numbers.
     official
-        ``(n,)``: 0 for training, 1 for validation and 2 for test samples, where
-        the data set was published with a split; None where not.
+        ``(n,)`` published split: 0 for training, 1 for validation and 2 for test
+        samples; ``None`` without one.
     """
 
     inputs: Mapping[str, npt.NDArray[np.generic]]
@@ -46,35 +46,35 @@ class Samples:
 class InMemoryDataset(Dataset):
     """Base of data sets that are loaded as a whole.
 
-    A subclass writes :meth:`load`; one whose files can be fetched writes
-    ``download`` too.  For tasks other than classification it also writes
-    ``spec`` and ``evaluate``.
+    A subclass writes :meth:`load`, and ``download`` if its files can be
+    downloaded.  For tasks other than classification it also writes ``spec`` and
+    ``evaluate``.
     """
 
     @abstractmethod
     def load(self) -> Samples:
-        """Read all samples from ``dataset_root``, without any network.
+        """Return all samples from ``dataset_root``, without using the network.
 
         Raises
         ------
         DatasetError
-            Naming the file that is missing or damaged.
+            If a file is missing or damaged; the message names it.
         """
 
     @cached_property
     def samples(self) -> Samples:
-        """All samples; loaded when first asked for, and not to be changed."""
+        """All samples, loaded at the first use; they must not be changed."""
         return self.load()
 
     def prepare(self) -> None:
-        """Download if that was asked for, then load everything."""
+        """Download the files if asked for, then load all samples."""
         if self.download_dataset:
             self.download()
         _ = self.samples
 
     @property
     def spec(self) -> DatasetSpec:
-        """What samples look like, read from the samples themselves."""
+        """The specification of inputs and targets, derived from the samples."""
         return DatasetSpec(
             "classification",
             inputs=tuple(map(_spec_of, self.samples.inputs.items())),
@@ -86,7 +86,7 @@ class InMemoryDataset(Dataset):
         return len(self.samples)
 
     def read(self, indices: npt.NDArray[np.integer]) -> tuple[Batch, Batch]:
-        """Copy some samples."""
+        """Return copies of some samples: inputs and targets."""
         indices = checked_indices(indices, len(self.samples))
         return (
             {name: array[indices] for name, array in self.samples.inputs.items()},
@@ -94,7 +94,7 @@ class InMemoryDataset(Dataset):
         )
 
     def split(self, name: str) -> npt.NDArray[np.int64]:
-        """Return the indices of one split; like samples never come into two that were drawn by us."""
+        """Return the indices of one split; equal samples are never in two drawn splits."""
         if name not in SPLITS:
             raise ConfigError(f"there is no split {name!r}; use one of {', '.join(SPLITS)}")
         return np.array(self._splits[name])
@@ -113,17 +113,17 @@ class InMemoryDataset(Dataset):
         )
 
     def evaluate(self, predictions: Batch, truth: Batch) -> Evaluation:
-        """Judge scores of classes, ``(n, classes)``."""
+        """Evaluate class scores, ``(n, classes)``."""
         return _evaluation.classification(predictions, truth, self.spec.class_names)
 
 
 def checked_indices(indices: npt.ArrayLike, count: int) -> npt.NDArray[np.int64]:
-    """Indices as int64, all of them from 0 to ``count - 1``.
+    """Return indices as int64, after a check that all are from 0 to ``count - 1``.
 
     Raises
     ------
     DatasetError
-        One is not; numpy would take -1 for the last sample.
+        If one is out of range; numpy would treat -1 as the last sample.
     """
     array = np.asarray(indices)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
@@ -135,7 +135,7 @@ def checked_indices(indices: npt.ArrayLike, count: int) -> npt.NDArray[np.int64]
 
 
 def image_classification(height: int, width: int, channels: int, class_names: tuple[str, ...]) -> DatasetSpec:
-    """Describe images ``"image"``, uint8 ``(None, height, width, channels)``, with a class ``"label"``."""
+    """Return the spec of images ``"image"``, uint8 ``(None, height, width, channels)``, with a class ``"label"``."""
     return DatasetSpec(
         "classification",
         inputs=(TensorSpec("image", (None, height, width, channels), "uint8"),),

@@ -1,4 +1,4 @@
-"""MNIST and Fashion-MNIST: 70,000 grey images of 28 x 28 pixels each, in four IDX files."""
+"""MNIST and Fashion-MNIST: 70,000 grey images of 28 x 28 pixels, in four IDX files each."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def _files(
     )
 
 
-# Sums of the packed files and their sizes: tensorflow/datasets, url_checksums/mnist.txt.
-# Sums of the unpacked content: computed from files that several others report alike.
+# Checksums and sizes of the compressed files: tensorflow/datasets, url_checksums/mnist.txt.
+# Checksums of the unpacked content: computed from files whose checksums several sources confirm.
 _MNIST = _files(
     ("https://storage.googleapis.com/cvdf-datasets/mnist/", "https://ossci-datasets.s3.amazonaws.com/mnist/"),
     (
@@ -59,7 +59,7 @@ _MNIST = _files(
     ),
 )
 
-# Sums and sizes: tensorflow/datasets, url_checksums/fashion_mnist.txt.
+# Checksums and sizes: tensorflow/datasets, url_checksums/fashion_mnist.txt.
 _FASHION = _files(
     (
         "https://github.com/zalandoresearch/fashion-mnist/raw/master/data/fashion/",
@@ -77,24 +77,24 @@ _FASHION = _files(
 
 
 class _IdxImages(InMemoryDataset):
-    """Grey images and labels in the four files that MNIST introduced."""
+    """Base of data sets in the four files of MNIST's format: grey images and labels."""
 
     files: ClassVar[tuple[RemoteFile, ...]] = ()
     class_names: ClassVar[tuple[str, ...]] = ()
 
     @property
     def spec(self) -> DatasetSpec:
-        """Images (28, 28, 1) of ten classes."""
+        """Images ``(n, 28, 28, 1)`` and ten classes."""
         return image_classification(_SIDE, _SIDE, 1, self.class_names)
 
     def download(self) -> None:
-        """Fetch the four files, 11 or 31 MB; those that are there unpacked are taken as they are."""
+        """Download the four files, 11 or 31 MB, except those that exist unpacked."""
         for file in self.files:
             if not self._unpacked(file.name).is_file():
                 fetch(file, self.dataset_root)
 
     def load(self) -> Samples:
-        """Read the four files, packed by gzip or not."""
+        """Return all samples of the four files, compressed with gzip or not."""
         train, test = (self._pair(start) for start in ("train", "t10k"))
         images, labels = (np.concatenate(both) for both in zip(train, test, strict=True))
         official = np.repeat(np.array([TRAIN, TEST], np.int8), [len(train[1]), len(test[1])])
@@ -125,19 +125,19 @@ class _IdxImages(InMemoryDataset):
 
     @abstractmethod
     def origin(self) -> Mapping[str, Any]:
-        """Say where the images are from."""
+        """Return the source of the images."""
 
 
 class MNISTDataset(_IdxImages):
     """70,000 handwritten digits of 28 x 28 pixels; 10,000 of them are the official test set."""
 
-    dataset_root: Path = argument(Path("data/mnist"), help="folder that holds, or will hold, the data set's files")
+    dataset_root: Path = argument(Path("data/mnist"), help="folder of the data set's files, present or to download")
 
     files: ClassVar[tuple[RemoteFile, ...]] = _MNIST
     class_names: ClassVar[tuple[str, ...]] = tuple("0123456789")
 
     def origin(self) -> Mapping[str, Any]:
-        """Name the MNIST database."""
+        """Return the name and licence of MNIST."""
         return {
             "name": "MNIST (LeCun, Cortes, Burges)",
             "url": "http://yann.lecun.com/exdb/mnist/",
@@ -149,7 +149,7 @@ class FashionMNISTDataset(_IdxImages):
     """70,000 pictures of clothes of 28 x 28 pixels; 10,000 of them are the official test set."""
 
     dataset_root: Path = argument(
-        Path("data/fashion-mnist"), help="folder that holds, or will hold, the data set's files"
+        Path("data/fashion-mnist"), help="folder of the data set's files, present or to download"
     )
 
     files: ClassVar[tuple[RemoteFile, ...]] = _FASHION
@@ -159,7 +159,7 @@ class FashionMNISTDataset(_IdxImages):
     )
 
     def origin(self) -> Mapping[str, Any]:
-        """Name the Fashion-MNIST collection."""
+        """Return the name and licence of Fashion-MNIST."""
         return {
             "name": "Fashion-MNIST (Xiao, Rasul, Vollgraf 2017)",
             "url": "https://github.com/zalandoresearch/fashion-mnist",

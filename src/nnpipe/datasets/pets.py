@@ -18,7 +18,7 @@ from nnpipe.datasets.image_files import ImageFilesDataset, Listing, images_in
 _MAX_BYTES = 4 << 30
 _OFFICIAL = {"trainval.txt": TRAIN, "test.txt": TEST}
 
-# In the order of the published class numbers 1 to 37.  Names of cats begin with a capital letter.
+# In the order of the published class numbers 1 to 37.  Names of cat breeds begin with a capital letter.
 BREEDS = tuple(
     "Abyssinian american_bulldog american_pit_bull_terrier basset_hound beagle Bengal Birman Bombay boxer "
     "British_Shorthair chihuahua Egyptian_Mau english_cocker_spaniel english_setter german_shorthaired "
@@ -34,7 +34,7 @@ def _archive(name: str, size: int, sha256: str) -> RemoteFile:
     return RemoteFile(name, tuple(mirror + name for mirror in mirrors), sha256, size)
 
 
-# Sums and sizes: tensorflow/datasets, datasets/oxford_iiit_pet/checksums.tsv.
+# Checksums and sizes: tensorflow/datasets, datasets/oxford_iiit_pet/checksums.tsv.
 _ARCHIVES = {
     "images": _archive("images.tar.gz", 791918971, "67195c5e1c01f1ab5f9b6a5d22b8c27a580d896ece458917e61d459337fa318d"),
     "annotations": _archive(
@@ -48,22 +48,22 @@ class PetDataset(ImageFilesDataset):
 
     ``dataset_root`` holds the folders ``images`` (``Breed_123.jpg``) and
     ``annotations``, or the two archives.  Without ``annotations`` every image
-    is a sample, and the fractions decide on the split.
+    is a sample, and the split follows the fractions.
     """
 
-    dataset_root: Path = argument(Path("data/pets"), help="folder that holds, or will hold, the data set's files")
+    dataset_root: Path = argument(Path("data/pets"), help="folder of the data set's files, present or to download")
     classification: Literal["breeds", "species"] = argument(
-        "breeds", help="whether to tell 37 breeds apart, or cats from dogs"
+        "breeds", help="classes: the 37 breeds, or the species cat and dog"
     )
 
     def download(self) -> None:
-        """Fetch and unpack both archives, 811 MB; what is there as a folder is left as it is."""
+        """Download and extract both archives, 811 MB, except those that exist as folders."""
         for name, file in _ARCHIVES.items():
             if not (self.dataset_root / name).is_dir():
                 fetch(file, self.dataset_root)
 
     def listing(self) -> Listing:
-        """Find the images, unpacking the archives first where only those are there."""
+        """Return the image files; the archives are extracted first if only those exist."""
         folders = {name: self._folder(name) for name in _ARCHIVES}
         images, annotations = folders["images"], folders["annotations"]
         if images is None:
@@ -112,7 +112,7 @@ class PetDataset(ImageFilesDataset):
         return labels
 
     def origin(self) -> Mapping[str, Any]:
-        """Name the Oxford-IIIT Pet collection."""
+        """Return the name and licence of Oxford-IIIT Pet."""
         return {
             "name": "Oxford-IIIT Pet (Parkhi, Vedaldi, Zisserman, Jawahar 2012)",
             "url": "https://www.robots.ox.ac.uk/~vgg/data/pets/",
@@ -121,7 +121,7 @@ class PetDataset(ImageFilesDataset):
 
 
 def _stems(path: Path) -> list[str]:
-    """First words of the lines of a published list, comments left out."""
+    """Return the first word of each line in a published list, without comments."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:

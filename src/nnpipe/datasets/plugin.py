@@ -1,4 +1,4 @@
-"""Any data set, with a user's own function applied to its samples."""
+"""Any data set with a user's function applied to its samples."""
 
 from __future__ import annotations
 
@@ -24,25 +24,26 @@ from nnpipe.plugins.signatures import PROCESS_DATASET
 class PluginDataset(Dataset):
     """Another data set, whose samples a plugin's function transforms.
 
-    ``x`` and ``y`` hold some samples each: an array ``(n, ...)``, or arrays by
-    name where the data set has several inputs or targets.  What comes back
-    must hold as many, and depend on nothing but the sample itself.
+    The function gets ``x`` and ``y`` of several samples: each is an array
+    ``(n, ...)``, or a dict of arrays if the data set has several inputs or
+    targets.  It must return as many samples, each depending on its own sample
+    only.
     """
 
-    wrapped: str = argument(help="class of the data set to take samples from")
-    plugin: str = argument(help="a Python file with process_dataset(x, y), or the name of an installed plugin")
-    wrapped_arguments: str = argument("{}", help="further arguments of that data set, as a JSON object")
-    plugin_sha256: str = argument("", help="SHA-256 that the plugin's file must have; learnt if left out")
+    wrapped: str = argument(help="class of the data set that provides the samples")
+    plugin: str = argument(help="Python file with process_dataset(x, y), or name of an installed plugin")
+    wrapped_arguments: str = argument("{}", help="arguments of that data set, as a JSON object")
+    plugin_sha256: str = argument("", help="SHA-256 that the plugin's file must have; by default that of the file")
 
     def validate(self) -> None:
-        """Check the arguments of the other data set, and the plugin's functions without running any of it."""
+        """Check the arguments of the other data set, and the plugin's functions without running its code."""
         _ = self._inner
         path, source = checked_source(self.plugin, (PROCESS_DATASET,))
         found = hashlib.sha256(source).hexdigest()
         if self.plugin_sha256.lower() not in ("", found):
             wanted = self.plugin_sha256
             raise ConfigError(f"{path}: its SHA-256 is {found}, not {wanted}: it was changed, or is another")
-        # So it stands in every description: what another plugin gave is never taken for this one's.
+        # Recorded in every description, so that results of another plugin are never mistaken for this one's.
         object.__setattr__(self, "plugin_sha256", found)
 
     @cached_property
@@ -69,12 +70,12 @@ class PluginDataset(Dataset):
         self._inner.prepare()
 
     def download(self) -> None:
-        """Fetch the other data set's files."""
+        """Download the other data set's files."""
         self._inner.download()
 
     @cached_property
     def spec(self) -> DatasetSpec:
-        """What the plugin makes of the other data set's samples, learnt from the first one."""
+        """The specification of the plugin's results, derived from the first sample."""
         inner = self._inner.spec
         inputs, truth = self.read(np.arange(min(1, len(self))))
         return DatasetSpec(inner.task, _specs(inputs), _specs(truth), inner.class_names)
@@ -87,21 +88,21 @@ class PluginDataset(Dataset):
         return self._inner.split(name)
 
     def read(self, indices: npt.NDArray[np.integer]) -> tuple[Batch, Batch]:
-        """Read samples, preprocess them as the other data set does, and let the plugin work on them."""
+        """Return samples, preprocessed by the other data set and transformed by the plugin."""
         inputs, truth = self._inner.read(indices)
         x, y = self._plugin.process_dataset(_given(self._inner.preprocess(inputs)), _given(truth))
         return self._named(x, inputs, "x"), self._named(y, truth, "y")
 
     def postprocess(self, predictions: Batch) -> Batch:
-        """Postprocess as the other data set does."""
+        """Return the other data set's postprocessing of predictions."""
         return self._inner.postprocess(predictions)
 
     def evaluate(self, predictions: Batch, truth: Batch) -> Evaluation:
-        """Judge as the other data set does."""
+        """Return the other data set's evaluation."""
         return self._inner.evaluate(predictions, truth)
 
     def origin(self) -> Mapping[str, Any]:
-        """Name the other data set's source, and the plugin."""
+        """Return the other data set's source, and the plugin."""
         return {**self._inner.origin(), "plugin": self.plugin, "plugin_sha256": self.plugin_sha256}
 
     def _named(self, given: Any, before: Batch, what: str) -> Batch:

@@ -1,6 +1,6 @@
-"""Made-up data sets, one for each task, that a small model can learn: for tests and first tries.
+"""Synthetic data sets, one for each task, that small models can learn, for tests and first experiments.
 
-All are drawn from ``data_seed`` and need no files.
+All samples are drawn from ``data_seed``; no files are needed.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ from nnpipe.datasets.in_memory import InMemoryDataset, Samples
 
 
 class _Synthetic(InMemoryDataset):
-    """What all made-up data sets share."""
+    """Base of synthetic data sets."""
 
-    num_samples: int = argument(1000, help="how many samples to make", minimum=1)
-    data_seed: int = argument(0, help="seed that the samples are drawn from", minimum=0)
+    num_samples: int = argument(1000, help="number of samples", minimum=1)
+    data_seed: int = argument(0, help="seed of the samples", minimum=0)
 
     def download(self) -> None:
-        """Do nothing: the samples are made here."""
+        """Do nothing: the samples are generated."""
 
     def origin(self) -> Mapping[str, Any]:
-        """Say that nothing of this is real."""
+        """Return that the data are synthetic."""
         return {"name": f"made by {type(self).__name__}", "licence": "none needed"}
 
 
 class SyntheticImagesDataset(_Synthetic):
-    """Classification of images: each class is a pattern of its own, shifted, dimmed and under noise."""
+    """Image classification: each class has its own pattern, with random shift, brightness and noise."""
 
-    num_classes: int = argument(4, help="how many classes there are", minimum=2, maximum=1000)
+    num_classes: int = argument(4, help="number of classes", minimum=2, maximum=1000)
     image_size: tuple[int, int] = argument((16, 16), help="height and width of the images", minimum=4)
     channels: int = argument(1, help="channels of the images", minimum=1, maximum=4)
-    noise: float = argument(0.1, help="standard deviation of the noise, as part of the full range", minimum=0.0)
+    noise: float = argument(0.1, help="standard deviation of the noise, as a fraction of the full range", minimum=0.0)
 
     def load(self) -> Samples:
-        """Draw the images, uint8, and their labels."""
+        """Return random images, uint8, and their labels."""
         rng = np.random.default_rng(self.data_seed)
         height, width = self.image_size
         patterns = _smooth(rng.standard_normal((self.num_classes, height, width, self.channels)))
@@ -56,14 +56,16 @@ class SyntheticImagesDataset(_Synthetic):
 
 
 class SyntheticVectorsDataset(_Synthetic):
-    """Classification of vectors: each class is a cloud around a centre of its own."""
+    """Vector classification: each class is a cluster around its own centre."""
 
-    num_classes: int = argument(3, help="how many classes there are", minimum=2, maximum=1000)
+    num_classes: int = argument(3, help="number of classes", minimum=2, maximum=1000)
     num_features: int = argument(8, help="length of the vectors", minimum=1)
-    noise: float = argument(0.3, help="spread of the clouds; their centres are about 1 apart", minimum=0.0)
+    noise: float = argument(
+        0.3, help="standard deviation of the clusters; their centres are about 1 apart", minimum=0.0
+    )
 
     def load(self) -> Samples:
-        """Draw the vectors, float32, and their labels."""
+        """Return random vectors, float32, and their labels."""
         rng = np.random.default_rng(self.data_seed)
         centres = rng.standard_normal((self.num_classes, self.num_features))
         labels = np.arange(self.num_samples, dtype=np.int64) % self.num_classes
@@ -73,14 +75,14 @@ class SyntheticVectorsDataset(_Synthetic):
 
 
 class SyntheticRegressionDataset(_Synthetic):
-    """Regression: two numbers that follow from a vector by a sine, a product and a sum, under noise."""
+    """Regression: two numbers computed from a vector by a sine, a product and a sum, with noise."""
 
     num_features: int = argument(4, help="length of the vectors", minimum=2)
     noise: float = argument(0.05, help="standard deviation of the noise", minimum=0.0)
 
     @property
     def spec(self) -> DatasetSpec:
-        """Vectors and the two numbers."""
+        """Vectors ``(n, num_features)`` and values ``(n, 2)``."""
         return DatasetSpec(
             "regression",
             inputs=(TensorSpec("vector", (None, self.num_features), "float32"),),
@@ -88,7 +90,7 @@ class SyntheticRegressionDataset(_Synthetic):
         )
 
     def load(self) -> Samples:
-        """Draw the vectors and compute the numbers, all float32."""
+        """Return random vectors and their values, all float32."""
         rng = np.random.default_rng(self.data_seed)
         vectors = rng.uniform(-1, 1, (self.num_samples, self.num_features))
         weights = rng.standard_normal(self.num_features)
@@ -97,19 +99,19 @@ class SyntheticRegressionDataset(_Synthetic):
         return Samples({"vector": vectors.astype(np.float32)}, {"value": values.astype(np.float32)})
 
     def evaluate(self, predictions: Batch, truth: Batch) -> Evaluation:
-        """Judge numbers, ``(n, 2)``."""
+        """Evaluate predicted values, ``(n, 2)``."""
         return _evaluation.regression(predictions, truth)
 
 
 class SyntheticSegmentationDataset(_Synthetic):
-    """Segmentation: a bright disc and a dark square on a noisy ground."""
+    """Segmentation: a bright disc and a dark square on a noisy background."""
 
     image_size: tuple[int, int] = argument((24, 24), help="height and width of the images", minimum=8)
-    noise: float = argument(0.1, help="standard deviation of the noise, as part of the full range", minimum=0.0)
+    noise: float = argument(0.1, help="standard deviation of the noise, as a fraction of the full range", minimum=0.0)
 
     @property
     def spec(self) -> DatasetSpec:
-        """Grey images and a class for each pixel."""
+        """Grey images and a mask with the class of each pixel."""
         return DatasetSpec(
             "segmentation",
             inputs=(TensorSpec("image", (None, *self.image_size, 1), "uint8"),),
@@ -118,7 +120,7 @@ class SyntheticSegmentationDataset(_Synthetic):
         )
 
     def load(self) -> Samples:
-        """Draw the images, uint8, and the class of each pixel, int64."""
+        """Return random images, uint8, and the class of each pixel, int64."""
         rng = np.random.default_rng(self.data_seed)
         height, width = self.image_size
         rows, columns = np.mgrid[:height, :width]
@@ -135,19 +137,19 @@ class SyntheticSegmentationDataset(_Synthetic):
         return Samples({"image": images[..., None]}, {"mask": masks}, self.spec.class_names)
 
     def evaluate(self, predictions: Batch, truth: Batch) -> Evaluation:
-        """Judge classes of pixels."""
+        """Evaluate predicted classes of pixels."""
         return _evaluation.segmentation(predictions, truth, self.spec.class_names)
 
 
 class SyntheticAnomaliesDataset(_Synthetic):
-    """Anomaly detection: pieces of a wave, a tenth of them with a spike or a change of pace."""
+    """Anomaly detection: sections of a wave, a tenth of them with a spike or a change of frequency."""
 
-    length: int = argument(64, help="values in a piece", minimum=16)
+    length: int = argument(64, help="values per section", minimum=16)
     noise: float = argument(0.05, help="standard deviation of the noise; the wave's amplitude is 1", minimum=0.0)
 
     @property
     def spec(self) -> DatasetSpec:
-        """Pieces of one channel, and whether they are anomalous."""
+        """Sections of one channel, and whether they are anomalous."""
         return DatasetSpec(
             "anomaly",
             inputs=(TensorSpec("series", (None, self.length, 1), "float32"),),
@@ -156,7 +158,7 @@ class SyntheticAnomaliesDataset(_Synthetic):
         )
 
     def load(self) -> Samples:
-        """Draw the pieces, float32, and which are anomalous, int64."""
+        """Return random sections, float32, and whether they are anomalous, int64."""
         rng = np.random.default_rng(self.data_seed)
         anomalous = (np.arange(self.num_samples) % 10 == 9).astype(np.int64)
         rng.shuffle(anomalous)
@@ -171,7 +173,7 @@ class SyntheticAnomaliesDataset(_Synthetic):
         return Samples({"series": series[..., None].astype(np.float32)}, {"anomalous": anomalous})
 
     def evaluate(self, predictions: Batch, truth: Batch) -> Evaluation:
-        """Judge how strange the pieces look, ``(n,)``."""
+        """Evaluate anomaly scores, ``(n,)``."""
         return _evaluation.anomaly(predictions, truth)
 
 
@@ -180,7 +182,7 @@ def _class_names(count: int) -> tuple[str, ...]:
 
 
 def _smooth(noise: np.ndarray) -> np.ndarray:
-    """Patterns of a few pixels' grain from white noise, scaled to the range from -1 to 1."""
+    """Return white noise smoothed over a few pixels and scaled to the range from -1 to 1."""
     for axis in (1, 2):
         noise = (np.roll(noise, -1, axis) + noise + np.roll(noise, 1, axis)) / 3
     return np.asarray(noise / np.abs(noise).max(axis=(1, 2, 3), keepdims=True))

@@ -1,4 +1,4 @@
-"""The digits that come with nnpipe as a worn scanner gives them: a data set on which models differ."""
+"""The digits that come with nnpipe with simulated wear: a data set on which models differ."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from nnpipe.datasets.in_memory import Samples, image_classification
 
 _SHEET = 12  # pixels in each direction
 _BLACK = 16
-_SEED = 20_231  # of the wear, which is part of the data set
+_SEED = 20_231  # of the simulated wear, which is part of the data set
 
 
 class WornDigitsDataset(DigitsDataset):
-    """The 1,797 digits anywhere on sheets of 12 x 12 pixels, of uneven exposure and noisy: nothing to download.
+    """The 1,797 digits at random positions on 12 x 12 pixels, with varying exposure and noise: nothing to download.
 
-    Small networks tell the clean digits apart without fault, whatever is done to their weights.  Here every bit of
-    precision counts, so that what quantising and pruning cost can be seen.  Pixels are uint8 from 0 (white) to 16
-    (black); the same sample is worn in the same way every time.
+    Small networks classify the clean digits without errors, even after strong compression.  Here, every bit of
+    precision matters, so that the cost of quantisation and pruning becomes visible.  Pixels are uint8 from 0 (white)
+    to 16 (black); the wear of each sample is reproducible.
     """
 
     noise: float = argument(
-        1.5, help="standard deviation of what is added to every pixel, which go from 0 to 16", minimum=0.0, maximum=16.0
+        1.5, help="standard deviation of the noise added to pixels, which are 0 to 16", minimum=0.0, maximum=16.0
     )
     faintest: float = argument(
-        0.3, help="exposure of the faintest scans as a part of the full one", minimum=0.01, maximum=1.0
+        0.3, help="exposure of the faintest scans, as a fraction of the full one", minimum=0.01, maximum=1.0
     )
 
     @property
     def spec(self) -> DatasetSpec:
-        """Images (12, 12, 1) of ten classes."""
+        """Images ``(n, 12, 12, 1)`` and ten classes."""
         return image_classification(_SHEET, _SHEET, 1, super().spec.class_names)
 
     def load(self) -> Samples:
-        """Read the file in the package, and wear its scans."""
+        """Return all samples from a file in the package, with simulated wear."""
         clean = super().load()
         scans = clean.inputs["image"]
         random = np.random.default_rng(_SEED)
