@@ -1,4 +1,4 @@
-"""From a description to a script that stands alone: a training, or what else is done with a network.
+"""Generation of standalone scripts from descriptions, for training and other uses of networks.
 
 ::
 
@@ -6,8 +6,8 @@
     if checked.graph is not None:
         generated = generate(checked.graph)
 
-Problems are values, all told at once.  Scripts are made as syntax trees: no text
-of a description ever becomes code.
+Problems are values and are all reported together.  Scripts are built as syntax trees: no
+text of a description ever becomes code.
 """
 
 from nnpipe.codegen.catalogue import task_classes

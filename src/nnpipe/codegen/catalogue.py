@@ -1,4 +1,4 @@
-"""Every class of task."""
+"""The catalogue of task classes."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from nnpipe.core.registry import named
 
 
 def task_classes() -> Mapping[str, type[Task]]:
-    """Return the class of every task, of nnpipe, plugins and the program itself, by what descriptions call it."""
+    """Return all task classes of nnpipe, plugins and the running program, by their names in descriptions."""
     return named(Task)

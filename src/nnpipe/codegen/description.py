@@ -1,4 +1,4 @@
-"""Read a YAML or JSON file as the description of a script, and report all mistakes at once."""
+"""Reading of script descriptions in YAML or JSON, with all mistakes reported together."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KEYS = ("script", "framework", "seed", "networks", "variables", "tasks", "last")
 
 
 def read_script(data: Mapping[str, Any]) -> tuple[ScriptGenerator, tuple[ScriptProblem, ...]]:
-    """Read a description; give it as far as it can be read, and what is wrong with how it is written."""
+    """Return the readable part of a description, and the problems of its form."""
     found: list[ScriptProblem] = []
     for key in data:
         if key not in KEYS:
@@ -55,11 +55,11 @@ def read_script(data: Mapping[str, Any]) -> tuple[ScriptGenerator, tuple[ScriptP
 
 
 def check_script(data: Mapping[str, Any]) -> Checked:
-    """Read and check a description."""
+    """Read and check a description; return its graph or all problems."""
     check_call(check_script, locals())
     script, found = read_script(data)
     checked = check(script)
-    # What could not be read is told; that others miss it follows from that.
+    # Unreadable parts are reported; that other parts miss them is only a consequence.
     places = {problem.where for problem in found}
     read = tuple(
         f"networks.{name}." for name in script.networks if any(p.startswith(f"networks.{name}.") for p in places)
@@ -111,7 +111,7 @@ def _task(item: Any, place: int, found: list[ScriptProblem]) -> Task | None:
 
 
 def _text(data: Mapping[str, Any], key: str, default: str) -> str:
-    """Return a text; what is none becomes one that no check lets through."""
+    """Return a text; other values become a text that no check accepts."""
     value = data.get(key, default)
     return value if isinstance(value, str) else shown(value)
 

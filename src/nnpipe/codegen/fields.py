@@ -20,14 +20,14 @@ _ROW = "nnpipe.codegen.row"
 
 @dataclass(frozen=True)
 class Row:
-    """What a field of a task is.
+    """A field of a task.
 
     Attributes
     ----------
     role
         ``takes`` or ``gives`` for variables, ``set`` for an argument.
     kind
-        For variables, the kinds that fit.
+        For variables, the kinds that it accepts.
     values
         What values the field takes.
     """
@@ -50,12 +50,12 @@ class Row:
 
 
 def takes(*kind: str, help: str, many: bool = False) -> Any:
-    """Declare variables that a task needs."""
+    """Declare a variable, or several, that a task needs."""
     return dataclasses.field(default=() if many else MISSING, metadata={_ROW: ("takes", help, kind)})
 
 
 def gives(kind: str, help: str, optional: bool = False) -> Any:
-    """Declare a variable that a task makes."""
+    """Declare a variable that a task creates."""
     return dataclasses.field(default=None if optional else MISSING, metadata={_ROW: ("gives", help, (kind,))})
 
 
@@ -71,7 +71,7 @@ def rows(cls: Any) -> tuple[Row, ...]:
 
 
 def faults(value: Any) -> Iterator[tuple[str, str]]:
-    """List what is wrong with a task's fields: the field, and the fault."""
+    """Yield what is wrong with a task's fields, as pairs of field and fault."""
     for row in rows(type(value)):
         fault = row.check(getattr(value, row.name))
         if fault:

@@ -1,4 +1,4 @@
-"""The description of a script as a value, and what it becomes."""
+"""The description of a script as a value, and the generated script."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from nnpipe.layers.graph.weights import Weights
 
 @dataclass(frozen=True, kw_only=True)
 class ScriptGenerator:
-    """A script by its parts.  Nothing is checked here: :meth:`check` tells all that is wrong.
+    """A script by its parts.  Nothing is checked on creation: :meth:`check` returns everything that is wrong.
 
     Parameters
     ----------
     name
-        What the script is called.
+        Name of the script.
     framework
         ``pytorch`` or ``keras``.
     variables
-        What tasks hand to each other.
+        Values that tasks pass to each other.
     tasks
-        What is to be done.  The order counts only where nothing else decides.
+        The steps of the script.  Their order matters only where dependencies do not fix it.
     networks
-        Networks by the names that tasks know them by.
+        Networks by the names that tasks use.
     stored
-        Weights of networks that have some, by the networks' names.
+        Stored weights by the names of the networks.
     last
-        The task that the script ends with; by default the last one that is listed.
+        The last task of the script; by default the last one listed.
     seed
-        For first weights, the split of samples and their order.
+        Seed of initial weights, of the split of samples and of their order.
     """
 
     name: str
@@ -46,7 +46,7 @@ class ScriptGenerator:
     seed: int = 0
 
     def check(self) -> Checked:
-        """Return the graph of the tasks, or everything that keeps it from being one."""
+        """Return the graph of the tasks, or all problems."""
         return check(self)
 
     @property
@@ -57,14 +57,14 @@ class ScriptGenerator:
 
 @dataclass(frozen=True)
 class Generated:
-    """A script, and the files that lie beside it.
+    """A script, and the files beside it.
 
     Attributes
     ----------
     text
         The script.
     files
-        The content of files by their names, such as weights.
+        Content of the files, such as weights, by their names.
     """
 
     text: str

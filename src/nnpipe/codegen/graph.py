@@ -1,8 +1,8 @@
-"""The graph of a script's tasks, and the checks that it must pass.
+"""The graph of a script's tasks, and its checks.
 
-Tasks hang together in two ways: one names another that comes before it, and one
-uses a variable that another makes.  Both are looked at apart and together, so
-that no fault hides another.
+Tasks depend on each other in two ways: a task names another that comes before it,
+or uses a variable that another creates.  Both are checked separately and together,
+so that no fault hides another.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CodeGraph:
-    """A script that can be written: one connected graph of tasks without cycles, in order.
+    """A valid script: a connected, acyclic graph of tasks, in topological order.
 
     Attributes
     ----------
     script
-        What it was made of.
+        The description.
     order
-        The tasks, each after all that it needs.
+        The tasks, each after its dependencies.
     edges
-        Which task comes before which, by name, and for which variable; empty where it was named.
+        Pairs of tasks by name, the former before the latter, with the variable; empty if the latter names the former.
     """
 
     script: ScriptGenerator
@@ -49,14 +49,14 @@ class CodeGraph:
 
 @dataclass(frozen=True)
 class Checked:
-    """What came of a check: the graph, or ``None`` and the problems."""
+    """The result of a check: the graph, or ``None`` and the problems."""
 
     graph: CodeGraph | None
     problems: tuple[ScriptProblem, ...]
 
 
 def check(script: ScriptGenerator) -> Checked:
-    """Check a script as a whole: names, variables, the graph, each task, each network."""
+    """Check a whole script: names, variables, the graph, all tasks and networks."""
     made, used = _links(script, "gives"), _links(script, "takes")
     named, by_variable = _named_edges(script), _variable_edges(made, used)
     problems = [
@@ -73,7 +73,7 @@ def check(script: ScriptGenerator) -> Checked:
 
 
 def last_of(script: ScriptGenerator) -> int | None:
-    """Return the number of the task that a script ends with; ``None`` if there is none of that name."""
+    """Return the index of the last task; ``None`` if there is no task of that name."""
     if script.last is None:
         return len(script.tasks) - 1 if script.tasks else None
     return next((place for place, task in enumerate(script.tasks) if task.name == script.last), None)
@@ -102,7 +102,7 @@ def _variable_edges(made: Mapping[str, list[int]], used: Mapping[str, list[int]]
     return {(a, b): variable for variable in used for a in made.get(variable, ()) for b in used[variable]}
 
 
-# -- what can be wrong ----------------------------------------------------------------------------
+# -- checks ---------------------------------------------------------------------------------------
 
 
 def _names(script: ScriptGenerator) -> Iterator[ScriptProblem]:
@@ -195,7 +195,7 @@ def _cycles(script: ScriptGenerator, named: Collection[Edge], by_variable: Colle
 def _islands(
     script: ScriptGenerator, named: Collection[Edge], made: Mapping[str, list[int]], used: Mapping[str, list[int]]
 ) -> Iterator[ScriptProblem]:
-    """List what nothing connects with the last task, directions aside; variables connect, too."""
+    """Yield tasks and variables without any connection to the last task, in either direction."""
     follow: dict[object, set[object]] = defaultdict(set)
     for before, after in named:
         follow[before].add(after)

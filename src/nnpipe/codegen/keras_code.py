@@ -1,7 +1,7 @@
-"""From a graph of layers to a function that builds it in Keras, as code.
+"""Code of a function that builds a graph of layers in Keras.
 
-The configuration that Keras would read (``nnpipe.layers.keras.to_config``) says which
-class takes which arguments; here it is written as the calls that come to it.
+Keras's configuration of the graph (``nnpipe.layers.keras.to_config``) states the
+classes and their arguments; it is written as the equivalent calls.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from nnpipe.layers.vocabulary.input import Input
 from nnpipe.layers.vocabulary.layer import Layer
 
 _NEEDED = ("pool_size",)
-"""What some classes of Keras have no default for."""
+"""Arguments without a default in some classes of Keras."""
 _MODULES = {"keras.layers": "layers", "keras": "keras"}
 
 
 @dataclass(frozen=True)
 class Built:
-    """A network as code: the function that makes it."""
+    """A network as code: the name of the function that builds it."""
 
     title: str
 
 
 def network_function(graph: NetworkGraph, script: Script, wanted: str) -> Built:
-    """Write the function that builds a network into a script, and give its name.
+    """Write the function that builds a network into a script, and return its name.
 
     Raises
     ------
     ConfigError
-        If something is wrong with the graph.
+        If the graph has problems.
     """
     function = wanted if wanted.startswith("build_") else f"build_{wanted}"
     config = network_config(replace(graph, sequential=False))["config"]
@@ -90,7 +90,7 @@ def _maker(layer: Layer, script: Script) -> ast.expr:
 
 
 def _object(config: Mapping[str, Any], trainable: bool = True) -> ast.expr:
-    """Return the call that makes what a configuration describes; arguments that have their default are left out."""
+    """Return the call that creates the object of a configuration, without arguments that have their defaults."""
     module, kind = config["module"], config["class_name"]
     own = config["config"]
     named = {} if trainable else {"trainable": literal(False)}
@@ -115,7 +115,7 @@ def _value(value: Any) -> ast.expr:
 
 
 def _defaults(kind: str) -> dict[str, Any]:
-    """Return the values that a layer's arguments have in Keras where none is given."""
+    """Return the defaults of a layer's arguments in Keras."""
     cls = next(cls for cls in layer_classes() if cls.keras == kind and not cls.own)
     rows = [row for row in field_table.table(cls) if row.default is not MISSING]
     return {row.key: row.kind.emit(row.kind.normal(row.default, cls.rank)) for row in rows}

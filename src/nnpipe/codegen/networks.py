@@ -18,17 +18,18 @@ from nnpipe.layers.keras.read_file import read_keras
 
 
 def network_of(name: str, data: Any, found: list[ScriptProblem]) -> tuple[NetworkGraph | None, Weights]:
-    """Read a network, with its weights where it has some; what is wrong is added to ``found``.
+    """Return a network with its weights, if any; problems are appended to ``found``.
 
     Parameters
     ----------
     name
-        What it is called.
+        Name of the network.
     data
-        A list of layers or an object, as :mod:`nnpipe.layers.description.from_description`
-        has them; or ``{file: PATH}`` of such a description or of a Keras file.
+        A list of layers or an object in the format of
+        :mod:`nnpipe.layers.description.from_description`; or ``{file: PATH}`` of such
+        a description or of a Keras file.
     found
-        Takes the problems.
+        List of problems to extend.
     """
     where = f"networks.{name}"
     if isinstance(data, Mapping) and "file" in data:

@@ -1,45 +1,45 @@
-"""What is wrong with a description of a script: values, so that all of it can be told at once."""
+"""Problems of script descriptions, as values that can be collected and reported together."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 CODES = {
-    "structure": "a part of the description is missing, or not built as it must be",
-    "unknown-task": "a task of a kind that there is not",
-    "argument": "an argument of a task has a value that it cannot take, is missing, or is not known",
-    "name": "a name that is no identifier, is a word of Python's, or that every script uses for something else",
-    "duplicate-name": "two tasks, two variables, or a task and a variable of one name",
+    "structure": "a part of the description is missing, or has the wrong structure",
+    "unknown-task": "a task of a kind that does not exist",
+    "argument": "an argument of a task has an invalid value, is missing, or is not known",
+    "name": "a name that is not an identifier, is a keyword of Python, or has another meaning in every script",
+    "duplicate-name": "two tasks, two variables, or a task and a variable with the same name",
     "undeclared-variable": "a task names a variable that is not declared",
-    "undeclared-task": "a task is to come after one that is not there, or the last task is not there",
-    "variable-kind": "a task is given a variable of a kind that it does not take",
-    "never-generated": "a variable is needed, and no task makes it",
-    "generated-twice": "several tasks make the same variable",
+    "undeclared-task": "the last task, or a task that another one should follow, does not exist",
+    "variable-kind": "a task is given a variable of a kind that it does not accept",
+    "never-generated": "a variable is needed, and no task creates it",
+    "generated-twice": "several tasks create the same variable",
     "cycle": "tasks that wait for each other",
-    "variable-cycle": "tasks that need what comes out of each other",
-    "island": "tasks or variables that nothing connects with the last task",
+    "variable-cycle": "tasks that need each other's variables",
+    "island": "tasks or variables without a connection to the last task",
     "after-last": "a task that comes after the last one",
-    "import": "an import that is no dotted name of identifiers",
-    "network": "something is wrong with a network: what nnpipe.layers says of it",
-    "file": "a file that is to be read when the script is written is missing or damaged",
+    "import": "an import that is not a dotted name of identifiers",
+    "network": "a problem of a network, as nnpipe.layers reports it",
+    "file": "a file that is needed to write the script is missing or damaged",
     "plugin": "a plugin whose functions cannot be called",
-    "framework": "something that one framework cannot do",
+    "framework": "something that a framework does not support",
 }
-"""Every code of a problem, and what it means."""
+"""The codes of problems and their meanings."""
 
 
 @dataclass(frozen=True, order=True)
 class ScriptProblem:
-    """One thing that is wrong.
+    """One problem of a description.
 
     Attributes
     ----------
     code
         A key of :data:`CODES`.
     where
-        The task, variable or place in the file; empty for the whole.
+        The task, variable or place in the file; empty for the whole description.
     message
-        What is wrong, and how to mend it, in one line.
+        The fault and its remedy, in one line.
     """
 
     code: str

@@ -1,4 +1,4 @@
-"""From the checked graph of tasks to the text of a script."""
+"""Generation of a script's text from the checked graph of tasks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NEEDS = {"pytorch": "PyTorch", "keras": "Keras and TensorFlow"}
 
 
 def generate(graph: CodeGraph) -> Generated:
-    """Write a script.  The same graph gives the same bytes."""
+    """Return the script of a graph; equal graphs give equal bytes."""
     check_call(generate, locals())
     writer = Writer(graph.script)
     seed = writer.argument(None, "seed", graph.script.seed, "for first weights and the order of samples")

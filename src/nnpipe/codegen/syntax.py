@@ -1,4 +1,4 @@
-"""Small pieces of syntax.  No text from outside ever becomes code: strings are constants, names are checked."""
+"""Small parts of syntax trees.  No external text ever becomes code: strings are constants, names are checked."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nnpipe.core.errors import ConfigError
 
 
 def is_name(text: str) -> bool:
-    """Return whether a text can be the name of a variable: an identifier in ASCII, and no word of Python's."""
+    """Return whether a text can be the name of a variable: an ASCII identifier that is not a keyword."""
     return text.isidentifier() and text.isascii() and not keyword.iskeyword(text)
 
 
@@ -23,12 +23,12 @@ def name(text: str) -> ast.Name:
 
 
 def stored(text: str) -> ast.Name:
-    """Return a name that is assigned to."""
+    """Return a name as a target of an assignment."""
     return ast.Name(name(text).id, ast.Store())
 
 
 def literal(value: Any) -> ast.expr:
-    """Return a value of constants, tuples, lists and dictionaries as an expression."""
+    """Return the expression of a value made of constants, tuples, lists and dictionaries."""
     if isinstance(value, (tuple, list)):
         kind = ast.Tuple if isinstance(value, tuple) else ast.List
         return kind([literal(item) for item in value], ast.Load())
@@ -62,12 +62,12 @@ def call(function: ast.expr | str, *args: ast.expr, **named: ast.expr) -> ast.Ca
 
 
 def assign(target: str | ast.expr, value: ast.expr) -> ast.Assign:
-    """Return an assignment, to a name or to what is given."""
+    """Return an assignment to a name or another target."""
     return ast.Assign([stored(target) if isinstance(target, str) else as_target(target)], value)
 
 
 def as_target(node: ast.expr) -> ast.expr:
-    """Return an expression as what is assigned to."""
+    """Return an expression as a target of an assignment."""
     if isinstance(node, (ast.Tuple, ast.List)):
         return type(node)([as_target(item) for item in node.elts], ast.Store())
     if isinstance(node, ast.Name):
@@ -94,7 +94,7 @@ def class_(title: str, base: ast.expr, body: Sequence[ast.stmt]) -> ast.ClassDef
 
 
 def docstring(text: str) -> list[ast.stmt]:
-    """Return the statement of a docstring, if there is one."""
+    """Return the statement of a docstring, or nothing if the text is empty."""
     return [ast.Expr(ast.Constant(text))] if text else []
 
 
@@ -110,9 +110,9 @@ class _Filled(ast.NodeTransformer):
 
 
 def quoted(template: str, **parts: ast.AST) -> list[ast.stmt]:
-    """Return the statements of a template that stands in nnpipe's own source, with some of its names replaced.
+    """Return the statements of a template in nnpipe's source, with some of its names replaced by trees.
 
-    The template is a constant of the program, never text from outside; that
-    comes in as ``parts``, which are trees.
+    The template is a constant of the program, never external text, which can
+    only be part of the trees in ``parts``.
     """
     return [_Filled(parts).visit(statement) for statement in ast.parse(template).body]

@@ -1,4 +1,4 @@
-"""What all tasks have in common."""
+"""The base class of tasks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FRAMEWORKS = ("pytorch", "keras")
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(fields.takes, fields.gives, field))
 @dataclass(frozen=True, kw_only=True)
 class Task(Discoverable):
-    """One step of a script: a frozen value that says what is to be done, with which variables.
+    """One step of a script: a frozen value with its arguments and variables.
 
     Authors name the ``task``, declare what it is set to with :func:`~nnpipe.core.arguments.argument`, and what it takes
     and gives with the functions of :mod:`nnpipe.codegen.fields`.  They write :meth:`write`; :meth:`problems` is for
@@ -34,9 +34,9 @@ class Task(Discoverable):
     Parameters
     ----------
     name
-        Its name, which other tasks know it by.
+        Its name, which other tasks use.
     after
-        Tasks that come before it, besides those whose variables it needs.
+        Tasks that must come before it, besides those whose variables it needs.
 
     Examples
     --------
@@ -55,7 +55,7 @@ class Task(Discoverable):
 
     abstract: ClassVar[bool] = True
     task: ClassVar[str] = ""
-    """What descriptions call it."""
+    """Name of the task in descriptions."""
     frameworks: ClassVar[tuple[str, ...]] = FRAMEWORKS
 
     name: str
@@ -73,12 +73,12 @@ class Task(Discoverable):
 
     @classmethod
     def short_name(cls) -> str:
-        """Return what descriptions call the task."""
+        """Return the name of the task in descriptions."""
         return cls.task or cls.__name__
 
     @classmethod
     def options(cls) -> tuple[Option, ...]:
-        """Describe the variables and arguments."""
+        """Return the variables and arguments with their help."""
         kinds = {"takes": "takes {}", "gives": "gives {}", "set": ""}
         return tuple(
             Option(row.name, kinds[row.role].format(" or ".join(row.kind)), row.help, row.default)
@@ -86,7 +86,7 @@ class Task(Discoverable):
         )
 
     def variables(self, role: str) -> list[tuple[Row, str]]:
-        """List the variables that a task ``takes`` or ``gives``, with the row of each."""
+        """Return the variables that a task ``takes`` or ``gives``, with the row of each."""
         found: list[tuple[Row, str]] = []
         for row in fields.rows(type(self)):
             value = getattr(self, row.name)
@@ -95,7 +95,7 @@ class Task(Discoverable):
         return found
 
     def problems(self, script: ScriptGenerator) -> Iterable[ScriptProblem]:
-        """List what is wrong beyond the fields and the graph; these are checked already."""
+        """Yield problems that the checks of fields and of the graph do not find."""
         return ()
 
     def write(self, writer: Writer) -> list[ast.stmt]:

@@ -1,4 +1,4 @@
-"""Python code from syntax trees: unparsed by Python, then laid out by ruff where it is installed."""
+"""Python code from syntax trees: unparsed by Python, then formatted by ruff if it is installed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OPENING = re.compile(r"(?<!\w)\(")
 
 
 class Remark(ast.stmt):
-    """A comment in a line of its own, which trees as Python parses them do not have."""
+    """A comment in its own line, which Python's syntax trees do not have."""
 
     _fields = ("text",)
     text: str
@@ -32,17 +32,17 @@ def remark(text: str) -> Remark:
 
 
 def can_lay_out() -> bool:
-    """Return whether ruff is installed, so that code is laid out for reading."""
+    """Return whether ruff is installed, so that code can be formatted."""
     return _ruff() is not None
 
 
 def source_of(module: ast.Module) -> str:
-    """Return a module as text, which parses to the very same tree.
+    """Return a module as text, which parses to an equal tree.
 
     Raises
     ------
     TypeError
-        If the text does not give the tree, or a comment cannot be printed.
+        If the text does not parse to the tree, or a comment cannot be printed.
     """
     marked = _Marked()
     found = ast.unparse(marked.copy_of(module)) + "\n"
@@ -54,9 +54,9 @@ def source_of(module: ast.Module) -> str:
 
 
 def _ruff() -> str | None:
-    """Return the path of the program; None where it is not installed."""
+    """Return the path of ruff; ``None`` if it is not installed."""
     try:
-        from ruff.__main__ import find_ruff_bin  # where all versions have it
+        from ruff.__main__ import find_ruff_bin  # the place in all versions
 
         return str(find_ruff_bin())
     except (ImportError, FileNotFoundError):
@@ -75,7 +75,7 @@ def _laid_out(text: str) -> str:
 
 
 def _bare(text: str) -> str:
-    """Return code without the parentheses that Python writes and does not need."""
+    """Return code without the unnecessary parentheses that Python writes."""
     lines = text.split("\n")
     texts = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Constant)]
     within = {n for node in texts for n in range(node.lineno, node.end_lineno or 0) if isinstance(node.value, str)}
@@ -97,7 +97,7 @@ def _bare_line(line: str) -> str:
 
 
 def _meaning(line: str) -> str | None:
-    """Return the tree of a line, which may begin a block."""
+    """Return the dumped tree of a line, which may begin a block; ``None`` if it does not parse."""
     code = line.strip()
     if code.startswith(("elif ", "except ")):
         code = ("if x: pass\n" if code.startswith("elif") else "try: pass\n") + code
@@ -108,7 +108,7 @@ def _meaning(line: str) -> str | None:
 
 
 class _Marked:
-    """Copies a tree with a name where a comment or a blank line is to stand; ``lines`` holds what they are."""
+    """Copies a tree with placeholder names for comments and blank lines; ``lines`` holds their texts."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -152,7 +152,7 @@ def _ends_imports(before: ast.stmt, after: ast.stmt) -> bool:
 
 
 def _same(parsed: object, made: object) -> bool:
-    """Return whether a tree as Python parses it is one that was made, whose comments do not count."""
+    """Return whether a parsed tree equals a generated one; comments are ignored."""
     if isinstance(parsed, list):  # which what was made may leave out where it is empty
         nodes = [node for node in made or () if not isinstance(node, Remark)]  # type: ignore[attr-defined]
         return len(parsed) == len(nodes) and all(map(_same, parsed, nodes))

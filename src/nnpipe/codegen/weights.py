@@ -1,7 +1,7 @@
-"""Weights beside a script: safetensors, written without the package of that name.
+"""Weight files beside a script, in the format of safetensors, written without that package.
 
-The form is described at https://github.com/huggingface/safetensors: eight bytes
-with the length of a JSON header, the header, and the values one after another.
+https://github.com/huggingface/safetensors describes the format: eight bytes with
+the length of a JSON header, the header, and the values one after another.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from nnpipe.layers.graph.weights import variables_of
 
 
 def encoded(arrays: Mapping[str, np.ndarray]) -> bytes:
-    """Return the content of a file; the same arrays give the same bytes."""
+    """Return the content of a file; equal arrays give equal bytes."""
     header, parts, place = {}, [], 0
     for name in sorted(arrays):
         part = np.ascontiguousarray(arrays[name], dtype="<f4").tobytes()
@@ -31,12 +31,12 @@ def encoded(arrays: Mapping[str, np.ndarray]) -> bytes:
 
 
 def keras_state(graph: NetworkGraph, weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return weights as ``layer/number``, in Keras's order, which a script can set without knowing their names."""
+    """Return weights by ``layer/number``, in Keras's order, so that a script can set them without their names."""
     return {"/".join((*path, str(number))): weights[name] for name, (path, number) in keras_places(graph).items()}
 
 
 def keras_places(graph: NetworkGraph) -> dict[str, tuple[tuple[str, ...], int]]:
-    """Return the place of each weight by its full name: the way to its layer, and its number there."""
+    """Return the place of each weight by its full name: the path of its layer, and its number there."""
     counts: Counter[tuple[str, ...]] = Counter()
     found = {}
     for name in variables_of(graph):

@@ -1,4 +1,4 @@
-"""Where tasks put what they need in a script: arguments, functions, networks, files."""
+"""The writer, which collects what tasks need in a script: arguments, functions, networks, files."""
 
 from __future__ import annotations
 
@@ -34,24 +34,24 @@ class ScriptArgument:
 
 @dataclass
 class Writer:
-    """A script while it is written.
+    """A script in creation.
 
     Attributes
     ----------
     arguments
-        Its command line.
+        Arguments of its command line.
     wanted
         Functions that are copied into it.
     networks
-        Networks as code, by the names of the description: what makes one.
+        The code that builds each network, by the names in the description.
     files
-        What lies beside it.
+        Files beside the script.
     imports
         Functions of installed packages, by module and name.
     plugins
         Plugins as code, by their files.
     checks
-        What is looked at before the first task begins.
+        Checks before the first task.
     """
 
     generator: ScriptGenerator
@@ -65,7 +65,7 @@ class Writer:
 
     def __post_init__(self) -> None:
         taken = {*dir(builtins), *KNOWN, *_OWN, *parts(self.generator.framework)}
-        # A variable that has the name of something else in the script gets one of its own.
+        # A variable whose name is in use elsewhere in the script gets another one.
         names = Names(taken)
         self._variables = {variable.name: names.fresh(variable.name) for variable in self.generator.variables}
         self._titles = Names({"help", "seed", "device"})
@@ -77,18 +77,18 @@ class Writer:
         return self.generator.framework
 
     def variable(self, title: str) -> ast.Name:
-        """Return a variable."""
+        """Return the name of a variable."""
         return name(self._variables[title])
 
     def helper(self, title: str) -> ast.Name:
-        """Return a function that is copied into the script."""
+        """Return the name of a function, which is copied into the script."""
         if title not in parts(self.framework):
             raise KeyError(title)
         self.wanted.add(title)
         return name(title)
 
     def argument(self, task: Task | None, title: str, default: Any, help: str, *, path: bool = False) -> ast.expr:
-        """Return an argument of the script; one that another task has already goes by the task's name, too."""
+        """Return an argument of the script; if its name is taken, the task's name becomes part of it."""
         known = self.arguments
         title = title.strip("_") or "file"  # argparse takes no underscores off by itself
         if task is not None:
@@ -100,7 +100,7 @@ class Writer:
         return attribute(name("args"), title)
 
     def imported(self, module: str, function: str) -> ast.Name:
-        """Import a function of an installed package; where its name is taken it gets one of its own."""
+        """Import a function of an installed package, under another name if its own is taken."""
         if (module, function) not in self.imports:
             title = self.script.names.fresh(function)
             alias = ast.alias(function, title if title != function else None)
@@ -109,7 +109,7 @@ class Writer:
         return name(alias.asname or alias.name)
 
     def network(self, graph: NetworkGraph, wanted: str) -> Any:
-        """Write a network into the script, once; give what is known of it."""
+        """Write a network into the script, once, and return its description as code."""
         if wanted not in self.networks:
             if self.framework == "pytorch":
                 from nnpipe.codegen.torch_code.network import camel, network_class
@@ -122,7 +122,7 @@ class Writer:
         return self.networks[wanted]
 
     def stored_weights(self, graph: NetworkGraph, wanted: str, weights: Mapping[str, np.ndarray]) -> ast.expr:
-        """Put a network's weights beside the script, and give the path of the file."""
+        """Store a network's weights beside the script, and return the path of the file."""
         from nnpipe.codegen.weights import encoded, keras_state
 
         written = self.network(graph, wanted)

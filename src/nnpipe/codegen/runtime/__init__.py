@@ -1,6 +1,5 @@
-"""Functions that are copied into scripts, as they stand here, with whatever they call.
+"""Functions that are copied into scripts unchanged, with the functions that they call.
 
-Scripts run where nnpipe is not installed, so these functions use the standard
-library and the script's framework alone.  Names of frameworks are bound by the
-script's own imports.
+Scripts run without nnpipe, so these functions use only the standard library and
+the script's framework.  The script's own imports bind the names of frameworks.
 """

@@ -1,1 +1,1 @@
-"""What a script can do: one class a task."""
+"""The tasks of scripts, one class each."""
