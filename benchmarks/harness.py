@@ -111,7 +111,7 @@ def ours(window: Window, batches: list[Batch], keep: bool) -> Callable[[], float
 
     def go() -> float:
         before = window.busy_ns
-        window.go(batches, samples, keep=keep)
+        window.run_chunk(batches, samples, keep=keep)
         return window.busy_ns - before
 
     return go

@@ -119,7 +119,7 @@ def ours(window: Window, sampler: UsageSampler | None = None) -> Callable[[Feeds
     def go(feeds: Feeds) -> tuple[int, Any]:
         before, calls = window.busy_ns, window.calls
         with nullcontext() if sampler is None else sampler.watching():
-            outputs = window.go(feeds, [1] * len(feeds))
+            outputs = window.run_chunk(feeds, [1] * len(feeds))
         assert len(outputs) == len(feeds)
         return window.busy_ns - before, window.series()["latency_ns"][calls:]
 
@@ -130,7 +130,7 @@ def whole_call(session: InferenceSession) -> Callable[[Feeds], tuple[int, Any]]:
     def go(feeds: Feeds) -> tuple[int, Any]:
         begin = perf_counter_ns()
         with Window(session) as window:
-            outputs = window.go(feeds, window.check(feeds))
+            outputs = window.run_chunk(feeds, window.check(feeds))
             series = window.series()
         assert len(outputs) == len(feeds)
         return perf_counter_ns() - begin, series["latency_ns"]

@@ -149,7 +149,7 @@ def test_some_of_the_samples_are_drawn_at_random_but_always_the_same(measured: M
 
 
 def test_many_samples_are_measured_in_bounded_memory(measured: Measured, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_GO_BYTES", 1 << 20)
+    monkeypatch.setattr(module, "_CHUNK_BYTES", 1 << 20)
     megabyte = IOSpec((TensorSpec("x", (None, 4), "float32"),), (TensorSpec("y", (None, 1 << 18), "float32"),))
 
     class Wide(FakeSession):
@@ -178,7 +178,7 @@ def test_judging_happens_with_garbage_collection_on_and_outside_the_window(
         return evaluate(self, predictions, truth)
 
     monkeypatch.setattr(type(dataset), "evaluate", watched)
-    monkeypatch.setattr(module, "_GO_CALLS", 10)
+    monkeypatch.setattr(module, "_CHUNK_CALLS", 10)
     measured(lambda: FakeSession(spend=lambda: states.append(("run", gc.isenabled()))))
     in_window = states[11:]  # after the first inference and the warm-up
     assert in_window == ([("run", False)] * 10 + [("judge", True)]) * 5

@@ -13,7 +13,7 @@ from scipy import stats
 
 from nnpipe.core.errors import ConfigError, SpecMismatch
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
-from nnpipe.measuring._load_loops import Open, Poisson, waiting
+from nnpipe.measuring._load_loops import Poisson, ScheduledLoop, waiting
 from nnpipe.measuring.load import Load, LoadResult, Until
 from nnpipe.measuring.load_generator import LoadGenerator, half_width, run_load
 from nnpipe.measuring.punctuality import Punctuality, lateness
@@ -112,7 +112,7 @@ def test_offline_takes_what_a_session_streams() -> None:
                 yield {"y": batch["x"]}
 
     found = run_load(Overlapping(), queries(5), Load(scenario="offline"), Until(queries=6), warmup=1, clock=clock)
-    assert found.series["latency_ns"].tolist() == [1010, 1010, 10, 10, 10, 10]  # the first go is one call
+    assert found.series["latency_ns"].tolist() == [1010, 1010, 10, 10, 10, 10]  # the first chunk is one call
     assert found.busy_ns == found.series["latency_ns"].sum()
 
 
@@ -152,7 +152,7 @@ def test_what_is_done_between_goes_makes_no_query_late() -> None:
 
     with LoadGenerator(session, queries(), SERVER, clock=clock, wait=wait) as generator:
         for _ in range(30):
-            generator.go(3)
+            generator.run_chunk(3)
             clock.advance(10**10)  # someone draws a progress bar
         found = generator.loaded("queries")
     due = np.cumsum(Poisson(1000, 0)(len(found.series)))
@@ -223,7 +223,9 @@ def test_waiting_sleeps_and_then_looks() -> None:
 
 def test_whether_something_waits_is_known_before_the_next_go() -> None:
     clock = FakeClock()
-    loop = Open(lambda count: np.full(count, 100, np.int64), lambda until: setattr(clock, "now", max(until, clock.now)))
+    loop = ScheduledLoop(
+        lambda count: np.full(count, 100, np.int64), lambda until: setattr(clock, "now", max(until, clock.now))
+    )
     assert loop.idle
     for takes, idle in ((10, True), (250, False)):
         session = FakeSession(spend=lambda takes=takes: clock.advance(takes))  # type: ignore[misc]

@@ -31,7 +31,7 @@ def measure(
     with Window(session, clock) as window:
         samples = window.check(batches)
         window.warm_up(batches, warmup)
-        outputs = window.go(batches, samples, keep=consume is not None)
+        outputs = window.run_chunk(batches, samples, keep=consume is not None)
         window.repeat(batches, samples, **until)
         for number, found in enumerate(outputs):
             assert consume is not None
@@ -153,7 +153,7 @@ def test_the_longer_wish_counts() -> None:
 
 def test_a_bound_on_calls_ends_any_repetition() -> None:
     with Window(FakeSession(), FakeClock()) as window:  # a clock that stands still would never be satisfied
-        window.go(some(4), [1] * 4)
+        window.run_chunk(some(4), [1] * 4)
         window.repeat(some(4), [1] * 4, min_seconds=1, max_calls=10)
         assert window.calls == 10
 
@@ -161,9 +161,9 @@ def test_a_bound_on_calls_ends_any_repetition() -> None:
 def test_goes_share_one_timeline() -> None:
     clock = FakeClock(start=1000)
     with Window(Costly(clock, 0, 10, 0), clock) as window:
-        window.go(some(2), [1, 1])
+        window.run_chunk(some(2), [1, 1])
         clock.advance(500)
-        window.go(some(1), [1])
+        window.run_chunk(some(1), [1])
         assert window.origin_ns == 1000
         assert window.busy_ns == 30
         assert window.series()["start_ns"].tolist() == [0, 10, 520]
@@ -191,7 +191,7 @@ def test_outputs_come_with_the_number_of_their_batch_and_once_each() -> None:
 
 def test_outputs_that_nobody_wants_are_not_kept() -> None:
     with Window(FakeSession()) as window:
-        assert window.go(some(3), [1] * 3, keep=False) == []
+        assert window.run_chunk(some(3), [1] * 3, keep=False) == []
 
 
 # -- what is refused --------------------------------------------------------------------------

@@ -90,7 +90,7 @@ def test_calls_come_at_their_turns_however_late_the_process_wakes() -> None:
     found = paced(Cooling(), calls=100)
     gaps = np.diff(found.series["scheduled_ns"])
     within_a_go = gaps[: 33_000 * MS // (33 * MS)]
-    assert np.count_nonzero(gaps == 33 * MS) >= len(gaps) - 4  # one for each go of about a second
+    assert np.count_nonzero(gaps == 33 * MS) >= len(gaps) - 4  # one for each chunk of about a second
     assert len(within_a_go) == len(gaps)
     late = found.series["start_ns"] - found.series["scheduled_ns"]
     assert (late >= 0).all()

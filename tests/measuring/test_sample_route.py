@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from nnpipe.core.errors import ConfigError, SpecMismatch
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
-from nnpipe.measuring.sample_route import Item, SampleRoute, goes
+from nnpipe.measuring.sample_route import Item, SampleRoute, chunks
 
 
 def session_io(batch: int | None = None, dtype: str = "float32", **quantisation: Any) -> IOSpec:
@@ -85,11 +85,11 @@ def test_tensors_of_other_names_are_refused(dataset: Any, wrapper: Any) -> None:
 @given(st.lists(st.integers(0, 50)), st.integers(1, 200), st.integers(0, 30), st.integers(1, 10))
 def test_goes_keep_order_and_bounds(sizes: list[int], most_bytes: int, output_bytes: int, most_calls: int) -> None:
     items = [Item({"x": np.zeros(size, np.uint8)}, {}, 1) for size in sizes]
-    found = list(goes(iter(items), most_bytes, output_bytes, most_calls))
-    assert [item for go in found for item in go] == items
-    for go in found:
-        assert 1 <= len(go) <= most_calls
-        assert sum(item.nbytes + output_bytes for item in go[:-1]) < most_bytes  # only the last one may exceed it
+    found = list(chunks(iter(items), most_bytes, output_bytes, most_calls))
+    assert [item for chunk in found for item in chunk] == items
+    for chunk in found:
+        assert 1 <= len(chunk) <= most_calls
+        assert sum(item.nbytes + output_bytes for item in chunk[:-1]) < most_bytes  # only the last one may exceed it
 
 
 def test_goes_are_made_when_asked_for() -> None:
@@ -100,6 +100,6 @@ def test_goes_are_made_when_asked_for() -> None:
             made.append(i)
             yield Item({"x": np.zeros(1)}, {}, 1)
 
-    bundles = goes(items(), 1 << 20, 0, 3)
+    bundles = chunks(items(), 1 << 20, 0, 3)
     next(bundles)
     assert len(made) == 3

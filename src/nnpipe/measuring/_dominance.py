@@ -1,14 +1,15 @@
-"""Which rows of tables another row of the same table beats, without comparing all pairs.
+"""Find the dominated rows of tables without comparing all pairs of rows.
 
-Rows are sorted, so that only a row further up can beat one further down: at
-most as large in the first column it is anyway.  With two columns it beats it
-if the least second number further up is at most its own.  With three the least
-third number is wanted of those further up whose second is at most its own,
-which a tree of minima tells in log n steps (P. M. Fenwick, "A new data
+A row dominates another if it is nowhere greater and somewhere less.  Rows are
+sorted, so that only an earlier row can dominate a later one; its first number
+is then at most as large.  With two columns, a row is dominated if the least
+second number of the earlier rows is at most its own.  With three columns, the
+least third number is needed among earlier rows whose second number is at most
+its own.  A tree of minima finds it in log n steps (P. M. Fenwick, "A new data
 structure for cumulative frequency tables", 1994; for the sweep H. T. Kung,
 F. Luccio and F. P. Preparata, "On finding the maxima of a set of vectors",
-1975).  With more columns the rows that are at most as large are kept as bits,
-64 to a word.  All tables take each step together.
+1975).  With more columns, the rows that are at most as large are stored as bits,
+64 per word.  Each step is done for all tables together.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ Flags = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[np.int64]
 
 
-def beaten(tables: Floats) -> Flags:
-    """Return which rows another row beats: nowhere greater, and somewhere less.
+def dominated(tables: Floats) -> Flags:
+    """Return which rows are dominated by another row of their table.
 
     Parameters
     ----------
@@ -40,7 +41,7 @@ def beaten(tables: Floats) -> Flags:
     order = np.lexsort([tables[..., column] for column in reversed(range(columns))], axis=-1)
     ordered = np.take_along_axis(tables, order[..., None], axis=1)
     lost = [_one, _two, _three][columns - 1](ordered)
-    # What equals another row is beaten only if that is.
+    # Equal rows are dominated together or not at all.
     lost = np.take_along_axis(lost, _firsts((ordered[:, 1:] != ordered[:, :-1]).any(-1)), axis=1)
     found = np.empty_like(lost)
     np.put_along_axis(found, order, lost, axis=1)
@@ -48,7 +49,7 @@ def beaten(tables: Floats) -> Flags:
 
 
 def _one(ordered: Floats) -> Flags:
-    """Return which are not the least; of rows that are equal, the first matters."""
+    """Return which rows of one column are not the least; only the first of equal rows is used."""
     return ordered[..., 0] > ordered[:, :1, 0]
 
 
@@ -65,8 +66,8 @@ def _three(ordered: Floats) -> Flags:
     places = np.ascontiguousarray(_ranks(ordered[..., 1]).T) + 1
     thirds = np.ascontiguousarray(ordered[..., 2].T)
     depth = rows.bit_length()
-    width = (1 << depth) + 1  # one more: steps that lead out of the tree end in the last
-    tree = np.full(tables * width, np.nan)  # nothing there: no number, not even infinity, is beaten by it
+    width = (1 << depth) + 1  # one more, in which steps that leave the tree end
+    tree = np.full(tables * width, np.nan)  # NaN marks an empty place: no number compares with it, not even infinity
     begin = np.arange(tables) * width
     lost = np.zeros((rows, tables), bool)
     for row in range(rows):
@@ -76,7 +77,7 @@ def _three(ordered: Floats) -> Flags:
 
 
 def _least(tree: Floats, begin: Numbers, places: Numbers) -> Floats:
-    """Return the least number at or before a place in each tree."""
+    """Return the least number at or before a position in each tree."""
     least = tree.take(begin + places)
     while True:
         places = places & (places - 1)
@@ -93,7 +94,7 @@ def _enter(tree: Floats, begin: Numbers, places: Numbers, numbers: Floats, depth
 
 
 def _by_bits(table: Floats) -> Flags:
-    """Return which rows of one table are beaten."""
+    """Return which rows of one table are dominated."""
     distinct, back = np.unique(table, axis=0, return_inverse=True)
     rows = len(distinct)
     itself = np.zeros((rows, -(-rows // 64)), np.uint64)
@@ -110,7 +111,7 @@ def _by_bits(table: Floats) -> Flags:
 
 
 def _ranks(values: Floats) -> Numbers:
-    """Return how many numbers of its row are less than each."""
+    """Return for each number how many numbers of its row are less."""
     order = np.argsort(values, axis=1)
     ordered = np.take_along_axis(values, order, axis=1)
     ranks = np.empty(values.shape, np.int64)
@@ -119,7 +120,7 @@ def _ranks(values: Floats) -> Numbers:
 
 
 def _firsts(changes: Flags) -> Numbers:
-    """Return where each number's group of equal ones begins, from where each differs from the one before it."""
+    """Return where each number's group of equal numbers begins; ``changes`` marks the first number of each group."""
     tables, length = changes.shape[0], changes.shape[1] + 1
     begins = np.zeros((tables, length), np.int64)
     begins[:, 1:] = np.where(changes, np.arange(1, length), 0)

@@ -18,23 +18,23 @@ from nnpipe.measuring.warmup import warm_up_calls
 FEWEST_CALLS = least_samples(0.9, 1)
 """64, MLPerf's least number for a p90."""
 
-_SHORTEST_NS = 50_000_000  # the scheduler and the clock rate act on this scale; shorter runs show one state of them
+_SHORTEST_NS = 50_000_000  # scheduler and clock rate change on this scale; a shorter run sees only one state of them
 
 _WINDOWS = 20
 _CALLS_A_WINDOW = 6  # at least
 _DRIFT = 0.03  # change of level from beginning to end, and ...
 _DRIFT_Z = 3.3  # ... how many standard deviations the order of windows is off
-_SPREAD = 1.10  # slowest window to fastest, perf_analyzer's rule, and ...
-_EXCESS = 8.0  # ... how many times the windows scatter more than independent calls would; short memories reach 5
-_STALL, _STALLED = 10.0, 0.25  # a call of so many medians is a stall; the share of time that they may take
+_SPREAD = 1.10  # slowest window by fastest, the rule of perf_analyzer, and ...
+_EXCESS = 8.0  # ... how much more the windows scatter than independent calls would; short-range correlation reaches 5
+_STALL, _STALLED = 10.0, 0.25  # a call of this many medians is a stall; the share of time that stalls may take
 _EFFECTIVE, _EFFECTIVE_SHARE = 30, 0.1  # independent calls for the median, and their share of all
-_LONG = 0.2  # of the run: a beginning so long may be a drift
+_LONG = 0.2  # of the run: a longer warm-up may be a drift
 
-_COARSE = 0.02  # of the median: the least step that the clock shows
+_COARSE = 0.02  # of the median: the largest clock step that is accepted
 
 
 def too_few(times: Floats, starts: npt.NDArray[Any]) -> Iterator[Doubt]:
-    """Calls, and time, that a distribution can be seen in."""
+    """Yield doubts about too few calls, or too short a time, to see a distribution."""
     if len(times) < FEWEST_CALLS:
         yield Doubt("too few", f"{len(times)} calls; {FEWEST_CALLS} are the least for a p90 (MLPerf)")
         return
@@ -47,7 +47,7 @@ def too_few(times: Floats, starts: npt.NDArray[Any]) -> Iterator[Doubt]:
 
 
 def stability(times: Floats) -> Iterator[Doubt]:
-    """Changes in the course of a run: its beginning, its trend, its ups and downs."""
+    """Yield doubts about changes during a run: warm-up, drift, instability and dependent calls."""
     warm_up = warm_up_calls(times)
     if warm_up > _LONG * len(times) and any(doubt.kind == "drifting" for doubt in _moved(times)):
         warm_up = 0  # it does not end
@@ -103,7 +103,7 @@ def _moved(times: Floats) -> Iterator[Doubt]:
 
 
 def _trend(levels: Floats) -> tuple[float, float]:
-    """Return the change from first to last by Theil's and Sen's slope, and Mann's and Kendall's statistic of order.
+    """Return the change from first to last by the Theil-Sen slope, and the Mann-Kendall trend statistic.
 
     H. Theil, Proceedings KNAW 53 (1950); P. K. Sen, JASA 63 (1968), 1379-1389; H. B. Mann, Econometrica 13 (1945).
     """
@@ -116,7 +116,7 @@ def _trend(levels: Floats) -> tuple[float, float]:
 
 
 def _scatter(windows: Floats) -> float:
-    """Return how many times more the share of slow calls varies between windows than chance would make it."""
+    """Return the variance of the share of slow calls between windows, as a multiple of that expected by chance."""
     slow = windows > np.median(windows)
     share = slow.mean()
     expected = share * (1 - share) / windows.shape[1]
@@ -124,10 +124,10 @@ def _scatter(windows: Floats) -> float:
 
 
 def coarse_clock(times: Floats) -> Iterator[Doubt]:
-    """Latencies that come in steps which matter."""
+    """Yield doubts about latencies with steps that are large compared with the median."""
     level = float(np.median(times))
     values = np.unique(times)
-    # Slow calls are so rare that the gaps between them tell little of the clock.
+    # Slow calls are so rare that the gaps between them say little about the clock.
     usual = values[values <= np.quantile(times, 0.75)]
     step = _step(usual if len(usual) > 2 else values[:5], level)
     zeros = int(np.count_nonzero(times <= 0))
@@ -142,7 +142,7 @@ def coarse_clock(times: Floats) -> Iterator[Doubt]:
 
 
 def _step(values: Floats, level: float) -> float:
-    """Return the step between ascending values, 0 if there is none to be seen; they may be a nanosecond off."""
+    """Return the step between ascending values, or 0 if none is visible; values may be inexact by a nanosecond."""
     gaps = np.diff(values)
     wide = gaps[gaps > 2 + 1e-3 * level]
     return float(np.median(wide)) if 3 * len(wide) >= max(len(gaps), 1) else 0.0

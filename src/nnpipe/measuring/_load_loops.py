@@ -1,10 +1,10 @@
-"""What one go of each load scenario does: the part that every query pays for.
+"""The inner loop of each load scenario, which adds to the time of every query.
 
-Each loop is what :class:`~nnpipe.measuring.loop.Window` takes: it runs queries
-and stamps them.  A query is answered when its outputs are in the hands of
-whoever asked, so that put, run and get all lie between its stamps.  Loops
-repeat these lines: a further call would be paid between queries, when the next
-one may be due already.
+A :class:`~nnpipe.measuring.loop.Window` takes each loop as its ``loop``: it runs
+queries and records their start and end.  A query ends when the caller has its
+outputs, so put, run and get are all included.  The loops repeat the same lines,
+since a further function call would delay the next query, which may already be
+due.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from nnpipe.core.tensors import Batch
 from nnpipe.measuring.loop import Clock
 
 Wait = Callable[[int], object]
-"""Returns when the clock shows this, or shortly after."""
+"""Waits until the clock shows the given time in nanoseconds, and returns then or shortly after."""
 
 Gaps = Callable[[int], npt.NDArray[np.int64]]
-"""Gives so many gaps between queries, in nanoseconds, and every time the next ones."""
+"""Returns the next gaps between queries, as many as asked for, in nanoseconds."""
 
-# Who sleeps is woken some 60 to 100 us late by a quiet Linux.  Looking at the clock for longer than that uses up
-# processor time, for which a busy system puts the process behind others: with 200 us, queries came later there.
+# A sleeping process wakes 60 to 100 us late on an idle Linux.  Polling the clock for longer than that uses processor
+# time, for which a busy system lowers the priority of the process: with 200 us, queries were sent later there.
 _SPIN_NS = 60_000
 
 
@@ -40,7 +40,7 @@ def closed(
     outputs: list[Any] | None,
     ask: Callable[[Any], Any] | None = None,
 ) -> None:
-    """Send each query when the one before has been answered: one batch, unless ``ask`` takes something else."""
+    """Send each query when the previous one has been answered: one batch, unless ``ask`` takes something else."""
     ask = ask or session._infer
     for i, query in enumerate(queries):
         start = clock()
@@ -50,7 +50,7 @@ def closed(
         ends[i] = end
         if outputs is not None:
             outputs[i] = found
-        del found  # what is freed is freed here, not while the next query is timed
+        del found  # free the outputs here, not while the next query is timed
 
 
 def closed_in_calls(
@@ -61,7 +61,7 @@ def closed_in_calls(
     ends: memoryview,
     outputs: list[Any] | None,
 ) -> None:
-    """Send each query, several batches, when the one before has been answered."""
+    """Send each query of several batches when the previous one has been answered."""
     closed(session, queries, clock, starts, ends, outputs, _in_calls(session))
 
 
@@ -73,7 +73,7 @@ def streamed(
     ends: memoryview,
     outputs: list[Any] | None,
 ) -> None:
-    """Send all queries, one batch each, as fast as the session takes them; each lasts from the one before."""
+    """Send all queries, one batch each, as fast as the session accepts them; each is timed from the previous answer."""
     start = clock()
     for i, found in enumerate(session._stream(queries)):
         end = clock()
@@ -83,28 +83,28 @@ def streamed(
             outputs[i] = found
 
 
-class Open:
-    """Sends each query when it is due, or as soon after as the one before has been answered.
+class ScheduledLoop:
+    """Sends each query when it is due, or, if later, when the previous one has been answered.
 
-    Between goes the schedule stands still if nothing waits then: whatever is
-    done there makes no query late, and the next one comes after as much time
-    as the schedule left.
+    Between chunks the schedule is paused if no query is waiting.  So work done
+    between chunks makes no query late, and the next query comes after the time
+    that was left in the schedule.
 
     Parameters
     ----------
     gaps
-        Gives the next so many gaps between queries, in nanoseconds.
+        Returns the next gaps between queries, in nanoseconds.
     wait
-        How to wait.
+        Waits until a time.
     in_calls
-        Whether a query is several batches.
+        Whether a query has several batches.
 
     Attributes
     ----------
     due_ns
-        When each query was due, on the clock; one array a go.
+        The clock time at which each query was due; one array per chunk.
     stood_ns
-        How long the schedule stood still altogether.
+        The total time for which the schedule was paused.
     """
 
     def __init__(self, gaps: Gaps, wait: Wait, in_calls: bool = False) -> None:
@@ -113,12 +113,12 @@ class Open:
         self._gaps = gaps
         self._wait = wait
         self._in_calls = in_calls
-        self._ahead = gaps(1)  # to the next query
-        self._left_ns = 0  # when the last go ended
+        self._ahead = gaps(1)  # until the next query
+        self._left_ns = 0  # when the last chunk ended
 
     @property
     def idle(self) -> bool:
-        """Whether the next query was still to come when the last go ended."""
+        """Whether no query was due when the last chunk ended."""
         return not self.due_ns or int(self.due_ns[-1][-1] + self._ahead[0]) > self._left_ns
 
     def __call__(
@@ -130,7 +130,7 @@ class Open:
         ends: memoryview,
         outputs: list[Any] | None,
     ) -> None:
-        """Do one go."""
+        """Run one chunk."""
         ask = _in_calls(session) if self._in_calls else session._infer
         wait = self._wait
         due = self._schedule(len(queries), clock)
@@ -165,14 +165,14 @@ class Open:
 
 
 class Poisson:
-    """Gaps between the arrivals of a Poisson process, the same for the same seed however they are asked for.
+    """Gaps between the arrivals of a Poisson process; they depend only on rate and seed, not on how many are asked for.
 
     Parameters
     ----------
     rate
-        Arrivals a second, on average.
+        Mean number of arrivals per second.
     seed
-        Of the generator, numpy's PCG64.
+        The seed of the generator, numpy's PCG64.
     """
 
     def __init__(self, rate: float, seed: int) -> None:
@@ -185,7 +185,7 @@ class Poisson:
 
 
 def waiting(clock: Clock, sleep: Callable[[float], object] = time.sleep) -> Wait:
-    """Return a way to wait: asleep at first, then looking at the clock, since who sleeps wakes up late."""
+    """Return a function that waits until a time: it sleeps first, then polls the clock, since sleep ends late."""
 
     def wait(until: int) -> None:
         left = until - clock()

@@ -1,4 +1,4 @@
-"""A load on a model with data: an accuracy pass over every sample, then queries from memory, then audits; or a pace."""
+"""The phases of a load on a model: evaluate every sample, then send queries from memory, then run audits."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from nnpipe.measuring.load_options import LoadOptions
 from nnpipe.measuring.loop import Clock
 from nnpipe.measuring.max_rate import find_max_rate
 from nnpipe.measuring.pace import Pace, run_paced
-from nnpipe.measuring.sample_route import Item, SampleRoute, fixed_size, goes
+from nnpipe.measuring.sample_route import Item, SampleRoute, chunks, fixed_size
 from nnpipe.measuring.series import Series
 
-_GO_BYTES, _GO_CALLS = 64 << 20, 4096
+_CHUNK_BYTES, _CHUNK_CALLS = 64 << 20, 4096
 _MOST_BYTES, _MOST_QUERIES = 64 << 20, 1024  # of queries in memory
 _AUDIT_SECONDS = 1.0
 
 
 @dataclasses.dataclass(frozen=True)
 class Queries:
-    """Queries in memory, and how many samples of each count."""
+    """Queries in memory, with the number of samples to count for each."""
 
     calls: tuple[Query, ...]
     samples: tuple[int, ...]
 
     @classmethod
     def of(cls, pipeline: SampleRoute, indices: npt.NDArray[Any], options: LoadOptions) -> Queries:
-        """Read as many queries as memory is meant for, of samples in random order; offline, each is one call."""
+        """Read random samples as queries, up to a limit of memory; in the offline scenario, each query is one call."""
         samples = options.samples(fixed_size(pipeline.session_io)) if options.wanted else pipeline.size
         if options.scenario == "offline":
             samples = pipeline.size
@@ -56,18 +56,18 @@ class Queries:
 
 
 def judged(session: InferenceSession, pipeline: SampleRoute, items: Iterable[Item]) -> list[Evaluation]:
-    """Run and judge every sample once, without timing anything."""
+    """Run and evaluate every sample once, without timing."""
     output_bytes = sum(array.nbytes for array in session.get().values())
     parts: list[Evaluation] = []
-    for go in goes(items, _GO_BYTES, output_bytes, _GO_CALLS):
-        parts += pipeline.judge(go, [session.infer(item.inputs) for item in go])
+    for chunk in chunks(items, _CHUNK_BYTES, output_bytes, _CHUNK_CALLS):
+        parts += pipeline.judge(chunk, [session.infer(item.inputs) for item in chunk])
     return parts
 
 
 def audited(
     open_session: Callable[[], InferenceSession], queries: Queries, options: LoadOptions, warmup: int, clock: Clock
 ) -> dict[str, Any]:
-    """Carry out both audits, each on a session of its own, and tell as result files do."""
+    """Run both audits, each in its own session, and return their results in the form of result files."""
     load = options.load()
 
     def outputs(session: InferenceSession) -> Audit:
@@ -82,7 +82,7 @@ def audited(
         try:
             with open_session() as session:
                 found[audit.__name__] = audit(session).to_json()
-        except NNPipeError as error:  # the measurement stands, whatever this says
+        except NNPipeError as error:  # a failed audit does not invalidate the measurement
             found[audit.__name__] = Audit("unknown", " ".join(str(error).split())).to_json()
     return found
 
@@ -90,7 +90,7 @@ def audited(
 def loaded(
     session: InferenceSession, queries: Queries, options: LoadOptions, warmup: int, progress: Progress, clock: Clock
 ) -> tuple[LoadResult, dict[str, Any]]:
-    """Put the load on the session, or search for the highest rate; and tell about it as result files do."""
+    """Run the load, or search for the highest rate; return the result, and its entry for result files."""
     load, bound = options.load(), options.bound()
     given: dict[str, Any] = {"samples": queries.samples, "warmup": warmup, "progress": progress, "clock": clock}
     about: dict[str, Any] = {"scenario": load.scenario, "seed": load.seed}
@@ -131,7 +131,7 @@ def paced(
     progress: Progress,
     clock: Clock,
 ) -> tuple[Series, dict[str, int]]:
-    """Run inputs, each with the number of samples that count, at a pace; return the calls, and what to record of it."""
+    """Run inputs, each with its number of samples, at a pace; return the calls and the entry for result files."""
     batches, samples = zip(*items, strict=True)
     calls = pace.calls(seconds)
     found = run_paced(session, batches, pace, samples=samples, calls=calls, progress=progress, clock=clock)

@@ -15,17 +15,17 @@ from nnpipe.measuring.series import Series
 
 _SLOWER_CLOCK = 0.93  # of the highest clock rates of the run
 _HELD_UP = 0.01  # share of the time
-_RULER, _FOLLOWED = 1.05, 1.03  # how much longer the fixed work took, and how far the calls went along
+_RULER, _FOLLOWED = 1.05, 1.03  # how much slower the reference work became, and how much slower the calls
 _OTHERS, _OTHERS_SHARE = 0.3, 0.03  # cores, and share of all cores
-_AT_TIMES, _SOMETIMES = 0.6, 0.1  # cores, and in how many of the observations: load that comes and goes
+_AT_TIMES, _SOMETIMES = 0.6, 0.1  # cores, and share of the observations: load that varies
 _STEAL = 2.0  # percent of all cores
-_SWITCHES = 50.0  # a second, beyond one for each observation of the sampler
+_SWITCHES = 50.0  # per second, not counting one for each observation of the sampler
 _WAITING = 0.25  # share of the time in which some task waited for a processor
 _JUMP_NS, _JUMP_SHARE = 1_000_000, 1e-3  # time servers slew clocks by up to 500 ppm
 
 
 def throttled(times: Floats, resources: Series, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Doubt]:
-    """A processor that went slower: by heat, by its own choice, or by a container's limit."""
+    """Yield doubts about a processor that became slower: by heat, power management, or a container's CPU limit."""
     rate = _known(resources, "cpu_mhz")
     if len(rate) >= 6:
         highest, last = float(np.quantile(rate, 0.95)), float(np.median(rate[-(len(rate) // 3) :]))
@@ -50,7 +50,7 @@ def throttled(times: Floats, resources: Series, before: Mapping[str, Any], after
 
 
 def loaded(resources: Series, cores: Any) -> Iterator[Doubt]:
-    """Others on the same machine, or on the machine that this virtual one runs on."""
+    """Yield doubts about other load on the machine, or on the host of a virtual machine."""
     if isinstance(cores, int) and not isinstance(cores, bool) and 0 < cores < 1 << 20:
         others = _others(resources, cores)
         mean = float(np.mean(others)) if len(others) else 0.0
@@ -65,11 +65,11 @@ def loaded(resources: Series, cores: Any) -> Iterator[Doubt]:
 
 
 def preempted(resources: Series, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Doubt]:
-    """Calls that lost their processor while they ran."""
+    """Yield doubts about calls that were preempted."""
     switches, when = _known(resources, "involuntary_switches"), _known(resources, "time_ns")
     if len(switches) >= 3 and len(when) == len(switches):
         gaps = np.diff(when)
-        # Pauses of the sampler are left out: of those between observations only the usual ones count.
+        # Pauses of the sampler are excluded: only intervals of the usual length between observations count.
         usual = gaps <= 2 * float(np.median(gaps))
         seconds = float(gaps[usual].sum()) / 1e9
         rate = float(switches[1:][usual].sum()) / seconds if seconds > 0 else 0.0
@@ -90,7 +90,7 @@ def clock_jumps(
     before: Mapping[str, Any],
     after: Mapping[str, Any],
 ) -> Iterator[Doubt]:
-    """Clocks that went backwards, or that do not agree on how much time passed."""
+    """Yield doubts about clocks that went backwards or that disagree on the elapsed time."""
     back = int(np.count_nonzero(ends < starts)) + int(np.count_nonzero(np.diff(starts) < 0))
     if one_by_one:
         back += int(np.count_nonzero(starts[1:] < ends[:-1]))
@@ -126,7 +126,7 @@ def _others(resources: Series, cores: int) -> Floats:
 
 
 def _known(series: Series, column: str) -> Floats:
-    """Return a column without what was not observed."""
+    """Return a column without NaN."""
     if column not in series:
         return np.empty(0)
     values = np.asarray(series[column], np.float64)
@@ -134,7 +134,7 @@ def _known(series: Series, column: str) -> Floats:
 
 
 def _grown(before: Mapping[str, Any], after: Mapping[str, Any], name: str) -> float:
-    """Return how far a counter got; 0 where it is not known."""
+    """Return the increase of a counter, or 0 if it is unknown."""
     first, last = _number(before, name), _number(after, name)
     return last - first if math.isfinite(last - first) else 0.0
 

@@ -16,14 +16,14 @@ from nnpipe.core.runtime import Runtime
 
 
 def handicaps(parties: Mapping[str, Component | Sequence[Component]], artifact: Artifact | None) -> list[str]:
-    """Return what keeps those who take part, and those who made the model, from the speed that they are made for."""
+    """Return the handicaps of the components of a run and of the components that made its model."""
     found: dict[str, None] = {}
     for party in parties.values():
         for component in [party] if isinstance(party, Component) else party:
             found |= dict.fromkeys(component.handicaps())
     while artifact is not None:
         found |= dict.fromkeys(artifact.handicaps())
-        with contextlib.suppress(NNPipeError, KeyError):  # whoever made the file may not be known here
+        with contextlib.suppress(NNPipeError, KeyError):  # the component that made the file may not be installed here
             maker = find(artifact.producer["class"], Component)
             found |= dict.fromkeys(maker.from_json(artifact.producer["arguments"]).handicaps())
         artifact = artifact.parent
@@ -36,13 +36,13 @@ def described(party: Component | Sequence[Component]) -> Any:
 
 
 def import_frameworks(party: Component | Sequence[Component]) -> None:
-    """Import the packages that a component needs and its framework; what is missing is left to the component to say."""
+    """Import the packages and the framework of a component; a missing package is ignored here."""
     for need in party.requires if isinstance(party, Component) else ():
         for name in need.split("|"):
             try:
-                with native_output_held():  # frameworks greet the terminal from C++
+                with native_output_held():  # frameworks print notices from C++ when imported
                     importlib.import_module(name)
-            except ModuleNotFoundError:  # open_session says better what is missing
+            except ModuleNotFoundError:  # open_session gives a better message about a missing package
                 continue
             break
     if isinstance(party, Runtime):

@@ -1,4 +1,4 @@
-"""What a run records of its samples: who says how they are prepared, and what arrives at and in the model."""
+"""The record of sample preparation in a run: what determined it, and the values at the model's inputs."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ def sample_preparation(
     session_io: IOSpec,
     indices: npt.NDArray[Any],
 ) -> dict[str, Any]:
-    """Return how samples were prepared, and what arrived."""
+    """Return how samples were prepared, and statistics of the prepared values, in the form of result files."""
     found = {**preparation.to_json(), "arrived": input_ranges(dataset, wrapper, session_io, indices)}
-    # What a wrapper or a description says needs no such look, and what a runtime runs cannot be looked into here.
+    # A preparation given by a wrapper or a description needs no check, and a runtime does not show intermediate values.
     if model is not None and (preparation.source in ("unknown", "options") or preparation.overridden):
         found |= _inside(model, dataset, indices)
     return found
 
 
 def _inside(model: LiveModel, dataset: Dataset, indices: npt.NDArray[Any]) -> dict[str, Any]:
-    """Return what some samples look like at the first operations of a model, where it lets one look."""
+    """Return statistics of some samples at the first operations of a model, if it shows intermediate values."""
     if not model.wrapper.offers("get_inference_graph", "get_intermediates"):
         return {}
     batches = _some_batches(dataset, model.wrapper, indices)
     try:
         graph = model.get_inference_graph()
-    except Exception:  # a look inside that fails, in whatever framework, must not cost the measurement
+    except Exception:  # a failure of any framework here must not stop the measurement
         return {}
     return {
         "first_normalisation": first_normalisation(model, graph, batches),
@@ -52,7 +52,7 @@ def _inside(model: LiveModel, dataset: Dataset, indices: npt.NDArray[Any]) -> di
 
 
 def _some_batches(dataset: Dataset, wrapper: ModelWrapper, indices: npt.NDArray[Any]) -> list[Batch]:
-    """Return a few samples as the model takes them, spread over those that are measured."""
+    """Return batches of a few prepared samples, spread over the measured ones."""
     fixed = fixed_size(wrapper.io)
     size, most = (_SAMPLES, _SAMPLES) if fixed is None else (fixed, _CALLS * fixed)
     chosen = np.unique(indices[np.linspace(0, len(indices) - 1, min(len(indices), most)).astype(np.int64)])

@@ -1,12 +1,12 @@
-"""Whether a session can be trusted when speed is measured: two audits after MLPerf's.
+"""Audits of a session, after MLPerf: whether its measured speed can be trusted.
 
 ``outputs`` (TEST01)
-    What the session gives while it is under load equals what it gives when it
-    is asked calmly.  A session that saves work when it is timed is found.
+    The outputs under load must equal the outputs without load.  This finds a
+    session that saves work when it is timed.
 ``caching`` (TEST04)
-    Repeating one sample is not faster than varying it.  A session that
-    remembers answers is found: a load draws its queries with replacement, so
-    that remembering would look like speed.
+    Repeating one sample must not be faster than using new ones.  This finds a
+    session that caches outputs: a load draws its queries with replacement, so
+    that caching would look like speed.
 
 Source: https://github.com/mlcommons/inference/tree/master/compliance
 """
@@ -32,28 +32,28 @@ from nnpipe.measuring.statistics import interval_ranks, samples_needed
 Verdict = Literal["passed", "failed", "unknown"]
 
 FASTER = 0.1
-"""How much faster repeating a sample may be than varying it; MLPerf's bound."""
+"""How much faster repeated samples may be than new ones; MLPerf's limit."""
 
 TOLERANCE = 1e-3
-"""How far outputs may lie apart, as a part of the largest; threads add up in any order."""
+"""The largest difference of outputs, relative to the largest output; threads may add numbers in any order."""
 
 _MOST_COMPARED = 256  # queries
-_BLOCK = 8  # calls of which a median is taken
+_BLOCK = 8  # calls per median
 _FEWEST_ROUNDS = samples_needed(0.5)
 
 
 @dataclass(frozen=True)
 class Audit:
-    """What an audit says.
+    """The result of an audit.
 
     Parameters
     ----------
     verdict
-        ``passed``, ``failed``, or ``unknown`` where it could not be told.
+        ``passed``, ``failed``, or ``unknown`` if the audit could not decide.
     reason
-        Why, in one line.
+        The reason, in one line.
     figures
-        What was found, as JSON can hold it.
+        The measured values, in JSON form.
     """
 
     verdict: Verdict
@@ -61,7 +61,7 @@ class Audit:
     figures: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as result files hold it."""
+        """Return the result in the JSON form of result files."""
         return {"verdict": self.verdict, "reason": self.reason, **self.figures}
 
 
@@ -75,16 +75,17 @@ def audit_outputs(
     clock: Clock = time.perf_counter_ns,
     wait: Wait | None = None,
 ) -> Audit:
-    """Compare outputs sampled under load with those of the same queries asked one by one, before and after.
+    """Compare outputs sampled under load with those of the same queries sent one by one, before and after.
 
     Parameters
     ----------
     session
         The loaded model; not closed here.
     queries, load, until, clock, wait
-        The load, as for :func:`~nnpipe.measuring.load_generator.run_load`; of the queries the first 256 serve.
+        The load, as for :func:`~nnpipe.measuring.load_generator.run_load`; at most the first 256 queries are used.
     tolerance
-        How far real numbers may lie apart, as a part of the largest in the calm answer; all else must be equal.
+        The largest difference of real numbers, relative to the largest number of the output without load.  All other
+        outputs must be equal.
     """
     queries = queries[:_MOST_COMPARED]
     before = [_asked(session, query) for query in queries]
@@ -98,7 +99,7 @@ def audit_outputs(
     apart = [_apart(before[number], _listed(outputs)) for number, outputs in found.sampled]
     different = sum(each > tolerance for each in apart)
     worst = max(apart, default=0.0)
-    # Infinity stands for what cannot be compared, and JSON has none.
+    # Infinity marks outputs that cannot be compared; JSON has no infinity.
     figures |= {"different": different, "largest_difference": worst if np.isfinite(worst) else None}
     if different:
         reason = f"{different} of {len(apart)} outputs sampled under load are not those given when asked calmly"
@@ -116,30 +117,30 @@ def audit_caching(
     faster: float = FASTER,
     clock: Clock = time.perf_counter_ns,
 ) -> Audit:
-    """Compare blocks of calls that repeat one batch with blocks in which each is new.
+    """Compare blocks of calls that repeat one batch with blocks of new batches.
 
-    Blocks of both kinds take turns in random order, each pair gives the ratio
-    of its medians, and the verdict is that of the 95 % interval of the median
-    ratio.  No batch serves twice, so a session that remembers has to have met
-    none before: give a fresh one.  Inputs are read just before they are
-    timed, so that the processor's caches are no reason for a difference.
+    Blocks of both kinds alternate in random order.  Each pair gives a ratio of
+    medians, and the 95 % interval of the median ratio decides.  No batch is used
+    twice, and the session must not have seen any of them: give a newly loaded
+    one.  Inputs are read just before each call, so that the processor's caches
+    make no difference.
 
     Parameters
     ----------
     session
-        A model loaded anew; not closed here.
+        A newly loaded model; not closed here.
     batches
-        Inputs; of equal ones the first serves.
+        The inputs; of equal batches, only the first is used.
     seed
-        Of the order.
+        The seed of the random order.
     most_seconds
-        When to stop at the latest.
+        The time limit in seconds.
     warmup
-        Calls beforehand that are not recorded, of a batch that does not serve afterwards.
+        The number of warm-up calls, with a batch that is not used afterwards.
     faster
-        How much faster repeating may be.
+        How much faster repeated samples may be.
     clock
-        What to stamp with, in nanoseconds.
+        The clock, in nanoseconds.
     """
     unique = list({_key(batch): batch for batch in reversed(batches)}.values())[::-1]
     warming, unique = unique[:1], unique[1:]
@@ -178,13 +179,13 @@ def _ratios(
     ratios: list[float] = []
     for number in range(rounds):
         *varied, repeated = unique[number * (block + 1) : (number + 1) * (block + 1)]
-        # The first call of a batch is new to the session; only those that follow are repetitions.
+        # The first call of a batch is no repetition yet.
         kinds = {"varied": varied, "repeated": [repeated] * (block + 1)}
         medians = {}
         for kind in random.permutation(list(kinds)):
             batches = kinds[str(kind)]
-            window.go(batches, [1] * len(batches), keep=False)
-            starts, ends, _ = window.goes[-1]
+            window.run_chunk(batches, [1] * len(batches), keep=False)
+            starts, ends, _ = window.chunks[-1]
             medians[kind] = float(np.median((ends - starts)[-block:]))
         if medians["varied"] > 0:
             ratios.append(medians["repeated"] / medians["varied"])
@@ -226,7 +227,7 @@ def _worst(pairs: Iterator[tuple[Any, Any]]) -> float:
 
 
 def _apart(calm: Sequence[Mapping[str, npt.NDArray[Any]]], loaded: Sequence[Mapping[str, npt.NDArray[Any]]]) -> float:
-    """Return the largest difference of two answers as a part of the largest number in the first; infinite if unlike."""
+    """Return the largest difference of two outputs relative to the largest number of the first; infinite if unlike."""
     if len(calm) != len(loaded) or any(one.keys() != two.keys() for one, two in zip(calm, loaded, strict=True)):
         return float("inf")
     return max(

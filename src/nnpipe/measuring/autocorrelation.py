@@ -1,18 +1,19 @@
-"""How sure a quantile or a mean is when calls depend on each other.
+"""Confidence intervals of quantiles and means when calls depend on each other.
 
-Neighbouring calls share a clock rate, a cache and a neighbour on the machine.
-Where one is slow the next one is likely to be, and n calls say as much as
-n / tau independent ones; tau is the *autocorrelation time*.  Intervals that
-assume independence then cover the truth a third of the time instead of 95 %.
+Neighbouring calls share the clock rate, the caches and the other load of the
+machine.  If one is slow, the next one is likely to be slow, too, and n calls
+contain as much information as n / tau independent ones; tau is the
+*autocorrelation time*.  Intervals that assume independence may then cover the
+true value only a third of the time instead of 95 %.
 
-How it is done:
+The method:
 
-1. A quantile q is where the indicator "at most q" has the mean p.  The
-   indicator's mean over batches of neighbouring calls scatters more than it
-   would for independent ones, and how much more is tau (batch means: P. W.
+1. At the quantile q of probability p, the indicator "at most q" has the mean p.
+   Its mean over batches of neighbouring calls varies more than it would for
+   independent calls; the ratio of the variances is tau (batch means: P. W.
    Glynn and D. L. Iglehart, Mathematics of Operations Research 15 (1990)).
-   Several lengths of batches are tried and the largest tau counts, so that
-   both short and long memories are seen.
+   Several batch lengths are tried and the largest tau is used, so that both
+   short-range and long-range dependence are seen.
 2. The *effective* number of samples is n / tau, reduced once more because tau
    is itself an estimate (E. L. Korn and B. I. Graubard, Survey Methodology 24
    (1998), 193-201).
@@ -21,9 +22,9 @@ How it is done:
    Statistical Association 47 (1952), 635-646).  Each end is tested with the
    tau of its own indicator: slow calls come in bursts when fast ones do not.
 
-``benchmarks/measurement_truth.py`` shows that the intervals cover simulated
-truths at their level.  They need some ten times the calls after which the
-machine has forgotten; of a memory as long as the run no part of it tells.
+``benchmarks/measurement_truth.py`` shows that the intervals cover the true values
+of simulations at their level.  They need about ten times the number of calls over
+which calls depend on each other; a run cannot show dependence as long as itself.
 """
 
 from __future__ import annotations
@@ -44,17 +45,17 @@ _BATCHES = (64, 32, 16, 8)
 _FREEDOM = 11
 """Degrees of freedom of the largest of those estimates; 8 batches alone have 7, 16 have 15.  Chosen by simulation."""
 
-_FEWEST = 2 * min(_BATCHES)  # of fewer values nothing can be said about dependence
+_FEWEST = 2 * min(_BATCHES)  # with fewer values, the dependence cannot be estimated
 
 
 def autocorrelation_time(values: npt.NDArray[Any]) -> float:
-    """Return how many neighbours say as much as one independent value: at least 1.
+    """Return how many neighbouring values are worth one independent value: at least 1.
 
     Parameters
     ----------
     values
-        ``(samples,)`` in the order of time; numbers or booleans.  Of fewer
-        than 16 it cannot be told, and 1 is given.
+        ``(samples,)`` numbers or booleans in the order of time.  For fewer
+        than 16 values, the result is 1.
     """
     if len(values) < _FEWEST:
         return 1.0
@@ -71,9 +72,9 @@ def effective_samples(values: npt.NDArray[Any], share: float = 0.5, confidence: 
     values
         ``(samples,)`` in the order of time.
     share
-        Which quantile, 0.99 for p99.
+        The quantile, 0.99 for p99.
     confidence
-        Of the interval that it is needed for.
+        The confidence of the interval for which the number is needed.
     """
     return Sample(values).effective(share, confidence)
 
@@ -81,28 +82,28 @@ def effective_samples(values: npt.NDArray[Any], share: float = 0.5, confidence: 
 def quantile_interval(
     values: npt.NDArray[Any], share: float, confidence: float = CONFIDENCE
 ) -> tuple[float, float] | None:
-    """Enclose a quantile of the process that made these values, which may depend on each other.
+    """Return a confidence interval of a quantile; the values may depend on each other.
 
     Parameters
     ----------
     values
         ``(samples,)`` in the order of time, in any unit.
     share
-        Which quantile, 0.99 for p99.
+        The quantile, 0.99 for p99.
     confidence
-        How often the interval covers the true quantile, at least.
+        The least probability that the interval covers the true quantile.
 
     Returns
     -------
     tuple or None
-        Two of the values, or nothing where the sample, or its effective
-        number, is too small for an interval.
+        Two of the values, or None if the sample, or its effective number, is
+        too small for an interval.
     """
     return Sample(values).interval(share, confidence)
 
 
 class Sample:
-    """Values in the order of time, sorted once so that several quantiles can be asked for.
+    """Values in the order of time, sorted once for several quantiles.
 
     Parameters
     ----------
@@ -112,18 +113,18 @@ class Sample:
     Attributes
     ----------
     ordered
-        The values, ascending.
+        The values in ascending order.
     """
 
     def __init__(self, values: npt.NDArray[Any]) -> None:
         order = np.argsort(values)
         self.ordered = np.asarray(values[order], np.float64)
-        # For each rank the batch that the value lies in, and how many of each batch are among the first 1, 2, 3 ...
-        # blocks of ranks: so the batch sums of an indicator cost a block instead of the whole sample.
+        # Store the batch of each rank, and how many values of each batch are among the first 1, 2, 3 ... blocks of
+        # ranks.  Then the batch sums of an indicator need one block instead of the whole sample.
         samples = len(values)
         if samples >= _FEWEST:
             number, self._size = _batches(samples)
-            left = samples - number * self._size  # the first few, which fill no batch
+            left = samples - number * self._size  # the first few values, which belong to no batch
             self._batch = np.where(order < left, number, (order - left) // self._size)
             self._block = max(1, math.isqrt(samples))
             blocks = np.arange(samples) // self._block
@@ -138,7 +139,7 @@ class Sample:
         return self._effective(self._time(_place(len(self), share)), confidence)
 
     def interval(self, share: float, confidence: float = CONFIDENCE) -> tuple[float, float] | None:
-        """Enclose a quantile, as :func:`quantile_interval` does."""
+        """Return a confidence interval of a quantile, as :func:`quantile_interval` does."""
         samples = len(self)
         if samples < _FEWEST:
             if samples < samples_needed(share, confidence):
@@ -161,7 +162,7 @@ class Sample:
             faster, slower = below(rank)
             return incomplete_beta(1 - share, slower + 1, faster)
 
-        # Where one end must be the extreme, it may miss more than its half, and the other end has the rest.
+        # If one end must be the extreme value, it may use more than half of the error, and the other end the rest.
         left_out = 1 - confidence
         least_above, least_below = missed_above(samples), missed_below(1)
         if least_above + least_below > left_out:
@@ -173,11 +174,11 @@ class Sample:
         return float(self.ordered[low - 1]), float(self.ordered[high - 1])
 
     def _time(self, rank: int) -> float:
-        """Return the autocorrelation time of the indicator of values up to the one of this rank (from 1)."""
+        """Return the autocorrelation time of the indicator of values up to this rank (from 1)."""
         samples = len(self)
         if samples < _FEWEST:
             return 1.0
-        # Equal values belong together, whichever came first.
+        # Equal values have one rank.
         rank = int(np.searchsorted(self.ordered, self.ordered[rank - 1], "right"))
         full = rank // self._block
         sums = np.bincount(self._batch[full * self._block : rank], minlength=self._counts.shape[1])
@@ -193,22 +194,22 @@ class Sample:
 
 
 def mean_interval(values: npt.NDArray[Any], confidence: float = CONFIDENCE) -> tuple[float, float] | None:
-    """Enclose the mean of the process that made these values, which may depend on each other.
+    """Return a confidence interval of the mean; the values may depend on each other.
 
-    Student's t of batch means.  It needs a finite variance: where single
-    calls carry the mean, no sample tells how large it is.
+    The interval is Student's t of batch means.  It needs a finite variance: if
+    single extreme calls dominate the mean, no interval from a sample holds.
 
     Parameters
     ----------
     values
         ``(samples,)`` in the order of time.
     confidence
-        How often the interval covers the mean.
+        The probability that the interval covers the mean.
 
     Returns
     -------
     tuple or None
-        Nothing for fewer than 16 values.
+        Both ends, or None for fewer than 16 values.
     """
     if len(values) < _FEWEST:
         return None
@@ -220,7 +221,7 @@ def mean_interval(values: npt.NDArray[Any], confidence: float = CONFIDENCE) -> t
 
 
 def _batches(samples: int) -> tuple[int, int]:
-    """Return the greatest number of batches, and how many samples are in each; the first few may be in none."""
+    """Return the greatest number of batches and the samples in each; the first few samples may be in no batch."""
     number = next(batches for batches in _BATCHES if samples // batches >= 2)
     return number, samples // number
 
@@ -231,10 +232,10 @@ def _batch_sums(values: Floats) -> tuple[Floats, int]:
 
 
 def _long_variance(sums: npt.NDArray[Any], size: int) -> float:
-    """Return n times the variance of the mean, by batch means: the largest over the numbers of batches."""
+    """Return n times the variance of the mean by batch means, the largest over several numbers of batches."""
     found = 0.0
     while len(sums) >= min(_BATCHES):
-        away = (sums - sums.mean()) / size  # np.var says the same and takes six times as long for so few
+        away = (sums - sums.mean()) / size  # same as np.var, which takes six times as long for so few values
         found = max(found, float(away @ away) / (len(sums) - 1) * size)
         sums, size = sums[0::2] + sums[1::2], 2 * size
     return found
@@ -252,7 +253,7 @@ def _shrinking(confidence: float) -> float:
 
 
 def _first(holds: Callable[[int], bool], low: int, high: int) -> int:
-    """Return the least number after ``low`` for which this holds, as it does for ``high``."""
+    """Return the least number above ``low`` for which ``holds`` is true, by bisection; it is true for ``high``."""
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if holds(middle) else (middle, high)

@@ -34,15 +34,15 @@ from nnpipe.measuring.measure_options import MeasureOptions
 from nnpipe.measuring.pace import Pace
 from nnpipe.measuring.resource_sampler import UsageSampler
 from nnpipe.measuring.run import Run
-from nnpipe.measuring.sample_route import Item, SampleRoute, fixed_size, goes
+from nnpipe.measuring.sample_route import Item, SampleRoute, chunks, fixed_size
 from nnpipe.measuring.series import Series
 
-# One go of the loop; at most three of them are in memory at a time.
-_GO_BYTES = 64 << 20
-_GO_NS = 1_000_000_000  # so that progress shows
-_GO_CALLS = 4096
+# The size of a chunk; at most three of them are in memory at a time.
+_CHUNK_BYTES = 64 << 20
+_CHUNK_NS = 1_000_000_000  # so that progress shows
+_CHUNK_CALLS = 4096
 
-_MOST_CALLS = 10_000_000  # what a result file holds with ease
+_MOST_CALLS = 10_000_000  # in a result file
 
 T = TypeVar("T")
 
@@ -65,56 +65,57 @@ def benchmark(
     progress: Progress = silent,
     clock: Clock = time.perf_counter_ns,
 ) -> Run:
-    """Load a model, run every sample once with its latency recorded, and judge what came out.
+    """Load a model, run every sample once, record the latencies, and evaluate the outputs.
 
-    Reading, preprocessing, quantising and judging happen between goes of the
-    loop, never while it runs; memory stays bounded however many samples there
-    are.  Where that took less than ``options.measure_seconds``, samples are
-    repeated, and each still counts once in the evaluation.
+    Samples are processed in chunks.  Reading, preprocessing, quantising and
+    evaluating happen between chunks, never during the timed loop, and the use of
+    memory is bounded.  If the timed loop took less than
+    ``options.measure_seconds``, samples are repeated; each still counts once in
+    the evaluation.
 
-    Under a load (``load``) every sample is run and judged once, untimed, and
-    then queries go to the model as :mod:`nnpipe.measuring.load` says.
+    With a ``load``, every sample is first run and evaluated once without timing.
+    Then queries are sent as described in :mod:`nnpipe.measuring.load`.
 
-    A model with a fixed batch axis gets its last batch filled up with copies
-    of the last sample; what it says about the copies is dropped.
+    If the model has a fixed batch size, the last batch is padded with copies of
+    the last sample, and the outputs of the copies are dropped.
 
     Parameters
     ----------
     open_session
-        Loads the model; this is timed.  The session is closed in the end.
+        Loads the model and returns its session.  This is timed, and the session is closed at the end.
     dataset, indices
-        What to run, ``(n,)`` integers; the data set has been prepared.
+        The data set, already prepared, and the samples to run, ``(n,)`` integers.
     wrapper
-        Its ``preprocess`` and ``postprocess`` stand between data set and model.
+        Converts samples to inputs (``preprocess``) and outputs to predictions (``postprocess``).
     model
-        What the sessions run, if that may be looked into: where nobody says how samples are prepared, it is seen
-        whether they arrive as the model expects them.
+        The live model that the sessions run, if it can show intermediate values.  If the preprocessing is unknown,
+        these show whether the samples are prepared as in training.
     model_io
-        What ``preprocess`` gives and ``postprocess`` takes; the wrapper's own
+        The outputs of ``preprocess`` and the inputs of ``postprocess``; the wrapper's
         ``io`` by default.  The session may differ from it in quantisation.
     title, command, artifact
         Recorded in the run.
     preparation
-        Who says how samples are prepared; what the wrapper says by default.
+        How samples are prepared; the wrapper's own preparation by default.
     components
-        What else took part, by role.  The packages that the ``"runtime"``
-        needs, or the wrapper where there is none, are imported beforehand and
-        timed apart from loading the model.
+        The other components of the run, by role.  The packages of the
+        ``"runtime"``, or of the wrapper if there is no runtime, are imported
+        first and timed separately from loading the model.
     options
         How to measure.
     load
-        How queries come, in place of one call after another, and whether to audit.
+        A load scenario to use instead of one call after another, and audits.
     progress
-        Told of each batch.
+        Receives each batch.
     clock
-        Nanoseconds.
+        The clock, in nanoseconds.
 
     Returns
     -------
     Run
         ``timing`` holds ``import_ns``, ``load_ns``, ``first_ns``, ``window_ns``
-        (how long all goes took), ``warmup``, ``batch_size``, and where there is such a thing under ``load`` what load
-        there was, under ``pace`` the rhythm of the series ``paced``, and under ``session`` what its ``stats`` say.
+        (the time of all chunks), ``warmup`` and ``batch_size``.  If they exist, it also holds the load under ``load``,
+        the pace of the series ``paced`` under ``pace``, and the session's ``stats`` under ``session``.
 
     Raises
     ------
@@ -125,7 +126,7 @@ def benchmark(
 
     Examples
     --------
-    Of ``model.onnx`` and arrays in the folder ``data``:
+    Measure ``model.onnx`` on arrays in the folder ``data``:
 
     >>> from nnpipe import ArraysDataset, find
     >>> dataset = ArraysDataset(dataset_root="data")
@@ -145,7 +146,7 @@ def benchmark(
     parties |= {**(components or {}), "measurement": options}
     if load != LoadOptions():
         parties["load"] = load
-    # What runs on a target is not imported here.
+    # Packages of a model that runs on a target are not imported here.
     needed = parties.get("protocol", parties.get("runtime", wrapper))
     timing: dict[str, Any] = {"import_ns": _timed(lambda: import_frameworks(needed), clock)[0]}
     timing["load_ns"], session = _timed(open_session, clock)
@@ -162,7 +163,7 @@ def benchmark(
             queries = Queries.of(pipeline, indices, load)
         if load.wanted:
             parts = judged(session, pipeline, itertools.chain([first], items))
-        before["counters"] = counters()  # loading has its own waiting and switching
+        before["counters"] = counters()  # not before loading, which also waits and is preempted
         if load.wanted:
             with UsageSampler(options.sampling_interval, clock) as sampler, sampler.watching():
                 found, timing["load"] = loaded(session, queries, load, options.warmup_runs, progress, clock)
@@ -174,7 +175,7 @@ def benchmark(
             inference, origin_ns, timing["window_ns"] = window.series(), window.origin_ns, window.busy_ns
         series = {"inference": _divided(session, inference, origin_ns, timing), "resources": sampler.series(origin_ns)}
         series |= _of_target(session, origin_ns)
-        if options.pace is not None:  # after the tight loop, so that what is cold has no part in the other figures
+        if options.pace is not None:  # after the tight loop, so that cold caches do not affect its times
             pace, again = Pace.parse(options.pace), [(item.inputs, item.samples) for item in ring]
             series["paced"], timing["pace"] = paced(session, again, pace, options.pace_seconds, progress, clock)
         stats = dict(session.stats())
@@ -195,7 +196,7 @@ def benchmark(
         evaluation=Evaluation.joined(parts),
         artifact={**artifact.to_json(), "size": artifact.size} if artifact else {},
         created=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-        # Afterwards and with sessions of their own: one has to be new, and none is to be in what was measured.
+        # Audits run afterwards in separate sessions: one must be new, and none may affect the measurement.
         audits=audited(open_session, queries, load, options.warmup_runs, clock) if load.audit else {},
         preparation=sample_preparation(
             preparation or wrapper.preparation(), dataset, wrapper, model, session_io, indices
@@ -212,9 +213,9 @@ def _measured(
     call_ns: int,
     clock: Clock,
 ) -> tuple[Window, UsageSampler, list[Evaluation], list[Item]]:
-    """Warm up, run all samples, repeat if that was short; the session has run the first one once.
+    """Warm up, run all samples, and repeat them if that was too short; the first sample has already been run once.
 
-    The items that were repeated come back, too.
+    The repeated items are also returned.
     """
     output_bytes = sum(array.nbytes for array in session.get().values())
     parts: list[Evaluation] = []
@@ -223,14 +224,14 @@ def _measured(
         if options.warmup_runs:
             warmup_ns, _ = _timed(lambda: window.warm_up([first.inputs], options.warmup_runs), clock)
             call_ns = warmup_ns // options.warmup_runs
-        most_calls = min(max(_GO_NS // max(call_ns, 1), 1), _GO_CALLS)
-        for go in goes(itertools.chain([first], rest), _GO_BYTES, output_bytes, most_calls):
-            batches, samples = [item.inputs for item in go], [item.samples for item in go]
+        most_calls = min(max(_CHUNK_NS // max(call_ns, 1), 1), _CHUNK_CALLS)
+        for chunk in chunks(itertools.chain([first], rest), _CHUNK_BYTES, output_bytes, most_calls):
+            batches, samples = [item.inputs for item in chunk], [item.samples for item in chunk]
             window.check(batches)
             with sampler.watching():
-                outputs = window.go(batches, samples)
-            parts += pipeline.judge(go, outputs)
-            ring = max(ring, go, key=len)
+                outputs = window.run_chunk(batches, samples)
+            parts += pipeline.judge(chunk, outputs)
+            ring = max(ring, chunk, key=len)
         batches, samples = [item.inputs for item in ring], [item.samples for item in ring]
         with sampler.watching():
             window.repeat(batches, samples, min_seconds=options.measure_seconds, max_calls=_MOST_CALLS)
@@ -238,7 +239,7 @@ def _measured(
 
 
 def _divided(session: InferenceSession, inference: Series, origin_ns: int, timing: Mapping[str, Any]) -> Series:
-    """Divide up the time of each call where a target answered it, one at a time."""
+    """Divide the time of each call into parts, if a target answered the calls one at a time."""
     load = timing.get("load", {})
     if load.get("scenario") == "offline" or load.get("calls_per_query", 1) > 1:
         return inference
@@ -256,12 +257,12 @@ def _of_target(session: InferenceSession, origin_ns: int) -> dict[str, Series]:
 
 
 def chosen_samples(indices: npt.NDArray[Any], count: int | None) -> npt.NDArray[Any]:
-    """Return the test samples that are measured, of the ``(n,)`` numbers of a split: ``count`` of them, or all."""
+    """Return the samples to measure from the ``(n,)`` indices of a split: ``count`` of them, or all."""
     if not len(indices):
         raise ConfigError("nothing to measure: the split that was asked for is empty")
     if count is None or count >= len(indices):
         return indices
-    # At random, because a split may be sorted by class; in order, because files are read faster that way.
+    # Chosen at random, since a split may be sorted by class; sorted, since files are then read faster.
     return np.sort(np.random.default_rng(0).choice(indices, count, replace=False))
 
 

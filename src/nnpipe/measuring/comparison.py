@@ -1,4 +1,4 @@
-"""The result of a comparison: the runs of candidates that took turns, and the question they answer."""
+"""The result of a comparison of candidates that were run in turns."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from nnpipe.measuring.result_json import COMPARISON, read_json
 from nnpipe.measuring.run import SCHEMA, Run
 from nnpipe.measuring.series import Series
 
-_FEWEST_CALLS = {0.5: 1, 0.9: 10}  # calls in a block for a quantile to be one
-# Bounds on what is taken from a file: pairs of each of these are looked at.
+_FEWEST_CALLS = {0.5: 1, 0.9: 10}  # calls that a block needs for each quantile
+# Limits on what is read from a file, since all pairs of these are compared.
 _MOST_RUNS, _MOST_STARTS, _MOST_ROUNDS = 200, 1024, 1024
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Candidates that ran side by side.
+    """Candidates that were measured in turns.
 
     Parameters
     ----------
@@ -34,19 +34,18 @@ class Comparison:
     plan
         How they were compared.
     runs
-        Of each candidate that ran.  The series ``inference`` has three columns
-        more: ``start``, ``round`` and ``place`` in the round, counted from 0.
-        ``timing["idle_cpu_percent"]`` tells how busy the candidate was
-        while it was not its turn.
+        The run of each candidate.  The series ``inference`` has three additional
+        columns: ``start``, ``round`` and ``place`` in the round, counted from 0.
+        ``timing["idle_cpu_percent"]`` is the processor load of the candidate
+        between its turns.
     failures
-        Why candidates fell out, by title; nothing is concluded from what they
-        did before.
+        Why candidates failed, by title; their earlier measurements are not used.
     seconds
-        How long all took.
+        The total duration.
 
     Examples
     --------
-    What :func:`nnpipe.compare` and ``nnpipe compare`` have written is read again:
+    Read the result file of :func:`nnpipe.compare` or ``nnpipe compare``:
 
     >>> Comparison("before and after", ComparisonPlan(), ()).write("comparison.json")
     >>> Comparison.read("comparison.json").title
@@ -63,13 +62,13 @@ class Comparison:
 
     @property
     def whole(self) -> tuple[Run, ...]:
-        """Runs of the candidates that did not fail."""
+        """The runs of the candidates that did not fail."""
         return tuple(run for run in self.runs if run.title not in self.failures)
 
     def verdicts(self, share: float = 0.5) -> list[Verdict]:
-        """Judge all pairs of :attr:`whole` by a quantile of their blocks; only the median has been planned for.
+        """Compare all pairs of :attr:`whole` by a quantile of their blocks.
 
-        A quantile of blocks too short for it gives nothing.
+        The stopping rule is made for the median.  The result is empty if the blocks are too short for the quantile.
         """
         figures = [quantiles(run, share) for run in self.whole]
         candidates = len({*self.failures, *(run.title for run in self.runs)})
@@ -81,7 +80,7 @@ class Comparison:
         Raises
         ------
         ConfigError
-            If there is none of that title, with those there are.
+            If there is no candidate with this title; the message lists the titles.
         """
         for run in self.runs:
             if run.title == title:
@@ -89,7 +88,7 @@ class Comparison:
         raise ConfigError(f"no candidate is called {title!r}; there are {', '.join(run.title for run in self.runs)}")
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON can hold it; ``verdicts`` are for whoever opens the file, and ignored when it is read."""
+        """Return the comparison in its JSON form; ``verdicts`` are for human readers and ignored when it is read."""
         titles = [run.title for run in self.whole]
         return {
             "schema": SCHEMA,
@@ -108,7 +107,7 @@ class Comparison:
         }
 
     def write(self, path: str | Path) -> None:
-        """Write the result file, whole or not at all."""
+        """Write the result file atomically."""
         write_text(path, json.dumps(self.to_json(), indent=1, allow_nan=False) + "\n")
 
     @classmethod
@@ -118,7 +117,7 @@ class Comparison:
         Raises
         ------
         ArtifactError
-            If it is missing, damaged, or something else; the message names it.
+            If it is missing, damaged, or not a comparison; the message names it.
         """
         found = read_result(path)
         if isinstance(found, Run):
@@ -127,12 +126,12 @@ class Comparison:
 
     @classmethod
     def from_json(cls, data: Any) -> Comparison:
-        """Read what :meth:`to_json` gave.
+        """Make a comparison from the output of :meth:`to_json`.
 
         Raises
         ------
         ArtifactError
-            If it is anything else.
+            If it is malformed.
         """
         if not isinstance(data, dict) or data.get("kind") != COMPARISON:
             raise ArtifactError("not the result of a comparison")
@@ -160,12 +159,12 @@ class Comparison:
 
 
 def read_result(path: str | Path) -> Run | Comparison:
-    """Read a result file of either kind.
+    """Read a result file of a run or of a comparison.
 
     Raises
     ------
     ArtifactError
-        If it is missing, damaged, or none; the message names it.
+        If it is missing, damaged, or not a result file; the message names it.
     """
     try:
         data = read_json(Path(path))
@@ -177,7 +176,7 @@ def read_result(path: str | Path) -> Run | Comparison:
 
 
 def with_turns(run: Run, record: Record, candidate: int) -> Run:
-    """Return a run whose inferences are those of a candidate's turns."""
+    """Return a run with the inferences of a candidate's turns."""
     turns = [turn for turn in record.turns if turn.candidate == candidate]
     samples = run.timing.get("batch_size", 1)
     columns: dict[str, list[Any]] = {
@@ -198,7 +197,7 @@ def with_turns(run: Run, record: Record, candidate: int) -> Run:
 
 
 def quantiles(run: Run, share: float) -> Medians:
-    """Return a quantile of each block of a run that took turns, by start, in order of the rounds."""
+    """Return a quantile of each block of a run measured in turns, by start and round, in nanoseconds."""
     inference = run.series["inference"]
     starts, rounds, latencies = inference["start"], inference["round"], inference["latency_ns"]
     edges = np.flatnonzero((np.diff(starts) != 0) | (np.diff(rounds) != 0)) + 1

@@ -1,7 +1,7 @@
-"""Constraints on what is measured: ``latency_p90 <= 5 ms``, ``accuracy_loss <= 0.02``, ``size <= 4 MB``.
+"""Constraints on metrics: ``latency_p90 <= 5 ms``, ``accuracy_loss <= 0.02``, ``size <= 4 MB``.
 
-A constraint is judged on an interval, not on a point: it holds or it fails
-only where the whole interval says so, and is undecided between.
+A constraint is checked against a confidence interval: it holds or fails if the
+whole interval does, and is otherwise undecided.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ _UNITS = {"time": _SECONDS, "bytes": _BYTES, "share": _SHARES, "rate": _RATES}
 _CONSTRAINT = re.compile(r"\s*(\w[\w.]*)\s*(<=|>=|<|>|==|=)\s*([-+]?[\d.]+(?:[eE][-+]?\d+)?)\s*([^\s\d]*)\s*")
 
 METRICS = {each.name: each for each in QUANTITIES.values() if each.judged}
-"""What constraints and objectives may name; of percentiles, :func:`metric_of` knows any."""
+"""The metrics that constraints and objectives may name; :func:`metric_of` also accepts any percentile."""
 
 
 def metric_of(name: str) -> Quantity:
-    """Return a quantity that candidates can be judged by.
+    """Return a quantity that constraints and objectives may use.
 
     Raises
     ------
     ConfigError
-        If there is none, with the nearest.
+        If there is none with this name; the message suggests the nearest.
     """
     try:
         found = quantity(name)
@@ -47,10 +47,10 @@ def metric_of(name: str) -> Quantity:
 
 @dataclass(frozen=True)
 class Figure:
-    """A value with its interval; times in seconds, sizes in bytes, shares from 0 to 1.
+    """A value with its confidence interval; times in seconds, sizes in bytes, shares from 0 to 1.
 
-    An exact value (a size) has itself for both ends.  ``value`` is ``None``
-    where it is not known, and the ends are infinite where nothing encloses it;
+    Both ends of an exact value (a size) are the value itself.  ``value`` is
+    ``None`` if it is unknown, and the ends are infinite if there is no interval;
     ``reason`` says why.
     """
 
@@ -62,18 +62,18 @@ class Figure:
 
     @classmethod
     def exactly(cls, value: float) -> Figure:
-        """Return a figure that is counted, not estimated."""
+        """Return an exact value."""
         return cls(value, value, value, 1)
 
     @classmethod
     def unknown(cls, reason: str) -> Figure:
-        """Return a figure that nobody knows, with the reason."""
+        """Return an unknown value, with the reason."""
         return cls(None, reason=reason)
 
 
 @dataclass(frozen=True)
 class MetricConstraint:
-    """A bound on a metric: ``at_most`` or at least ``bound``; in seconds, bytes, shares or per second."""
+    """A bound on a metric, upper if ``at_most``, otherwise lower; in seconds, bytes, shares or per second."""
 
     metric: Quantity
     at_most: bool
@@ -82,12 +82,12 @@ class MetricConstraint:
 
     @classmethod
     def parse(cls, text: str) -> MetricConstraint:
-        """Read ``METRIC <= NUMBER UNIT`` or ``>=``.
+        """Parse ``METRIC <= NUMBER UNIT`` or ``METRIC >= NUMBER UNIT``.
 
         Raises
         ------
         ConfigError
-            If it is not of that form, the unit does not fit the metric, or nothing can ever satisfy it.
+            If the text has another form, the unit does not fit the metric, or no value can satisfy the constraint.
         """
         found = _CONSTRAINT.fullmatch(text)
         if found is None:
@@ -112,7 +112,7 @@ class MetricConstraint:
             raise ConfigError(f"{self.text!r} can never hold: {self.metric.name} is the {self.metric.meaning}")
 
     def judge(self, figure: Figure) -> bool | None:
-        """Return whether it holds, on the whole interval: true, false, or ``None`` where that cannot be told."""
+        """Return whether the constraint holds for the whole interval; ``None`` if it holds only for a part."""
         if figure.value is None:
             return None
         within, beyond = (figure.high, figure.low) if self.at_most else (-figure.low, -figure.high)
@@ -123,7 +123,7 @@ class MetricConstraint:
 
 
 def check_consistent(constraints: Iterable[MetricConstraint]) -> None:
-    """Raise :class:`ConfigError` if two constraints on one metric leave nothing between them."""
+    """Raise :class:`ConfigError` if two constraints on one metric exclude each other."""
     known = list(constraints)
     for upper in (c for c in known if c.at_most):
         for lower in (c for c in known if not c.at_most and c.metric == upper.metric):

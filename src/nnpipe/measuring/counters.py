@@ -1,7 +1,7 @@
-"""What the system counts while something is measured: switches, waiting, throttling, and its two clocks.
+"""System counters during a measurement: context switches, waiting, throttling, and two clocks.
 
-Read before and after, or by the sampler in between.  What a system does not
-count is left out.
+They are read before and after a measurement, or by the sampler during it.
+Counters that a system does not have are left out.
 """
 
 from __future__ import annotations
@@ -18,22 +18,23 @@ _ROUNDS, _STEPS = 30, 5000
 
 
 def counters(root: Path = Path("/")) -> dict[str, int]:
-    """Read counters that only grow, the clocks, and how long a fixed piece of work takes now.
+    """Read increasing counters, the clocks, and the present duration of a fixed piece of work.
 
     Parameters
     ----------
     root
-        Where ``/proc`` and ``/sys`` are; tests have their own.
+        The folder of ``/proc`` and ``/sys``; tests give their own.
 
     Returns
     -------
     dict
-        ``clock_ns`` and ``wall_ns`` (the monotonic clock and the time of day
-        at one moment), ``ruler_ns`` (the fixed work), and where the system
-        tells them ``steal_ns`` (taken from this virtual machine by its host),
-        ``cpu_waiting_ns`` (some task waited for a processor),
-        ``quota_throttled_ns`` (held up by the container's limit) and
-        ``thermal_throttles`` (events in which a processor slowed itself down).
+        ``clock_ns`` and ``wall_ns`` (the monotonic clock and the time of day at
+        the same moment), ``ruler_ns`` (the duration of the fixed work), and, if
+        the system has them, ``steal_ns`` (time that the host took from this
+        virtual machine), ``cpu_waiting_ns`` (time in which some task waited for a
+        processor), ``quota_throttled_ns`` (time in which the container's CPU limit
+        stopped the process) and ``thermal_throttles`` (how often a processor
+        reduced its speed).
     """
     found = {"ruler_ns": ruler_ns()}
     found["clock_ns"], found["wall_ns"] = clock_and_wall()
@@ -56,7 +57,7 @@ def counters(root: Path = Path("/")) -> dict[str, int]:
 def clock_and_wall(
     clock: Callable[[], int] = time.perf_counter_ns, wall: Callable[[], int] = time.time_ns
 ) -> tuple[int, int]:
-    """Read a clock and the time of day at one moment, in nanoseconds, with the least delay of a few attempts."""
+    """Read a clock and the time of day at the same moment, in nanoseconds; the closest of a few attempts is used."""
     attempts = []
     for _ in range(4):
         before, time_of_day, after = clock(), wall(), clock()
@@ -68,7 +69,7 @@ def clock_and_wall(
 
 
 def ruler_ns() -> int:
-    """Time a fixed piece of work, about 0.1 ms, the fastest of 30: how fast a processor is at this moment."""
+    """Return the least time of 30 runs of a fixed piece of work of about 0.1 ms, to show the processor's speed."""
     least = 1 << 62
     for _ in range(_ROUNDS):
         start = time.perf_counter_ns()
@@ -80,7 +81,7 @@ def ruler_ns() -> int:
 
 
 def involuntary_switches() -> int | None:
-    """Count how often threads of this process lost their processor to others; ``None`` where nobody counts."""
+    """Return the number of involuntary context switches of this process; ``None`` if the system does not count them."""
     try:
         import resource
     except ImportError:  # Windows
@@ -89,14 +90,14 @@ def involuntary_switches() -> int | None:
 
 
 class ClockRate:
-    """The clock rate of the core on which one thread runs, as the kernel's driver tells it.
+    """The clock rate of the core on which a thread runs, read from the kernel's driver.
 
     Parameters
     ----------
     thread
-        The kernel's number of the thread, by default the one that asks.
+        The kernel's ID of the thread, by default the calling one.
     root
-        Where ``/proc`` and ``/sys`` are; tests have their own.
+        The folder of ``/proc`` and ``/sys``; tests give their own.
     """
 
     def __init__(self, thread: int | None = None, root: Path = Path("/")) -> None:
@@ -105,16 +106,16 @@ class ClockRate:
         self.known = self.read() is not None
 
     def read(self) -> float | None:
-        """Return MHz, or ``None`` where there is no driver, as in most virtual machines."""
+        """Return the clock rate in MHz, or ``None`` without a driver, as in most virtual machines."""
         with contextlib.suppress(OSError, ValueError, IndexError):
-            # The name in brackets may hold spaces; the 39th field is the core.
+            # The name in brackets may contain spaces; the 39th field is the core.
             core = int(self._status.read_text("utf-8", "replace").rpartition(")")[2].split()[36])
             return int((self._cores / f"cpu{core}/cpufreq/scaling_cur_freq").read_text("ascii")) / 1000
         return None
 
 
 def _quota_throttled_ns(root: Path) -> int | None:
-    """Add up how long this process's control group and those around it were held up."""
+    """Return the total time for which this process's control group and its parents were throttled."""
     base = root / "sys/fs/cgroup"
     own = ""
     with contextlib.suppress(OSError):
@@ -131,7 +132,7 @@ def _quota_throttled_ns(root: Path) -> int | None:
 
 
 def _field(path: Path, name: str) -> int | None:
-    """Find the whole number that follows a name for the first time in a small file."""
+    """Return the integer after the first occurrence of a name in a small file."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         _, found, rest = path.read_text("ascii", "replace").partition(name)
         return int(rest.split()[0]) if found else None

@@ -1,9 +1,9 @@
-"""Reasons to distrust a measurement, found in what was recorded of it.
+"""Find reasons to distrust a measurement in its recorded data.
 
-Nothing is removed and nothing corrected: a doubt says what was seen, and
-figures stay as they were measured.  Thresholds stand at the head of the two
-modules that look; ``benchmarks/spoiled_runs.py`` tells how often runs that are
-spoilt on purpose are found out, and sound ones suspected.
+Nothing is removed or corrected: a doubt describes an observation, and the
+measured values stay unchanged.  The two modules that search for doubts define
+their thresholds at the top.  ``benchmarks/spoiled_runs.py`` shows how often
+deliberately disturbed runs are detected, and how often sound runs are suspected.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ __all__ = ("Doubt", "Kind", "diagnose", "settings_doubts")
 
 
 def diagnose(run: Run) -> tuple[Doubt, ...]:
-    """Name what may have spoilt a run; nothing if no reason is known.
+    """Return the reasons to distrust a run; empty if none is found.
 
-    Files of older versions hold less, and less is found in them.  Where the
-    model ran on a target, its own times are judged; what this side's machine
-    did meanwhile says nothing about them.  Of candidates that took turns only
-    the clock is judged: what they do to each other, and what differs from start
-    to start, is what their comparison allows for.
+    Files of older versions contain less data, so fewer doubts are found in them.
+    If the model ran on a target, the target's times are checked, not the state of
+    this machine.  For candidates measured in turns, only the clock is checked,
+    since their comparison already allows for mutual influence and for differences
+    between starts.
     """
     inference = run.series.get("inference")
     if inference is None or "latency_ns" not in inference or not len(inference):
         return ()
-    with np.errstate(all="ignore"):  # a result file may hold any number
+    with np.errstate(all="ignore"):  # a result file may contain any number
         return (*settings_doubts(run), *_doubts(run, inference))
 
 
 def settings_doubts(run: Run) -> Iterator[Doubt]:
-    """Doubt a run that was not set up as the framework's makers would."""
+    """Yield a doubt if the run has handicaps, such as settings that make the framework slower."""
     told = run.timing.get("settings")
     if isinstance(told, list) and told:
         yield Doubt("settings", f"not as its makers would run it: {', '.join(map(str, told))}")
@@ -52,13 +52,13 @@ def _doubts(run: Run, inference: Series) -> Iterator[Doubt]:
     times = np.asarray(inference["target_ns" if remote else "latency_ns"], np.float64)
     latency = np.asarray(inference["latency_ns"], np.float64)
     starts = np.asarray(inference["start_ns"], np.float64) if "start_ns" in inference else np.cumsum(latency) - latency
-    if "round" in inference:  # what was observed of the machine belongs to an earlier run
+    if "round" in inference:  # the recorded state of the machine belongs to an earlier run
         yield from clock_jumps(starts, starts + latency, False, Series({}), {}, {})
         yield from coarse_clock(times)
         return
     resources = run.series.get("resources", Series({}))
     before, after = (_mapping(_mapping(run.host.get(when)).get("counters")) for when in ("before", "after"))
-    # Calls that arrive on a schedule may wait for each other, and their times overlap.
+    # Calls on a schedule may wait for each other, so their times overlap.
     one_by_one = "scheduled_ns" not in inference and "load" not in run.timing
     jumps = list(clock_jumps(starts, starts + latency, one_by_one, resources, before, after))
     yield from jumps

@@ -1,4 +1,4 @@
-"""Distributions that intervals are made of: beta and Student's, with the standard library alone."""
+"""The beta distribution and Student's t distribution, computed with the standard library alone."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _TINY = 1e-300
 def incomplete_beta(x: float, a: float, b: float) -> float:
     """Return the regularised incomplete beta function I(x; a, b), which is also the beta distribution's CDF.
 
-    Evaluated as a continued fraction (https://dlmf.nist.gov/8.17.E22) with
+    It is evaluated as a continued fraction (https://dlmf.nist.gov/8.17.E22) with
     Lentz's algorithm, on the side of the mean where it converges fast.
 
     Raises
@@ -52,7 +52,7 @@ def _fraction(x: float, a: float, b: float) -> float:
 
 
 def beta_quantile(probability: float, a: float, b: float) -> float:
-    """Return the x at which the CDF of the beta distribution reaches a probability, for any valid parameters."""
+    """Return the x at which the CDF of the beta distribution reaches a probability."""
     return _inverted(lambda x: incomplete_beta(x, a, b), probability, 0.0, 1.0)
 
 
@@ -63,13 +63,13 @@ def student_quantile(probability: float, freedom: float) -> float:
     if probability == 0.5:
         return 0.0
     tail = 2 * min(probability, 1 - probability)
-    # The square of t is what remains of a beta variate: https://dlmf.nist.gov/8.17 and Abramowitz-Stegun 26.7.1.
+    # The square of t follows from a beta variate: https://dlmf.nist.gov/8.17 and Abramowitz-Stegun 26.7.1.
     x = beta_quantile(tail, freedom / 2, 0.5)
     return math.copysign(math.sqrt(freedom * (1 / max(x, _TINY) - 1)), probability - 0.5)
 
 
 def _inverted(function: Callable[[float], float], wanted: float, low: float, high: float) -> float:
-    """Find where a growing function reaches a value, by bisection to the last bit."""
+    """Return where an increasing function reaches a value, by bisection to the last bit."""
     while True:
         middle = (low + high) / 2
         if middle in (low, high):

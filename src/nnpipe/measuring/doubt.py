@@ -24,25 +24,25 @@ Kind = Literal[
     "constant",
     "settings",
 ]
-"""What may have spoilt a measurement; ``docs/measuring.md`` says how each is found."""
+"""The kinds of doubt; ``docs/measuring.md`` says how each is found."""
 
 OF_QUALITY: tuple[Kind, ...] = ("preprocessing", "overridden", "range", "quantised twice", "chance", "constant")
-"""Those that concern predictions, not times."""
+"""The kinds that concern predictions, not times."""
 
 BARRING: tuple[Kind, ...] = ("chance", "constant")
-"""Those with which nothing is chosen unless told so: what predicts nothing is often the fastest of all."""
+"""The kinds with which a candidate is not chosen by default: a model that predicts nothing is often the fastest."""
 
 
 @dataclass(frozen=True)
 class Doubt:
-    """One reason to distrust the figures of a run.
+    """One reason to distrust the measured values of a run.
 
     Parameters
     ----------
     kind
-        The name of what is wrong.
+        The kind of problem.
     reason
-        What was seen, with figures; a clause without a full stop.
+        The observation, with numbers; a clause without a full stop.
     """
 
     kind: Kind

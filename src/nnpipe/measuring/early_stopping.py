@@ -1,11 +1,11 @@
-"""When a percentile is known well enough, by the rules of MLPerf.
+"""Decide whether a percentile is known well enough, by the early-stopping rules of MLPerf.
 
-A run may end early once it is unlikely that its latencies kept a bound by
-luck.  A query is *over-latency* with probability 1 - p at the percentile p, so
-that of n independent queries t or fewer are is a matter of the binomial
-distribution.  Same numbers as LoadGen (``loadgen/early_stopping.cc`` and
-``results.cc`` of mlcommons/inference), and, like there, queries count as
-independent: where they are not, :mod:`nnpipe.measuring.autocorrelation` says more.
+A run may end early when it is unlikely that its latencies kept a bound by
+chance.  At the percentile p, a query is *over-latency* with probability 1 - p, so
+the number of such queries among n independent ones is binomial.  The numbers
+equal those of LoadGen (``loadgen/early_stopping.cc`` and ``results.cc`` of
+mlcommons/inference).  As there, queries are assumed to be independent; for
+dependent ones, see :mod:`nnpipe.measuring.autocorrelation`.
 """
 
 from __future__ import annotations
@@ -25,18 +25,19 @@ TOLERANCE = 0.0
 
 @dataclass(frozen=True)
 class EarlyStoppingEstimate:
-    """What a sample says about a percentile with MLPerf's confidence.
+    """The estimate of a percentile with MLPerf's confidence.
 
     Parameters
     ----------
     share
         The percentile, 0.9 for p90.
     samples, needed
-        How many there were, and the least number that supports an estimate.
+        The number of samples, and the least number that supports an estimate.
     value
-        The estimate, no less than the percentile with the confidence asked for; ``None`` if there were too few.
+        The estimate, at least as large as the percentile with the given confidence; ``None`` if there are too few
+        samples.
     discarded
-        How many samples are above ``value``.
+        The number of samples above ``value``.
     """
 
     share: float
@@ -49,19 +50,19 @@ class EarlyStoppingEstimate:
 def least_samples(
     percentile: float, over_latency: int, confidence: float = CONFIDENCE, tolerance: float = TOLERANCE
 ) -> int:
-    """Return the least number of samples in all of which so many may be over-latency.
+    """Return the least total number of samples that allows ``over_latency`` slow ones.
 
-    With h samples in time and t over it, I(p - d; h, t + 1), the probability
-    of t or fewer, must be at most 1 - c.
+    With h samples within the bound and t over it, the probability of t or fewer,
+    I(p - d; h, t + 1), must be at most 1 - c.
 
     Parameters
     ----------
     percentile
-        The share p that is to be in time, such as 0.99.
+        The share p of samples that must be within the bound, such as 0.99.
     over_latency
-        How many were not, t.
+        The number t of samples over the bound.
     confidence, tolerance
-        c and d.
+        The confidence c and the tolerance d.
 
     Raises
     ------
@@ -83,10 +84,10 @@ def least_samples(
 def early_stopping(
     latencies: npt.NDArray[Any], percentile: float, confidence: float = CONFIDENCE, tolerance: float = TOLERANCE
 ) -> EarlyStoppingEstimate:
-    """Estimate a percentile so that it is not above the estimate with this confidence.
+    """Return an upper estimate of a percentile with this confidence.
 
-    With t the most over-latency samples that so many support, the t - 1
-    highest are discarded, and the highest that is left is the estimate.
+    If the number of samples allows at most t over-latency samples, the t - 1
+    highest are discarded, and the highest of the rest is the estimate.
 
     Parameters
     ----------
@@ -100,7 +101,7 @@ def early_stopping(
     needed = least_samples(percentile, 1, confidence, tolerance)
     if samples < needed:
         return EarlyStoppingEstimate(percentile, samples, needed, None, 0)
-    # The most t with h = samples - t enough; it is somewhat below the number expected.
+    # The largest t for which h = samples - t is enough; it is somewhat below the expected number.
     low, high = 1, samples
     while high - low > 1:
         middle = (low + high) // 2

@@ -1,7 +1,7 @@
-"""NVIDIA GPUs through the driver's own library; nothing where there is none.
+"""Read the load and memory of NVIDIA GPUs through the driver's library.
 
-Needs ``nvidia-ml-py`` (``pip install nnpipe[gpu]``).  Without it, or without a
-driver, nothing is recorded: a figure that was not measured is left out.
+This needs ``nvidia-ml-py`` (``pip install nnpipe[gpu]``).  Without it, or without
+a driver, nothing is recorded.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 class GPUs:
-    """The machine's GPUs, open to be read.
+    """The machine's GPUs, to be used in a ``with`` block.
 
     Attributes
     ----------
     columns
-        What :meth:`read` gives: ``gpu_percent``, the load of the busiest GPU,
-        and ``gpu_bytes``, the memory in use on all of them; either may be
-        missing, and both are where there is no GPU.
+        The names of the values that :meth:`read` returns: ``gpu_percent``, the
+        load of the busiest GPU, and ``gpu_bytes``, the memory in use on all of
+        them.  Either may be missing; without a GPU, both are.
     """
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class GPUs:
             count = self._library.nvmlDeviceGetCount()
             self._handles = [self._library.nvmlDeviceGetHandleByIndex(index) for index in range(count)]
         if self._handles:
-            # A partitioned GPU (MIG) knows no load, one with unified memory no memory of its own.
+            # A partitioned GPU (MIG) reports no load; one with unified memory reports no memory of its own.
             self.columns = tuple(
                 name for name, query in (("gpu_percent", self._percent), ("gpu_bytes", self._bytes)) if self._can(query)
             )
@@ -60,12 +60,12 @@ class GPUs:
         self._library, self._handles, self.columns = None, [], ()
 
     def read(self) -> tuple[float, ...]:
-        """Return the figures that ``columns`` names."""
+        """Return the present values of ``columns``."""
         queries = {"gpu_percent": self._percent, "gpu_bytes": self._bytes}
         return tuple(queries[name]() for name in self.columns)
 
     def facts(self) -> list[dict[str, Any]]:
-        """Describe each GPU: ``name``, ``memory_bytes``, ``driver``."""
+        """Return the ``name``, ``memory_bytes`` and ``driver`` of each GPU."""
         found = []
         for handle in self._handles:
             fact: dict[str, Any] = {}

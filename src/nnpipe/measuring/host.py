@@ -1,8 +1,8 @@
-"""What a figure depends on besides the model: the machine, its settings, its load, and the versions installed.
+"""Facts about the machine that affect a measurement: hardware, settings, load, and installed versions.
 
-Linux is asked thoroughly, other systems for what psutil and Python know of
-them.  What cannot be found out is left out, never guessed.  Nothing that names
-a person or a network (host name, user, paths) is recorded.
+Linux provides all of them, other systems those that psutil and Python can read.
+Unknown facts are left out, never guessed.  Nothing that identifies a person or a
+network (host name, user, paths) is recorded.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ THREAD_VARIABLES = tuple(
     "TF_NUM_INTRAOP_THREADS TF_NUM_INTEROP_THREADS TF_ENABLE_ONEDNN_OPTS ONEDNN_MAX_CPU_ISA CUDA_VISIBLE_DEVICES "
     "CUDA_LAUNCH_BLOCKING MALLOC_ARENA_MAX PYTHONOPTIMIZE".split()
 )
-"""Environment variables that change how fast things run."""
+"""Environment variables that affect speed."""
 
 _INSTRUCTIONS = frozenset(
     "avx avx2 fma avx_vnni avx512f avx512_vnni avx512_bf16 avx512_fp16 amx_int8 amx_bf16 "
@@ -46,7 +46,7 @@ _INSTRUCTIONS = frozenset(
 
 
 def framework_versions(names: Iterable[str] = PACKAGES) -> dict[str, str]:
-    """Return the versions of those distributions that are installed, and of nnpipe's plugins; nothing is imported."""
+    """Return the versions of these distributions, if installed, and of nnpipe's plugins; nothing is imported."""
     plugins = {entry.dist.name for entry in importlib.metadata.entry_points(group=ENTRY_POINTS) if entry.dist}
     found = {}
     for name in (*names, *sorted(plugins)):
@@ -56,21 +56,21 @@ def framework_versions(names: Iterable[str] = PACKAGES) -> dict[str, str]:
 
 
 def host_facts(environment: Mapping[str, str] = os.environ, root: Path = Path("/")) -> dict[str, Any]:
-    """Describe what stays the same while something is measured.
+    """Return the facts that do not change during a measurement.
 
     Parameters
     ----------
     environment
-        Where :data:`THREAD_VARIABLES` are looked up.
+        The environment variables, of which :data:`THREAD_VARIABLES` are read.
     root
-        Where ``/proc`` and ``/sys`` are; tests have their own.
+        The folder of ``/proc`` and ``/sys``; tests give their own.
 
     Returns
     -------
     dict
         JSON values: ``system``, ``python``, ``cpu``, ``memory_bytes``,
-        ``environment``, ``gpus``, and what else is known (``board``,
-        ``hypervisor``, ``container``, ``limits``).
+        ``environment``, ``gpus``, and, if known, ``board``, ``hypervisor``,
+        ``container`` and ``limits``.
     """
     facts: dict[str, Any] = {
         "system": _system(),
@@ -94,7 +94,7 @@ def host_facts(environment: Mapping[str, str] = os.environ, root: Path = Path("/
 
 
 def host_state() -> dict[str, Any]:
-    """Describe what may change while something is measured: time, load, clock rate, temperatures, free memory.
+    """Return the facts that may change during a measurement: time, load, clock rate, temperatures, free memory.
 
     ``counters`` are those of :func:`nnpipe.measuring.counters.counters`.
     """
@@ -119,14 +119,14 @@ def host_state() -> dict[str, Any]:
 
 
 def thread_pools() -> list[dict[str, Any]]:
-    """List the thread pools of libraries that are loaded (BLAS, OpenMP), if ``threadpoolctl`` can say."""
+    """Return the thread pools of loaded libraries (BLAS, OpenMP), if ``threadpoolctl`` is installed."""
     if importlib.util.find_spec("threadpoolctl") is None:
         return []
     import threadpoolctl
 
     kept = ("user_api", "internal_api", "version", "num_threads", "threading_layer", "architecture")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it has opinions on mixed OpenMP libraries
+        warnings.simplefilter("ignore")  # it warns about mixed OpenMP libraries
         pools = threadpoolctl.threadpool_info()
     return [{name: pool[name] for name in kept if name in pool} for pool in pools]
 
@@ -155,7 +155,7 @@ def _cpu(root: Path) -> dict[str, Any]:
         if (frequency := psutil.cpu_freq()) and frequency.max:
             found["min_mhz"], found["max_mhz"] = round(frequency.min, 1), round(frequency.max, 1)
     cpus = root / "sys/devices/system/cpu"
-    # Cores can be governed differently (big and little ones); all settings that occur are named.
+    # Big and little cores can have different governors; all of them are listed.
     if governors := sorted({text for path in cpus.glob("cpu[0-9]*/cpufreq/scaling_governor") if (text := _text(path))}):
         found["governor"] = governors[0] if len(governors) == 1 else governors
     for name, path, meaning in (
@@ -169,7 +169,7 @@ def _cpu(root: Path) -> dict[str, Any]:
 
 
 def _cpuinfo(root: Path) -> dict[str, str]:
-    """Read what ``/proc/cpuinfo`` says of the first core, and of the board at its end."""
+    """Return the entries of ``/proc/cpuinfo`` for the first core, and those for the board at its end."""
     found: dict[str, str] = {}
     for line in (_text(root / "proc/cpuinfo") or "").splitlines():
         name, _, value = line.partition(":")
@@ -178,7 +178,7 @@ def _cpuinfo(root: Path) -> dict[str, str]:
 
 
 def _limits(root: Path) -> dict[str, Any]:
-    """Read how much processor and memory a container may use (control groups, version 2 and 1)."""
+    """Return the processor and memory limits of a container (control groups, versions 2 and 1)."""
     group = root / "sys/fs/cgroup"
     found: dict[str, Any] = {}
     quota, _, period = (_text(group / "cpu.max") or "").partition(" ")

@@ -1,7 +1,7 @@
-"""What arrives at a model's inputs: the range of samples, before and after preprocessing, and what an input can hold.
+"""The value ranges of samples before and after preprocessing, and the range that each model input can represent.
 
-It is looked at on a few samples and outside what is timed, and recorded with
-the run, so that a report can hold it against what the model was made for.
+They are taken from a few samples outside the timed part and recorded with the
+run, so that a report can compare them with the ranges that the model expects.
 """
 
 from __future__ import annotations
@@ -22,23 +22,24 @@ _MOST_SAMPLES, _MOST_BYTES = 64, 64 << 20
 def input_ranges(
     dataset: Dataset, wrapper: ModelWrapper, session_io: IOSpec, indices: npt.NDArray[Any]
 ) -> dict[str, dict[str, Any]]:
-    """Look at some samples on their way into a model.
+    """Return the value ranges of some samples at each input of a model.
 
     Parameters
     ----------
     dataset, wrapper
-        Whose samples, and who prepares them.
+        The data set of the samples, and the wrapper that prepares them.
     session_io
-        What the loaded model takes.
+        The inputs and outputs of the loaded model.
     indices
-        ``(n,)`` numbers of samples that are measured.
+        ``(n,)`` indices of the measured samples.
 
     Returns
     -------
     dict
-        By input: ``sample_range``, ``sample_dtype``, ``numbers`` (least and greatest after preprocessing, before
-        quantising), and of quantised inputs ``holds`` (what they can), ``beyond`` (the part of all numbers that they
-        cannot) and ``used`` (the part of their range that numbers fill); of images ``size`` and ``taken_size``.
+        By input: ``sample_range``, ``sample_dtype`` and ``numbers`` (least and greatest number after preprocessing,
+        before quantising).  For quantised inputs also ``holds`` (the range that they can represent), ``beyond`` (the
+        share of numbers outside that range) and ``used`` (the share of the range that the numbers fill).  For images
+        also ``size`` and ``taken_size``.
     """
     found: dict[str, dict[str, Any]] = {}
     seen = 0
@@ -50,7 +51,7 @@ def input_ranges(
             _note(found.setdefault(name, {}), "numbers", numbers)
         for spec in session_io.inputs:
             held = representable_range(spec)
-            # Whole numbers are stored as they are: pixels, or what is quantised already.
+            # Integers are stored unchanged: they are pixels, or already quantised.
             if held is not None and spec.name in real and real[spec.name].dtype.kind == "f":
                 beyond = _beyond(real[spec.name], held)
                 before = sums.get(spec.name, (0, 0))
@@ -71,7 +72,7 @@ def input_ranges(
 def _note_samples(found: dict[str, dict[str, Any]], samples: Batch, wrapper: ModelWrapper) -> None:
     inputs = wrapper.io.inputs
     if not (len(inputs) == len(samples) == 1 or samples.keys() == {spec.name for spec in inputs}):
-        return  # a wrapper's own code makes inputs of other tensors
+        return  # the wrapper's own code uses tensors with other names
     for name, spec in bound(type(wrapper).__name__, inputs, tuple(samples)).items():
         entry = found.setdefault(spec.name, {})
         _note(entry, "sample_range", samples[name])
@@ -94,5 +95,5 @@ def _note(entry: dict[str, Any], what: str, array: npt.NDArray[Any]) -> None:
 
 def _beyond(numbers: npt.NDArray[Any], held: tuple[float, float]) -> int:
     low, high = held
-    step = (high - low) / 255  # rounding alone is nothing to mind
+    step = (high - low) / 255  # differences by rounding are accepted
     return int(np.count_nonzero((numbers < low - step) | (numbers > high + step)))

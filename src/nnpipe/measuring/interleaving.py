@@ -1,4 +1,4 @@
-"""Running candidates side by side: start all of them, let them take turns, stop when the answer is there."""
+"""Run candidates in turns: start all of them, alternate between them, and stop when the comparison is decided."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from nnpipe.measuring.paired_comparison import ComparisonPlan, Medians, by_start
 
 _FEWEST_ROUNDS, _MOST_ROUNDS = 8, 60
 _FEWEST_CALLS, _MOST_CALLS = 3, 10_000
-_LONGEST_BLOCK = 4  # times what a block of the fastest takes
+_LONGEST_BLOCK = 4  # times the duration of a block of the fastest candidate
 
 
 @dataclass(frozen=True)
 class Block:
-    """What one candidate did when it was its turn.
+    """The calls of one candidate in one turn.
 
     Attributes
     ----------
     start_ns, latency_ns
-        (calls,) int64: when each call began, counted from the first, and how long it took.
+        ``(calls,)`` int64: the start of each call, counted from the first, and its duration.
     idle_cpu_ns, idle_ns
-        How long its process had nothing to do since its last block, and how
-        much processor time it took all the same.
+        The processor time that the process used since its last block, while it
+        was idle, and the duration of that idle time.
     """
 
     start_ns: npt.NDArray[np.int64]
@@ -43,7 +43,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Turn:
-    """A block, and when it was: numbers count from 0, ``place`` within the round, ``begin_ns`` from the beginning."""
+    """A block with its position: start, round and place in the round count from 0, ``begin_ns`` from the beginning."""
 
     start: int
     round: int
@@ -54,29 +54,29 @@ class Turn:
 
 
 class Runner(Protocol):
-    """A candidate that is alive."""
+    """A candidate whose process is running."""
 
     def __call__(self, calls: int) -> Block:
-        """Run so many calls one after the other; raise an :class:`NNPipeError` if the candidate cannot go on."""
+        """Run ``calls`` calls one after the other; raise an :class:`NNPipeError` if the candidate fails."""
         raise NotImplementedError
 
 
 Opener = Callable[[Sequence[int]], AbstractContextManager[Mapping[int, Runner | NNPipeError]]]
-"""Starts the candidates of these places anew, all at once; gives why for those that cannot be started."""
+"""Starts the candidates with these numbers, all at once, and returns the reason for each that cannot be started."""
 
 
 @dataclass
 class Record:
-    """What happened.
+    """The record of a comparison.
 
     Attributes
     ----------
     turns
         All blocks in order.
     failures
-        Why candidates fell out, by place.
+        Why candidates failed, by number.
     seconds
-        How long all took.
+        The total duration.
     interrupted
         Whether Ctrl-C ended it.
     """
@@ -104,32 +104,32 @@ def interleave(
     progress: Progress = silent,
     clock: Clock = time.perf_counter_ns,
 ) -> Record:
-    """Compare candidates until each pair that matters is settled, time is up, or the last look is done.
+    """Compare candidates until all relevant pairs are decided, the time is over, or the last evaluation is done.
 
-    In each start all candidates that are left are opened anew, and take turns
-    in blocks, in another random order each round, for about half as long as
-    opening them took.  After some starts one looks (:meth:`ComparisonPlan.looks`): whoever is
-    slower than another beyond doubt falls out.
+    In each start, all remaining candidates are opened anew.  They are run in
+    blocks, in a new random order each round, for about half the time that opening
+    them took.  After certain starts (:meth:`ComparisonPlan.looks`), the results are
+    evaluated, and candidates that are significantly slower than another drop out.
 
     Parameters
     ----------
     candidates
-        How many there are, at least two.
+        The number of candidates, at least two.
     opener
-        Opens and closes them.  One that cannot be opened, or fails in a block,
-        falls out for good, and costs the others nothing.
+        Opens and closes them.  A candidate that cannot be opened, or fails in a
+        block, drops out; the others continue.
     plan
-        When to stop, and how sure to be.
+        When to stop, and with which confidence.
     progress
-        Told of each start.
+        Receives each start.
     clock
-        Nanoseconds.
+        The clock, in nanoseconds.
 
     Raises
     ------
     KeyboardInterrupt
-        If Ctrl-C came before anything was recorded; later it ends the
-        comparison, and nothing of it is lost.
+        If Ctrl-C comes before anything has been recorded.  Later, Ctrl-C ends
+        the comparison, and the record is returned.
     """
     record, alive = Record(), list(range(candidates))
     order = random.Random(plan.seed)
@@ -139,7 +139,7 @@ def interleave(
     try:
         for start in progress(range(looks[-1]), "comparing", looks[-1]):
             since = clock()
-            order.shuffle(alive)  # who is opened first may have the better place in memory
+            order.shuffle(alive)  # the first one opened may have an advantage in memory
             with opener(tuple(alive)) as opened:
                 for place, failure in opened.items():
                     if isinstance(failure, NNPipeError):
@@ -161,7 +161,7 @@ def interleave(
             if len(alive) < 2 or record.seconds + (clock() - since) / 1e9 > plan.max_seconds:
                 break
     except KeyboardInterrupt:
-        # Whoever stops this has seen no figure yet, so what there is may be judged like after any start.
+        # A user who interrupts has not seen any result, so evaluating now introduces no bias.
         if not record.turns:
             raise
         record.interrupted = True
@@ -170,7 +170,7 @@ def interleave(
 
 
 def _left(alive: Sequence[int], medians: Sequence[Medians], plan: ComparisonPlan) -> list[int]:
-    """Return who is still in question: nobody if all pairs are settled."""
+    """Return the candidates that are not yet decided; empty if all pairs are."""
     found = [each for each in verdicts(medians, plan) if each.first in alive and each.second in alive]
     lost = {each.second for each in found if each.kind == "faster" and is_settled(each, plan)}
     left = [place for place in alive if place not in lost]
@@ -186,7 +186,7 @@ class _Field:
         self._record, self._runners, self._start, self._begin, self._clock = record, runners, start, begin, clock
 
     def warm_up(self, plan: ComparisonPlan, calls: dict[int, int]) -> None:
-        """Run each for a block that is not recorded; in the first start that tells how many calls a block has."""
+        """Run a block of each without recording it; the first start also determines the number of calls in a block."""
         typical = {}
         for place in tuple(self._runners):
             if (warm := self._call(place, max(plan.warmup_runs, _FEWEST_CALLS))) is not None:
@@ -199,7 +199,7 @@ class _Field:
         self.round_ns = self._clock() - since
 
     def run(self, round_: int, turns: Iterable[int], calls: Mapping[int, int]) -> None:
-        """Give each its turn, and record it."""
+        """Run a block of each candidate, and record it."""
         for place_in_round, candidate in enumerate(turns):
             begin = self._clock() - self._begin
             if candidate in self._runners and (block := self._call(candidate, calls[candidate])) is not None:
@@ -215,9 +215,9 @@ class _Field:
 
 
 def _calls_in_blocks(typical_ns: Mapping[int, float], seconds: float) -> dict[int, int]:
-    """Return the calls of each candidate in a block: as many as the fastest makes, unless they take it far longer.
+    """Return the calls in a block of each candidate: those of the fastest, unless that would take far too long.
 
-    A quantile of few calls is another than that of many: what is to be told apart should have as many.
+    The quantile of few calls is biased differently from that of many, so compared blocks should be equally long.
     """
     calls = seconds * 1e9 / min(typical_ns.values(), default=1.0)
     return {

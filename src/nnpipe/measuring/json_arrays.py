@@ -1,12 +1,12 @@
-"""Arrays inside JSON: compact, lossless, and bounded when read.
+"""Store arrays in JSON: compact, lossless, and with a size limit when read.
 
-Numbers that change slowly (times, counters) are stored as differences; bytes
-of equal weight are put together, compressed (zlib) and written as base64::
+Slowly changing numbers (times, counters) are stored as differences.  Bytes of
+equal significance are grouped, compressed (zlib) and written as base64::
 
     {"dtype": "int64", "shape": [3], "delta": true, "data": "eNpj..."}
 
-Differences are taken modulo 2**bits, so that they undo exactly whatever the
-values are.  All numbers are little endian.
+Differences are taken modulo 2**bits, so that any values are restored exactly.
+All numbers are little endian.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ import numpy.typing as npt
 from nnpipe.core.errors import ArtifactError
 
 LIMIT = 1 << 29
-"""Bytes that one array may hold: far above any measurement, far below what exhausts a workstation."""
+"""The size limit of one array in bytes: far more than any measurement needs, far less than a workstation's memory."""
 
 _DTYPES = {np.dtype(code).name: np.dtype(code) for code in "bool i1 i2 i4 i8 u1 u2 u4 u8 f2 f4 f8".split()}
-_MOST_AXES = 32  # what every numpy takes
+_MOST_AXES = 32  # the limit of all versions of numpy
 
 
 def pack(array: npt.ArrayLike) -> dict[str, Any]:
@@ -40,9 +40,9 @@ def pack(array: npt.ArrayLike) -> dict[str, Any]:
     Raises
     ------
     TypeError
-        For other element types.
+        If the array has another element type.
     ArtifactError
-        If the array is larger than what :func:`unpack` would take.
+        If the array is larger than :func:`unpack` would accept.
     """
     array = np.asarray(array)
     native = array.dtype.newbyteorder("=")
@@ -61,14 +61,14 @@ def pack(array: npt.ArrayLike) -> dict[str, Any]:
 
 
 def unpack(data: Mapping[str, Any], limit: int = LIMIT) -> npt.NDArray[Any]:
-    """Return the array that :func:`pack` stored, as one that the caller may write into.
+    """Return the array that :func:`pack` stored, as a writable array.
 
     Parameters
     ----------
     data
-        The object, from a source that need not be trusted.
+        The object; its source need not be trusted.
     limit
-        Bytes that the array may have.
+        The size limit of the array in bytes.
 
     Raises
     ------
@@ -123,7 +123,7 @@ def _squeeze(flat: npt.NDArray[Any]) -> bytes:
 
 def _expand(text: Any, size: int, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     opener = zlib.decompressobj()
-    # One byte more than expected is asked for, so that an overlong stream shows and is never unfolded.
+    # Ask for one byte more than expected, so that a too long stream is detected without decompressing it all.
     raw = opener.decompress(base64.b64decode(text, validate=True), size + 1)
     if len(raw) != size or not opener.eof or opener.unused_data:
         raise ValueError("its data do not have the stated length")

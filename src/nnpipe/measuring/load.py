@@ -1,18 +1,18 @@
-"""Load scenarios: how queries come to a session, after MLPerf inference.
+"""Load scenarios: how queries are sent to a session, after MLPerf inference.
 
 ============== ============================================== ================================
-scenario       the next query comes                           a latency lasts from
+scenario       the next query is sent                         its latency begins at
 ============== ============================================== ================================
-single-stream  when the one before has been answered          sending the query
+single-stream  when the previous one has been answered        sending the query
 multi-stream   likewise; a query has several samples          sending the query
-server         when it is due: a Poisson process at a rate    the moment it was *due*
-offline        at once, they are all there from the beginning the answer before
+server         when it is due: a Poisson process with a rate  the time it was *due*
+offline        at once: all queries exist from the beginning  the previous answer
 ============== ============================================== ================================
 
-A latency ends when the outputs are in the hands of whoever asked: put, run
-and get are all within.  (What ``benchmark`` times without a load is the run
-alone.)  One thread uses a session, so that a query that comes while another
-is being answered waits, and its waiting counts.
+A latency ends when the caller has the outputs, so it includes put, run and get.
+(Without a load, ``benchmark`` times the run alone.)  One thread uses a session:
+a query that is due while another is being answered waits, and the waiting time
+is part of its latency.
 
 Source: V. J. Reddi et al., "MLPerf Inference Benchmark", ISCA 2020, section
 III, and the rules of mlcommons/inference_policies.
@@ -36,26 +36,26 @@ if TYPE_CHECKING:
 Scenario = Literal["single-stream", "multi-stream", "server", "offline"]
 
 Query = Sequence[Batch]
-"""What is asked at once: one batch, or several where the model takes fewer samples at a time."""
+"""One query: one batch, or several if the model takes fewer samples at a time."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Load:
-    """How queries come.
+    """A load scenario with its rate and seed.
 
     Parameters
     ----------
     scenario
         See the table above.
     rate
-        Queries a second, of the server scenario alone.
+        Queries per second; for the server scenario only.
     seed
-        Of the order of queries and of their arrivals.
+        The seed of the order of queries and of their arrivals.
 
     Raises
     ------
     ConfigError
-        If the rate is missing, or is there and should not be.
+        If the rate is missing in the server scenario, or given in another one.
     """
 
     scenario: Scenario = "single-stream"
@@ -74,29 +74,29 @@ class Load:
 
 @dataclass(frozen=True, kw_only=True)
 class Until:
-    """When a load ends: at whichever of these comes first.
+    """The conditions that end a load; the first one that is reached counts.
 
     Parameters
     ----------
     seconds
-        Time spent on queries.
+        The time spent on queries.
     queries
-        Their number.
+        The number of queries.
     precision
-        Half the width of the 95 % interval of the percentile ``share``, as a
-        part of that percentile; queries may depend on each other.  Looked at less and less often, at counts that
-        grow by a quarter, since who looks often enough finds what he wants.
-        One interval in twenty misses the truth as ever, a few more where few
-        queries were enough.
+        Half the width of the 95 % interval of the percentile ``share``, relative
+        to that percentile; queries may depend on each other.  It is checked at
+        counts that grow by a quarter each time, since frequent checks would make
+        false stops more likely.  About one interval in twenty misses the true
+        value, a few more if few queries were enough.
     share
-        The percentile meant, 0.9 for p90.
+        The percentile of ``precision``, 0.9 for p90.
     least
-        Queries before ``precision`` may end it.
+        The least number of queries before ``precision`` may end the load.
 
     Raises
     ------
     ConfigError
-        If there is no end, or none that can be reached.
+        If there is no condition, or one that cannot be reached.
     """
 
     seconds: float | None = None
@@ -116,23 +116,23 @@ class Until:
 
 @dataclass(frozen=True)
 class LoadResult:
-    """What a load gave.
+    """The result of a load.
 
     Parameters
     ----------
     series
-        One row a query (a call in the offline scenario): ``start_ns``, when it was sent; ``latency_ns`` and
-        ``samples``; and in the server scenario ``scheduled_ns``, when it was due.  Times count from the start.
+        One row per query (per call in the offline scenario): ``start_ns``, when it was sent; ``latency_ns``;
+        ``samples``; and, in the server scenario, ``scheduled_ns``, when it was due.  Times count from the start.
     ended
-        What ended it: ``seconds``, ``queries`` or ``precision``.
+        The condition that ended it: ``seconds``, ``queries`` or ``precision``.
     busy_ns
-        How long it lasted, less the time for which the schedule stood still.
+        The duration, without the time for which the schedule was paused.
     origin_ns
-        The start, on the clock.
+        The clock time of the start.
     unanswered
-        Queries that were due before the end and had not been sent: the queue that was left.
+        The number of queries that were due before the end but had not been sent: the remaining queue.
     sampled
-        Numbers of some queries, in the order given, with what the session gave for them, if that was asked for.
+        The numbers of some queries, in the order of ``queries``, with their outputs, if these were asked for.
     """
 
     series: Series
@@ -144,10 +144,10 @@ class LoadResult:
 
     @property
     def rate(self) -> float:
-        """Queries answered in a second."""
+        """Answered queries per second."""
         return len(self.series) / (self.busy_ns / 1e9) if self.busy_ns else math.nan
 
     @property
     def sample_rate(self) -> float:
-        """Samples answered in a second."""
+        """Answered samples per second."""
         return float(self.series["samples"].sum()) / (self.busy_ns / 1e9) if self.busy_ns else math.nan

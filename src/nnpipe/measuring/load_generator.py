@@ -1,4 +1,4 @@
-"""Putting a load on a session, a go of about a second at a time."""
+"""Run a load on a session, in chunks of about one second."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.progress import Progress, silent
 from nnpipe.core.session import InferenceSession
-from nnpipe.measuring._load_loops import Open, Poisson, Wait, closed, closed_in_calls, streamed, waiting
+from nnpipe.measuring._load_loops import Poisson, ScheduledLoop, Wait, closed, closed_in_calls, streamed, waiting
 from nnpipe.measuring.autocorrelation import quantile_interval
 from nnpipe.measuring.load import Load, LoadResult, Query, Until
 from nnpipe.measuring.loop import Clock, Window
@@ -25,10 +25,10 @@ from nnpipe.measuring.statistics import samples_needed
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-_GO_NS = 1_000_000_000
-_GO_QUERIES = 1 << 16
-_MOST_QUERIES = 10_000_000  # what a result file holds with ease
-_LOOK_AGAIN = 1.25  # how many times as many queries until the precision is looked at again
+_CHUNK_NS = 1_000_000_000
+_CHUNK_QUERIES = 1 << 16
+_MOST_QUERIES = 10_000_000  # in a result file
+_LOOK_AGAIN = 1.25  # factor by which the queries grow until the precision is checked again
 _SAMPLED_A_GO, _SAMPLED = 64, 256
 
 
@@ -45,35 +45,35 @@ def run_load(
     clock: Clock = time.perf_counter_ns,
     wait: Wait | None = None,
 ) -> LoadResult:
-    """Put a load on a session.
+    """Run a load on a session.
 
     Parameters
     ----------
     session
         The loaded model, here or on a target; not closed here.
     queries
-        What to ask, at least one; they are all in memory, and drawn from at random with replacement.
+        The queries, at least one, in memory; they are drawn at random with replacement.
     load, until
-        How queries come, and when that ends.
+        The load scenario, and the conditions that end it.
     samples
-        How many samples of each query count; all if left out.
+        The number of samples to count for each query; all by default.
     warmup
-        Queries beforehand that are not recorded.
+        The number of warm-up queries, which are not recorded.
     sample_outputs
-        Whether to keep outputs of some queries, at most 256, drawn at random.
+        Whether to keep the outputs of some queries, at most 256, drawn at random.
     progress
-        Told about every second.
+        Called about once a second.
     clock
-        What to stamp with, in nanoseconds.
+        The clock, in nanoseconds.
     wait
-        How to wait for the time when a query is due; by default asleep, then looking at the clock.
+        Waits until a query is due; by default, it sleeps and then polls the clock.
 
     Raises
     ------
     ConfigError
         If there are no queries.
     SpecMismatch
-        If one is not what the session takes; nothing has been run then.
+        If a query does not fit the model's inputs; then nothing has been run.
     """
     check_call(run_load, locals())
     with LoadGenerator(
@@ -85,14 +85,14 @@ def run_load(
 
 
 class LoadGenerator:
-    """Puts a load on a session, one go of about a second at a time; to be used in a ``with`` block.
+    """Runs a load on a session, in chunks of about one second; to be used in a ``with`` block.
 
     Parameters
     ----------
     session, queries, load, samples, clock, wait
         As for :func:`run_load`.
     keep
-        Whether to keep outputs of some queries.
+        Whether to keep the outputs of some queries.
     """
 
     def __init__(
@@ -112,10 +112,10 @@ class LoadGenerator:
         self._session = session
         self._load = load
         self._keep = keep
-        self._open: Open | None = None
+        self._open: ScheduledLoop | None = None
         loop = streamed if load.scenario == "offline" else closed_in_calls if in_calls else closed
         if load.rate is not None:
-            self._open = Open(Poisson(load.rate, load.seed), wait or waiting(clock), in_calls)
+            self._open = ScheduledLoop(Poisson(load.rate, load.seed), wait or waiting(clock), in_calls)
         self._window = Window(session, clock, self._open or loop, settling=loop is not streamed and self._open is None)
         sizes = self._window.check([call for query in queries for call in query])
         if samples is None:
@@ -127,7 +127,7 @@ class LoadGenerator:
         self._order = np.random.default_rng([load.seed, 1])
         self._choice = np.random.default_rng([load.seed, 2])
         self._sampled: list[tuple[int, Any]] = []
-        self._service_ns = 0.0  # of a query, in the last go
+        self._service_ns = 0.0  # of a query, in the last chunk
 
     def __enter__(self) -> Self:
         self._window.__enter__()
@@ -140,17 +140,17 @@ class LoadGenerator:
 
     @property
     def queries(self) -> int:
-        """How many have been answered."""
+        """The number of answered queries."""
         return self._window.calls
 
     def warm_up(self, queries: int) -> None:
-        """Answer so many queries without recording them."""
+        """Run this number of queries without recording them."""
         for number in range(queries):
             for batch in self._calls[number % len(self._calls)]:
                 self._session.infer(batch)
 
     def until(self, until: Until) -> Iterator[str]:
-        """Go on until that; tell after each go what ended it, or nothing."""
+        """Run chunks until a condition is reached; yield its name, or an empty string, after each chunk."""
         look_at = max(until.least, samples_needed(until.share))
         most = min(until.queries or _MOST_QUERIES, _MOST_QUERIES)
         due = self._due_within(until.seconds)
@@ -168,15 +168,15 @@ class LoadGenerator:
                 continue
             else:
                 next_look = most if until.precision is None else max(look_at, self.queries + 1)
-                self.go(min(most, due, next_look) - self.queries, until.seconds)
+                self.run_chunk(min(most, due, next_look) - self.queries, until.seconds)
                 yield ""
                 continue
             return
 
-    def go(self, most: int, seconds: float | None = None) -> None:
-        """Answer about as many queries as a second takes, at least one and at most so many."""
+    def run_chunk(self, most: int, seconds: float | None = None) -> None:
+        """Run a chunk: about as many queries as fit into one second, at least one and at most ``most``."""
         count = min(
-            most, 1024 if self._keep else _GO_QUERIES, int(_GO_NS / self._service_ns) if self._service_ns else 1
+            most, 1024 if self._keep else _CHUNK_QUERIES, int(_CHUNK_NS / self._service_ns) if self._service_ns else 1
         )
         if seconds is not None and self._service_ns:
             count = min(count, math.ceil((seconds * 1e9 - self.busy_ns) / self._service_ns))
@@ -188,27 +188,27 @@ class LoadGenerator:
         else:
             chosen = self._order.integers(len(self._queries), size=count)
         picked = [self._queries[number] for number in chosen]
-        outputs = self._window.go(picked, self._samples[chosen].tolist(), keep=self._keep)
-        starts, ends, _ = self._window.goes[-1]
+        outputs = self._window.run_chunk(picked, self._samples[chosen].tolist(), keep=self._keep)
+        starts, ends, _ = self._window.chunks[-1]
         self._service_ns = max(float((ends - starts).mean()), 1.0)
         if self._keep:
             self._sample(chosen, outputs)
 
     @property
     def busy_ns(self) -> int:
-        """How long the load lasted, less the time for which the schedule stood still."""
-        if self._open is None or not self._window.goes:
+        """The duration of the load, without the time for which the schedule was paused."""
+        if self._open is None or not self._window.chunks:
             return self._window.busy_ns
-        return int(self._window.goes[-1][1][-1]) - self._window.origin_ns - self._open.stood_ns
+        return int(self._window.chunks[-1][1][-1]) - self._window.origin_ns - self._open.stood_ns
 
     def latencies(self) -> npt.NDArray[np.int64]:
         """Return the latency of every query, in nanoseconds."""
-        goes = self._window.goes
-        since = self._open.due_ns if self._open is not None else [starts for starts, _, _ in goes]
-        return np.concatenate([ends - start for (_, ends, _), start in zip(goes, since, strict=True)])
+        chunks = self._window.chunks
+        since = self._open.due_ns if self._open is not None else [starts for starts, _, _ in chunks]
+        return np.concatenate([ends - start for (_, ends, _), start in zip(chunks, since, strict=True)])
 
     def loaded(self, ended: str) -> LoadResult:
-        """Return what has been recorded."""
+        """Return the recorded load."""
         columns = dict(self._window.series().columns)
         if self._open is not None:
             columns["latency_ns"] = self.latencies()
@@ -221,12 +221,12 @@ class LoadGenerator:
         )
 
     def _due_within(self, seconds: float | None) -> int:
-        """Count the queries that the schedule, or the limit, has until then."""
+        """Return the number of queries that are due within ``seconds``, up to the limit."""
         if self._load.rate is None or seconds is None:
             return _MOST_QUERIES
         gaps, count, at = Poisson(self._load.rate, self._load.seed), 0, 0
         while at <= seconds * 1e9 and count < _MOST_QUERIES:
-            due = at + np.cumsum(gaps(_GO_QUERIES))
+            due = at + np.cumsum(gaps(_CHUNK_QUERIES))
             count += int(np.searchsorted(due, seconds * 1e9, "right"))
             at = int(due[-1])
         return max(count, 1)
@@ -239,7 +239,7 @@ class LoadGenerator:
 
 
 def half_width(latencies: npt.NDArray[Any], share: float) -> float:
-    """Return half the width of a percentile's 95 % interval, as a part of the percentile; infinite if there is none."""
+    """Return half the width of a percentile's 95 % interval relative to it; infinite without an interval."""
     interval = quantile_interval(latencies, share)
     middle = float(np.quantile(latencies, share))
     if interval is None:

@@ -1,4 +1,4 @@
-"""How load scenarios and audits are asked for, on the command line and in pipeline files."""
+"""Options of load scenarios and audits, for the command line and pipeline files."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from nnpipe.measuring.max_rate import LatencyBound
 
 _SECONDS, _MOST_SECONDS = 10.0, 60.0
 _MULTI_STREAM, _OFFLINE = 8, 64
-# What MLPerf reports of each scenario; offline it reports the throughput.
+# The percentile that MLPerf reports for each scenario; offline, it reports the throughput.
 _PERCENTILES = {"single-stream": 90.0, "multi-stream": 99.0, "server": 99.0, "offline": 50.0}
 
 
 class LoadOptions(Component):
-    """How queries come, in place of one inference after another; and audits.
+    """Options of a load scenario, which replaces one inference after another, and of audits.
 
     Examples
     --------
@@ -71,7 +71,7 @@ class LoadOptions(Component):
     )
 
     def validate(self) -> None:
-        """Refuse what does not go together."""
+        """Raise :class:`ConfigError` if options contradict each other."""
         if self.wanted:
             self.load()
         if self.max_latency is not None:
@@ -89,17 +89,17 @@ class LoadOptions(Component):
 
     @property
     def wanted(self) -> bool:
-        """Whether there is to be a load."""
+        """Whether the options ask for a load."""
         return self.scenario is not None or self.find_max_rate
 
     def load(self) -> Load:
-        """Return how queries come; of a search, and where no load is wanted, a single stream."""
+        """Return the load scenario; single-stream for a search for the highest rate, or without a load."""
         if self.scenario is None or self.find_max_rate:
             return Load(seed=self.load_seed)
         return Load(scenario=self.scenario, rate=self.rate, seed=self.load_seed)
 
     def until(self) -> Until:
-        """Return when the load ends."""
+        """Return the conditions that end the load."""
         seconds = self.load_seconds
         if seconds is None and self.load_queries is None:
             seconds = _SECONDS if self.load_precision is None else _MOST_SECONDS
@@ -111,7 +111,7 @@ class LoadOptions(Component):
         return None if self.max_latency is None else LatencyBound.parse(self.max_latency)
 
     def samples(self, fixed: int | None) -> int:
-        """Return the samples in a query to a model that takes so many at once, or any number."""
+        """Return the number of samples in a query, for a model with this fixed batch size or, if None, a free one."""
         if self.samples_per_query is not None:
             return self.samples_per_query
         if self.scenario == "offline":
@@ -120,7 +120,7 @@ class LoadOptions(Component):
 
 
 def call_size(options: LoadOptions, fixed: int | None, batch_size: int) -> int:
-    """Return the samples in a call; a load's query goes in one, or in as many as the model's own size makes it."""
+    """Return the number of samples in a call; a query of a load is one call, or several of the model's fixed size."""
     if not options.wanted:
         return batch_size
     size = fixed or options.samples(fixed)

@@ -1,12 +1,12 @@
-"""The measuring loop: one pair of stamps around the inference alone.
+"""The measuring loop: one pair of timestamps around the inference alone.
 
-Whatever is not the inference happens outside the stamps, and whatever can be
-done beforehand is done before the first one: inputs are checked, buffers are
-made and touched, garbage is collected and then left alone.  Per call there
-remain ``_put``, a stamp, ``_run``, a stamp, two stores and ``_get``.
+Everything but the inference happens outside the two timestamps.  As much as
+possible is done before the first call: inputs are checked, buffers are allocated
+and touched, and garbage is collected, after which the collector is off.  Each call
+consists of ``_put``, a timestamp, ``_run``, a timestamp, two stores and ``_get``.
 
-The loop is the session's friend: it calls ``_put``, ``_run`` and ``_get``
-directly, having checked what ``put``, ``run`` and ``get`` would check.
+The loop calls ``_put``, ``_run`` and ``_get`` of the session directly, after it has
+checked what ``put``, ``run`` and ``get`` would check.
 """
 
 from __future__ import annotations
@@ -32,38 +32,38 @@ if TYPE_CHECKING:
 _SETTLING_CALLS, _SETTLING_SHARE = 20, 20
 
 Clock = Callable[[], int]
-"""Gives nanoseconds from any origin, and never fewer than before."""
+"""Returns nanoseconds from any origin; the value never decreases."""
 
 Loop = Callable[[InferenceSession, Sequence[Any], Clock, memoryview, memoryview, "list[Any] | None"], None]
-"""Runs each batch: stamps of its start and its end, and its outputs where there is a list for them."""
+"""Runs each batch and stores its start and end time, and its outputs if a list is given."""
 
 
 class Window:
-    """A stretch of time in which runs are recorded, in as many goes as memory allows.
+    """A measurement in chunks, whose number depends on the memory.
 
-    Between goes the caller may do what it likes: judge outputs, prepare more
-    inputs.  While the window is open, objects that were alive when it was
-    opened are out of the garbage collector's sight; during a go it is off.
+    Between chunks the caller may do any work: evaluate outputs, prepare more
+    inputs.  While the window is open, the garbage collector ignores the objects
+    that existed when it was opened; during a chunk, the collector is off.
 
     Parameters
     ----------
     session
         The loaded model; not closed here.
     clock
-        What to stamp with, in nanoseconds.
+        The clock, in nanoseconds.
     loop
-        What one go does; by default each batch is put, run and got, and the run is stamped.
+        The inner loop of a chunk; by default it puts, runs and gets each batch, and times the run.
     settling
-        Whether calls go before that are not recorded, see :meth:`go`.
+        Whether each chunk begins with unrecorded calls, see :meth:`run_chunk`.
 
     Attributes
     ----------
     origin_ns
-        What the clock showed when the first go began; all times count from here.
+        The clock time at which the first chunk began; all times count from it.
     calls, busy_ns
-        Number of runs recorded, and how long all goes took together.
-    goes
-        Of each go the stamps of starts and ends, and the samples that count.
+        The number of recorded runs, and the total duration of all chunks.
+    chunks
+        For each chunk, the start times, the end times, and the numbers of samples to count.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Window:
         self._clock = clock
         self._loop = loop or _stamp
         self._settling_calls = _SETTLING_CALLS if settling else 0
-        self.goes: list[tuple[npt.NDArray[np.int64], ...]] = []
+        self.chunks: list[tuple[npt.NDArray[np.int64], ...]] = []
         self._frozen = False
 
     def __enter__(self) -> Self:
@@ -98,13 +98,13 @@ class Window:
             gc.unfreeze()
 
     def check(self, batches: Sequence[Batch]) -> list[int]:
-        """Count the samples of each batch; raise unless there are batches and the session takes every one."""
+        """Return the number of samples of each batch; raise an error if there is none, or one does not fit the model."""
         if not batches:
             raise ConfigError("nothing to measure: there is no batch of inputs")
         passed, size = None, 0
         sizes = []
         for batch in batches:
-            # Batches mostly look like the one before, and a full check costs as much as a tiny model's inference.
+            # Most batches look like the previous one, and a full check takes as long as a tiny model's inference.
             looks = {name: (array.dtype, array.shape) for name, array in batch.items()}
             if looks != passed:
                 self._session.io.check_inputs(batch)
@@ -113,36 +113,36 @@ class Window:
         return sizes
 
     def warm_up(self, batches: Sequence[Batch], calls: int) -> None:
-        """Run that often, round and round, without recording anything."""
+        """Run ``calls`` calls, repeating the batches, without recording them."""
         for call in range(calls):
             self._session.infer(batches[call % len(batches)])
 
-    def go(self, batches: Sequence[Any], samples: Sequence[int], *, keep: bool = True) -> list[Any]:
-        """Run each batch once and record it.
+    def run_chunk(self, batches: Sequence[Any], samples: Sequence[int], *, keep: bool = True) -> list[Any]:
+        """Run a chunk: run each batch once and record it.
 
-        Whatever happened since the last go has taken the caches: the first
-        call would read 20 times too long for a model of 3 µs, the tenth by some
-        percent.  Therefore up to 20 calls go before, unrecorded, where they
-        are at most one in twenty; the last batches serve for it, so that the
-        first ones come as fresh as the others.
+        Work since the last chunk has filled the caches with other data.  For a
+        model of 3 µs, the first call would take 20 times too long, the tenth
+        some percent.  Therefore up to 20 unrecorded calls come first, but at most
+        one for every twenty batches.  They use the last batches, so that the
+        first batches are no more cached than the others.
 
         Parameters
         ----------
         batches
-            Inputs that :meth:`check` has passed; they are not checked again.  Or whatever the loop takes.
+            Inputs that :meth:`check` has accepted; they are not checked again.  A custom loop may take other values.
         samples
-            How many samples of each batch count.
+            The number of samples to count for each batch.
         keep
             Whether to keep the outputs.
 
         Returns
         -------
         list
-            The outputs of each batch, or nothing where they are not kept.
+            The outputs of each batch; empty if they are not kept.
         """
         self._session._check_open()
         counts = np.array(samples, np.int64)
-        # Filled, not just allocated: the first touch of a page costs more than the stores of a whole go.
+        # Filled, not just allocated: the first access to a page takes longer than all stores of a chunk.
         starts, ends = np.full(len(batches), -1, np.int64), np.full(len(batches), -1, np.int64)
         outputs: list[Any] = [None] * len(batches)
         with _no_collections():
@@ -154,9 +154,9 @@ class Window:
             self._loop(self._session, batches, self._clock, starts.data, ends.data, kept)
             end = self._clock()
         self._session._state = "done"
-        if not self.goes:
+        if not self.chunks:
             self.origin_ns = begin
-        self.goes.append((starts, ends, counts))
+        self.chunks.append((starts, ends, counts))
         self.calls += len(batches)
         self.busy_ns += end - begin
         return outputs if keep else []
@@ -170,23 +170,20 @@ class Window:
         min_seconds: float = 0.0,
         max_calls: int | None = None,
     ) -> None:
-        """Go round the batches until the window has calls and busy seconds enough; outputs are dropped.
-
-        ``max_calls`` ends it in any case.
-        """
+        """Repeat the batches until both minimums, or ``max_calls``, are reached; outputs are dropped."""
         while True:
-            # How many calls the missing seconds are, going by the calls so far.
+            # Estimate the calls that fill the missing seconds from the calls so far.
             missing_ns = int(min_seconds * 1e9) - self.busy_ns
             missing = max(min_calls - self.calls, -(-missing_ns * max(self.calls, 1) // max(self.busy_ns, 1)))
             if max_calls is not None:
                 missing = min(missing, max_calls - self.calls)
             if missing <= 0:
                 return
-            self.go(batches[:missing], samples[:missing], keep=False)
+            self.run_chunk(batches[:missing], samples[:missing], keep=False)
 
     def series(self) -> Series:
-        """Return what was recorded so far: ``start_ns``, ``latency_ns``, ``samples``."""
-        columns = zip(*self.goes, strict=True) if self.goes else ([np.empty(0, np.int64)],) * 3
+        """Return the recorded calls: ``start_ns``, ``latency_ns``, ``samples``, int64."""
+        columns = zip(*self.chunks, strict=True) if self.chunks else ([np.empty(0, np.int64)],) * 3
         starts, ends, counts = (np.concatenate(list(column)) for column in columns)
         return Series({"start_ns": starts - self.origin_ns, "latency_ns": ends - starts, "samples": counts})
 
@@ -199,7 +196,7 @@ def _stamp(
     ends: memoryview,
     outputs: list[Any] | None,
 ) -> None:
-    """Do one go.  Everything here is paid for by every call; nothing here may be slow."""
+    """Run a chunk.  Each statement here adds to every call, so none may be slow."""
     put, run, get = session._put, session._run, session._get
     for i, batch in enumerate(batches):
         put(batch)
@@ -216,7 +213,7 @@ def _stamp(
 
 @contextmanager
 def _no_collections() -> Iterator[None]:
-    """Keep the garbage collector off, and then as it was, whatever happens."""
+    """Switch the garbage collector off during the block, and then restore its state."""
     collecting = gc.isenabled()
     gc.disable()
     try:

@@ -1,13 +1,13 @@
-"""The most queries a second at which a latency keeps a bound.
+"""Find the highest rate of queries at which a latency keeps a bound.
 
-A binary search over rates of the server scenario.  Each trial goes on until
-its queries show, by MLPerf's early stopping, that the bound is kept, or by
-the other tail of the same distribution that it is not.
+It is a binary search over rates of the server scenario.  Each trial continues
+until its queries show, by MLPerf's early stopping, that the bound is kept, or,
+by the other tail of the same distribution, that it is broken.
 
-Trials take queries for independent, which in a queue they are not: who waits
-long is followed by others who do.  So what the search ends with is confirmed
-in a longer run, with arrivals that it has not seen, in which queries count
-for as many as they are worth (:mod:`nnpipe.measuring.autocorrelation`).
+Trials treat queries as independent.  In a queue they are not: a query that waits
+long is followed by others that wait, too.  So the result is confirmed in a longer
+run with new arrivals, whose evaluation allows for dependent queries
+(:mod:`nnpipe.measuring.autocorrelation`).
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ Verdict = Literal["kept", "broken", "open"]
 _UNITS = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 _BOUND = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>ns|us|µs|ms|s)(?:@p(?P<percent>\d+(?:\.\d+)?))?")
 _UNLOADED_SECONDS = 0.5
-_CONFIRMING = 4  # times as long as a trial, at least
-_LEAST_SHARE = 1e-3  # of what the session can do at all; below it no rate is looked for
+_CONFIRMING = 4  # the confirming run is at least this many times as long as a trial
+_LEAST_SHARE = 1e-3  # the lowest rate to try, relative to the session's rate without a schedule
 
 
 @dataclass(frozen=True)
 class LatencyBound:
-    """A percentile of latency that is not to be above a bound.
+    """An upper bound on a percentile of latency.
 
     Parameters
     ----------
@@ -59,12 +59,12 @@ class LatencyBound:
 
     @classmethod
     def parse(cls, text: str) -> LatencyBound:
-        """Read ``10ms@p99``; the percentile is p99 if left out.
+        """Parse ``10ms@p99``; the percentile is p99 if left out.
 
         Raises
         ------
         ConfigError
-            If it is anything else.
+            If the text has another form.
 
         Examples
         --------
@@ -79,14 +79,14 @@ class LatencyBound:
         return cls(percent / 100, bound_ns)
 
     def over(self, latencies_ns: npt.NDArray[Any]) -> int:
-        """Count latencies above the bound."""
+        """Return the number of latencies above the bound."""
         return int(np.count_nonzero(latencies_ns > self.bound_ns))
 
     def verdict(self, queries: int, over: int, confidence: float = CONFIDENCE) -> Verdict:
-        """Return whether so many queries above the bound show that it is kept, or broken, or neither yet.
+        """Return whether ``over`` of ``queries`` above the bound show that it is kept or broken, or neither yet.
 
-        Kept is LoadGen's criterion (:func:`~nnpipe.measuring.early_stopping.least_samples`).  Broken: were the
-        bound just kept, so many over it or more would have a probability of at most 1 - ``confidence``.
+        "Kept" is LoadGen's criterion (:func:`~nnpipe.measuring.early_stopping.least_samples`).  "Broken" means that
+        if the bound were just kept, so many queries above it would have a probability of at most 1 - ``confidence``.
         """
         if queries >= least_samples(self.share, over, confidence):
             return "kept"
@@ -95,7 +95,7 @@ class LatencyBound:
         return "open"
 
     def judge(self, latencies_ns: npt.NDArray[Any]) -> Verdict:
-        """Tell likewise of latencies in the order of time, which may depend on each other."""
+        """Return the verdict for latencies in the order of time, which may depend on each other."""
         above = latencies_ns > self.bound_ns
         time = autocorrelation_time(above)
         return self.verdict(math.floor(len(above) / time), math.ceil(np.count_nonzero(above) / time))
@@ -103,7 +103,7 @@ class LatencyBound:
 
 @dataclass(frozen=True)
 class Trial:
-    """One rate tried: queries a second asked for and reached, queries in all and over the bound, and what that says."""
+    """One rate that was tried: requested and reached queries per second, all queries, those over the bound, verdict."""
 
     rate: float
     achieved: float
@@ -114,18 +114,18 @@ class Trial:
 
 @dataclass(frozen=True)
 class MaxRate:
-    """What a search came to.
+    """The result of a search for the highest rate.
 
     Parameters
     ----------
     rate
-        The highest rate at which the bound was shown to be kept, queries a second; ``None`` if there is none.
+        The highest rate, in queries per second, at which the bound was shown to be kept; ``None`` if there is none.
     refused
-        The lowest rate tried at which that could not be shown, if any.
+        The lowest rate at which that could not be shown, if any.
     reason
         The result in one line.
     trials
-        Every rate tried, in order.
+        All rates that were tried, in order.
     confirmed
         The run at ``rate`` that confirmed it, or the last one that failed.
     """
@@ -151,25 +151,26 @@ def find_max_rate(
     clock: Clock = time.perf_counter_ns,
     wait: Wait | None = None,
 ) -> MaxRate:
-    """Search for the most queries a second at which a latency keeps its bound.
+    """Search for the highest rate of queries at which a latency keeps its bound.
 
-    A trial lasts at least twice the bound divided by ``resolution``: at a rate that much too high the queue
-    grows past the bound within half of that time, however few queries show it.
+    A trial lasts at least twice the bound divided by ``resolution``.  If the rate is too high by that resolution,
+    the queue grows past the bound within half of that time.
 
     Parameters
     ----------
     session, queries, samples, warmup, clock, wait
         As for :func:`~nnpipe.measuring.load_generator.run_load`.
     bound
-        What is to be kept.
+        The bound on latency.
     resolution
-        The search ends when the rate that broke the bound is at most this part above the one that kept it.
+        The search ends when the rate that broke the bound exceeds the one that kept it by at most this share.
     seed
-        Of the first trial's arrivals; each trial has its own.
+        The seed of the first trial's arrivals; each trial has its own.
     most_seconds
-        A trial that has shown nothing by then counts as broken; the confirming run may take twice as long.
+        The time limit of a trial.  A trial that is undecided by then counts as broken; the confirming run may take
+        twice as long.
     progress
-        Told about every second of each trial.
+        Called about once a second of each trial.
     """
     search = _Search(session, queries, bound, resolution, seed, samples, most_seconds, clock, wait)
     for _ in progress(search.steps(warmup), f"the most queries a second with {describe(bound)}"):
@@ -184,7 +185,7 @@ def describe(bound: LatencyBound) -> str:
 
 
 class _Search:
-    """The state of a search; rates in queries a second."""
+    """The state of a search; rates in queries per second."""
 
     def __init__(
         self,
@@ -210,7 +211,7 @@ class _Search:
         self.last: LoadResult | None = None
 
     def steps(self, warmup: int) -> Iterator[str]:
-        """Carry out the search, go by go."""
+        """Run the search, and yield after each chunk."""
         if (yield from self._without_load(warmup)) == "broken":
             return
         low, high = 0.0, self.capacity * (1 + self.resolution)
@@ -225,10 +226,10 @@ class _Search:
             if (yield from self._try(low, confirming=True)) == "kept":
                 self.rate = low
                 return
-            low, step = low * (1 - min(step, 0.5)), 2 * step  # what the trials saw was luck
+            low, step = low * (1 - min(step, 0.5)), 2 * step  # the trials succeeded only by chance
 
     def result(self) -> MaxRate:
-        """Say what was found."""
+        """Return the result of the search."""
         assert self.last is not None
         wanted = describe(self.bound)
         not_kept = [trial.rate for trial in self.trials if trial.verdict != "kept" and trial.rate]
@@ -246,7 +247,7 @@ class _Search:
         return MaxRate(self.rate, refused, reason, tuple(self.trials), self.last)
 
     def _without_load(self, warmup: int) -> Generator[str, None, Verdict]:
-        """Learn what the session can do at all: how many it answers when each query follows the last."""
+        """Measure the rate of the session without a schedule, where each query follows the previous answer."""
         with LoadGenerator(self.session, self.queries, Load(seed=self.seed), **self.given) as generator:
             generator.warm_up(warmup)
             verdict: Verdict = "open"
@@ -254,7 +255,7 @@ class _Search:
                 if generator.busy_ns > self.most_seconds * 1e9:
                     break
                 missing_ns = max(_UNLOADED_SECONDS * 1e9 - generator.busy_ns, 1.0)
-                generator.go(
+                generator.run_chunk(
                     max(round(missing_ns * generator.queries / max(generator.busy_ns, 1)), generator.queries // 2, 1)
                 )
                 verdict = self._verdict(generator)
@@ -273,12 +274,12 @@ class _Search:
                     break
                 over = self.bound.over(generator.latencies()) if generator.queries else 0
                 missing = max(least_samples(self.bound.share, over), look_at) - generator.queries
-                generator.go(max(missing, math.ceil((least - generator.busy_ns) / 1e9 * rate), 1))
+                generator.run_chunk(max(missing, math.ceil((least - generator.busy_ns) / 1e9 * rate), 1))
                 yield f"{rate:.4g}/s"
                 if not confirming:
                     verdict = self._verdict(generator)
                 elif generator.queries >= look_at and generator.busy_ns >= least:
-                    # Seldom, since who looks often enough finds what he wants.
+                    # Checked rarely, since frequent checks make wrong verdicts more likely.
                     verdict, look_at = self.bound.judge(generator.latencies()), math.ceil(1.5 * generator.queries)
             if confirming and verdict == "open":
                 verdict = self.bound.judge(generator.latencies())

@@ -1,4 +1,4 @@
-"""How inference is measured: how long, how often, at which rhythm."""
+"""Options of measurements: batch size, duration, warm-up, and pace."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nnpipe.measuring.pace import Pace
 
 
 class MeasureOptions(Component):
-    """How inference is measured.
+    """Options of the measurement of inference.
 
     Examples
     --------
@@ -41,13 +41,13 @@ class MeasureOptions(Component):
     )  # fmt: skip
 
     def validate(self) -> None:
-        """Refuse what is no pace, and how long one is to be kept where there is none."""
+        """Raise :class:`ConfigError` if ``pace`` is malformed, or if ``pace_seconds`` is given without it."""
         if self.pace is not None:
             Pace.parse(self.pace)
         elif self.pace_seconds is not None:
             raise ConfigError("--pace-seconds is for a pace: name one with --pace")
 
     def check_with(self, load: LoadOptions) -> None:
-        """Raise :class:`~nnpipe.core.errors.ConfigError` if queries are to come in two ways at once."""
+        """Raise :class:`~nnpipe.core.errors.ConfigError` if both a load and a pace are given."""
         if self.pace is not None and load.wanted:
             raise ConfigError("a load has a rhythm of its own: leave out --pace, or --load and --find-max-rate")

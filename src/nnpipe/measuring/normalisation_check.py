@@ -1,7 +1,7 @@
-"""Whether what arrives at a model's first normalisation is spread as what the model was trained on.
+"""Check whether the inputs of a model's first batch normalisation are distributed as in training.
 
-A batch normalisation holds mean and variance of the training samples, as they
-were when they had come so far.  Samples prepared otherwise have others there.
+A batch normalisation holds the mean and variance of its inputs for the training
+samples.  Samples that are prepared differently have another mean or variance there.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from nnpipe.core.live_model import LiveModel
 from nnpipe.core.tensors import Batch
 
 _HELD = ("mean", "variance")
-_INPUTS = 5  # what is normalised, weight, bias, mean and variance
+_INPUTS = 5  # input, weight, bias, mean and variance
 
 
 def first_normalisation(model: LiveModel, graph: Graph, batches: Sequence[Batch]) -> dict[str, Any]:
-    """Compare what arrives at a model's first batch normalisation with the statistics that it holds.
+    """Compare the inputs of a model's first batch normalisation with the statistics that it holds.
 
     Parameters
     ----------
     model
-        The model, loaded.
+        The loaded model.
     graph
         Its inference graph.
     batches
-        Some samples, as it takes them.
+        Batches of prepared samples.
 
     Returns
     -------
     dict
-        ``name``; ``spread``, the median over channels of the ratio of the variance that arrives to the one held; and
-        ``shift``, the median distance of the means, in standard deviations.  Empty where there is no such operation,
-        or the framework does not let one look.
+        ``name`` of the operation; ``spread``, the median over channels of the ratio of observed to stored variance;
+        and ``shift``, the median distance of the means, in standard deviations.  Empty if there is no such operation,
+        or the framework does not show intermediate values.
     """
     if not model.wrapper.offers("get_weights", "get_intermediates"):
         return {}
@@ -51,7 +51,7 @@ def first_normalisation(model: LiveModel, graph: Graph, batches: Sequence[Batch]
         parts = [_arriving(model, found.inputs[0], batch) for batch in batches]
         axis = model.wrapper.channel_axis
         values = np.concatenate([np.moveaxis(part, axis, 0).reshape(len(mean), -1) for part in parts], axis=1)
-    except Exception:  # a look inside that fails, in whatever framework, must not cost the measurement
+    except Exception:  # a failure of any framework here must not stop the measurement
         return {}
     known = variance > 0
     if not known.any() or values.shape[1] < 2:
@@ -68,15 +68,15 @@ def _normalises(operation: Operation) -> bool:
 
 
 def _statistics(operation: Operation) -> tuple[str, ...]:
-    """Return the tensors in which an operation holds mean and variance; none where it is no normalisation by both."""
+    """Return the tensors of an operation's mean and variance; empty if it does not normalise by both."""
     kind, names = operation.kind.lower().replace("_", ""), operation.inputs
-    if kind == "normalization":  # Keras' layer that is fitted to data, behind the input
+    if kind == "normalization":  # Keras' layer after the input that is adapted to data
         return tuple(name for name in names[1:] if name.rpartition("/")[2] in _HELD)
     if "batchnorm" not in kind:
         return ()
     if len(names) >= _INPUTS:
         return names[3:_INPUTS]
-    # Keras leaves out gamma or beta where a layer has none.
+    # Keras omits gamma or beta if a layer has none.
     last = names[-2:]
     return last if [name.rpartition("/")[2] for name in last] == ["moving_mean", "moving_variance"] else ()
 

@@ -1,4 +1,4 @@
-"""Which order statistics enclose a quantile, and how many samples that takes."""
+"""Confidence intervals of quantiles by order statistics, and the number of samples that they need."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from nnpipe.core.argument_checks import check_call
 Floats = npt.NDArray[np.float64]
 
 CONFIDENCE = 0.95
-"""How often an interval covers the truth, where nothing else is said."""
+"""The default confidence of intervals."""
 
 
 def samples_needed(share: float, confidence: float = CONFIDENCE) -> int:
     """Return the least number of samples whose extremes enclose a quantile with this confidence.
 
-    With fewer, no two-sided interval made of observed values exists, and the
-    quantile is anybody's guess: 6 for the median, 29 for p90, 299 for p99,
-    2,995 for p99.9 at 95 %.  They enclose it unless all samples lie on one
-    side: 1 - share^n - (1 - share)^n (H. A. David and H. N. Nagaraja, "Order
-    Statistics", 3rd edition, 2003, section 7.1).
+    With fewer samples, no two-sided interval of observed values exists.  At 95 %,
+    the numbers are 6 for the median, 29 for p90, 299 for p99 and 2,995 for p99.9.
+    The extremes enclose the quantile unless all samples lie on one side of it; the
+    probability is 1 - share^n - (1 - share)^n (H. A. David and H. N. Nagaraja,
+    "Order Statistics", 3rd edition, 2003, section 7.1).
     """
     check_call(samples_needed, locals())
     number = 1
@@ -33,11 +33,11 @@ def samples_needed(share: float, confidence: float = CONFIDENCE) -> int:
 
 
 def interval_ranks(samples: int, share: float, confidence: float = CONFIDENCE) -> tuple[int, int]:
-    """Return the places (from 0) of the order statistics that enclose a quantile with at least this confidence.
+    """Return the positions (from 0) of the order statistics that enclose a quantile with at least this confidence.
 
-    The number of samples below the quantile is binomial, so the l-th to the
-    u-th smallest enclose it with P(l <= B <= u - 1); of all such pairs this is
-    the narrowest, and of those the one most central.
+    The number B of samples below the quantile is binomial, so the l-th and u-th
+    smallest samples enclose it with probability P(l <= B <= u - 1).  Of all
+    sufficient pairs, the narrowest is returned, and among those the most central.
 
     Raises
     ------
@@ -48,7 +48,7 @@ def interval_ranks(samples: int, share: float, confidence: float = CONFIDENCE) -
     first, last = max(0, math.floor(centre - reach)), min(samples, math.ceil(centre + reach))
     below = np.arange(first, last + 1)
     below_cdf = np.cumsum(_binomial(below, samples, share))
-    # Lower place l (from 1) leaves out B < l; upper place u leaves out B >= u; both must be samples: 1 to n.
+    # The lower rank l (from 1) excludes B < l, the upper rank u excludes B >= u; both must be from 1 to n.
     lower = np.arange(max(first, 1), last + 1)
     left_out = np.where(lower > first, below_cdf[np.maximum(lower - first - 1, 0)], 0.0)
     ends = np.searchsorted(below_cdf, left_out + confidence - 1e-12)
@@ -62,7 +62,7 @@ def interval_ranks(samples: int, share: float, confidence: float = CONFIDENCE) -
 
 
 def _binomial(successes: npt.NDArray[Any], trials: int, share: float) -> Floats:
-    # Logarithms of factorials one from another: lgamma once, then the ratio of neighbours.
+    # Compute lgamma once, and then each logarithm of a factorial from its neighbour.
     start = int(successes[0])
     log_first = (
         math.lgamma(trials + 1)

@@ -1,14 +1,14 @@
-"""The pace of use: inference at the rhythm of an application, which waits between calls.
+"""Measure inference at the pace of an application, which waits between calls.
 
-In a tight loop caches, branch predictors and the processor's clock stay warm.
-An application that looks at a camera thirty times a second finds them cold at
-each call.  Calls at a pace are timed as those of the tight loop are, by stamps
-around the inference alone; only what happens before differs.
+In a tight loop, caches and branch predictors stay warm and the processor's clock
+rate stays high.  For an application that reads a camera thirty times a second,
+they are cold at each call.  Calls at a pace are timed like those of the tight
+loop, by timestamps around the inference alone.
 
-So that the difference can be explained, and not only seen, a quarter of the
-calls, drawn at random, come after a wait in which the process stays awake and
-looks at the clock.  What such a call takes longer than one of the tight loop
-has nothing to do with sleep; what a call after sleep takes longer than that has.
+To explain the difference, the process stays awake and polls the clock before a
+quarter of the calls, chosen at random; before the others it sleeps.  The
+additional time of awake calls over the tight loop has nothing to do with sleep;
+the additional time of the other calls over awake ones does.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ from nnpipe.measuring.series import Series
 _UNITS = {"us": 1e3, "µs": 1e3, "μs": 1e3, "ms": 1e6, "s": 1e9, "min": 60e9}
 _RATES = {"/s": 1e9, "hz": 1e9, "fps": 1e9, "/min": 60e9}
 _PACE = re.compile(r"\s*(\d{1,12}(?:\.\d{1,9})?)\s*([^\s\d.]{1,4})\s*")
-# Whoever asks to sleep for less than this is woken too late to keep the pace.
+# A shorter sleep ends too late to keep the pace.
 _SHORTEST_NS, _LONGEST_NS = 200_000, 3_600_000_000_000
 
 _AWAKE_SHARE = 0.25
 _CALLS, _LEAST_CALLS, _MOST_CALLS = 266, 12, 1_000_000
 _SHORTEST_S, _LONGEST_S = 1.0, 10.0
-_GO_NS = 1_000_000_000  # so that progress shows
+_CHUNK_NS = 1_000_000_000  # so that progress shows
 
 
 @dataclass(frozen=True)
 class Pace:
-    """How often an application asks.
+    """The interval between calls of an application.
 
     Parameters
     ----------
     period_ns
-        From the beginning of one call to the beginning of the next, in nanoseconds.
+        The time from the beginning of one call to the beginning of the next, in nanoseconds.
 
     Raises
     ------
@@ -65,12 +65,12 @@ class Pace:
 
     @classmethod
     def parse(cls, text: str) -> Pace:
-        """Read ``"33ms"``, ``"0.5 s"``, ``"30/s"``, ``"30fps"`` or ``"2/min"``.
+        """Parse ``"33ms"``, ``"0.5 s"``, ``"30/s"``, ``"30fps"`` or ``"2/min"``.
 
         Raises
         ------
         ConfigError
-            If it is neither a time nor a rate, or out of bounds.
+            If the text is neither a time nor a rate, or out of bounds.
         """
         found = _PACE.fullmatch(text)
         number, unit = (float(found[1]), found[2]) if found else (0.0, "")
@@ -89,7 +89,7 @@ class Pace:
         return f"{self.period_ns / 1e3:.4g}us"
 
     def calls(self, seconds: float | None) -> int:
-        """Return how many calls fill ``seconds``; if left out, some 200 after sleep, or what 10 s hold."""
+        """Return the number of calls in ``seconds``; by default enough for 200 calls after sleep, but at most 10 s."""
         if seconds is None:
             seconds = min(max(_CALLS * self.period_ns / 1e9, _SHORTEST_S), _LONGEST_S)
         return min(max(int(seconds * 1e9 / self.period_ns), _LEAST_CALLS), _MOST_CALLS)
@@ -97,17 +97,17 @@ class Pace:
 
 @dataclass(frozen=True)
 class Paced:
-    """What calls at a pace gave.
+    """The calls that were measured at a pace.
 
     Parameters
     ----------
     series
-        One row a call: ``scheduled_ns``, when its turn was; ``start_ns``; ``latency_ns``; ``samples``; and
-        ``asleep``, 1 where the process slept before and 0 where it stayed awake.  Times count from the start.
+        One row per call: ``scheduled_ns``, when it was due; ``start_ns``; ``latency_ns``; ``samples``; and
+        ``asleep``, 1 if the process slept before the call and 0 if it stayed awake.  Times count from the start.
     missed
-        How many turns passed while the call before was still running.
+        The number of calls that were skipped because the previous call was still running.
     origin_ns
-        The start, on the clock.
+        The clock time of the start.
     """
 
     series: Series
@@ -127,51 +127,51 @@ def run_paced(
     clock: Clock = time.perf_counter_ns,
     sleep: Callable[[float], object] = time.sleep,
 ) -> Paced:
-    """Run batches, round and round, one at each turn of a pace.
+    """Run batches repeatedly, one in each period of a pace.
 
     Parameters
     ----------
     session
         The loaded model, here or on a target; not closed here.
     batches
-        Inputs as ``session.io`` says, at least one; all are in memory.
+        Inputs that fit ``session.io``, at least one batch, all in memory.
     pace
-        How often.
+        The interval between calls.
     samples
-        How many samples of each batch count; all if left out.
+        The number of samples to count for each batch; all by default.
     calls
-        How many calls; as many as :meth:`Pace.calls` says if 0.
+        The number of calls; that of :meth:`Pace.calls` if 0.
     seed
-        Of the choice of the calls before which the process stays awake.
+        The seed of the choice of calls before which the process stays awake.
     progress
-        Told about every second.
+        Called about once a second.
     clock, sleep
-        What to stamp with, in nanoseconds, and what to wait with, in seconds.
+        The clock, in nanoseconds, and the function that sleeps, in seconds.
 
     Raises
     ------
     ConfigError
         If there is no batch.
     SpecMismatch
-        If a batch is not what the session takes; nothing has been run then.
+        If a batch does not fit the model's inputs; then nothing has been run.
     """
     check_call(run_paced, locals())
     calls = calls or pace.calls(None)
     asleep = np.random.default_rng(seed).random(calls) >= _AWAKE_SHARE
     asleep[0] = True
     rhythm = _Rhythm(pace.period_ns, asleep, sleep)
-    each = max(1, _GO_NS // pace.period_ns)
+    each = max(1, _CHUNK_NS // pace.period_ns)
     with Window(session, clock, rhythm, settling=False) as window:
         sizes = window.check(batches)
         counts = sizes if samples is None else samples
 
-        def goes() -> Iterator[int]:
+        def run_chunks() -> Iterator[int]:
             for first in range(0, calls, each):
                 numbers = [number % len(batches) for number in range(first, min(first + each, calls))]
-                window.go([batches[n] for n in numbers], [counts[n] for n in numbers], keep=False)
+                window.run_chunk([batches[n] for n in numbers], [counts[n] for n in numbers], keep=False)
                 yield first
 
-        for _ in progress(goes(), f"pace: one call in {pace}", -(-calls // each)):
+        for _ in progress(run_chunks(), f"pace: one call in {pace}", -(-calls // each)):
             pass
         columns = dict(window.series().columns)
         columns["scheduled_ns"] = np.array(rhythm.due_ns, np.int64) - window.origin_ns
@@ -180,7 +180,7 @@ def run_paced(
 
 
 class _Rhythm:
-    """The loop of a go: waits for each call's turn, and times the run alone."""
+    """The loop of a chunk: waits until each call is due, and times the run alone."""
 
     def __init__(self, period_ns: int, asleep: npt.NDArray[np.bool_], sleep: Callable[[float], object]) -> None:
         self.due_ns: list[int] = []
@@ -198,14 +198,14 @@ class _Rhythm:
         ends: memoryview,
         outputs: list[Any] | None,
     ) -> None:
-        """Do one go; the first call of a go comes a period after it began."""
+        """Run a chunk; its first call is due one period after its beginning."""
         put, run, get = session._put, session._run, session._get
         period, sleep = self._period_ns, self._sleep
         due = clock()
         for i, batch in enumerate(batches):
             due += period
             late = clock() - due
-            if late >= 0:  # an application takes the next picture, not those that have passed
+            if late >= 0:  # an application uses the next picture, not missed ones
                 passed = late // period + 1
                 due += passed * period
                 self.missed += passed
@@ -215,7 +215,7 @@ class _Rhythm:
             else:
                 while clock() < due:
                     pass
-            # Inputs arrive when the application wakes, so they are handed over cold, too.
+            # The inputs of an application arrive when it wakes, so putting them is done after the wait, too.
             put(batch)
             start = clock()
             run()

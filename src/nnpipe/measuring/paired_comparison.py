@@ -1,29 +1,29 @@
-"""Which of two is faster, and by how much: ratios of pairs, with an interval that holds.
+"""Compare the speed of two candidates by paired ratios with confidence intervals.
 
-What disturbs a measurement comes in two sizes, and each needs its remedy.
+Two kinds of disturbances affect a comparison.
 
-*While it runs*, the machine speeds up and slows down, in drifts and bursts that
-dwarf what is to be found out.  So candidates take turns in short blocks, in a
-random order each round, and only blocks of one round are compared: what lasts
-longer than a round cancels.
+*During a run*, the machine becomes faster and slower, in drifts and bursts that
+may be larger than the difference of the candidates.  So candidates are run in
+turns in short blocks, in a random order each round, and only blocks of the same
+round are compared.  Disturbances that last longer than a round cancel.
 
-*Once for all, when it starts*, a process gets its place in memory, and keeps
-the luck of it: two processes with the same model differ steadily, by some
-tenths of a percent up to tens, however long one measures.  More rounds make
-such a difference look ever more certain.  So all candidates are started anew
-many times, and a start is one observation: the centre of its rounds' ratios of
-logarithms.  (T. Kalibera and R. Jones, "Rigorous benchmarking in reasonable
+*At its start*, a process gets its place in memory and keeps it.  Two processes with
+the same model differ constantly, by some tenths of a percent up to tens of
+percent, however long they run, and more rounds make such a difference look more
+certain.  So all candidates are restarted many times.  A start is one observation:
+the centre of the logarithms of its rounds' ratios.  (T. Kalibera and R. Jones, "Rigorous benchmarking in reasonable
 time", ISMM 2013; A. Georges, D. Buytaert and L. Eeckhout, "Statistically
 rigorous Java performance evaluation", OOPSLA 2007.)
 
-The interval is that of Wilcoxon's signed ranks over starts.  It assumes that a
-start is as likely to favour the one as the other, beyond their true ratio.
-Rounds may depend on each other as they like.
+The interval is that of Wilcoxon's signed-rank test over starts.  It assumes that a
+start is as likely to favour one candidate as the other, apart from their true
+ratio.  Rounds may depend on each other.
 
-One looks several times and stops when the answer is there, which would make
-false alarms more frequent.  Therefore each of at most :data:`LOOKS` looks, at
-each pair, has an equal part of the error that is allowed (Bonferroni): all
-intervals together, whenever one stops, hold at the stated confidence.
+The results are evaluated several times, and the comparison stops when it is
+decided, which would increase the number of false positives.  Therefore each of at
+most :data:`LOOKS` evaluations of each pair gets an equal part of the allowed error
+(Bonferroni): all intervals together hold at the stated confidence, whenever the
+comparison stops.
 """
 
 from __future__ import annotations
@@ -41,34 +41,34 @@ from nnpipe.core.errors import ConfigError
 from nnpipe.measuring.signed_rank import Centre, Floats, centre, pair_means, values_needed
 
 LOOKS = 6
-_GROWTH = 1.5  # from look to look
-_MOST_STARTS = 10_000  # beyond, the number is no plan any more
+_GROWTH = 1.5  # of the number of starts from one evaluation to the next
+_MOST_STARTS = 10_000  # larger estimates are not reported
 
 Kind = Literal["faster", "same", "undecided"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ComparisonPlan:
-    """How candidates are compared.
+    """The settings of a comparison.
 
     Parameters
     ----------
     confidence
-        All intervals of one comparison hold together at least this often.
+        The least probability that all intervals of a comparison hold together.
     margin
-        The greatest difference that does not matter, as a share of the time;
-        two candidates can be found the same only if there is one.
+        The greatest difference that is considered irrelevant, as a share of the
+        time.  Candidates can be found equal only if there is a margin.
     precision
-        Half of an interval's width that is wanted, as a share; none: whatever
-        it takes to decide.
+        The wanted half-width of each interval, as a share of the time; without
+        it, the comparison ends when it is decided.
     max_seconds
-        No start begins that would probably end later.
+        The time limit; no start begins that would probably end later.
     block_seconds
-        How long one candidate runs before it is the next one's turn.
+        The duration of a candidate's block.
     warmup_runs
-        Calls in each start that are not recorded, beside a whole round.
+        The calls in each start that are not recorded, in addition to a whole round.
     seed
-        Of the order.
+        The seed of the random order.
     """
 
     confidence: float = 0.95
@@ -94,33 +94,33 @@ class ComparisonPlan:
             raise ConfigError(f"warmup_runs: must not be negative, {self.warmup_runs} is")
 
     def level(self, candidates: int) -> float:
-        """Return the confidence of the interval of one pair at one look."""
+        """Return the confidence of the interval of one pair at one evaluation."""
         pairs = max(1, candidates * (candidates - 1) // 2)
         return 1 - (1 - self.confidence) / (LOOKS * pairs)
 
     def looks(self, candidates: int) -> tuple[int, ...]:
-        """Return the numbers of starts after which one looks: 8, 12, 18, 27, 41, 61 for two candidates at 95 %."""
+        """Return the numbers of starts after which to evaluate: 8, 12, 18, 27, 41, 61 for two candidates at 95 %."""
         first = values_needed(self.level(candidates))
         return tuple(math.ceil(first * _GROWTH**look - 1e-9) for look in range(LOOKS))
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is known of two candidates' times.
+    """The result of comparing the times of two candidates.
 
     Attributes
     ----------
     first, second
-        Their places; the first is the one whose time was found to be less.
+        The numbers of the candidates; the first has the lower estimated time.
     kind
         ``faster`` (the first is), ``same`` (within the margin), ``undecided``.
     ratio, interval
-        The second's time by the first's; no interval where starts were too few.
+        The second's time divided by the first's; no interval if there were too few starts.
     starts
-        How often both were started.
+        The number of starts in which both ran.
     more
-        About how many more starts would decide; 0 if it is decided, ``None``
-        if more than anybody would make.
+        An estimate of how many more starts would decide; 0 if decided, ``None``
+        if there would be too many.
     """
 
     first: int
@@ -132,7 +132,7 @@ class Verdict:
     more: int | None
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
+        """Return the verdict in its JSON form."""
         return {
             "first": self.first, "second": self.second, "kind": self.kind, "ratio": self.ratio,
             "interval": self.interval and list(self.interval), "starts": self.starts, "more_starts": self.more,
@@ -140,7 +140,7 @@ class Verdict:
 
 
 Medians = Mapping[int, Mapping[int, float]]
-"""By start and round: one figure for each block of a candidate, in nanoseconds."""
+"""By start and round: one time for each block of a candidate, in nanoseconds."""
 
 
 def by_start(figures: Iterable[tuple[int, int, float]]) -> dict[int, dict[int, float]]:
@@ -153,11 +153,11 @@ def by_start(figures: Iterable[tuple[int, int, float]]) -> dict[int, dict[int, f
 
 
 def start_ratios(first: Medians, second: Medians) -> Floats:
-    """Return the logarithm of the second's time by the first's for each start in which both ran: (starts,)."""
+    """Return ``log(second / first)`` of the times for each start in which both ran: ``(starts,)`` float64."""
     found = []
     for start in sorted(first.keys() & second.keys()):
         one, two = first[start], second[start]
-        # A clock too coarse for what it times shows nothing.
+        # A too coarse clock may show a time of zero, which gives no ratio.
         logs = [math.log(two[r] / one[r]) for r in one.keys() & two.keys() if one[r] > 0 and two[r] > 0]
         if logs:
             found.append(float(np.median(pair_means(np.array(logs)))))
@@ -167,7 +167,7 @@ def start_ratios(first: Medians, second: Medians) -> Floats:
 def verdict(
     places: tuple[int, int], logs: npt.NDArray[np.float64], plan: ComparisonPlan, candidates: int
 ) -> Verdict | None:
-    """Judge two of so many candidates by what :func:`start_ratios` gave; ``None`` if they never ran together."""
+    """Compare two of ``candidates`` candidates by their :func:`start_ratios`; ``None`` if they never ran together."""
     if not len(logs):
         return None
     found = centre(logs, plan.level(candidates))
@@ -186,7 +186,7 @@ def verdict(
 
 
 def verdicts(medians: Sequence[Medians], plan: ComparisonPlan, candidates: int | None = None) -> list[Verdict]:
-    """Judge all pairs, as many as ran together; ``candidates`` says how many there were, where some have failed."""
+    """Compare all pairs that ran together; ``candidates`` is the number of all candidates, including failed ones."""
     check_call(verdicts, locals())
     found = (
         verdict((one, other), start_ratios(medians[one], medians[other]), plan, candidates or len(medians))
@@ -197,7 +197,7 @@ def verdicts(medians: Sequence[Medians], plan: ComparisonPlan, candidates: int |
 
 
 def is_settled(found: Verdict, plan: ComparisonPlan) -> bool:
-    """Return whether more starts are of no use: it is decided, and as precisely as was wished."""
+    """Return whether a pair needs no more starts: it is decided, with the wanted precision."""
     if found.interval is None or found.kind == "undecided":
         return False
     return plan.precision is None or _reach(found.interval) <= plan.precision
@@ -207,19 +207,19 @@ def _kind(found: Centre, plan: ComparisonPlan) -> Kind:
     if found.interval is None:
         return "undecided"
     low, high = found.interval
-    # The same first: less by 0.2 % for certain is still the same to whom 1 % does not matter.
+    # Check for equality first: with a margin of 1 %, a certain difference of 0.2 % still counts as equal.
     if plan.margin is not None and -math.log1p(plan.margin) <= low and high <= math.log1p(plan.margin):
         return "same"
     return "faster" if low > 0 else "undecided"
 
 
 def _more(found: Centre, plan: ComparisonPlan) -> int | None:
-    """Estimate how many more starts would decide: intervals shrink as the root of the number of starts."""
+    """Estimate how many more starts would decide: the width is inversely proportional to the root of their number."""
     if found.interval is None:
         return found.needed - found.number
     aims = [] if plan.precision is None else [plan.precision]
     if _kind(found, plan) == "undecided":
-        # Either is an answer: that there is a difference, or that it does not matter.
+        # Both are decisions: that there is a difference, or that it is irrelevant.
         margin = math.log1p(plan.margin) if plan.margin else 0.0
         aims.append(max(abs(found.value), margin - abs(found.value)))
     aim = min(aims, default=math.inf)

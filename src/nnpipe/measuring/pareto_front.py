@@ -1,10 +1,10 @@
-"""The Pareto front, and how sure it is.
+"""The Pareto front, and its uncertainty.
 
 A candidate is on the front if no other is at least as good in every objective
 and better in one (V. Pareto; see K. Miettinen, "Nonlinear Multiobjective
-Optimization", 1998, definition 2.2.1).  Measured figures scatter, so the
-front does too: it is drawn many times from the uncertainty of the figures, and
-a candidate's share of these draws is told beside it.
+Optimization", 1998, definition 2.2.1).  Measured values are uncertain, and so is
+the front.  So it is computed for many random draws of the values, and each
+candidate's share of these fronts is reported.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ import numpy.typing as npt
 from nnpipe.core.errors import ConfigError
 from nnpipe.measuring import _dominance
 
-_AT_ONCE = 1 << 22  # figures of one objective that are looked at together
+_AT_ONCE = 1 << 22  # values of one objective that are processed together
 
 
 def on_front(values: npt.ArrayLike) -> npt.NDArray[np.bool_]:
-    """Tell which candidates no other beats.
+    """Return which candidates are not dominated by another.
 
-    Takes time that grows with n log n for up to three objectives and n
-    candidates, and with n squared beyond.
+    For n candidates, the time grows with n log n for up to three objectives, and
+    with n squared for more.
 
     Parameters
     ----------
     values
-        Shape (..., candidates, objectives), floats; less is better.  NaN, an
-        unknown figure, is beaten by every known one.
+        Floats of shape ``(..., candidates, objectives)``; less is better.  NaN, an
+        unknown value, is worse than every known one.
 
     Returns
     -------
     ndarray
-        Shape (..., candidates), bool.
+        Bool, of shape ``(..., candidates)``.
 
     Raises
     ------
@@ -47,7 +47,7 @@ def on_front(values: npt.ArrayLike) -> npt.NDArray[np.bool_]:
         raise ConfigError("a front needs at least one candidate and one objective")
     known = np.where(np.isnan(given), np.inf, given)
     tables = known.reshape(-1, *known.shape[-2:])
-    return ~_dominance.beaten(tables).reshape(known.shape[:-1])
+    return ~_dominance.dominated(tables).reshape(known.shape[:-1])
 
 
 def front_shares(draws: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
@@ -56,14 +56,14 @@ def front_shares(draws: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
     Parameters
     ----------
     draws
-        Shape (draws, candidates, objectives), floats; less is better.  Drawn
-        together for all candidates where their errors belong together (the
-        same test samples), and apart where they do not.
+        Floats of shape ``(draws, candidates, objectives)``; less is better.  If
+        the errors of candidates are correlated (they use the same test samples),
+        they must be drawn jointly, otherwise independently.
 
     Returns
     -------
     ndarray
-        Shape (candidates,), float64, from 0 to 1.
+        Float64 from 0 to 1, of shape ``(candidates,)``.
     """
     step = max(1, _AT_ONCE // max(draws.shape[1], 1))
     counts = sum(on_front(draws[i : i + step]).sum(0) for i in range(0, len(draws), step))

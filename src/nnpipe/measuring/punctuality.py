@@ -10,27 +10,27 @@ import numpy.typing as npt
 from nnpipe.measuring.series import Series
 
 LATE_NS = 100_000
-"""A query that is sent so much after it could have been was sent late."""
+"""A query counts as late if it was sent later than possible by more than this, in nanoseconds."""
 
 
 @dataclass(frozen=True)
 class Punctuality:
-    """How well the schedule of a server scenario was kept where only the harness could be late.
+    """How well the load generator kept the schedule of a server scenario.
 
-    A query could be sent when it was due, or when the one before had been
-    answered if that was later.  Waiting for that is queueing: part of the
-    latency, and no fault of the harness.
+    A query can be sent when it is due or, if later, when the previous one has been
+    answered.  Waiting for that answer is queueing: it is part of the latency, not
+    a delay of the load generator.
 
     Parameters
     ----------
     queries
-        How many there were.
+        The number of queries.
     late
-        How many of them were sent more than :data:`LATE_NS` after they could have been.
+        The number of queries that were sent more than :data:`LATE_NS` later than possible.
     median_ns, p99_ns, worst_ns
-        Of how long after.
+        Statistics of the delay, in nanoseconds.
     queued
-        How many came while another was being answered.
+        The number of queries that were due while another was being answered.
     """
 
     queries: int
@@ -42,7 +42,7 @@ class Punctuality:
 
     @classmethod
     def of(cls, inference: Series) -> Punctuality | None:
-        """Judge a series; ``None`` where nothing was scheduled."""
+        """Return the punctuality of a series; ``None`` if it has no schedule."""
         if "scheduled_ns" not in inference or not len(inference):
             return None
         after, queued = lateness(inference)
@@ -52,7 +52,7 @@ class Punctuality:
 
 
 def lateness(inference: Series) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-    """Return how long after it could have been each query was sent, in nanoseconds, and whether it had to queue."""
+    """Return how much later than possible each query was sent, in nanoseconds, and whether it had to queue."""
     due = inference["scheduled_ns"]
     answered = due + inference["latency_ns"]
     free = np.concatenate([due[:1], answered[:-1]])

@@ -1,7 +1,7 @@
-"""Reasons to distrust a model's quality figures: samples it was not made for, or predictions that say nothing.
+"""Find reasons to distrust a model's quality metrics: unsuitable samples, or predictions without information.
 
-Nothing is changed by them: a doubt says what was seen.  Whether predictions
-are better than chance is asked by a test; the other bounds stand at the head.
+Doubts change nothing: each describes an observation.  A statistical test decides
+whether predictions are better than chance; the other limits are defined below.
 """
 
 from __future__ import annotations
@@ -20,34 +20,34 @@ if TYPE_CHECKING:
     from nnpipe.measuring.run import Run
 
 CLIPPED = 0.01
-"""The part of all numbers that may lie beyond what an input can hold."""
+"""The share of numbers that may lie outside the range of an input."""
 
 UNUSED = 0.125
-"""The part of the range that a model was made for that samples have to fill."""
+"""The share of the model's expected range that samples must fill."""
 
 SPREAD, SHIFT = 8.0, 2.0
-"""How many times the variance that a model was trained on its first normalisation may meet, or a part as small, and
-how many standard deviations away the mean."""
+"""The largest ratio of the variances of observed and training data at the first normalisation, or its inverse, and
+the largest distance of the means in standard deviations."""
 
 SCALED = (0.125, 32.0)
-"""How far apart the least and the greatest number may lie behind what a model scales its input down with."""
+"""The accepted distance of the least and greatest number after a model's own rescaling of its input."""
 
 SIGNIFICANCE = 0.01
-"""Of the test whether predictions are better than chance."""
+"""The significance level of the test whether predictions are better than chance."""
 
 CONSTANT = 0.9
-"""The part of all predictions that are one class, from which on that is suspicious."""
+"""The share of predictions of a single class from which a doubt is raised."""
 
 _FEWEST = 20  # samples
 
 
 def quality_doubts(run: Run) -> tuple[Doubt, ...]:
-    """Name what makes the predictions of a run doubtful; nothing if no reason is known."""
+    """Return the reasons to distrust the predictions of a run; empty if none is found."""
     return (*_of_preparation(run.preparation), *_of_predictions(run))
 
 
 def prepared_unknown(run: Run) -> bool:
-    """Return whether nobody said how samples become what the model takes."""
+    """Return whether it is unknown how samples are to be prepared."""
     return run.preparation.get("source") == "unknown"
 
 
@@ -155,23 +155,23 @@ def _of_predictions(run: Run) -> Iterator[Doubt]:
 
 
 def chance_p_value(truth: npt.NDArray[Any], told: npt.NDArray[Any], right: int) -> float | None:
-    """Return how likely as many right predictions are if they have nothing to do with the truth.
+    """Return the probability of at least this many right predictions if they are independent of the truth.
 
-    Of all ways to deal the same predictions out to the samples, the mean and
-    variance of the number that are right are known (the sum of hypergeometric
-    variables); their distribution is taken for a normal one.
+    The same predictions are thought of as assigned to the samples in random
+    order.  The mean and variance of the number of right ones are known (a sum of
+    hypergeometric variables), and its distribution is approximated as normal.
 
     Parameters
     ----------
     truth, told
-        How many samples are of each class, and are said to be; ``(classes,)``.
+        The numbers of samples and of predictions of each class; ``(classes,)``.
     right
-        How many are said to be what they are.
+        The number of right predictions.
 
     Returns
     -------
     float or None
-        ``None`` where there is but one class, so that nothing can be told.
+        ``None`` if there is only one class.
     """
     count = float(truth.sum())
     a, b = truth.astype(np.float64), told.astype(np.float64)
@@ -184,7 +184,7 @@ def chance_p_value(truth: npt.NDArray[Any], told: npt.NDArray[Any], right: int) 
     variance = (own + pairs) / (count * count * (count - 1))
     if np.count_nonzero(truth) < 2:
         return None
-    if variance <= 0:  # a constant prediction is right as often, however it is dealt out
+    if variance <= 0:  # a constant prediction is right equally often in any order
         return 1.0
     return 1 - NormalDist().cdf((right - 0.5 - mean) / math.sqrt(variance))
 

@@ -1,8 +1,8 @@
-"""What is measured: each quantity's name, unit and definition, once.
+"""The measured quantities, each with its name, unit and definition.
 
 Result files, pages, summaries, certificates, tables on the terminal and
-constraints all take names, headings, units and columns from here.  Two figures
-that are not computed alike are two quantities, with two names.
+constraints all use these names, headings, units and columns.  Two values that
+are computed differently are two quantities with different names.
 """
 
 from __future__ import annotations
@@ -16,31 +16,31 @@ from nnpipe.core.argument_checks import check_call
 
 Kind = Literal["time", "bytes", "share", "rate", "ratio"]
 UNITS: Mapping[str, str] = {"time": "s", "bytes": "B", "share": "1", "rate": "1/s", "ratio": "1"}
-"""The unit in which files hold a quantity, by its kind."""
+"""The unit of a quantity in files, by its kind."""
 
 
 @dataclass(frozen=True)
 class Quantity:
-    """Something that is measured of a candidate.
+    """A measured property of a candidate.
 
     Parameters
     ----------
     name
-        As files, constraints and objectives spell it.
+        The name in files, constraints and objectives.
     heading
-        What heads its column; as short as can be.
+        A short column heading.
     title
-        What it is called where there is room.
+        A longer name for text.
     kind
-        What is measured; it says which units are taken and shown.
+        The kind of property, which determines the units.
     less_is_better
-        Which way is up.
+        Whether smaller values are better.
     meaning
         The definition, in a clause.
     computed_from
-        Where in a result file it comes from.
+        The fields of a result file from which it is computed.
     judged
-        Whether constraints and objectives may name it.
+        Whether constraints and objectives may use it.
     """
 
     name: str
@@ -54,12 +54,12 @@ class Quantity:
 
     @property
     def unit(self) -> str:
-        """The unit in which files hold it."""
+        """The unit in files."""
         return UNITS[self.kind]
 
     @property
     def percentile(self) -> float | None:
-        """The share below which times of calls lie, for a percentile of them; 0.5 for the median."""
+        """The percentile as a share, if the quantity is a percentile of call times; 0.5 for the median."""
         if self.name.endswith("_median"):
             return 0.5
         found = _PERCENTILE.fullmatch(self.name)
@@ -68,16 +68,16 @@ class Quantity:
 
 @dataclass(frozen=True)
 class CallTime:
-    """A way in which the time of a call counts.
+    """A definition of the time of a call.
 
     Parameters
     ----------
     name
-        What the names of its quantities begin with.
+        The prefix of the names of its quantities.
     title
-        What it is called.
+        A name for text.
     meaning
-        From when to when it lasts.
+        The definition: when the time begins and ends.
     column
         The column of the series ``inference`` that holds it.
     """
@@ -108,19 +108,19 @@ _TOP = re.compile(r"top_(\d{1,4})_accuracy")
 
 
 def call_time(columns: Container[str], timing: Mapping[str, Any]) -> CallTime:
-    """Return how the times of a run's calls count.
+    """Return the definition of the call times of a run.
 
     Parameters
     ----------
     columns
         Names of the columns of the series ``inference``.
     timing
-        The run's, with ``load`` where queries came under one.
+        The run's ``timing``, which contains ``load`` if there was a load.
     """
     load = timing.get("load")
     if isinstance(load, Mapping) and load.get("scenario") == "offline":
         return BETWEEN
-    # What queued has no place on a target's clock: under a schedule, waiting is what was asked for.
+    # A schedule measures the waiting time, too, which a target's own clock cannot see.
     if "scheduled_ns" in columns:
         return RESPONSE
     return ON_TARGET if "target_ns" in columns else LATENCY
@@ -150,7 +150,7 @@ def _timed(time: CallTime) -> list[Quantity]:
 
 
 def _heading(time: CallTime, word: str) -> str:
-    """Return what heads a column: the plain word for inferences, for other times with what they are."""
+    """Return a column heading: the plain word for inference times, with the name of the time for others."""
     if time is LATENCY:
         return word
     return {"response": "Response", "between": "Between", "round_trip": "Round trip", "paced": "Paced"}[
@@ -225,7 +225,7 @@ _TABLE = (
     ),
 )  # fmt: skip
 QUANTITIES: Mapping[str, Quantity] = {each.name: each for each in _TABLE}
-"""By name; of percentiles and of the k of top-k accuracies :func:`quantity` knows any."""
+"""Quantities by name; :func:`quantity` also accepts any percentile and any k of a top-k accuracy."""
 
 
 def quantity(name: str) -> Quantity:
@@ -234,7 +234,7 @@ def quantity(name: str) -> Quantity:
     Raises
     ------
     KeyError
-        If there is none.
+        If there is no such quantity.
     """
     check_call(quantity, locals())
     if name in QUANTITIES:

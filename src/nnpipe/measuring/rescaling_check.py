@@ -1,7 +1,7 @@
-"""Whether samples were scaled already that a model scales itself.
+"""Check whether samples have already been scaled although the model scales its inputs itself.
 
-Models often begin with what brings pixels into a small range: a layer that rescales or normalises, or a product and
-a sum.  What comes out of it tells whether what went in was what it is made for.
+Models often begin with operations that bring pixels into a small range: a layer that rescales or normalises, or a
+multiplication and an addition.  Their output shows whether the input had the expected range.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from nnpipe.core.tensors import Batch
 
 _AFFINE = {"rescaling", "normalization", "mul", "add", "sub", "div"}
 _CARRYING = {"cast", "identity", "transpose", "permute", "reshape", "copy", "clone", "contiguous", "cropping"}
-_DIVIDES = 0.5  # a factor below which a model is taken to scale numbers down
+_DIVIDES = 0.5  # with a factor below this, a model is considered to scale numbers down
 
 
 def first_rescaling(model: LiveModel, graph: Graph, batches: Sequence[Batch]) -> dict[str, Any]:
-    """Look at what a model's own scaling makes of samples.
+    """Return the value ranges before and after a model's own rescaling of its input.
 
     Parameters
     ----------
     model
-        The model, loaded.
+        The loaded model.
     graph
         Its inference graph.
     batches
-        Some samples, as it takes them.
+        Batches of prepared samples.
 
     Returns
     -------
     dict
-        ``name`` of the last operation that scales; ``arrived`` and ``scaled``, the least and the greatest number
-        before and behind it.  Empty where the model does not begin by scaling numbers down, or cannot be looked into.
+        ``name`` of the last operation that scales; ``arrived`` and ``scaled``, the least and greatest number before
+        and after it.  Empty if the model does not begin by scaling down, or does not show intermediate values.
     """
     if not model.wrapper.offers("get_intermediates"):
         return {}
@@ -49,7 +49,7 @@ def first_rescaling(model: LiveModel, graph: Graph, batches: Sequence[Batch]) ->
         before = np.concatenate([np.ravel(batch[name]) for batch in batches]).astype(np.float64)
         behind = [model.get_intermediates(Selector(tensor=last), batch)[last] for batch in batches]
         after = np.concatenate([np.ravel(part) for part in behind]).astype(np.float64)
-    except Exception:  # a look inside that fails, in whatever framework, must not cost the measurement
+    except Exception:  # a failure of any framework here must not stop the measurement
         return {}
     width, scaled = float(np.ptp(before)), float(np.ptp(after))
     if not (np.isfinite(width) and np.isfinite(scaled)) or width == 0 or scaled >= _DIVIDES * width:
@@ -59,7 +59,7 @@ def first_rescaling(model: LiveModel, graph: Graph, batches: Sequence[Batch]) ->
 
 
 def _chain(graph: Graph) -> Iterator[Operation]:
-    """Return the operations behind the input that scale it, up to the last one that does."""
+    """Yield the operations after the input that scale it, up to the last one."""
     if len(graph.inputs) != 1:
         return
     computed = {name for operation in graph.operations for name in operation.outputs}

@@ -1,4 +1,4 @@
-"""Watching processor and memory in the background while something is measured."""
+"""Sample the use of processor and memory in the background during a measurement."""
 
 from __future__ import annotations
 
@@ -27,48 +27,53 @@ _WHOLE = ("time_ns", "process_bytes", "memory_bytes", "gpu_bytes", "involuntary_
 
 
 class UsageSampler:
-    """Records load and memory at regular intervals, from a thread of its own.
+    """Records processor load and memory at regular intervals in a separate thread.
 
     ::
 
-        with Sampler(interval_seconds=0.05) as sampler:
+        with UsageSampler(interval_seconds=0.05) as sampler:
             for batches in chunks:
                 with sampler.watching():
                     ...
         series = sampler.series(origin_ns)
 
-    Only what happens while it is watching counts: a pause is left out of the
-    loads, which are means since the observation before.  However short the
-    whole was, there is one observation in the end.  The thread sleeps
-    between observations; one takes about 60 µs, of which the measured code
-    notices what Python's interpreter lock makes it notice
-    (``benchmarks/loop_overhead.py`` shows it).
+    Loads are means since the previous observation, without the time for which the
+    sampler was paused.  Even a very short measurement has one observation, at its
+    end.  The thread sleeps between observations.  An observation takes about
+    60 µs and may delay the measured code through Python's interpreter lock
+    (``benchmarks/loop_overhead.py`` shows by how much).
 
-    Columns: ``time_ns``; ``cpu_percent``, the load of this process, 100 for
-    one core in full use; ``process_bytes``, the memory that it holds
-    (resident); ``machine_cpu_percent``, 100 for all cores in full use, NaN
-    where the system's coarse clock had not moved on; ``memory_bytes``, the
-    machine's memory that is not available; ``wall_ns``, the time of day from
-    the same origin as ``time_ns``, so that the two differ where a clock
-    jumped; ``steal_percent``, what the host took from a virtual machine, 100
-    for all cores; where the system tells them ``involuntary_switches``, how
-    often this process lost its processor to another, and ``cpu_mhz``, the
-    clock rate of the core that runs the thread which opened the sampler; where
-    there is a GPU ``gpu_percent`` and ``gpu_bytes`` (see
-    :class:`~nnpipe.measuring.gpu.GPUs`).
+    The columns are:
+
+    - ``time_ns``;
+    - ``cpu_percent``: the load of this process, 100 for one core in full use;
+    - ``process_bytes``: the resident memory of this process;
+    - ``machine_cpu_percent``: the load of the machine, 100 for all cores in full
+      use, NaN if the system's coarse clock had not advanced;
+    - ``memory_bytes``: the machine's memory that is not available;
+    - ``wall_ns``: the time of day, from the same origin as ``time_ns``; the two
+      differ if a clock jumped;
+    - ``steal_percent``: the time that the host took from a virtual machine, 100
+      for all cores;
+    - ``involuntary_switches``, if the system counts them: how often this process
+      was preempted;
+    - ``cpu_mhz``, if the system reports it: the clock rate of the core of the thread
+      that opened the sampler;
+    - ``gpu_percent`` and ``gpu_bytes``, if there is a GPU (see
+      :class:`~nnpipe.measuring.gpu.GPUs`).
 
     Parameters
     ----------
     interval_seconds
-        Time between observations.  10 ms shift the median latency by about
-        0.3 %, 1 ms by about 1.8 %.
+        The time between observations.  An interval of 10 ms increases the median
+        latency by about 0.3 %, one of 1 ms by about 1.8 %.
     clock
-        The clock of the loop, so that times can be compared.
+        The clock of the measuring loop, so that times can be compared.
 
     Raises
     ------
     Exception
-        Whatever stopped the thread, when the ``with`` block ends.
+        The error that stopped the thread, if any; it is raised when the ``with`` block ends.
     """
 
     def __init__(self, interval_seconds: float = 0.05, clock: Clock = time.perf_counter_ns) -> None:
@@ -108,7 +113,7 @@ class UsageSampler:
         self._thread.join()
         try:
             if error is None and self._error is None and self._pending.wall_ns and not self._columns["time_ns"]:
-                self._record()  # whatever was watched, however short, gives one observation at least
+                self._record()  # even the shortest measurement has one observation
         finally:
             self._gpus.__exit__(None, None, None)
         if self._error is not None and error is None:
@@ -116,7 +121,7 @@ class UsageSampler:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Watch during a ``with`` block."""
+        """Record during a ``with`` block."""
         self.resume()
         try:
             yield
@@ -124,13 +129,13 @@ class UsageSampler:
             self.pause()
 
     def resume(self) -> None:
-        """Start to watch, or go on watching."""
+        """Start or continue to record."""
         with self._lock:
             self._since = self._count()
             self._active = True
 
     def pause(self) -> None:
-        """Stop watching for a while."""
+        """Pause the recording."""
         with self._lock:
             if not self._active:
                 return
@@ -139,7 +144,7 @@ class UsageSampler:
             self._record_unless_too_early()
 
     def series(self, origin_ns: int = 0) -> Series:
-        """Return what was observed, in nanoseconds since ``origin_ns``."""
+        """Return the observations, with times in nanoseconds since ``origin_ns``."""
         with self._lock:
             columns = {
                 name: np.array(values, np.int64 if name in _WHOLE else np.float64)
@@ -156,11 +161,11 @@ class UsageSampler:
                     if self._active:
                         self._gather()
                         self._record_unless_too_early()
-        except BaseException as error:  # raised where the user is, when the block ends
+        except BaseException as error:  # raised in the user's thread when the block ends
             self._error = error
 
     def _names(self) -> tuple[str, ...]:
-        """Name the columns in the order in which :meth:`_record` gives them."""
+        """Return the names of the columns in the order of :meth:`_record`."""
         return (
             *("time_ns", "cpu_percent", "process_bytes", "machine_cpu_percent", "memory_bytes"),
             *("wall_ns", "steal_percent"),
@@ -171,7 +176,7 @@ class UsageSampler:
 
     def _count(self) -> _Counters:
         machine = psutil.cpu_times()
-        # Linux counts a guest's time under user and nice already.
+        # Linux already includes the time of guests in user and nice.
         total = sum(machine) - getattr(machine, "guest", 0.0) - getattr(machine, "guest_nice", 0.0)
         idle = machine.idle + getattr(machine, "iowait", 0.0)
         steal = getattr(machine, "steal", 0.0)
@@ -184,7 +189,7 @@ class UsageSampler:
         self._since = now
 
     def _record_unless_too_early(self) -> None:
-        # The mean load of a moment says nothing; it is kept and counts towards the next observation.
+        # The load over a very short time is meaningless; it is added to the next observation.
         if self._pending.wall_ns >= 0.5e9 * self._interval:
             self._record()
 
@@ -197,7 +202,7 @@ class UsageSampler:
             self._process.memory_info().rss,
             passed.machine_percent(passed.busy_s),
             _memory_in_use(),
-            # As it was when the counters were read.
+            # The time at which the counters were read.
             wall_ns - self._opened_wall_ns - (moment - self._since.wall_ns),
             passed.machine_percent(passed.steal_s),
             *((passed.switches,) if self._counts_switches else ()),
@@ -210,7 +215,7 @@ class UsageSampler:
 
 
 class _Counters(NamedTuple):
-    """Clocks that only move forward, read at one moment; or how far they moved."""
+    """Values of increasing counters at one moment, or their differences."""
 
     wall_ns: int = 0
     process_ns: int = 0
@@ -230,7 +235,7 @@ class _Counters(NamedTuple):
         )
 
     def machine_percent(self, seconds: float) -> float:
-        """Return what share so many seconds are of all cores' time."""
+        """Return these seconds as a percentage of the time of all cores."""
         if self.total_s < 1e-3:  # the system counts in steps of 10 ms
             return math.nan
         return min(max(100.0 * seconds / self.total_s, 0.0), 100.0)

@@ -1,4 +1,4 @@
-"""Reading the JSON of result files, which may come from anyone: bounded before memory is taken."""
+"""Read the JSON of untrusted result files, with limits that are checked before memory is allocated."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from nnpipe.core.evaluation import Evaluation
 from nnpipe.measuring.json_arrays import LIMIT, unpack
 from nnpipe.measuring.series import Series
 
-COMPARISON = "comparison"  # what ``kind`` is in the file of several runs that took turns
+COMPARISON = "comparison"  # the ``kind`` of a file with the runs of a comparison
 
-# Bounds on what is taken from a file, so that none can exhaust the memory of whoever reads it.
+# Limits on what is read from a file, so that no file can exhaust the reader's memory.
 _FILE_LIMIT = 1 << 28  # bytes; ten million inferences need half of it
 _NODE_LIMIT = 1 << 20  # JSON values; bulk arrays are text and count as one each
 _ARRAYS_LIMIT = 1 << 30  # bytes of all arrays together, unpacked
@@ -30,12 +30,12 @@ _COLUMNS |= {"inference": ("start_ns", "latency_ns", "samples")}
 
 
 def read_json(path: Path) -> Any:
-    """Read the JSON of a result file, unless it is too large to be one.
+    """Read the JSON of a result file.
 
     Raises
     ------
     ArtifactError
-        If that cannot be done; the message does not name the file.
+        If it is missing, too large or malformed; the message does not name the file.
     """
     try:
         if not path.is_file():
@@ -48,7 +48,7 @@ def read_json(path: Path) -> Any:
 
 
 def is_result(path: Path) -> bool:
-    """Return whether a file is the result of a measurement or of a comparison, by what stands at its top."""
+    """Return whether a file is the result of a measurement or of a comparison, judged by its beginning."""
     try:
         data = read_json(path)
     except ArtifactError:
@@ -57,13 +57,13 @@ def is_result(path: Path) -> bool:
 
 
 class ArrayUnpacker:
-    """Unpacks arrays until they are too many bytes together."""
+    """Unpacks arrays, and raises an error if they are too large in total."""
 
     def __init__(self) -> None:
         self.left = _ARRAYS_LIMIT
 
     def __call__(self, packed: Mapping[str, Any]) -> dict[str, npt.NDArray[Any]]:
-        """Unpack arrays by name."""
+        """Return the unpacked arrays by name."""
         found = {}
         for name in packed:
             found[name] = unpack(typed(dict, packed, name), min(self.left, LIMIT))
@@ -72,7 +72,7 @@ class ArrayUnpacker:
 
 
 def series_of(data: Mapping[str, Any], arrays: ArrayUnpacker) -> dict[str, Series]:
-    """Return the series of a result file, unless a column is missing."""
+    """Return the series of a result file; raise ``ValueError`` if a column is missing."""
     found = {name: Series(arrays(typed(dict, data, name))) for name in data}
     for name, columns in _COLUMNS.items():
         for column in columns:
@@ -95,14 +95,14 @@ def evaluation_of(data: Any, arrays: ArrayUnpacker) -> Evaluation | None:
 
 
 def typed(kind: type[T], data: Mapping[str, Any], name: str) -> T:
-    """Return an entry that must be of a type.
+    """Return an entry after checking its type.
 
     Raises
     ------
     KeyError
-        If there is none.
+        If the entry is missing.
     TypeError
-        If it is of another type.
+        If it has another type.
     """
     value = data[name]
     if not isinstance(value, kind):
@@ -111,7 +111,8 @@ def typed(kind: type[T], data: Mapping[str, Any], name: str) -> T:
 
 
 def _parse(content: bytes) -> Any:
-    # Each value but the first follows one of these; a small file of many empty lists would fill the memory.
+    # Each JSON value but the first follows one of these characters.  A small file of many empty lists would otherwise
+    # fill the memory.
     if sum(map(content.count, (b",", b":", b"[", b"{"))) > _NODE_LIMIT:
         raise ArtifactError("not a result file: too many values")
     try:

@@ -1,4 +1,4 @@
-"""The result of one measurement: everything needed to judge it, and to judge it again later."""
+"""The result of one measurement, with all the data needed to evaluate it, also later."""
 
 from __future__ import annotations
 
@@ -29,46 +29,50 @@ class Run:
     Parameters
     ----------
     title
-        What the candidate is called in reports.
+        The name of the candidate in reports.
     command
-        The command line that made this.
+        The command line of the measurement.
     components
-        By role (``dataset``, ``wrapper``, ``compilers``, ``runtime``): class and arguments.
+        Class and arguments of each component, by role (``dataset``, ``wrapper``, ``compilers``, ``runtime``).
     artifact
         The model file that ran: format, inputs and outputs, SHA-256, size in bytes, parents; may be empty.
     frameworks
         Versions by package name.
     host
-        Facts about the machine, before and after.
+        Facts about the machine, before and after the measurement.
     timing
-        Single times in nanoseconds: ``load_ns``, ``first_ns``, and counts: ``warmup``, ``batch_size``.
-        ``load``, if queries came as one of MLPerf's scenarios says: ``scenario``, ``rate`` asked for (queries a
-        second), ``seed``, ``samples_per_query``, ``calls_per_query``, ``queries_in_memory``; ``ended`` (what ended
-        it), ``busy_ns`` (how long it lasted), ``unanswered`` (queries due and not sent); ``max_latency``, a bound
-        such as ``10ms@p99``; ``search``, how the highest rate that keeps it was looked for.
-        ``pace``, if there is a series ``paced``: ``period_ns`` from call to call, ``missed`` turns.
+        Times in nanoseconds (``load_ns``, ``first_ns``) and counts (``warmup``, ``batch_size``).
+
+        ``load``, if there was a load scenario: ``scenario``, the requested ``rate`` (queries per second), ``seed``,
+        ``samples_per_query``, ``calls_per_query``, ``queries_in_memory``, ``ended`` (the condition that ended it),
+        ``busy_ns`` (its duration), ``unanswered`` (queries that were due but not sent), ``max_latency`` (a bound
+        such as ``10ms@p99``) and ``search`` (the search for the highest rate that keeps the bound).
+
+        ``pace``, if there is a series ``paced``: ``period_ns`` from call to call, and the number of ``missed`` calls.
     series
-        ``inference``: ``start_ns`` from the start of the window, ``latency_ns``, and ``samples`` in each call;
-        where the model ran on a target also ``host_ns``, ``wire_ns``, ``serve_ns`` and ``target_ns``, which add up
-        to ``latency_ns`` (:meth:`~nnpipe.protocols.client.session.RemoteSession.split`);
-        under a load one row a query (offline, a call), and in the server scenario ``scheduled_ns``, when it was
-        due: ``latency_ns`` counts from then, ``start_ns`` is when it was sent, and the parts add up to the rest;
-        ``resources``: ``time_ns`` from the same start, ``cpu_percent``, ``process_bytes``, ``memory_bytes`` and what
-        else :class:`~nnpipe.measuring.resource_sampler.UsageSampler` records; ``target``: the same of the target;
-        ``paced``: calls at the pace of use (:class:`~nnpipe.measuring.pace.Paced`), divided up as ``inference`` is.
+        ``inference``: ``start_ns`` from the start of the window, ``latency_ns``, and ``samples`` of each call.  If the
+        model ran on a target, also ``host_ns``, ``wire_ns``, ``serve_ns`` and ``target_ns``, which add up to
+        ``latency_ns`` (:meth:`~nnpipe.protocols.client.session.RemoteSession.split`).  With a load, there is one row
+        per query (offline, per call).  In the server scenario, ``scheduled_ns`` is when the query was due and
+        ``latency_ns`` counts from then; ``start_ns`` is when it was sent, and the parts add up to the time from then.
+
+        ``resources``: ``time_ns`` from the same start, ``cpu_percent``, ``process_bytes``, ``memory_bytes`` and the
+        other columns of :class:`~nnpipe.measuring.resource_sampler.UsageSampler`; ``target``: the same for the target.
+
+        ``paced``: calls at a pace (:class:`~nnpipe.measuring.pace.Paced`), with the same parts as ``inference``.
     evaluation
         Predictions and truth, if quality was measured.
     created
-        Date and time with zone, ISO 8601.
+        Date and time with time zone, ISO 8601.
     verification
-        What comparing the model's outputs with those of the one that it was made from gave: ``verdict`` (``same``,
-        ``close``, ``different``, or ``unknown`` where it could not be done), ``reason``, and figures; may be empty.
+        The comparison of the model's outputs with those of its source model: ``verdict`` (``same``, ``close``,
+        ``different``, or ``unknown`` if they could not be compared), ``reason``, and values; may be empty.
     audits
-        By name (``outputs``, ``caching``) what an audit gave (:mod:`nnpipe.measuring.audit`): ``verdict`` (``passed``,
-        ``failed`` or ``unknown``), ``reason``, and figures; may be empty.
+        The result of each audit (:mod:`nnpipe.measuring.audit`), by name (``outputs``, ``caching``): ``verdict``
+        (``passed``, ``failed`` or ``unknown``), ``reason``, and values; may be empty.
     preparation
-        How samples were prepared, as :class:`~nnpipe.core.preparation.Preparation` says it, and under ``arrived`` what
-        came of that (:func:`~nnpipe.measuring.input_ranges.input_ranges`); empty in files of older versions.
+        How samples were prepared, as in :class:`~nnpipe.core.preparation.Preparation`, with the resulting value ranges
+        under ``arrived`` (:func:`~nnpipe.measuring.input_ranges.input_ranges`); empty in files of older versions.
 
     Examples
     --------
@@ -95,7 +99,7 @@ class Run:
     preparation: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the run as JSON can hold it; ``summary`` is for human readers and ignored when read."""
+        """Return the run in its JSON form; ``summary`` is for human readers and ignored when read."""
         return {
             "schema": SCHEMA,
             "title": self.title,
@@ -121,9 +125,9 @@ class Run:
         }
 
     def summary(self) -> dict[str, Any]:
-        """Return counts, the median, the accuracy and what speaks against them, for a person who opens the file.
+        """Return counts, the median, the accuracy and the doubts, for human readers of the file.
 
-        Figures are named as :mod:`nnpipe.measuring.quantities` has them, in its units.
+        The names and units are those of :mod:`nnpipe.measuring.quantities`.
         """
         from nnpipe.measuring.diagnosis import diagnose
         from nnpipe.measuring.quality_doubts import quality_doubts
@@ -158,7 +162,7 @@ class Run:
         return found
 
     def write(self, path: str | Path) -> None:
-        """Write the result file, whole or not at all."""
+        """Write the result file atomically."""
         write_text(path, json.dumps(self.to_json(), indent=1, allow_nan=False) + "\n")
 
     @classmethod
@@ -177,12 +181,12 @@ class Run:
 
     @classmethod
     def from_json(cls, data: Any) -> Run:
-        """Read what :meth:`to_json` gave.
+        """Make a run from the output of :meth:`to_json`.
 
         Raises
         ------
         ArtifactError
-            If it is anything else.
+            If it is malformed.
         """
         if not isinstance(data, dict) or "schema" not in data:
             raise ArtifactError("not a result file")
@@ -203,7 +207,7 @@ class Run:
                 series=series_of(typed(dict, data, "series"), arrays),
                 evaluation=evaluation_of(data["evaluation"], arrays),
                 created=typed(str, data, "created"),
-                # Files from before there were such things have none.
+                # Files of earlier versions have no such entries.
                 verification=typed(dict, data, "verification") if "verification" in data else {},
                 audits=typed(dict, data, "audits") if "audits" in data else {},
                 preparation=typed(dict, data, "preparation") if "preparation" in data else {},

@@ -19,7 +19,7 @@ from nnpipe.core.tensors import Batch, IOSpec, batch_size
 
 @dataclass(frozen=True)
 class Item:
-    """One call of the session: its inputs, the truth, and how many samples count."""
+    """One call of the session: its inputs, the truth, and the number of samples to count."""
 
     inputs: dict[str, npt.NDArray[Any]]
     truth: Batch
@@ -27,22 +27,22 @@ class Item:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of inputs and truth."""
+        """The size of inputs and truth in bytes."""
         return sum(array.nbytes for array in (*self.inputs.values(), *self.truth.values()))
 
 
 @dataclass(frozen=True)
 class SampleRoute:
-    """The way from a data set to a session and back.
+    """Prepares samples of a data set for a session, and evaluates its outputs.
 
     Parameters
     ----------
     dataset, wrapper
-        Whose processing stands before and after the model.
+        They preprocess the samples and postprocess the outputs.
     model_io, session_io
-        What the wrapper's processing works with, and what the session does.
+        The inputs and outputs of the wrapper's processing, and those of the session.
     size
-        Samples in one call.
+        The number of samples in one call.
 
     Raises
     ------
@@ -64,7 +64,7 @@ class SampleRoute:
             )
 
     def items(self, indices: npt.NDArray[Any]) -> Iterator[Item]:
-        """Prepare these samples call by call."""
+        """Yield the prepared samples, call by call."""
         for raw, truth in self.dataset.batches(indices, self.size):
             samples = batch_size(raw)
             inputs = adapt_inputs(self.wrapper.preprocess(raw), self.model_io, self.session_io)
@@ -73,7 +73,7 @@ class SampleRoute:
             yield Item(inputs, truth, samples)
 
     def judge(self, items: Sequence[Item], outputs: Sequence[Batch]) -> list[Evaluation]:
-        """Evaluate what the session gave for some calls: at once where outputs can be joined, else one by one."""
+        """Evaluate the outputs of some calls: together if they can be concatenated, otherwise one by one."""
         outputs = [
             {name: _without_copies(array, item.samples, self.size) for name, array in found.items()}
             for item, found in zip(items, outputs, strict=True)
@@ -90,23 +90,23 @@ class SampleRoute:
 
 
 def fixed_size(io: IOSpec) -> int | None:
-    """Return how many samples a session takes in one call, or nothing if any number."""
+    """Return the fixed batch size of a session, or None if it is free."""
     first = io.inputs[0].shape
     return first[0] if first else None
 
 
-def goes(items: Iterable[Item], most_bytes: int, output_bytes: int, most_calls: int) -> Iterator[list[Item]]:
-    """Bundle calls so that inputs, truth and outputs of a bundle are not many more than ``most_bytes``."""
-    go: list[Item] = []
+def chunks(items: Iterable[Item], most_bytes: int, output_bytes: int, most_calls: int) -> Iterator[list[Item]]:
+    """Group calls into chunks whose inputs, truth and outputs are not much larger than ``most_bytes``."""
+    chunk: list[Item] = []
     held = 0
     for item in items:
-        go.append(item)
+        chunk.append(item)
         held += item.nbytes + output_bytes
-        if held >= most_bytes or len(go) >= most_calls:
-            yield go
-            go, held = [], 0
-    if go:
-        yield go
+        if held >= most_bytes or len(chunk) >= most_calls:
+            yield chunk
+            chunk, held = [], 0
+    if chunk:
+        yield chunk
 
 
 def _filled_up(array: npt.NDArray[Any], samples: int, size: int) -> npt.NDArray[Any]:

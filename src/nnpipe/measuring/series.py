@@ -1,4 +1,4 @@
-"""Series: what was observed over and over, as columns of equal length."""
+"""Series: repeated observations as columns of equal length."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nnpipe.core.errors import ArtifactError
 
 @dataclass(frozen=True)
 class Series:
-    """Columns of equal length: one row for each time something was observed.
+    """Columns of equal length, with one row per observation.
 
     Parameters
     ----------

@@ -1,9 +1,9 @@
-"""A centre with an exact interval, from differences that are as likely to fall short of it as to exceed it.
+"""Estimate the centre of symmetrically distributed differences, with an exact confidence interval.
 
-That symmetry is all that is assumed, and it comes by itself where two
-candidates are alike but for a constant and take turns in random order: swapping
-the two changes the sign of a difference and nothing else.  No distribution is
-assumed; one wild value moves the centre no further than any other.
+Symmetry is the only assumption.  It holds if two candidates differ by a constant
+only and are run in turns in random order: exchanging the two then only changes
+the sign of a difference.  No particular distribution is assumed, and an outlier
+moves the centre no further than any other value.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Centre:
-    """Where differences centre.
+    """The centre of differences.
 
     Attributes
     ----------
     value
         The Hodges-Lehmann estimate: the median of the means of all pairs.
     interval
-        What encloses the centre at the confidence asked for; ``None`` where
-        there are fewer values than ``needed``.
+        The confidence interval of the centre; ``None`` if there are fewer values
+        than ``needed``.
     number, needed
-        How many values there were, and how many an interval takes.
+        The number of values, and the least number for an interval.
     """
 
     value: float
@@ -40,7 +40,7 @@ class Centre:
 
     @property
     def reach(self) -> float:
-        """Half of the interval's width; infinite where there is none."""
+        """Half of the interval's width; infinite without an interval."""
         return math.inf if self.interval is None else (self.interval[1] - self.interval[0]) / 2
 
 
@@ -53,14 +53,14 @@ def centre(values: npt.ArrayLike, confidence: float) -> Centre:
     Parameters
     ----------
     values
-        (n,), at least one, finite.
+        ``(n,)`` finite numbers, at least one.
     confidence
-        At least this share of such intervals encloses the centre.
+        The least probability that the interval encloses the centre.
 
     Raises
     ------
     ValueError
-        If there is no value, or a confidence that is none.
+        If there is no value, or the confidence is not between 0 and 1.
     """
     found = np.asarray(values, np.float64)
     if found.ndim != 1 or not len(found):
@@ -82,14 +82,14 @@ def values_needed(confidence: float) -> int:
 
 
 def pair_means(values: Floats) -> Floats:
-    """Return the means of all pairs of values, each with itself too (Walsh averages), ascending: (n (n + 1) / 2,)."""
+    """Return the sorted means of all pairs of values, including each with itself (Walsh averages): (n (n + 1) / 2,)."""
     first, second = np.triu_indices(len(values))
     return np.sort((values[first] + values[second]) / 2)
 
 
 @lru_cache(maxsize=512)
 def _left_out(number: int, confidence: float) -> int:
-    """Count the pair means that may be left out at each end: the largest k with 2 P(W < k + 1) <= 1 - confidence."""
+    """Return how many pair means to exclude at each end: the largest k with 2 P(W <= k) <= 1 - confidence."""
     below = np.cumsum(_signed_rank(number))
     most = int(np.searchsorted(2 * below, (1 - confidence) * (1 + 1e-9), side="right")) - 1
     return max(0, most)
@@ -97,7 +97,7 @@ def _left_out(number: int, confidence: float) -> int:
 
 @lru_cache(maxsize=256)
 def _signed_rank(number: int) -> Floats:
-    """Return the probability of each sum of positive ranks, 0 to n (n + 1) / 2, if all signs are tosses of a coin."""
+    """Return the probability of each sum of positive ranks, 0 to n (n + 1) / 2, if both signs are equally likely."""
     found = np.zeros(number * (number + 1) // 2 + 1)
     found[0] = 1.0
     for rank in range(1, number + 1):

@@ -1,8 +1,7 @@
-"""Statistics of latencies, and how sure they are.
+"""Statistics of latencies, with confidence intervals.
 
-Nothing here assumes a normal distribution, since latencies have none, nor that
-calls are independent of each other: intervals are those of
-:mod:`nnpipe.measuring.autocorrelation`.
+They assume neither a normal distribution, which latencies do not have, nor
+independent calls: the intervals are those of :mod:`nnpipe.measuring.autocorrelation`.
 """
 
 from __future__ import annotations
@@ -33,18 +32,18 @@ SHARES = (0.5, 0.9, 0.99, 0.999)
 
 @dataclass(frozen=True)
 class Percentile:
-    """A percentile of a sample, or ``None`` and how many samples it would take.
+    """A percentile of a sample, or the number of samples that it would need.
 
     Parameters
     ----------
     share
-        Which, 0.99 for p99.
+        The percentile, 0.99 for p99.
     needed
-        The least number of samples that would support it, if they depend on each other as these do.
+        The least number of samples for an interval, if they depend on each other as these do.
     value, interval
-        ``None`` if the sample does not support them.
+        The percentile and its confidence interval; ``None`` if there are too few samples.
     effective
-        How many independent samples these are worth here.
+        The number of independent samples that these are worth for this percentile.
     """
 
     share: float
@@ -55,17 +54,17 @@ class Percentile:
 
     @property
     def name(self) -> str:
-        """``median``, ``p90``, ``p99.9``."""
+        """The name, such as ``median``, ``p90`` or ``p99.9``."""
         return "median" if self.share == 0.5 else f"p{100 * self.share:g}"
 
 
 class Summary:
-    """What a series of latencies comes down to, in nanoseconds; each part is computed when it is first asked for.
+    """Statistics of a series of latencies, in nanoseconds; each is computed on first access.
 
     Parameters
     ----------
     values
-        The series, ``(samples,)``, in the order of time; at least one.
+        ``(samples,)`` latencies in the order of time; at least one.
     """
 
     def __init__(self, values: npt.NDArray[Any]) -> None:
@@ -73,17 +72,17 @@ class Summary:
 
     @classmethod
     def of(cls, values: npt.NDArray[Any]) -> Summary:
-        """Summarise ``values`` (samples,), of which there is at least one, in the order of time."""
+        """Make the summary of ``(samples,)`` values in the order of time; at least one."""
         return cls(values)
 
     @functools.cached_property
     def sample(self) -> Sample:
-        """The series, of which any quantile can be asked with its interval."""
+        """The series, from which any quantile with its interval can be computed."""
         return Sample(self._times)
 
     @property
     def ordered(self) -> Floats:
-        """The series, ascending, ``(samples,)``."""
+        """The values in ascending order, ``(samples,)``."""
         return self.sample.ordered
 
     @functools.cached_property
@@ -93,7 +92,7 @@ class Summary:
 
     @functools.cached_property
     def mean_interval(self) -> tuple[float, float] | None:
-        """What covers the mean of the process; ``None`` if there are too few samples for it."""
+        """The confidence interval of the mean; ``None`` if there are too few samples."""
         return mean_interval(self._times)
 
     @functools.cached_property
@@ -111,21 +110,21 @@ class Summary:
 
     @property
     def least(self) -> float:
-        """The fastest."""
+        """The lowest value."""
         return float(self.ordered[0])
 
     @property
     def greatest(self) -> float:
-        """The slowest."""
+        """The highest value."""
         return float(self.ordered[-1])
 
     @property
     def median(self) -> float:
-        """The middle, which any number of samples has."""
+        """The sample median, for any number of samples."""
         return self.quantile(0.5)
 
     def quantile(self, share: float) -> float:
-        """Return a quantile without asking whether the sample supports it: to draw, not to state."""
+        """Return a quantile of the sample even if there are too few samples for an interval; use it for plots only."""
         return float(np.quantile(self.ordered, share))
 
     def percentile(self, share: float) -> Percentile:
@@ -134,7 +133,7 @@ class Summary:
 
 
 def percentile(sample: Sample, share: float) -> Percentile:
-    """Return a quantile with its interval, or neither if the sample does not support it."""
+    """Return a quantile with its interval, or without both if there are too few samples."""
     samples, effective, needed = len(sample), sample.effective(share), samples_needed(share)
     interval = sample.interval(share)
     if interval is None:

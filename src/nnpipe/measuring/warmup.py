@@ -1,14 +1,14 @@
-"""How many calls at the beginning look like warm-up: found in the latencies, not assumed.
+"""Detect in the latencies how many calls at the beginning are warm-up.
 
-The second half of a run serves as what is normal, and each of the first calls
-is judged by the share of normal calls that are faster.  A beginning is slow
-beyond chance if its calls together are too far up there: Fisher's combination
-of tail shares (R. A. Fisher, "Statistical Methods for Research Workers", 1932,
-section 21.1), with fewer degrees of freedom where calls depend on each other.
-It ends where the cumulative sum of the excess is at its highest (E. S. Page,
-Biometrika 41 (1954), 100-115).
+The second half of a run is the reference, and each of the first calls is ranked
+by the share of reference calls that are faster.  A beginning is significantly slow
+if the ranks of its calls together are too high, by Fisher's combination of tail
+probabilities (R. A. Fisher, "Statistical Methods for Research Workers", 1932,
+section 21.1), with fewer degrees of freedom if calls depend on each other.  It
+ends where the cumulative sum of the excess is highest (E. S. Page, Biometrika 41
+(1954), 100-115).
 
-Nothing is removed: a caller may show both the whole and what comes after.
+Nothing is removed: a caller may show both the whole run and the part after the warm-up.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from nnpipe.measuring.autocorrelation import autocorrelation_time
 from nnpipe.measuring.order_statistics import Floats
 
 FEWEST = 40
-"""Of fewer calls it cannot be told."""
+"""With fewer calls, no warm-up is detected."""
 
-_LEAST_EXCESS = 1.05  # a beginning that is less slower than the rest is not worth a word
-_MATTERS = 1e-3  # of all time is what a warm-up must have cost to be one
-_CHANCE = 1e-4  # of a false alarm, for all beginnings that are looked at together
-_SLACK = 0.2  # how far above the middle the ranks must be for the warm-up to go on; noise alone is as often below
+_LEAST_EXCESS = 1.05  # a warm-up is at least this much slower than the rest
+_MATTERS = 1e-3  # the least share of the total time that a warm-up must have cost
+_CHANCE = 1e-4  # the probability of a false positive, for all tested beginnings together
+_SLACK = 0.2  # how far above the middle the ranks must be for the warm-up to continue; noise averages to the middle
 
 
 def warm_up_calls(values: npt.NDArray[Any]) -> int:
-    """Return how many calls at the beginning were slower than chance explains; 0 if there is no sign of warm-up.
+    """Return the number of calls at the beginning that were significantly slower; 0 without a sign of warm-up.
 
     Parameters
     ----------
@@ -42,8 +42,8 @@ def warm_up_calls(values: npt.NDArray[Any]) -> int:
     Returns
     -------
     int
-        At most half of them: where the second half is still getting faster,
-        this is no warm-up but a drift.
+        At most half of the calls: if the second half is still getting faster,
+        it is a drift, not a warm-up.
     """
     samples = len(values)
     if samples < FEWEST:
@@ -67,8 +67,8 @@ def warm_up_calls(values: npt.NDArray[Any]) -> int:
 
 
 def _shares_below(values: npt.NDArray[Any], ordered: npt.NDArray[Any]) -> Floats:
-    """Return for each value the share of the ordered ones that are less; equal ones count half."""
-    order = np.argsort(values)  # one after another, values are found many times faster
+    """Return for each value the share of ordered values that are less; equal ones count half."""
+    order = np.argsort(values)  # searching for sorted values is many times faster
     rising = values[order]
     shares = np.empty(len(values))
     shares[order] = np.searchsorted(ordered, rising, "left") + np.searchsorted(ordered, rising, "right")
@@ -76,7 +76,7 @@ def _shares_below(values: npt.NDArray[Any], ordered: npt.NDArray[Any]) -> Floats
 
 
 def _chance(shape: float, value: float) -> float:
-    """Bound how probably a gamma variate of this shape and of scale 1 is greater: Chernoff's bound."""
+    """Return Chernoff's upper bound of the probability that a gamma variate (this shape, scale 1) exceeds a value."""
     if value <= shape:
         return 1.0
     return math.exp(min(0.0, -(value - shape) + shape * math.log(value / shape)))

@@ -1,6 +1,6 @@
-"""Protocols: how a host reaches a target, and what the two say to each other.
+"""Protocols: the connection between a host and a target, and the messages between them.
 
-The public names are imported when they are first used: a server needs few of them.
+The public names are imported when they are first used, since a server needs only few of them.
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""A host and a target that reach each other over TCP."""
+"""TCP connections between a host and a target."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class NetworkProtocol(RuntimeProtocol):
             return True
 
     def connect(self) -> SocketChannel:
-        """Open the line from the host's side."""
+        """Connect from the host to the target."""
         cause = "it has no address"
         for *kind, _, address in self._addresses(passive=False):
             try:
@@ -61,7 +61,7 @@ class NetworkProtocol(RuntimeProtocol):
         return SocketChannel(sock, self.timeout, self.packet_size, f"{self.host}:{self.port}")
 
     def listen(self) -> SocketListener:
-        """Wait for hosts on the target's side."""
+        """Listen for hosts on the target."""
         family, kind, number, _, address = self._addresses(passive=True)[0]
         sock = socket.socket(family, kind, number)
         try:

@@ -1,4 +1,4 @@
-"""A target at the end of a serial line."""
+"""Serial lines between a host and a target."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from nnpipe.protocols.conversation.packets import OVERHEAD, Packet, PacketReader
 if TYPE_CHECKING:
     import serial
 
-_OPEN_AGAIN = 0.2  # seconds after which the host asks once more
+_OPEN_AGAIN = 0.2  # seconds after which the host repeats its request to open
 _LARGEST = 4096  # bytes of content in a packet
-_POLL = 0.05  # seconds that one look at the line lasts
+_POLL = 0.05  # seconds of one read of the line
 
 
 class SerialLine:
@@ -27,23 +27,23 @@ class SerialLine:
     def __init__(self, port: serial.Serial, name: str, timeout: float, packet_size: int) -> None:
         self.name, self.timeout, self.packet_size = name, timeout, packet_size
         self._port = port
-        # The other side may have chosen larger packets; only the protocol's own bound holds for both.
+        # The other side may use larger packets; only the protocol's own limit holds for both.
         self._reader = PacketReader(_LARGEST + _LARGEST // 254 + OVERHEAD + 8)
 
     def write(self, data: bytes) -> None:
-        """Send packets that are encoded already."""
+        """Send encoded packets."""
         try:
             self._port.write(data)
-        except OSError as error:  # pyserial's own are among them
+        except OSError as error:  # includes the errors of pyserial
             if "timeout" in str(error).lower():
                 raise LineTimeout(f"{self.name} took nothing for {self.timeout:g} s") from None
             raise self._lost(error) from None
 
     def read(self) -> list[Packet]:
-        """Wait for a moment; gives the packets that came."""
+        """Wait for a moment, and return the packets that arrived."""
         try:
             data = self._port.read(max(self._port.in_waiting, 1))
-        except (OSError, TypeError) as error:  # pyserial gives TypeError when closed by another thread
+        except (OSError, TypeError) as error:  # pyserial raises TypeError when closed by another thread
             raise self._lost(error) from None
         return list(self._reader.feed(data))
 
@@ -59,9 +59,9 @@ class SerialLine:
 class SerialChannel(Channel):
     """A session on a serial line.
 
-    A packet that noise has spoilt is dropped; that it is missing shows by the
-    next one's number, or by silence, and ends the session with an error.  A
-    new session starts afresh.
+    A packet that noise has changed is dropped.  The next packet's number, or
+    silence, shows that it is missing, and ends the session with an error.  A
+    new session is not affected.
     """
 
     capacity: ClassVar[int] = 0
@@ -76,7 +76,7 @@ class SerialChannel(Channel):
         self._over = self._closed = False
 
     def send(self, buffers: Sequence[memoryview | bytes]) -> None:
-        """Send all buffers one after another."""
+        """Send all buffers in order."""
         self._check()
         data = b"".join(buffers)
         for at in range(0, len(data), self._line.packet_size):
@@ -85,7 +85,7 @@ class SerialChannel(Channel):
             self._sent = self._sent + 1 & 0xFFFF
 
     def receive_into(self, buffer: memoryview) -> int:
-        """Wait for bytes, put up to ``len(buffer)`` of them there, say how many; 0 when the other side is gone."""
+        """Wait for bytes, read at most ``len(buffer)`` of them, and return their number; 0 if the other side closed."""
         self._check()
         deadline = time.monotonic() + self._line.timeout
         while not self._bytes and not self._over:
@@ -103,9 +103,9 @@ class SerialChannel(Channel):
             if packet.session == self._session and not self._taken:
                 self._line.write(encode(Type.OPENED, self._session, 0))  # the first answer was lost
             else:
-                self._over = True  # the host has begun anew; it will ask again
+                self._over = True  # the host has begun a new session; it will repeat its request
         elif packet.session != self._session or self._over:
-            return  # left over from a session before
+            return  # left over from an earlier session
         elif packet.type == Type.CLOSE:
             self._over = True
         elif packet.type == Type.BYTES:
@@ -119,7 +119,7 @@ class SerialChannel(Channel):
             raise TransportError(f"the connection to {self.name} is closed")
 
     def close(self) -> None:
-        """Close the session, and on the host's side the line; closing twice does no harm."""
+        """Close the session and, on the host, the line; closing it twice does no harm."""
         if not self._closed:
             self._closed = True
             with contextlib.suppress(TransportError):
@@ -129,14 +129,14 @@ class SerialChannel(Channel):
 
 
 class SerialListener(Listener):
-    """Waits at a serial line; there is room for one client."""
+    """Waits for a client on a serial line, which has room for one."""
 
     def __init__(self, line: SerialLine) -> None:
         self.name = line.name
         self._line = line
 
     def accept(self, timeout: float | None = None) -> SerialChannel | None:
-        """Wait for the next client; ``None`` when ``timeout`` seconds have passed."""
+        """Wait for the next client; return ``None`` after ``timeout`` seconds without one."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while deadline is None or time.monotonic() < deadline:
             for packet in self._line.read():
@@ -162,11 +162,11 @@ class SerialProtocol(RuntimeProtocol):
     timeout: float = argument(default=10.0, help="seconds without a byte after which the line is given up", minimum=0.1)
 
     def exposed(self) -> bool:
-        """Not reachable for others: whoever is at the other end has the cable in hand."""
+        """Return False: only the machine at the other end of the cable can connect."""
         return False
 
     def connect(self) -> SerialChannel:
-        """Open the line from the host's side."""
+        """Connect from the host to the target."""
         line = self._open()
         session = secrets.randbelow(256)
         try:
@@ -184,7 +184,7 @@ class SerialProtocol(RuntimeProtocol):
         raise TransportError(f"no target answers at {self.serial_port} ({self.baud_rate} baud); is it running there?")
 
     def listen(self) -> SerialListener:
-        """Wait for hosts on the target's side."""
+        """Listen for hosts on the target."""
         return SerialListener(self._open())
 
     def _open(self) -> SerialLine:

@@ -1,4 +1,4 @@
-"""TCP with TLS: encrypted, and each side can be sure whom it speaks to."""
+"""TCP with TLS: encrypted, and with certificates that identify both sides."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from nnpipe.core.errors import ConfigError, LineTimeout, TransportError
 from nnpipe.protocols.channels.stream_socket import SocketChannel, SocketListener
 from nnpipe.protocols.network import NetworkProtocol
 
-# Why OpenSSL refuses a certificate: numbers of x509_vfy.h.
+# OpenSSL's reasons to refuse a certificate, from x509_vfy.h.
 _NOT_YET, _EXPIRED = 9, 10
-_UNKNOWN = frozenset((18, 19, 20, 21))  # signed by itself, or by somebody who is not known
+_UNKNOWN = frozenset((18, 19, 20, 21))  # signed by itself, or by an unknown authority
 _OTHER_NAME = frozenset((62, 63, 64))  # of a host, an e-mail address, an IP address
-_JOIN = 1 << 14  # bytes up to which buffers are joined: each one sent alone is a record of its own
+_JOIN = 1 << 14  # bytes up to which buffers are joined, since each send makes its own TLS record
 
 
 class TLSChannel(SocketChannel):
@@ -31,7 +31,7 @@ class TLSChannel(SocketChannel):
         self._agreed = False
 
     def send(self, buffers: Sequence[memoryview | bytes]) -> None:
-        """Send all buffers one after another; small ones are joined."""
+        """Send all buffers in order; small ones are joined."""
         try:
             self._wait_again()
             small: list[memoryview | bytes] = []
@@ -51,7 +51,7 @@ class TLSChannel(SocketChannel):
             raise self._failure(error, "took nothing") from None
 
     def receive_into(self, buffer: memoryview) -> int:
-        """Wait for bytes, put up to ``len(buffer)`` of them there, say how many; 0 when the other side is gone."""
+        """Wait for bytes, read at most ``len(buffer)`` of them, and return their number; 0 if the other side closed."""
         try:
             self._wait_again()
             return self._tls.recv_into(buffer, min(len(buffer), self._most))
@@ -59,7 +59,7 @@ class TLSChannel(SocketChannel):
             raise self._failure(error, "sent nothing") from None
 
     def receive_now(self, buffer: memoryview) -> int | None:
-        """Take what has come without waiting, and go on with the handshake until that is over."""
+        """Receive available bytes without waiting, and continue the TLS handshake if it is not complete."""
         try:
             self._tls.settimeout(0)
             if not self._agreed:
@@ -109,7 +109,7 @@ class TLSProtocol(NetworkProtocol):
     )
 
     def validate(self) -> None:
-        """Check what goes together."""
+        """Raise :class:`ConfigError` if there is a key without a certificate."""
         if self.key is not None and self.certificate is None:
             raise ConfigError("--key is the key of a certificate: name that too (--certificate)")
 
@@ -155,7 +155,7 @@ class TLSProtocol(NetworkProtocol):
         return TransportError(f"{what}: {_reason(error)}")
 
     def _mending(self, code: int) -> str:
-        """Return what helps against a certificate that is refused, by OpenSSL's number for why."""
+        """Return the remedy for a refused certificate, by OpenSSL's number of the reason."""
         if code in _OTHER_NAME:
             return f"; name the target as its certificate does (--host), or make it one for {self.host}"
         if code == _EXPIRED:

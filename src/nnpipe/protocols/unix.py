@@ -1,4 +1,4 @@
-"""A host and a target on one machine, over a Unix socket: faster than TCP, and guarded by file permissions."""
+"""Unix sockets between a host and a target on one machine: faster than TCP, and protected by file permissions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nnpipe.protocols.channels.stream_socket import SocketChannel, SocketListene
 
 
 class UnixListener(SocketListener):
-    """A listening Unix socket, whose file goes when it is closed by the process that made it."""
+    """A listening Unix socket, whose file is removed when the process that made it closes the listener."""
 
     def __init__(self, sock: socket.socket, timeout: float, packet_size: int, path: Path) -> None:
         super().__init__(sock, timeout, packet_size, str(path))
@@ -23,7 +23,7 @@ class UnixListener(SocketListener):
         self._maker = os.getpid()
 
     def close(self) -> None:
-        """Stop waiting; channels that were accepted live on."""
+        """Stop waiting; accepted channels stay open."""
         if self._sock.fileno() >= 0 and os.getpid() == self._maker:
             with contextlib.suppress(OSError):
                 self._path.unlink()
@@ -40,11 +40,11 @@ class UnixProtocol(RuntimeProtocol):
     )
 
     def exposed(self) -> bool:
-        """Not reachable for others: the file's permissions see to it."""
+        """Return False: the file's permissions exclude other users and machines."""
         return False
 
     def connect(self) -> SocketChannel:
-        """Open the line from the host's side."""
+        """Connect from the host to the target."""
         sock = self._socket()
         try:
             sock.settimeout(self.timeout)
@@ -58,7 +58,7 @@ class UnixProtocol(RuntimeProtocol):
         return SocketChannel(sock, self.timeout, self.packet_size, str(self.socket_path))
 
     def listen(self) -> UnixListener:
-        """Wait for hosts on the target's side."""
+        """Listen for hosts on the target."""
         sock = self._socket()
         try:
             self._clear()
@@ -74,7 +74,7 @@ class UnixProtocol(RuntimeProtocol):
         return UnixListener(sock, self.timeout, self.packet_size, self.socket_path)
 
     def _clear(self) -> None:
-        """Remove what a server that was killed has left, and nothing else."""
+        """Remove the socket file of a killed server; nothing else is removed."""
         try:
             if not stat.S_ISSOCK(self.socket_path.lstat().st_mode):
                 return

@@ -410,5 +410,5 @@ def test_the_session_is_what_measuring_expects(server: Server, tmp_path: Path) -
         with Window(session) as window:
             samples = window.check(batches)
             window.warm_up(batches, 3)
-            window.go(batches, samples)
+            window.run_chunk(batches, samples)
         assert len(window.series()) == 5

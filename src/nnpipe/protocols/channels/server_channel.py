@@ -1,4 +1,4 @@
-"""What a server needs of a channel beyond sending and receiving."""
+"""The interfaces of channels and listeners that a server can poll."""
 
 from __future__ import annotations
 
@@ -7,36 +7,36 @@ from abc import abstractmethod
 from nnpipe.core.runtime_protocol import Channel, Listener
 
 SLOWEST = 500.0
-"""Bytes a second; a line on which a frame comes or goes more slowly counts as silent."""
+"""The least transfer rate of a frame in bytes per second; a slower connection counts as silent."""
 
 
 class PollableChannel(Channel):
     """A channel that can be polled together with others."""
 
     name: str
-    """Who is at the other end, for people to read."""
+    """The name of the other side, for messages."""
 
     opaque: bool = False
-    """Whether only the process that speaks can go on speaking (encryption keeps state)."""
+    """Whether only the process that has sent so far can continue to send, since encryption has a state."""
 
     @abstractmethod
     def fileno(self) -> int:
-        """Descriptor to wait at."""
+        """Return the file descriptor to poll."""
 
     @abstractmethod
     def receive_now(self, buffer: memoryview) -> int | None:
-        """Take what has come without waiting; None if nothing has."""
+        """Receive available bytes without waiting; return None if there are none."""
 
     @abstractmethod
     def hush(self) -> None:
-        """Say nothing more, and take what has come, without waiting."""
+        """Shut down sending, and discard received bytes, without waiting."""
 
     @abstractmethod
     def finish(self) -> None:
-        """Say nothing more, and give what was said last a chance to arrive before the line is closed."""
+        """Shut down sending, and wait a moment so that the last bytes can arrive before the connection is closed."""
 
     def hung_up(self) -> bool:
-        """Return whether the other side has left."""
+        """Return whether the other side has closed the connection."""
         return False
 
     def writable(self) -> bool:
@@ -45,11 +45,11 @@ class PollableChannel(Channel):
 
 
 class LineListener(Listener):
-    """A listener that can be watched along with its lines."""
+    """A listener that can be polled together with its channels."""
 
     name: str
-    """Where it listens, for people to read."""
+    """The address, for messages."""
 
     @abstractmethod
     def fileno(self) -> int:
-        """Descriptor to wait at."""
+        """Return the file descriptor to poll."""

@@ -27,13 +27,13 @@ class SocketChannel(PollableChannel):
     Parameters
     ----------
     sock
-        The socket, which the channel owns from now on.
+        The socket; the channel closes it.
     timeout
-        Seconds without progress after which a call gives up.
+        The time limit in seconds without progress.
     packet_size
-        Most bytes handed to the system in one call.
+        The largest number of bytes in one system call.
     name
-        Who is at the other end.
+        The name of the other side, for messages.
     """
 
     capacity: ClassVar[int] = 1 << 15
@@ -44,7 +44,7 @@ class SocketChannel(PollableChannel):
         self.timeout = timeout
         self._most = packet_size
         if sock.family != getattr(socket, "AF_UNIX", None):
-            # Otherwise a small answer waits for the acknowledgement of the one before, 40 ms.
+            # Otherwise a small answer waits up to 40 ms for the acknowledgement of the previous one.
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             _keep_alive(sock, timeout)
         self._set_up(sock, timeout)
@@ -53,7 +53,7 @@ class SocketChannel(PollableChannel):
         _set_timeout(sock, timeout)
 
     def send(self, buffers: Sequence[memoryview | bytes]) -> None:
-        """Send all buffers one after another, without joining them."""
+        """Send all buffers in order, without copying them into one."""
         total = sum(map(len, buffers))
         try:
             if total <= self._most and len(buffers) <= _MOST_BUFFERS:
@@ -77,7 +77,7 @@ class SocketChannel(PollableChannel):
                 raise LineTimeout(f"{self.name} takes less than can be waited for")
 
     def receive_into(self, buffer: memoryview) -> int:
-        """Wait for bytes, put up to ``len(buffer)`` of them there, say how many; 0 when the other side is gone."""
+        """Wait for bytes, read at most ``len(buffer)`` of them, and return their number; 0 if the other side closed."""
         try:
             most = self._most
             return self._sock.recv_into(buffer, most if len(buffer) > most else 0)
@@ -85,7 +85,7 @@ class SocketChannel(PollableChannel):
             raise self._failure(error, "sent nothing") from None
 
     def receive_now(self, buffer: memoryview) -> int | None:
-        """Take what has come without waiting; None if nothing has."""
+        """Receive available bytes without waiting; return None if there are none."""
         try:
             return self._sock.recv_into(buffer, len(buffer), _DONTWAIT)
         except BlockingIOError:
@@ -94,11 +94,11 @@ class SocketChannel(PollableChannel):
             raise self._failure(error, "sent nothing") from None
 
     def fileno(self) -> int:
-        """Descriptor to wait at."""
+        """Return the file descriptor to poll."""
         return self._sock.fileno()
 
     def hung_up(self) -> bool:
-        """Return whether the other side has left, even if bytes of its are still unread."""
+        """Return whether the other side has closed the connection, even if some of its bytes are still unread."""
         poll = select.poll()
         poll.register(self._sock, getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLLERR)
         return bool(poll.poll(0))
@@ -110,7 +110,7 @@ class SocketChannel(PollableChannel):
         return bool(poll.poll(0))
 
     def hush(self) -> None:
-        """Say nothing more, and take what has come, without waiting."""
+        """Shut down sending, and discard received bytes, without waiting."""
         with contextlib.suppress(OSError):
             self._sock.shutdown(socket.SHUT_WR)
             waste = memoryview(bytearray(1 << 14))
@@ -119,10 +119,10 @@ class SocketChannel(PollableChannel):
                     break
 
     def finish(self) -> None:
-        """Say nothing more, and read for a moment what still comes.
+        """Shut down sending, and read for a moment what still arrives.
 
-        A socket that is closed with bytes unread sends a reset, which can
-        overtake the last thing said.
+        A socket that is closed with unread bytes sends a reset, which can
+        overtake the last bytes sent.
         """
         deadline = time.monotonic() + _LINGER
         with contextlib.suppress(OSError):
@@ -159,13 +159,13 @@ class SocketListener(LineListener):
         sock.setblocking(False)
 
     def accept(self, timeout: float | None = None) -> Channel | None:
-        """Wait for the next client; ``None`` when ``timeout`` seconds have passed."""
+        """Wait for the next client; return ``None`` after ``timeout`` seconds without one."""
         try:
             if not select.select([self._sock], [], [], timeout)[0]:
                 return None
             connection, address = self._sock.accept()
         except (BlockingIOError, InterruptedError, ConnectionError):
-            return None  # it left before it was let in
+            return None  # the client left before it was accepted
         except OSError as error:
             raise TransportError(f"waiting at {self.name} failed: {error.strerror or error}") from None
         connection.setblocking(True)
@@ -179,16 +179,16 @@ class SocketListener(LineListener):
         return SocketChannel(connection, self._timeout, self._packet_size, name)
 
     def address(self) -> tuple[str, int]:
-        """Host and port at which it listens, the port chosen by the system if 0 was asked for."""
+        """The host and port of the listener; for port 0, the port that the system has chosen."""
         found = self._sock.getsockname()
         return found[0], found[1]
 
     def fileno(self) -> int:
-        """Descriptor to wait at."""
+        """Return the file descriptor to poll."""
         return self._sock.fileno()
 
     def close(self) -> None:
-        """Stop waiting; channels that were accepted live on."""
+        """Stop waiting; accepted channels stay open."""
         self._sock.close()
 
 
@@ -200,38 +200,37 @@ def _show(address: object) -> str:
 
 
 def _keep_alive(sock: socket.socket, timeout: float) -> None:
-    """Notice one who vanished without a word (a cable pulled, a machine switched off) after about three time limits."""
+    """Detect a vanished peer (unplugged, switched off) after about three time limits, by TCP keep-alive."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     seconds = max(round(timeout), 1)
     for name, value in (("TCP_KEEPIDLE", seconds), ("TCP_KEEPINTVL", seconds), ("TCP_KEEPCNT", 2)):
-        if hasattr(socket, name):  # elsewhere the system's own, longer times hold
+        if hasattr(socket, name):  # other systems use their own, longer times
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 def do_not_pace(sock: socket.socket) -> None:
-    """Keep a socket from spreading a payload over time by an estimate of the bandwidth.
+    """Choose a congestion control for a socket that does not pace packets by an estimate of the bandwidth.
 
-    Requests that wait for answers spoil BBR's estimate: where it is the
-    system's choice, pipelined inferences took up to five times as long, and
-    what was measured was the pacing.  A connection that BBR began is paced for
-    good, by whatever comes after: choose before connecting, and at the
-    listening socket for those it lets in.
+    Requests that wait for answers make BBR's estimate wrong: on systems that use
+    it, pipelined inferences took up to five times as long, because of the pacing.
+    A connection that began with BBR stays paced.  So the choice must be made before
+    connecting, and at the listening socket for accepted connections.
     """
     if not hasattr(socket, "TCP_CONGESTION"):
         return
     with contextlib.suppress(OSError):
         if not sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).startswith(b"bbr"):
             return
-    for name in (b"cubic", b"reno"):  # everybody may choose reno
+    for name in (b"cubic", b"reno"):  # every user may choose reno
         with contextlib.suppress(OSError):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, name)
             return
 
 
 def _set_timeout(sock: socket.socket, timeout: float) -> None:
-    """Let the kernel watch the time: Python's own timeouts cost a system call with each send and receive."""
+    """Set the kernel's timeouts, since Python's own need an additional system call for each send and receive."""
     seconds, micros = divmod(max(round(timeout * 1e6), 1), 1_000_000)
-    for form in ("ll", "qq"):  # which it is depends on the width of time_t
+    for form in ("ll", "qq"):  # the right one depends on the width of time_t
         try:
             value = struct.pack(form, seconds, micros)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, value)
@@ -243,7 +242,7 @@ def _set_timeout(sock: socket.socket, timeout: float) -> None:
 
 
 def _after(buffers: Sequence[memoryview | bytes], sent: int) -> list[memoryview | bytes]:
-    """Return what remains once ``sent`` bytes are gone."""
+    """Return the rest of the buffers after the first ``sent`` bytes."""
     for at, buffer in enumerate(buffers):
         if sent < len(buffer):
             return [memoryview(buffer)[sent:], *buffers[at + 1 :]]
@@ -252,7 +251,7 @@ def _after(buffers: Sequence[memoryview | bytes], sent: int) -> list[memoryview 
 
 
 def _first(buffers: Sequence[memoryview | bytes], most: int) -> list[memoryview | bytes]:
-    """Return the beginning, ``most`` bytes at most."""
+    """Return the first ``most`` bytes of the buffers."""
     found: list[memoryview | bytes] = []
     for buffer in buffers[:_MOST_BUFFERS]:
         if len(buffer) >= most:

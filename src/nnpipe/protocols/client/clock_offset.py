@@ -1,12 +1,12 @@
-"""How the target's clock relates to the host's, and with what certainty.
+"""Estimate the offset of the target's clock from the host's, with an error bound.
 
-An exchange gives four stamps: ``t0`` when the host asked and ``t3`` when the
-answer had come, on its clock; ``t1`` when the target had the question and
-``t2`` when it answered, on its own.  The offset of the clocks is then
-``((t1 - t0) + (t2 - t3)) / 2``, and wrong by half the round trip's time,
-``((t3 - t0) - (t2 - t1)) / 2``, at most, however the time on the line is split
-between there and back (RFC 5905, section 8).  Of several exchanges the one
-with the shortest round trip binds tightest.
+An exchange gives four timestamps.  On the host's clock, ``t0`` is when the request
+was sent and ``t3`` when the answer was received.  On the target's clock, ``t1`` is
+when the request was received and ``t2`` when it was answered.  The offset of the
+clocks is ``((t1 - t0) + (t2 - t3)) / 2``.  Its error is at most half of the round
+trip time, ``((t3 - t0) - (t2 - t1)) / 2``, for any division of that time between
+the two directions (RFC 5905, section 8).  Of several exchanges, the one with the
+shortest round trip has the smallest error.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Exchange:
-    """Four stamps in nanoseconds: asked and answered on the host's clock, received and replied on the target's."""
+    """Four timestamps in nanoseconds: asked and answered on the host's clock, received and replied on the target's."""
 
     asked: int
     received: int
@@ -25,22 +25,22 @@ class Exchange:
 
     @property
     def round_trip_ns(self) -> int:
-        """Time on the line, there and back."""
+        """The transfer time in both directions."""
         return max((self.answered - self.asked) - (self.replied - self.received), 0)
 
     @property
     def offset_ns(self) -> float:
-        """What must be added to the host's clock to get the target's."""
+        """The target's clock minus the host's."""
         return ((self.received - self.asked) + (self.replied - self.answered)) / 2
 
     @property
     def error_ns(self) -> float:
-        """By how much the offset can be wrong: half the round trip, and a nanosecond for rounding."""
+        """The bound on the error of the offset: half of the round trip, and a nanosecond for rounding."""
         return self.round_trip_ns / 2 + 1
 
     @property
     def middle_ns(self) -> float:
-        """When, on the host's clock."""
+        """The time of the exchange on the host's clock."""
         return (self.asked + self.answered) / 2
 
 
@@ -51,10 +51,10 @@ def best(exchanges: list[Exchange]) -> Exchange:
 
 @dataclass(frozen=True)
 class ClockRelation:
-    """A line through two exchanges, one at the beginning and one at the end of what was measured.
+    """A linear relation of two clocks, from one exchange before a measurement and one after it.
 
-    Between the two, and for clocks that run evenly, a time that
-    :meth:`to_host` gives is wrong by :attr:`error_ns` at most.
+    For times between the two, and for clocks with constant rates, the error of
+    :meth:`to_host` is at most :attr:`error_ns`.
     """
 
     first: Exchange
@@ -62,18 +62,18 @@ class ClockRelation:
 
     @property
     def error_ns(self) -> float:
-        """The bound, in nanoseconds."""
+        """The error bound in nanoseconds."""
         return max(self.first.error_ns, self.last.error_ns)
 
     @property
     def drift(self) -> float:
-        """How much faster the target's clock runs, as a fraction; meaningful where it exceeds :attr:`drift_error`."""
+        """How much faster the target's clock runs, as a fraction; significant if it exceeds :attr:`drift_error`."""
         span = self.last.middle_ns - self.first.middle_ns
         return (self.last.offset_ns - self.first.offset_ns) / span if span > 0 else 0.0
 
     @property
     def drift_error(self) -> float:
-        """By how much the drift can be wrong."""
+        """The bound on the error of the drift."""
         span = self.last.middle_ns - self.first.middle_ns
         return (self.last.error_ns + self.first.error_ns) / span if span > 0 else float("inf")
 
@@ -85,7 +85,7 @@ class ClockRelation:
         return start.middle_ns + (host - start.middle_ns) / (1 + drift)
 
     def to_json(self) -> dict[str, float]:
-        """Return what a result file records."""
+        """Return the relation in the JSON form of result files."""
         found = {
             "offset_ns": self.first.offset_ns,
             "error_ns": self.error_ns,

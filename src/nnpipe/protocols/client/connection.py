@@ -1,4 +1,4 @@
-"""The host's end of a conversation over a channel: ask, and wait for the answer."""
+"""The host's side of a conversation over a channel: send requests, and wait for the answers."""
 
 from __future__ import annotations
 
@@ -28,18 +28,17 @@ log = logging.getLogger("nnpipe.target")
 
 
 class Connection:
-    """A channel with a host's conversation on it.
+    """A channel with a host's conversation.
 
-    An error of the target that leaves the conversation in order is a
-    :class:`TargetError` and the connection can be used on.  After any other
-    error it is closed, for nobody could tell any longer which answer belongs
-    to what.
+    If the target reports a failure, a :class:`TargetError` is raised and the
+    connection can still be used.  After any other error it is closed, since
+    answers could no longer be assigned to requests.
     """
 
     def __init__(self, channel: Channel, conversation: HostConversation) -> None:
         self.conversation = conversation
         self.channel = channel
-        # Looked up with every answer, each through two objects.
+        # Cached, since they are used with every answer and each lookup goes through two objects.
         self._next_message, self._wanted, self._received = (
             conversation.next_message, conversation.wanted, conversation.received,
         )  # fmt: skip
@@ -48,7 +47,7 @@ class Connection:
         self._broken: str | None = None
 
     def greet(self) -> None:
-        """Shake hands.
+        """Perform the handshake.
 
         Raises
         ------
@@ -66,7 +65,7 @@ class Connection:
     def ask(
         self, kind: FrameKind, parts: Sequence[Buffer] = (), flags: int = 0, patience: float | None = None
     ) -> bytes | memoryview:
-        """Ask and wait; gives the payload of the OK."""
+        """Send a request, wait for its answer, and return the payload of the OK; raises as :meth:`answer`."""
         self.send(self.conversation.ask(kind, parts, flags))
         return self.answer(patience)
 
@@ -83,28 +82,28 @@ class Connection:
             raise self._break(error) from None
 
     def answer(self, patience: float | None = None) -> bytes | memoryview:
-        """Wait for the next answer; gives the payload of the OK.
+        """Wait for the next answer, and return the payload of the OK.
 
         Parameters
         ----------
         patience
-            Seconds to wait, where the target may need longer than the line's time limit.
+            The time limit in seconds, if the target may need longer than the channel's limit.
 
         Raises
         ------
         TargetError, AuthenticationError
-            What the target said.
+            If the target reports an error.
         RemoteProtocolError
-            If it broke the rules, or a frame was damaged.
+            If the target broke the rules, or a frame was damaged.
         TransportError
-            If the line broke, or was silent for too long.
+            If the connection was lost or timed out.
         """
         if self._broken is not None:
             self._check()
         message, reader = None, self._reader
         try:
             while True:
-                # Looked for only where something has come already: the call costs as much as a header's check.
+                # Called only if bytes have already arrived, since the call takes as long as the check of a header.
                 message = (reader.begin != reader.end and self._next_message()) or self._receive(patience)
                 kind = message.kind
                 if kind is _OK:
@@ -122,7 +121,7 @@ class Connection:
     def _receive(self, patience: float | None = None) -> Message:
         """Wait for the next message."""
         conversation, receive_into = self.conversation, self._receive_into
-        deadline = 0.0  # the clock is not looked at where the whole answer comes at once
+        deadline = 0.0  # the clock is not read if the whole answer arrives at once
         while True:
             try:
                 count = receive_into(self._wanted())
@@ -146,7 +145,7 @@ class Connection:
         return time.monotonic() + (patience or self.channel.timeout)
 
     def _last_words(self) -> Message | None:
-        """What the target may have said before it closed the line on which we were sending."""
+        """Return the last message of a target that closed the connection while this side was sending, if any."""
         with contextlib.suppress(TransportError, RemoteProtocolError):
             while True:
                 message = self._next_message() or self._receive()
@@ -165,7 +164,7 @@ class Connection:
         return error
 
     def close(self) -> None:
-        """Close the line; closing twice does no harm."""
+        """Close the connection; closing it twice does no harm."""
         if self._broken is None:
             self._broken = "it was closed on this side"
             self.channel.close()

@@ -1,4 +1,4 @@
-"""How long runs on a target took, and which part of it was the inference, the line, and this host."""
+"""Divide the latency of runs on a target into inference, transfer, and time on this host."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ _COLUMNS = 6  # asked and answered on the host's clock; received, started, stopp
 
 
 class Parts:
-    """The stamps of all runs of a session.
+    """The timestamps of all runs of a session.
 
     Parameters
     ----------
     counter
-        What the target counts.
+        The kind of the target's counter.
     rate
-        Counts a second; 0 where nanoseconds are counted, or nobody knows.
+        Counts per second; 0 if nanoseconds are counted, or the rate is unknown.
 
     Attributes
     ----------
     keeps_time
-        Whether counts can be turned into time.
+        Whether counts can be converted to time.
     """
 
     def __init__(self, counter: Counter, rate: int) -> None:
@@ -39,14 +39,14 @@ class Parts:
         self._extend: Callable[[tuple[int, ...]], None] = self._stamps.extend
 
     def note(self, asked: int, answered: int, payload: bytes | memoryview, alone: bool = True) -> None:
-        """Keep the stamps of a run: the host's, and those of the target, which came alone or ahead of outputs."""
+        """Store the timestamps of a run: the host's, and the target's, which came alone or before the outputs."""
         try:
             self._extend((asked, answered, *unpack_stamps(payload, alone)))
         except OverflowError:
             raise RemoteProtocolError("the target's counter shows more than 63 bits hold") from None
 
     def between(self, start_ns: np.ndarray, end_ns: np.ndarray) -> dict[str, np.ndarray]:
-        """Divide up the time of runs that were made between these stamps, as ``RemoteSession.split`` says."""
+        """Divide the time of the runs between these timestamps into parts, as ``RemoteSession.split`` does."""
         rows = self._rows()
         asked = rows[:, 0]
         at = np.searchsorted(asked, start_ns)
@@ -60,12 +60,12 @@ class Parts:
         return columns
 
     def last(self, count: int) -> dict[str, np.ndarray]:
-        """Divide up the time of the last runs."""
+        """Divide the time of the last ``count`` runs into parts."""
         rows = self._rows()
         return self._divided(rows[len(rows) - count :])
 
     def to_ns(self, counts: Any) -> Any:
-        """Turn counts into nanoseconds."""
+        """Convert counts to nanoseconds."""
         return counts if self._rate in (0, NS) else np.rint(counts * (NS / self._rate)).astype(np.int64)
 
     def _rows(self) -> npt.NDArray[np.int64]:

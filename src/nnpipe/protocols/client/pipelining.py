@@ -1,4 +1,4 @@
-"""Inferences on a target one after another, the next sent before the outputs of the last are there."""
+"""Pipelined inferences on a target: the next inputs are sent before the previous outputs have arrived."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from nnpipe.protocols.conversation.rules import STAMPS_SIZE
 from nnpipe.protocols.conversation.tensor_payloads import TensorLayout
 
 _AHEAD = 1 << 19  # bytes of inputs
-_ANSWERS = 256  # bytes of headers and stamps that come with outputs
+_ANSWERS = 256  # bytes of headers and timestamps that come with outputs
 
 
 def received(layout: TensorLayout, payload: bytes | memoryview, begin: int = 0) -> dict[str, np.ndarray]:
-    """Return the outputs that a payload holds from byte ``begin`` on; they share its memory.
+    """Return the outputs in a payload from byte ``begin`` on; they share its memory.
 
     Raises
     ------
     RemoteProtocolError
-        If they are not those of the model.
+        If they do not fit the model's outputs.
     """
     try:
         return layout.unpack(payload if isinstance(payload, memoryview) else memoryview(bytearray(payload)), begin)
@@ -37,18 +37,19 @@ def received(layout: TensorLayout, payload: bytes | memoryview, begin: int = 0) 
 
 
 class RequestPipeline:
-    """Keeps a target and the line to it at work at the same time.
+    """Sends requests ahead, so that the target and the connection work at the same time.
 
     Parameters
     ----------
     connection
-        To a target that has loaded a model, and has agreed to pipelining or to inferences in one request.
+        The connection to a target that has loaded a model, and has agreed to pipelining or to inferences in one
+        request.
     inputs, outputs
-        How its tensors travel.
+        The layouts of the tensors in payloads.
     parts
-        Where the target's stamps are kept.
+        Stores the target's timestamps.
     run_timeout
-        Seconds that one inference may take.
+        The time limit of one inference in seconds.
     """
 
     def __init__(
@@ -61,7 +62,7 @@ class RequestPipeline:
         self._parts = parts
         self._run_timeout = run_timeout
         self._went = -1  # bytes of the last inputs
-        self._came = 0  # bytes of the outputs that came to such
+        self._came = 0  # bytes of the outputs for them
 
     def run(self, batches: Iterable[Batch]) -> Iterator[dict[str, np.ndarray]]:
         """Yield the outputs of each batch, in order; each batch has been checked."""
@@ -85,15 +86,16 @@ class RequestPipeline:
             self._drain()
             raise
         except BaseException:
-            if sent:  # answers that nobody will fetch are under way
+            if sent:  # answers are still to come that the caller will not read
                 connection.close()
             raise
 
     def _most_ahead(self, inputs: int) -> int:
-        """Return how many inferences may be under way: their answers must fit on the line, their inputs into caches."""
+        """Return how many inferences may be sent ahead: answers must fit into the channel, inputs into caches."""
         outputs = self._outputs.size
         if outputs is None:
-            # With free axes the size shows only when outputs have come; equal inputs, one trusts, give equal outputs.
+            # With free axes, the size of outputs is known only after the first ones; equally large inputs are assumed
+            # to give equally large outputs.
             outputs = self._came if self._went == inputs else 1 << 62
             self._went, self._came = inputs, outputs
         ahead = max(_AHEAD // (inputs + 1), 2)
@@ -120,7 +122,7 @@ class RequestPipeline:
         return received(self._outputs, payload, begin)
 
     def _drain(self) -> None:
-        """Take the answers to what was sent ahead of a failure, so that the session can be used on."""
+        """Read the answers to requests sent ahead of a failure, so that the session can still be used."""
         connection = self._connection
         while connection.conversation.waiting:
             with contextlib.suppress(TargetError):

@@ -1,4 +1,4 @@
-"""A model on another machine, as if it were here."""
+"""A session whose model runs on another machine."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ from nnpipe.protocols.conversation.rules import STAMPS_SIZE
 from nnpipe.protocols.conversation.tensor_payloads import TensorLayout
 
 _EXCHANGES = 16
-_SMALL = 1 << 14  # bytes that are sooner zeroed than made an array of
+_SMALL = 1 << 14  # bytes up to which zeroed memory is faster to make than an array
 
 
 def open_session(
     protocol: RuntimeProtocol, artifact: Artifact, options: RemoteOptions | None = None, *, limits: Limits | None = None
 ) -> RemoteSession:
-    """Connect to a target, send it a model and have it loaded.
+    """Connect to a target, send it a model, and let it load the model.
 
     Parameters
     ----------
     protocol
-        The line to the target.
+        The connection to the target.
     artifact
         The model, in a format that the target's runtime accepts.
     options
-        How the target is used.
+        The options of the host.
     limits
-        What to offer at the handshake; for tests and measurements.
+        The limits to offer in the handshake; for tests and measurements.
 
     Returns
     -------
@@ -86,15 +86,15 @@ class RemoteSession(InferenceSession):
     Parameters
     ----------
     connection
-        To the target; the session owns it from now on.
+        The connection to the target; the session closes it.
     io
-        The tensors as the target's runtime names them.
+        The tensors, with the names of the target's runtime.
     options
-        How the target is used.
+        The options of the host.
     load_counts
-        How long loading took, on the target's counter.
+        The time to load, in counts of the target's counter.
     about
-        What the target says about itself.
+        The target's facts about itself.
     """
 
     def __init__(
@@ -122,14 +122,14 @@ class RemoteSession(InferenceSession):
         self._pipeline = RequestPipeline(connection, self._inputs, self._outputs, self._parts, options.run_timeout)
 
     def _place(self, kind: FrameKind, length: int) -> memoryview:
-        """Name new memory for outputs: they belong to whoever asked for them."""
+        """Return new memory for outputs, since they belong to the caller."""
         wanted = self._lengths[kind]
         if length != wanted and wanted is not None:
             raise RemoteProtocolError(f"the target answers {kind.name} with {length:,} bytes instead of {wanted:,}")
         return memoryview(bytearray(length)) if length <= _SMALL else np.empty(length, np.uint8).data
 
     def _infer(self, batch: Batch) -> dict[str, np.ndarray]:
-        """Put, run and get; in one exchange instead of three where the target agreed to either way of doing so."""
+        """Put, run and get, in one exchange instead of three if the target has agreed to a way of doing so."""
         if not (self._conversation.inferring or self._conversation.pipelining):
             return super()._infer(batch)
         (outputs,) = self._pipeline.run((batch,))
@@ -155,16 +155,16 @@ class RemoteSession(InferenceSession):
         return received(self._outputs, self._connection.ask(FrameKind.OUTPUT))
 
     def pipelined(self, batches: Iterable[Batch]) -> Iterator[dict[str, np.ndarray]]:
-        """Run batch after batch without waiting for one's outputs before the next is sent.
+        """Run batches in order, sending the next batch before the previous outputs have arrived.
 
-        The line and the target work at the same time, so more inferences are
-        done in a second; how long each took on the target is recorded as ever
-        (:meth:`columns`), how long it took as a whole has no meaning here.
+        The connection and the target work at the same time, so throughput is
+        higher.  The time of each inference on the target is still recorded
+        (:meth:`columns`); the whole time of a call has no meaning here.
 
         Parameters
         ----------
         batches
-            Each as :meth:`put` takes it; must not be changed before its outputs are there.
+            Batches as for :meth:`put`; a batch must not be changed before its outputs have been returned.
 
         Yields
         ------
@@ -174,14 +174,14 @@ class RemoteSession(InferenceSession):
         Raises
         ------
         NotSupported
-            At once, if the target did not agree to this.
+            If the target did not agree to pipelining; raised at once.
         """
         if not self._conversation.pipelining:
             raise NotSupported("the target takes one request at a time, it cannot be used pipelined")
         return self.stream(batches)
 
     def split(self, start_ns: np.ndarray, end_ns: np.ndarray) -> dict[str, np.ndarray]:
-        """Divide up the time of runs.
+        """Divide the time of runs into parts.
 
         Parameters
         ----------
@@ -193,21 +193,21 @@ class RemoteSession(InferenceSession):
         dict
             Columns of int64, ``(n,)``:
             ``target_ns``, the inference itself on the target's clock;
-            ``wire_ns``, from the request's leaving this host to the answer's being back, less the inference;
+            ``wire_ns``, from sending the request to receiving the answer, without the inference;
             ``host_ns``, the rest, spent on this host.  These three add up to ``end_ns - start_ns``.
-            ``serve_ns`` is the part of ``wire_ns`` for which the target had the request in hand.
-            Only differences on each clock enter, so that the clocks' offset does not matter.
-            Where the target counts something other than time, ``target_counts`` alone.
+            ``serve_ns`` is the part of ``wire_ns`` during which the target was processing the request.
+            Only differences on the same clock are used, so the offset of the clocks does not matter.
+            If the target counts something other than time, the only column is ``target_counts``.
 
         Raises
         ------
         NNPipeError
-            If the session was not run at such a time.
+            If the session was not run at these times.
         """
         return self._parts.between(start_ns, end_ns)
 
     def columns(self, count: int) -> dict[str, np.ndarray]:
-        """Divide up the time of the last ``count`` runs as :meth:`split` does, ``host_ns`` left out."""
+        """Divide the time of the last ``count`` runs into parts as :meth:`split` does, without ``host_ns``."""
         return self._parts.last(count)
 
     def stats(self) -> Mapping[str, Any]:
@@ -216,9 +216,9 @@ class RemoteSession(InferenceSession):
         Returns
         -------
         dict
-            ``counter``: ``wall``, ``cycles`` or ``instructions``; ``rate``: counts a second; ``inferences``;
-            ``load_ns`` (or ``load_counts``); ``clock``: offset, drift and the bounds of their errors;
-            ``target``: what the target says about itself.
+            ``counter``: ``wall``, ``cycles`` or ``instructions``; ``rate``: counts per second; ``inferences``;
+            ``load_ns`` (or ``load_counts``); ``clock``: offset, drift and their error bounds;
+            ``target``: the target's facts about itself.
         """
         self._check_open()
         stats, _ = self._exchange(FrameFlag.CLOCK)
@@ -237,14 +237,14 @@ class RemoteSession(InferenceSession):
         }
 
     def resources(self) -> dict[str, np.ndarray]:
-        """Ask the target how its resources were used since it was last asked.
+        """Ask the target for the use of its resources since the last such request.
 
         Returns
         -------
         dict
             Columns: ``time_ns`` (int64) on this host's ``perf_counter_ns``, ``cpu_percent``,
-            ``process_bytes``, ``memory_bytes``, and where there is a GPU ``gpu_percent``, ``gpu_bytes``.
-            Empty where the target does not tell.
+            ``process_bytes``, ``memory_bytes``, and, if there is a GPU, ``gpu_percent`` and ``gpu_bytes``.
+            Empty if the target does not report them.
         """
         self._check_open()
         stats, _ = self._exchange(flags=0)
@@ -272,7 +272,7 @@ class RemoteSession(InferenceSession):
 
     def _close(self) -> None:
         self._connection.close()
-        self._conversation.place = None  # which refers to this session
+        self._conversation.place = None  # breaks the reference cycle with this session
 
 
 def _resources(stats: Stats) -> dict[str, np.ndarray]:

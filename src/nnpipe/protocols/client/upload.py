@@ -1,4 +1,4 @@
-"""Upload a model to a target: only what it lacks, and without waiting for the answer to each part."""
+"""Upload a model to a target: only the missing part, without waiting for the answer to each piece."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ log = logging.getLogger("nnpipe")
 
 
 def upload(connection: Connection, artifact: Artifact, name: str, load_timeout: float) -> Taken:
-    """Send a model and have it loaded.
+    """Send a model to the target, which loads it.
 
-    What the target has of it already may not be what it should be: a client
-    before may have sent other bytes under this model's SHA-256.  That shows
-    when all has come; then it is sent once more, whole.
+    The part of the file that the target already has may be wrong, since an
+    earlier client may have sent other bytes under this model's SHA-256.  The
+    target detects this when it has all bytes; then the whole file is sent again.
 
     Parameters
     ----------
     connection
-        To a target that has been greeted.
+        The connection to a target, after the handshake.
     artifact
-        The model; a file that changed since it was described is refused by the target.
+        The model; the target refuses a file that has changed since it was described.
     name
-        Under which the target is to keep it; empty for the target's choice.
+        The name under which the target keeps the model; empty for the target's choice.
     load_timeout
-        Seconds that loading may take.
+        The time limit for loading in seconds.
 
     Raises
     ------
@@ -50,7 +50,7 @@ def upload(connection: Connection, artifact: Artifact, name: str, load_timeout: 
 
 
 def _send(connection: Connection, artifact: Artifact, name: str) -> int:
-    """Send what the target lacks of a file; returns how many bytes of it were there before."""
+    """Send the missing part of a file, and return how many bytes of it the target already had."""
     try:
         size = artifact.size
         with open(artifact.path, "rb") as file:
@@ -90,7 +90,7 @@ def _send_parts(connection: Connection, file: Any, at: int, size: int) -> None:
 
 
 def describe(artifact: Artifact, name: str) -> dict[str, Any]:
-    """Say what a target needs to know about a model; paths and history of this machine stay here."""
+    """Return the description of a model for a target, without paths and history of this machine."""
     return {
         "format": artifact.format,
         "io": artifact.io.to_json(),

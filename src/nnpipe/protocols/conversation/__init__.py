@@ -1,1 +1,1 @@
-"""The conversation between a host and a target: frames, messages, rules and payloads.  No I/O."""
+"""The conversation between a host and a target: frames, messages, rules and payloads, without I/O."""

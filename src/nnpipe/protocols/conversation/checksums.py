@@ -1,10 +1,10 @@
-"""Integrity checks of payloads: 64 bits over any number of bytes, fast enough to be left on.
+"""Checksums of payloads: 64 bits over any number of bytes, fast enough for every payload.
 
-Two algorithms, one of which both sides choose at the handshake:
+There are two algorithms, one of which both sides choose in the handshake:
 
 ``crc32``
     CRC-32 (IEEE 802.3, polynomial 0x04C11DB7, as in zlib), upper half zero.
-    Everybody has it; a few lines of C and no table are enough.
+    Every side must support it; it takes a few lines of C, without a table.
 ``xxh3``
     XXH3-64 with seed 0 (https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md),
     at memory speed.  A small target may lack it.
@@ -55,11 +55,11 @@ def _xxh3(parts: Sequence[Buffer]) -> int:
 CRC32 = Check(1, "crc32", _crc32)
 XXH3 = Check(2, "xxh3", _xxh3)
 CHECKS = (CRC32, XXH3)
-"""All algorithms, the preferred one last."""
+"""All algorithms, with the preferred one last."""
 
 
 def available(names: Sequence[str] | None = None) -> int:
-    """Return the bits of all algorithms, or of those named; ``crc32`` always counts."""
+    """Return the bits of all algorithms, or of those named; ``crc32`` is always included."""
     return CRC32.bit | sum(
         check.bit for check in CHECKS if check is not CRC32 and (names is None or check.name in names)
     )
@@ -71,5 +71,5 @@ def best(bits: int) -> Check:
 
 
 def by_bit(bit: int) -> Check | None:
-    """Return the algorithm of that bit."""
+    """Return the algorithm with this bit, or None."""
     return next((check for check in CHECKS if check.bit == bit), None)

@@ -1,14 +1,14 @@
-"""Bytes on one side, messages and rules on the other; no I/O.
+"""The base of both sides of a conversation: converts bytes to messages and checks the rules, without I/O.
 
-Whoever owns a conversation moves its bytes::
+The owner of a conversation transfers its bytes::
 
     channel.send(host.ask(Kind.PROCESS))
     while (message := host.next_message()) is None:
         host.received(channel.receive_into(host.wanted()))
 
-Both sides keep to :data:`~nnpipe.protocols.conversation.rules.RULES`.  What one's own side
-must not say raises :class:`LocalProtocolError` and nothing is made; what the
-other side must not say raises :class:`RemoteProtocolError` and the
+Both sides follow :data:`~nnpipe.protocols.conversation.rules.RULES`.  A forbidden
+message of one's own side raises :class:`LocalProtocolError`, and nothing is sent.
+A forbidden message of the other side raises :class:`RemoteProtocolError`, and the
 conversation is over.
 """
 
@@ -36,15 +36,16 @@ from nnpipe.protocols.conversation.rules import (
 _PIPELINING, _INFER = int(Extension.PIPELINING), int(Extension.INFER)
 
 Place = Callable[[FrameKind, int], "memoryview | None"]
-"""Names the memory for a payload, given the kind of the request and the length in bytes."""
+"""Returns the memory for a payload, given the kind of the request and the length in bytes."""
 
 
 class Message(NamedTuple):
-    """What the other side said.
+    """A message of the other side.
 
-    To a host an answer (``OK``, ``ERROR``) to the request of ``rule``, or a
-    ``LOG`` with none; to a target a request.  ``skipped`` marks a pipelined
-    request that an earlier failure has made void: it wants ``Code.SKIPPED``.
+    For a host, it is an answer (``OK``, ``ERROR``) to the request of ``rule``, or a
+    ``LOG`` without a rule.  For a target, it is a request.  ``skipped`` marks a
+    pipelined request that is invalid because of an earlier failure; the target
+    answers it with ``ErrorCode.SKIPPED``.
     """
 
     kind: FrameKind
@@ -55,12 +56,12 @@ class Message(NamedTuple):
 
     @property
     def failure(self) -> ErrorPayload:
-        """What an ERROR says."""
+        """The content of an ERROR."""
         return ErrorPayload.unpack(self.payload)
 
 
 class Conversation:
-    """What both sides have in common: the handshake's agreement, the frame reader, the bounds."""
+    """The base of both sides: the agreement of the handshake, the frame reader, the limits."""
 
     def __init__(self, limits: Limits, token: bytes | None, nonce: bytes | None, staging: int) -> None:
         self.limits = limits
@@ -68,7 +69,7 @@ class Conversation:
         self.place: Place | None = None
         self._token = token
         self._nonce = secrets.token_bytes(NONCE_SIZE) if nonce is None else nonce
-        self._said = (b"", b"")  # payloads of HELLO and its answer, which proofs cover
+        self._said = (b"", b"")  # payloads of HELLO and its answer, which the proofs include
         self.reader = FrameReader(staging)
         self._agree(HandshakeAgreement())
         self.wanted = self.reader.wanted
@@ -77,15 +78,15 @@ class Conversation:
 
     @property
     def between_frames(self) -> bool:
-        """Whether nothing of a next frame has come."""
+        """Whether no part of a next frame has been received."""
         return self.reader.between_frames
 
     def _agree(self, agreement: HandshakeAgreement) -> None:
         self.agreement = agreement
         self.pipelining = agreement.extensions & _PIPELINING != 0
-        """Whether requests may be sent without waiting."""
+        """Whether requests may be sent without waiting for answers."""
         self.inferring = agreement.extensions & _INFER != 0
-        """Whether an inference may be one request."""
+        """Whether an inference may be a single request."""
         self._allowed = allowed(agreement.extensions)
         self.reader.use(agreement.check)
         self._check_of = agreement.check.of
@@ -101,6 +102,6 @@ class Conversation:
 
 
 def _bounds(part: int, largest: int) -> dict[Bound, int]:
-    """Return the most bytes of each kind of payload, from what the handshake settles."""
-    stamped = min(largest + STAMPS_SIZE, (1 << 32) - 1)  # a header cannot say more
+    """Return the size limit of each kind of payload in bytes, from the agreement of the handshake."""
+    stamped = min(largest + STAMPS_SIZE, (1 << 32) - 1)  # the limit of the header's field
     return {**FIXED_BOUNDS, Bound.PART: part + 8, Bound.TENSORS: largest, Bound.STAMPED: stamped}

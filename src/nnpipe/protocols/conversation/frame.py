@@ -1,13 +1,11 @@
 """The frame: 24 bytes of header, then the payload.
 
-All numbers are little-endian, every field lies at a multiple of its size, and
-nothing needs memory that is not known beforehand: a target in C reads the
-header into a struct, looks at ``kind`` and ``length``, and lets the payload run
-to where it belongs.
+All numbers are little-endian, and every field is aligned to its size.  The needed
+memory is always known beforehand: a target in C reads the header into a struct,
+checks ``kind`` and ``length``, and reads the payload to its destination.
 
-The header has a check of its own.  Noise that happens to begin with the magic
-byte cannot claim a length, because the length is not believed before the check
-has passed.
+The header has its own checksum.  The length is used only after that checksum has
+been verified, so noise that begins with the magic byte cannot pass for a length.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ VERSION = 1
 
 
 class FrameKind(IntEnum):
-    """What a frame says."""
+    """The kind of a frame."""
 
     OK = 1
     ERROR = 2
@@ -41,7 +39,7 @@ class FrameKind(IntEnum):
 
 
 class FrameFlag(IntEnum):
-    """Bits of the header's ``flags``; what a bit means depends on the kind."""
+    """Bits of the header's ``flags``; their meaning depends on the kind."""
 
     BEGIN = 0  # MODEL: describes the model, the upload begins
     PART = 1  # MODEL: a part of the file
@@ -52,7 +50,7 @@ class FrameFlag(IntEnum):
 
 
 class ErrorCode(IntEnum):
-    """Why an ERROR was sent."""
+    """The reason for an ERROR."""
 
     PROTOCOL = 1
     BUSY = 2
@@ -92,7 +90,7 @@ CODES: dict[ErrorCode, str] = {
 
 @dataclass(frozen=True)
 class HeaderField:
-    """A field of a fixed layout, for the struct and for the documentation."""
+    """A field of a fixed layout, used for the struct and for the documentation."""
 
     name: str
     format: str
@@ -100,12 +98,12 @@ class HeaderField:
 
     @property
     def size(self) -> int:
-        """Bytes it takes."""
+        """The size in bytes."""
         return struct.calcsize("<" + self.format)
 
 
 def layout(fields: Sequence[HeaderField]) -> struct.Struct:
-    """Make the struct of a list of fields."""
+    """Return the struct of a list of fields."""
     return struct.Struct("<" + "".join(field.format for field in fields))
 
 
@@ -123,7 +121,7 @@ HEADER_FIELDS = (
 HEADER = layout(HEADER_FIELDS)
 HEADER_SIZE = HEADER.size
 CHECKED_SIZE = HEADER_SIZE - 4
-# The same bytes with both halves of the payload's check as one number, which is quicker.
+# The same bytes with both halves of the payload's check as one number, which is faster.
 _CHECKED = struct.Struct("<BBBBIIQ")
 _WHOLE = struct.Struct(_CHECKED.format + "I")
 _PACK, _CRC32 = _CHECKED.pack, zlib.crc32
@@ -132,11 +130,11 @@ read_header = _WHOLE.unpack_from
 
 
 def header(kind: int, flags: int, number: int, length: int, check: int) -> bytes:
-    """Write a frame's header."""
+    """Return the bytes of a frame's header."""
     packed = _PACK(MAGIC, VERSION, kind, flags, number, length, check)
     return packed + _CRC32(packed).to_bytes(4, "little")
 
 
 def size_of(parts: Sequence[Buffer]) -> int:
-    """Bytes in all parts of a payload."""
+    """Return the total size of the parts of a payload in bytes."""
     return len(parts[0]) if len(parts) == 1 else sum(map(len, parts))

@@ -1,4 +1,4 @@
-"""From bytes to frames, without I/O and without copying payloads that have a place to go."""
+"""Split received bytes into frames, without I/O, and without copying payloads that have their own memory."""
 
 from __future__ import annotations
 
@@ -15,36 +15,37 @@ STAGING = 1 << 13
 _CRC32 = zlib.crc32
 
 Admit = Callable[[int, int, int, int], "memoryview | None"]
-"""Judges a header (kind, flags, number, length): raises, or says where the payload goes."""
+"""Checks a header (kind, flags, number, length): raises an error, or returns the memory for the payload."""
 
 
 Frame = tuple[int, int, int, "bytes | memoryview"]
-"""Kind, flags, number, and payload: the memory that was named for it, or bytes."""
+"""Kind, flags, number, and payload: the memory that was returned for it, or bytes."""
 
 
 class FrameReader:
-    """Takes bytes in pieces of any length and gives frames.
+    """Receives bytes in pieces of any length and returns frames.
 
-    The owner reads into :meth:`wanted`, reports with :meth:`received` how many
-    bytes came, and asks :meth:`next_frame` until it gives None.  Headers and
-    small payloads go through a staging area of fixed size; once a header has
-    been admitted, a payload that has a place of its own is read straight
-    there.
+    The owner reads into the memory of :meth:`wanted`, reports the number of bytes
+    with :meth:`received`, and calls :meth:`next_frame` until it returns None.
+    Headers and small payloads are read into a staging buffer of fixed size.  After
+    a header has been accepted, a payload with its own memory is read directly
+    into it.
 
     Parameters
     ----------
     staging
-        Bytes of the staging area.
+        The size of the staging buffer in bytes.
 
     Attributes
     ----------
     begin, end
-        Where they are equal nothing has come of a next frame, or its payload goes to a place of its own.
+        The range of unread bytes in the staging buffer.  If they are equal, no part of a next frame has been
+        received, or its payload is read into its own memory.
 
     Raises
     ------
     RemoteProtocolError
-        From :meth:`next_frame`; afterwards the reader must not be used.
+        Raised by :meth:`next_frame`; afterwards the reader must not be used.
     """
 
     def __init__(self, staging: int = STAGING) -> None:
@@ -56,16 +57,16 @@ class FrameReader:
         self._filled = 0
 
     def use(self, check: Check) -> None:
-        """Check payloads with this from now on."""
+        """Use this checksum for payloads from now on."""
         self._check_of = check.of
 
     @property
     def between_frames(self) -> bool:
-        """Whether nothing of a next frame has come."""
+        """Whether no part of a next frame has been received."""
         return self._header is None and self.begin == self.end
 
     def wanted(self) -> memoryview:
-        """Return the memory that the next bytes belong into; never empty while a frame is incomplete."""
+        """Return the memory for the next bytes; it is never empty while a frame is incomplete."""
         if self._payload is not None:
             return self._payload[self._filled :]
         if self.begin:
@@ -76,21 +77,21 @@ class FrameReader:
         return self._staging[self.end :]
 
     def received(self, count: int) -> None:
-        """Say that ``count`` bytes were put into what :meth:`wanted` gave."""
+        """Report that ``count`` bytes have been written to the memory of :meth:`wanted`."""
         if self._payload is not None:
             self._filled += count
         else:
             self.end += count
 
     def next_frame(self, admit: Admit) -> Frame | None:
-        """Return the next frame that is complete, its checks passed.
+        """Return the next complete frame after verifying its checksums, or None.
 
         Parameters
         ----------
         admit
-            Called with each header before anything is done about its payload.
-            It is not kept: conversations, of which a server sees many, would
-            be freed only by the collector of cycles.
+            Called with each header before its payload is read.  The reader does
+            not store it: the reference cycle would delay freeing the many
+            conversations of a server.
         """
         payload: bytes | memoryview
         place = self._payload
@@ -114,7 +115,7 @@ class FrameReader:
                     raise RemoteProtocolError("a frame without payload came with a check of one")
                 return kind, flags, number, b""
             end = begin + length
-            if end <= self.end:  # it has come whole
+            if end <= self.end:  # it has been received completely
                 self.begin = end
                 payload = _copied(staging[begin:end], place)
                 if self._check_of((payload,)) != check:
@@ -142,9 +143,11 @@ class FrameReader:
         return kind, flags, number, payload
 
     def _begin_payload(self, place: memoryview | None, length: int) -> memoryview:
-        """Put what has come of a payload into its place."""
+        """Copy the received part of a payload to its memory."""
         if place is None:
-            place = np.empty(length, np.uint8).data  # at most what the kind allows, and touched only as bytes come
+            place = np.empty(
+                length, np.uint8
+            ).data  # within the limit of the kind; pages are used only when bytes arrive
         elif len(place) != length:
             raise ValueError(f"{length} bytes of payload were given a place of {len(place)}")
         self._payload = place

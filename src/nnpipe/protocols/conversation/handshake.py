@@ -1,4 +1,4 @@
-"""What HELLO and AUTH carry: versions, extensions, limits, and proofs that both sides know the token."""
+"""The payloads of HELLO and AUTH: versions, extensions, limits, and proofs that both sides know the token."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ _HELLO, _WELCOME = layout(HELLO_FIELDS), layout(WELCOME_FIELDS)
 
 @dataclass(frozen=True)
 class Limits:
-    """What one side offers and takes.
+    """The limits and abilities of one side.
 
     Parameters
     ----------
     largest
-        Most bytes of tensors in one payload that this side receives.
+        The largest size of the tensors in a received payload, in bytes.
     part
-        Most bytes of a model's file in one frame.
+        The largest part of a model file in one frame, in bytes.
     extensions, checks
-        Bits of what this side can do.
+        The bits of the extensions and checksums that this side supports.
     """
 
     largest: int = 1 << 28
@@ -57,7 +57,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class HandshakeAgreement:
-    """What both sides agreed on; ``sendable`` is the most bytes of tensors that the other side takes."""
+    """The agreement of both sides; ``sendable`` is the size of tensors, in bytes, that the other side accepts."""
 
     version: int = VERSION
     check: Check = CRC32
@@ -68,23 +68,23 @@ class HandshakeAgreement:
 
 
 class VersionMismatch(RemoteProtocolError):
-    """No version of the protocol is known to both sides."""
+    """The two sides support no common version of the protocol."""
 
 
 def hello(limits: Limits, nonce: bytes) -> bytes:
-    """Write the payload of HELLO."""
+    """Return the payload of HELLO."""
     return _HELLO.pack(VERSION, VERSION, 0, limits.extensions, limits.checks, limits.largest, nonce)
 
 
 def welcome(hello_payload: bytes, limits: Limits, proof_wanted: bool, nonce: bytes) -> tuple[bytes, HandshakeAgreement]:
-    """Choose from what a HELLO offers; gives the answer's payload, and the agreement.
+    """Choose from the offer of a HELLO, and return the payload of the answer and the agreement.
 
     Raises
     ------
     VersionMismatch
-        If no version is known to both sides.
+        If the two sides support no common version.
     RemoteProtocolError
-        If the HELLO makes no sense.
+        If the HELLO is malformed.
     """
     if len(hello_payload) != _HELLO.size:
         raise RemoteProtocolError(f"a HELLO has {_HELLO.size} bytes, {len(hello_payload)} came")
@@ -101,7 +101,7 @@ def welcome(hello_payload: bytes, limits: Limits, proof_wanted: bool, nonce: byt
 
 
 def agreement(welcome_payload: bytes, limits: Limits) -> HandshakeAgreement:
-    """Read the answer to a HELLO.
+    """Return the agreement from the answer to a HELLO.
 
     Raises
     ------
@@ -119,14 +119,14 @@ def agreement(welcome_payload: bytes, limits: Limits) -> HandshakeAgreement:
 
 
 def proof(token: bytes, role: str, hello_payload: bytes, welcome_payload: bytes) -> bytes:
-    """HMAC-SHA256 (RFC 2104) under the token of the role and all that was said so far.
+    """Return the HMAC-SHA256 (RFC 2104), keyed by the token, of the role and the handshake.
 
-    The role keeps a proof from being sent back to whom it came from; the whole
-    handshake in it keeps a man in the middle from weakening what was agreed on.
+    The role prevents a proof from being reflected to its sender.  Including the
+    whole handshake prevents a man in the middle from weakening the agreement.
     """
     return hmac.new(token, f"nnpipe {role}\0".encode() + hello_payload + welcome_payload, hashlib.sha256).digest()
 
 
 def same(one: bytes, other: bytes) -> bool:
-    """Compare proofs in a time that does not tell where they differ."""
+    """Compare proofs in constant time."""
     return hmac.compare_digest(one, other)

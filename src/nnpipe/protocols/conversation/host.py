@@ -1,4 +1,4 @@
-"""The asking side of a conversation; no I/O."""
+"""The host's side of a conversation, without I/O."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nnpipe.protocols.conversation.frame import ErrorCode, FrameFlag, FrameKind,
 from nnpipe.protocols.conversation.handshake import Limits
 from nnpipe.protocols.conversation.rules import Bound, ConversationState, Extension, Rule
 
-# Looked up with every frame, each as a global name: members of an enum are found much more slowly.
+# Global names, since they are used with every frame and looking up members of an enum is much slower.
 _OK, _ERROR, _LOG = int(FrameKind.OK), int(FrameKind.ERROR), int(FrameKind.LOG)
 _MODEL = int(FrameKind.MODEL)
 _KIND_OK, _KIND_LOG, _KIND_PROCESS = FrameKind.OK, FrameKind.LOG, FrameKind.PROCESS
@@ -23,27 +23,27 @@ _HANDSHAKE = frozenset((ConversationState.NEW, ConversationState.GREETED))
 _NOTHING, _OUTPUTS = Bound.NOTHING, frozenset((Bound.TENSORS, Bound.STAMPED))
 _STARTED, _FATAL = int(FrameFlag.STARTED), int(FrameFlag.FATAL)
 _LOGGING = int(Extension.LOG)
-_STAGING = 1 << 14  # several answers to pipelined requests are taken at once
+_STAGING = 1 << 14  # bytes; holds several answers to pipelined requests
 _NUMBERS = (1 << 32) - 1
-_message = tuple.__new__  # half the time that a named tuple's own constructor takes
+_message = tuple.__new__  # twice as fast as a named tuple's own constructor
 
 
 class HostConversation(Conversation):
-    """The asking side.
+    """The host's side, which sends requests.
 
     Parameters
     ----------
     limits
-        What this side offers and takes.
+        The limits and abilities of this side.
     token
-        What both sides must know, or None.
+        The shared token, or None.
     nonce, number
-        Random bytes, and the number of the first request; chosen at random unless given.
+        Random bytes, and the number of the first request; both random by default.
 
     Attributes
     ----------
     place
-        Names memory for output tensors; without it they come as new memory.
+        Returns the memory for output tensors; by default, new memory is used.
     """
 
     def __init__(
@@ -61,21 +61,21 @@ class HostConversation(Conversation):
 
     @property
     def waiting(self) -> int:
-        """How many requests are not answered yet."""
+        """The number of requests that have not been answered yet."""
         return len(self._open)
 
     def hello(self) -> list[Buffer]:
-        """Open the conversation."""
+        """Return the frame that opens the conversation."""
         payload = handshake.hello(self.limits, self._nonce)
         self._said = (payload, b"")
         return self.ask(FrameKind.HELLO, (payload,))
 
     def prove(self) -> list[Buffer]:
-        """Prove that this side knows the token, which the target asked for."""
+        """Return the frame that proves to the target that this side knows the token."""
         return self.ask(FrameKind.AUTH, (handshake.proof(self._token or b"", "host", *self._said),))
 
     def ask(self, kind: FrameKind, parts: Sequence[Buffer] = (), flags: int = 0) -> list[Buffer]:
-        """Make the frame of a request.
+        """Return the frame of a request.
 
         Raises
         ------
@@ -158,7 +158,7 @@ class HostConversation(Conversation):
             self.state = rule.on_error or self.state
         elif self.state is ConversationState.RUNNING:
             raise self._broken("the target passed over a request that it had begun")
-        # What was sent ahead may now be skipped, each as the target will judge it.
+        # The target may now skip requests that were sent ahead.
         self._ahead = self.state
         for _, later in self._open:
             if (self._ahead, later.kind, later.step) in self._allowed:
@@ -210,7 +210,7 @@ class HostConversation(Conversation):
         elif kind == _LOG and self.agreement.extensions & _LOGGING and not flags and not number:
             bound = Bound.TEXT
         elif kind == _ERROR and flags == _FATAL:
-            bound = Bound.TEXT  # may come at any time, for instance before the target could read a request
+            bound = Bound.TEXT  # may come at any time, for example before the target has read a request
         else:
             raise self._broken(f"a frame of kind {kind} with flags {flags:#x} came, which was not agreed on")
         if length > self._most_taken[bound]:

@@ -1,12 +1,11 @@
-"""Packets on a line that may lose and invent bytes: byte stuffing, so that a zero ends each, and a CRC.
+"""Packets for serial lines that may lose or corrupt bytes: byte stuffing with a zero as delimiter, and a CRC.
 
 A packet is a type (1 byte), the session (1 byte), a sequence number (2 bytes)
 and up to some hundred bytes of content, followed by their CRC-32, all
-little-endian; consistent overhead byte stuffing (Cheshire and Baker, IEEE/ACM
-Transactions on Networking 7(2), 1999) takes the zeros out, and a zero goes
-before and after.  A receiver that has lost its place drops bytes up to the next
-zero and is back in step; what noise makes of a packet fails its CRC and is
-dropped.
+little-endian.  Consistent overhead byte stuffing (Cheshire and Baker, IEEE/ACM
+Transactions on Networking 7(2), 1999) removes the zeros, and a zero is sent before
+and after the packet.  A receiver that is out of step drops bytes up to the next
+zero.  A packet that noise has changed fails its CRC and is dropped.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from nnpipe.protocols.conversation.frame import HeaderField, layout
 
 
 class Type(IntEnum):
-    """What a packet is for."""
+    """The type of a packet."""
 
     OPEN = 1
     OPENED = 2
@@ -46,7 +45,7 @@ OVERHEAD = _HEAD.size + _CRC.size
 
 
 class Packet(NamedTuple):
-    """A packet whose CRC is right."""
+    """A packet whose CRC has been verified."""
 
     type: int
     session: int
@@ -55,13 +54,13 @@ class Packet(NamedTuple):
 
 
 def encode(type: int, session: int, sequence: int, content: bytes = b"") -> bytes:
-    """Return the bytes for the line, with a zero before and after."""
+    """Return the bytes of a packet on the line, with a zero before and after."""
     body = _HEAD.pack(type, session, sequence) + content
     return b"\0" + stuff(body + _CRC.pack(zlib.crc32(body))) + b"\0"
 
 
 def decode(stuffed: bytes) -> Packet | None:
-    """Read what stood between two zeros; None if it is not a packet."""
+    """Return the packet from the bytes between two zeros, or None if they are not a valid packet."""
     body = unstuff(stuffed)
     if body is None or len(body) < OVERHEAD:
         return None
@@ -74,7 +73,7 @@ def decode(stuffed: bytes) -> Packet | None:
 
 
 def stuff(data: bytes) -> bytes:
-    """Take the zeros out; the result is longer by one byte in 254, at most, and one."""
+    """Remove the zeros by byte stuffing; the result is longer by one byte, plus at most one for every 254 bytes."""
     found = bytearray()
     for run in data.split(b"\0"):
         while len(run) >= 254:
@@ -87,7 +86,7 @@ def stuff(data: bytes) -> bytes:
 
 
 def unstuff(data: bytes) -> bytes | None:
-    """Undo :func:`stuff`; None if that could not have made ``data``."""
+    """Reverse :func:`stuff`; return None if ``data`` is not a result of it."""
     found = bytearray()
     at = 0
     while at < len(data):
@@ -103,12 +102,12 @@ def unstuff(data: bytes) -> bytes | None:
 
 
 class PacketReader:
-    """Finds packets in what a line gives.
+    """Finds packets in the bytes from a line.
 
     Parameters
     ----------
     longest
-        Most bytes that a packet has on the line; more without a zero is noise.
+        The largest size of a packet on the line, in bytes; more bytes without a zero are noise.
     """
 
     def __init__(self, longest: int) -> None:
@@ -116,7 +115,7 @@ class PacketReader:
         self._open = bytearray()
 
     def feed(self, data: bytes) -> Iterator[Packet]:
-        """Take bytes and give the packets that they complete."""
+        """Process received bytes, and yield the packets that they complete."""
         *whole, rest = data.split(b"\0")
         for piece in whole:
             stuffed = bytes(self._open) + piece if self._open else piece

@@ -1,4 +1,4 @@
-"""Payloads that are not tensors: errors, a model's description, stamps, statistics, log lines."""
+"""Payloads other than tensors: errors, a model's description, timestamps, statistics, log lines."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ NO_GPU = (1 << 64) - 1
 
 
 class Counter(IntEnum):
-    """What a target's counter counts."""
+    """The kind of a target's counter."""
 
     WALL = 0
     CYCLES = 1
@@ -62,20 +62,20 @@ class Counter(IntEnum):
 
 @dataclass(frozen=True)
 class ErrorPayload:
-    """What an ERROR says."""
+    """The content of an ERROR."""
 
     code: int
     text: str
 
     def pack(self) -> bytes:
-        """Write the payload, its text cut to what fits."""
+        """Return the payload; its text is truncated to the limit."""
         room = FIXED_BOUNDS[Bound.TEXT] - _ERROR.size
         text = self.text.encode("utf-8", "replace")[:room].decode("utf-8", "ignore").encode("utf-8")
         return _ERROR.pack(self.code, 0) + text
 
     @classmethod
     def unpack(cls, payload: bytes | memoryview) -> ErrorPayload:
-        """Read the payload; control characters in the text become spaces, for it will be shown."""
+        """Read the payload; control characters in the text become spaces, since it will be shown to users."""
         if len(payload) < _ERROR.size:
             raise RemoteProtocolError("an ERROR without a code came")
         code, _ = _ERROR.unpack_from(payload)
@@ -88,14 +88,14 @@ class ErrorPayload:
 
 
 def printable(text: str) -> str:
-    """Replace control characters, which could play tricks on a terminal."""
+    """Replace control characters, which a terminal could interpret."""
     return "".join(character if character.isprintable() else " " for character in text)
 
 
 def unpack_stamps(payload: bytes | memoryview, alone: bool = True) -> tuple[int, int, int, int]:
-    """Read the target's counter around one inference: received, started, stopped, answered.
+    """Return the target's counter values of one inference: received, started, stopped, answered.
 
-    Unless they came alone, the payload may go on after them.
+    If not ``alone``, the payload may contain more bytes after them.
     """
     length = len(payload)
     if length != STAMPS_SIZE and (alone or length < STAMPS_SIZE):
@@ -122,7 +122,7 @@ class Stats:
     rows: bytes = b""
 
     def pack(self) -> bytes:
-        """Write the payload."""
+        """Return the payload."""
         return (
             _STATS.pack(
                 self.counter, 0, 0, 0, ROW_SIZE, self.rate, self.received, self.answered, self.inferences, self.load
@@ -153,12 +153,12 @@ pack_row = _ROW.pack
 
 
 def pack_count(count: int) -> bytes:
-    """Write an offset or a number of bytes."""
+    """Return the payload of an offset or a number of bytes."""
     return _COUNT.pack(count)
 
 
 def unpack_count(payload: bytes | memoryview) -> int:
-    """Read what :func:`pack_count` wrote."""
+    """Read the output of :func:`pack_count`."""
     if len(payload) != _COUNT.size:
         raise RemoteProtocolError(f"a number of {_COUNT.size} bytes was expected, {len(payload)} came")
     return int(_COUNT.unpack(payload)[0])
@@ -166,14 +166,14 @@ def unpack_count(payload: bytes | memoryview) -> int:
 
 @dataclass(frozen=True)
 class Offer:
-    """What MODEL (begin) says about a model."""
+    """The content of MODEL (begin): the size, hash and description of a model."""
 
     size: int
     sha256: bytes
     description: Mapping[str, Any]
 
     def pack(self) -> bytes:
-        """Write the payload."""
+        """Return the payload."""
         return _MODEL.pack(self.size, self.sha256) + to_json(self.description)
 
     @classmethod
@@ -187,19 +187,19 @@ class Offer:
 
 @dataclass(frozen=True)
 class Taken:
-    """What the OK to MODEL (end) says: how long loading took, in counts; the tensors; the target about itself."""
+    """The content of the OK to MODEL (end): the time to load in counts, the tensors, and facts about the target."""
 
     load: int
     io: Mapping[str, Any]
     about: Mapping[str, Any] = field(default_factory=dict)
 
     def pack(self) -> bytes:
-        """Write the payload."""
+        """Return the payload."""
         return _COUNT.pack(self.load) + to_json({"io": self.io, "about": self.about})
 
     @classmethod
     def unpack(cls, payload: bytes | memoryview) -> Taken:
-        """Read the payload; a target that cannot write JSON leaves it out."""
+        """Read the payload; a target that cannot write JSON leaves that part out."""
         if len(payload) < _COUNT.size:
             raise RemoteProtocolError("the answer to MODEL is too short")
         rest = payload[_COUNT.size :]
@@ -211,7 +211,7 @@ class Taken:
 
 
 def pack_log(level: int, text: str) -> bytes:
-    """Write the payload of LOG."""
+    """Return the payload of LOG."""
     return _LOG.pack(level, 0, 0, 0) + text.encode("utf-8", "replace")[: FIXED_BOUNDS[Bound.TEXT] - _LOG.size]
 
 
@@ -223,12 +223,12 @@ def unpack_log(payload: bytes | memoryview) -> tuple[int, str]:
 
 
 def to_json(value: Mapping[str, Any]) -> bytes:
-    """Write a JSON object as UTF-8."""
+    """Return a JSON object as UTF-8."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode("utf-8")
 
 
 def from_json(payload: bytes | memoryview) -> Mapping[str, Any]:
-    """Read a JSON object from the other side, who may mean ill."""
+    """Read a JSON object from the other side, which is not trusted."""
     try:
         found = json.loads(bytes(payload).decode("utf-8"))
     except (ValueError, RecursionError):

@@ -1,11 +1,11 @@
-"""Who may say what when, as data.
+"""The rules of the protocol as data: which request is allowed in which state.
 
-A host asks and a target answers.  A target never speaks unasked, except for
-LOG where that extension was agreed on, and for an ERROR with the flag FATAL
-before it closes the line.
+A host sends requests and a target answers.  A target sends nothing without a
+request, except for LOG, if that extension was agreed on, and for an ERROR with the
+flag FATAL before it closes the connection.
 
-Both sides keep the state of the conversation: it changes when the target
-answers.  ``docs/protocol.md`` prints its tables from here.
+Both sides track the state of the conversation, which changes when the target
+answers.  The tables of ``docs/protocol.md`` are printed from here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from nnpipe.protocols.conversation.frame import FrameFlag, FrameKind
 
 
 class ConversationState(Enum):
-    """How far a conversation has come."""
+    """The state of a conversation."""
 
     NEW = "new"
     GREETED = "greeted"
@@ -31,7 +31,7 @@ class ConversationState(Enum):
     DONE = "done"
     CLOSED = "closed"
 
-    # The default goes through a property; states are looked up with every frame.
+    # The default hash goes through a property, and states are hashed with every frame.
     __hash__ = object.__hash__
 
 
@@ -49,7 +49,7 @@ STATES: dict[ConversationState, str] = {
 
 
 class Extension(IntFlag):
-    """What both sides may agree on at the handshake."""
+    """The extensions on which both sides may agree in the handshake."""
 
     PIPELINING = 1
     LOG = 2
@@ -64,7 +64,7 @@ EXTENSIONS: dict[Extension, str] = {
 
 
 class Bound(Enum):
-    """The most bytes that a payload may have."""
+    """The limits on the size of payloads."""
 
     NOTHING = "nothing"
     HELLO = "hello"
@@ -99,10 +99,10 @@ AGREED_BOUNDS: dict[Bound, str] = {
 
 @dataclass(frozen=True)
 class Rule:
-    """A request, when it may be made, and where its answer leads.
+    """A request, the states in which it is allowed, and the state after its answer.
 
-    ``None`` for ``on_ok`` or ``on_error`` leaves the state as it is.  A request
-    with an ``extension`` may be made only where that was agreed on.
+    ``None`` for ``on_ok`` or ``on_error`` leaves the state unchanged.  A request
+    with an ``extension`` is allowed only if that extension was agreed on.
     """
 
     kind: FrameKind
@@ -182,12 +182,12 @@ RULES = (
 ALLOWED: dict[tuple[ConversationState, int, int], Rule] = {
     (state, int(rule.kind), int(rule.step)): rule for rule in RULES for state in rule.states
 }
-"""Rule by state, kind and step (the flags of MODEL, else 0)."""
+"""The rule by state, kind and step (the flags of MODEL, otherwise 0)."""
 
 
 @functools.cache
 def allowed(extensions: int) -> Mapping[tuple[ConversationState, int, int], Rule]:
-    """Return what is left of :data:`ALLOWED` where no more than these extensions were agreed on."""
+    """Return those rules of :data:`ALLOWED` that need no other than these extensions."""
     return {key: rule for key, rule in ALLOWED.items() if not int(rule.extension or 0) & ~extensions}
 
 

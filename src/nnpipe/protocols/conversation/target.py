@@ -1,4 +1,4 @@
-"""The answering side of a conversation; no I/O."""
+"""The target's side of a conversation, without I/O."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nnpipe.protocols.conversation.handshake import Limits
 from nnpipe.protocols.conversation.payloads import ErrorPayload
 from nnpipe.protocols.conversation.rules import ALLOWED, REQUESTS, Bound, ConversationState, Extension, Rule
 
-# Looked up with every frame, each as a global name: members of an enum are found much more slowly.
+# Global names, since they are used with every frame and looking up members of an enum is much slower.
 _OK, _ERROR, _LOG = int(FrameKind.OK), int(FrameKind.ERROR), int(FrameKind.LOG)
 _MODEL, _PROCESS, _STATS = int(FrameKind.MODEL), int(FrameKind.PROCESS), int(FrameKind.STATS)
 _KIND_PROCESS = FrameKind.PROCESS
@@ -24,28 +24,28 @@ _TENSORS, _PART = Bound.TENSORS, Bound.PART
 _STARTED, _FATAL, _CLOCK = int(FrameFlag.STARTED), int(FrameFlag.FATAL), int(FrameFlag.CLOCK)
 _LOGGING = int(Extension.LOG)
 _NUMBERS = (1 << 32) - 1
-_message = tuple.__new__  # half the time that a named tuple's own constructor takes
+_message = tuple.__new__  # twice as fast as a named tuple's own constructor
 
 
 class TargetConversation(Conversation):
-    """The answering side.
+    """The target's side, which answers requests.
 
     Each message must be answered (:meth:`greet`, :meth:`answer`, :meth:`error`)
-    before the next one is asked for.
+    before the next call of :meth:`next_message`.
 
     Parameters
     ----------
     limits
-        What this side offers and takes.
+        The limits and abilities of this side.
     token
-        What a host must know to be served, or None.
+        The token that a host must know, or None.
     nonce
-        Random bytes; chosen at random unless given.
+        Random bytes; random by default.
 
     Attributes
     ----------
     place
-        Names memory for input tensors and parts of models.
+        Returns the memory for input tensors and parts of models.
     """
 
     def __init__(
@@ -56,10 +56,10 @@ class TargetConversation(Conversation):
     ) -> None:
         super().__init__(limits or Limits(), token, nonce, STAGING)
         self.number = 0  # of the last request
-        self._rule: Rule | None = None  # of the last request whose header has come
+        self._rule: Rule | None = None  # of the last request whose header has been received
         self._skipped = False
-        self._failed = False  # whether a request failed and none has been granted since
-        self._owed = False  # whether that request has come whole and waits for its answer
+        self._failed = False  # whether a request has failed and none has succeeded since
+        self._owed = False  # whether that request is complete and has not been answered
 
     def next_message(self) -> Message | None:
         """Return the next request, or None while it is incomplete.
@@ -67,7 +67,7 @@ class TargetConversation(Conversation):
         Raises
         ------
         RemoteProtocolError
-            If the host broke the rules, or a frame was damaged; :meth:`error` can still tell it so.
+            If the host broke the rules, or a frame was damaged; :meth:`error` can still report it to the host.
         """
         if self._owed:
             raise LocalProtocolError("the request before has not been answered yet")
@@ -90,7 +90,7 @@ class TargetConversation(Conversation):
         Raises
         ------
         RemoteProtocolError
-            If no version is known to both sides.
+            If the two sides support no common version.
         AuthenticationError
             If the host's proof is wrong.
         """
@@ -113,7 +113,7 @@ class TargetConversation(Conversation):
         return self.answer((handshake.proof(self._token or b"", "target", *self._said),))
 
     def answer(self, parts: Sequence[Buffer] = (), flags: int = 0) -> list[Buffer]:
-        """Make the frame of an OK; to PROCESS first with ``FrameFlag.STARTED``."""
+        """Return the frame of an OK; the first one to PROCESS has the flag ``FrameFlag.STARTED``."""
         rule = self._rule
         if rule is None or not self._owed or self._skipped:
             raise LocalProtocolError("there is nothing to say OK to")
@@ -133,7 +133,7 @@ class TargetConversation(Conversation):
         return [header(_OK, flags, self.number, length, check), *parts]
 
     def error(self, failure: ErrorPayload, fatal: bool = False) -> list[Buffer]:
-        """Make the frame of an ERROR; after a fatal one the line must be closed."""
+        """Return the frame of an ERROR; after a fatal one, the connection must be closed."""
         if not fatal:
             if self._rule is None or not self._owed:
                 raise LocalProtocolError("there is nothing to answer with an error")
@@ -148,7 +148,7 @@ class TargetConversation(Conversation):
         return [header(_ERROR, flags, self.number, len(payload), self._check_of((payload,))), payload]
 
     def log(self, payload: bytes) -> list[Buffer]:
-        """Make the frame of a log line, or nothing where the host did not agree to take any."""
+        """Return the frame of a log line; empty if the host did not agree to receive them."""
         if not self.agreement.extensions & _LOGGING or self.state in (
             ConversationState.NEW,
             ConversationState.GREETED,
@@ -179,7 +179,7 @@ class TargetConversation(Conversation):
         return None
 
     def _void(self, kind: int, flags: int) -> Rule:
-        """Return the rule of a pipelined request that an earlier failure has made void."""
+        """Return the rule of a pipelined request that is invalid because of an earlier failure."""
         if self.pipelining and self._failed:
             if self.state in _MODEL_LOADED and kind in (_PROCESS, int(FrameKind.OUTPUT)):
                 return ALLOWED[ConversationState.DONE, kind, 0]

@@ -1,11 +1,10 @@
-"""Tensors as payloads: their bytes one after another, in the order of the specification.
+"""Tensors as payloads: the bytes of the tensors in the order of their specifications.
 
-For each axis whose length the specification leaves free, the payload begins
-with that length (32 bits, little-endian), axes in order of tensors; where there
-is any, this preamble is padded to a multiple of 8 bytes.  Then come the
-tensors, C order, little-endian, each but the last padded with zeros to a
-multiple of 8.  A model with fixed shapes has no preamble, and where its only
-input is also a multiple of 8 bytes the payload is that array and nothing else.
+The payload begins with a preamble: the length of each free axis (32 bits,
+little-endian), in the order of the tensors, padded to a multiple of 8 bytes.
+The tensors follow in C order, little-endian, each but the last padded with zeros
+to a multiple of 8 bytes.  A model with fixed shapes has no preamble; if it has a
+single input, the payload is just that array.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _LENGTH = np.dtype("<u4")
 
 
 class TensorLayout:
-    """How the tensors of one side of a model lie in a payload.
+    """The layout of a model's inputs, or outputs, in a payload.
 
     Parameters
     ----------
@@ -34,7 +33,7 @@ class TensorLayout:
     Raises
     ------
     NotSupported
-        For element types that have no fixed size, or that numpy does not know here.
+        If an element type has no fixed size, or numpy does not support it here.
     """
 
     def __init__(self, specs: Sequence[TensorSpec]) -> None:
@@ -47,10 +46,10 @@ class TensorLayout:
         shapes = [tuple(length for length in spec.shape if length is not None) for spec in self._specs]
         self._fixed = None if free else self._plan(shapes)
         self.size: int | None = self._fixed.size if self._fixed else None
-        """Bytes of every payload, or None where axes are free."""
+        """The size of every payload in bytes, or None if axes are free."""
 
     def pack(self, batch: Batch) -> list[memoryview | bytes]:
-        """Return a payload's parts; arrays that lie in memory as they are sent are not copied."""
+        """Return the parts of a payload; arrays that already have the right layout are not copied."""
         parts: list[memoryview | bytes] = []
         if self._free:
             lengths = [
@@ -72,7 +71,7 @@ class TensorLayout:
         return parts
 
     def unpack(self, payload: memoryview | bytes, begin: int = 0) -> dict[str, np.ndarray]:
-        """Return the tensors, which lie from byte ``begin`` on, as arrays that share the payload's memory.
+        """Return the tensors from byte ``begin`` on, as arrays that share the payload's memory.
 
         Raises
         ------
@@ -105,7 +104,7 @@ class TensorLayout:
 
 
 class _Plan(NamedTuple):
-    """Where each tensor lies: name, element type, elements, offset, shape."""
+    """The position of each tensor: name, element type, number of elements, offset, shape."""
 
     size: int
     tensors: list[tuple[str, np.dtype[Any], int, int, tuple[int, ...]]]
@@ -114,7 +113,7 @@ class _Plan(NamedTuple):
 def _bytes_of(array: np.ndarray) -> memoryview:
     """Return the bytes of an array in C order."""
     try:
-        return array.data.cast("B")  # three times as quick as what always works
+        return array.data.cast("B")  # three times as fast as the general way
     except (TypeError, ValueError, BufferError):
         return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
@@ -134,4 +133,4 @@ def _wire_dtype(spec: TensorSpec) -> np.dtype[Any]:
         return cast("np.dtype[Any]", np.dtype(ml_dtypes.bfloat16))
     own = np.dtype(spec.dtype)
     little = own.newbyteorder("<")
-    return cast("np.dtype[Any]", own if own == little else little)  # numpy's own object is that of most arrays
+    return cast("np.dtype[Any]", own if own == little else little)  # most arrays share numpy's own dtype object

@@ -1,1 +1,1 @@
-"""Serving: a supervisor admits clients and forks a worker for each, which runs the model."""
+"""The server: a supervisor accepts clients and forks a worker for each, which runs the model."""

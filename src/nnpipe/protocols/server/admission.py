@@ -1,7 +1,8 @@
-"""Admit clients: several may be greeted at a time, none of them trusted yet.
+"""Perform handshakes with new clients, several at a time, none of which is trusted yet.
 
-A client that says nothing, or nonsense, costs a descriptor and a few kilobytes
-until its time is up; when too many wait, the one that has waited longest goes.
+A client that sends nothing, or garbage, needs a descriptor and a few kilobytes
+until its time limit.  When too many wait, the one that has waited longest is
+disconnected.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ log = logging.getLogger("nnpipe")
 
 @dataclass
 class Guest:
-    """A client that has been let in but has not been greeted to the end."""
+    """A client that has connected but has not completed the handshake."""
 
     channel: Channel
     conversation: TargetConversation
@@ -40,25 +41,25 @@ class Guest:
 
     @property
     def name(self) -> str:
-        """Who it is, for people to read."""
+        """The client's name, for messages."""
         return self.channel.name if isinstance(self.channel, PollableChannel) else "a client"
 
     def left(self) -> bool:
-        """Return whether it has hung up."""
+        """Return whether the client has closed the connection."""
         return isinstance(self.channel, PollableChannel) and self.channel.hung_up()
 
 
 class Reception:
-    """Greets clients.
+    """Accepts clients and performs the handshake with them.
 
     Parameters
     ----------
     listener
-        Where they come from; the caller closes it.
+        The listener that accepts them; the caller closes it.
     limits, token
-        What conversations are opened with.
+        The limits and the token of the conversations.
     patience
-        Seconds that a client has to say who it is.
+        The time limit of the handshake in seconds.
     """
 
     def __init__(self, listener: Listener, limits: Limits, token: bytes | None, patience: float) -> None:
@@ -68,7 +69,7 @@ class Reception:
         self._patience = patience
         self._guests: dict[int, Guest] = {}
         self._greeted: list[Guest] = []
-        self._held: list[tuple[Guest, Message]] = []  # with a proof that must wait to be looked at
+        self._held: list[tuple[Guest, Message]] = []  # clients whose proof must wait to be checked
         self._throttle = Throttle()
         self._selector: selectors.BaseSelector | None = None
         if isinstance(listener, LineListener):
@@ -81,19 +82,19 @@ class Reception:
             self._selector.register(descriptor, selectors.EVENT_READ)
 
     def unwatch(self, descriptor: int) -> None:
-        """Watch it no longer."""
+        """Stop watching this descriptor."""
         if self._selector is not None:
             self._selector.unregister(descriptor)
 
     def step(self, timeout: float, busy: Callable[[], bool]) -> Guest | None:
-        """Go on for a while; gives a client that has been greeted, if there is one.
+        """Handle events for a while, and return a client that has completed the handshake, or None.
 
         Parameters
         ----------
         timeout
-            Most seconds to wait for something to happen.
+            The longest time to wait for an event, in seconds.
         busy
-            Asked with each HELLO whether a client is being served: others are told so and leave.
+            Called for each HELLO; returns whether a client is being served, in which case the new one is refused.
         """
         if self._selector is None:
             return self._simple_step(timeout, busy())
@@ -131,7 +132,7 @@ class Reception:
         try:
             channel = self._listener.accept(0)
         except TransportError as error:
-            # Out of descriptors: those that have waited longest make room.
+            # Out of descriptors: disconnect the client that has waited longest.
             log.warning("%s", error)
             self._drop_oldest()
             return
@@ -171,7 +172,7 @@ class Reception:
 
     @contextlib.contextmanager
     def _seeing_off(self, guest: Guest) -> Iterator[None]:
-        """Send a guest away with whom something goes wrong in the block."""
+        """Disconnect a client if an error occurs in the block."""
         try:
             yield
         except ProtocolError as error:
@@ -189,7 +190,7 @@ class Reception:
             self._greeted.append(guest)
 
     def _hold(self, guest: Guest, message: Message) -> None:
-        """Let a guest wait with its proof; what it says meanwhile is not listened to."""
+        """Let a client wait until its proof is checked; it is not polled meanwhile."""
         guest.deadline = math.inf
         assert isinstance(guest.channel, PollableChannel)
         assert self._selector is not None
@@ -197,7 +198,7 @@ class Reception:
         self._held.append((guest, message))
 
     def _judge_held(self) -> None:
-        """Look at the proofs whose time has come, those first that have waited longest."""
+        """Check the proofs that have waited long enough, those that have waited longest first."""
         for guest, message in self._held[:]:
             if not self._throttle.wait(guest.name):
                 self._held.remove((guest, message))
@@ -205,7 +206,7 @@ class Reception:
                     self._greet(guest, message)
 
     def turn_away(self, guest: Guest) -> None:
-        """Tell a client that was greeted that another came first."""
+        """Refuse a client that has completed the handshake, because another one is being served."""
         self._send_away(guest, ErrorPayload(ErrorCode.BUSY, "try again later"))
 
     def _send_away(self, guest: Guest, failure: ErrorPayload | None) -> None:
@@ -222,7 +223,7 @@ class Reception:
         descriptor = guest.channel.fileno()
         self._held = [(other, message) for other, message in self._held if other is not guest]
         if self._guests.pop(descriptor, None) is not None and self._selector is not None:
-            with contextlib.suppress(KeyError):  # one that is held is not listened to
+            with contextlib.suppress(KeyError):  # a waiting client is not registered
                 self._selector.unregister(descriptor)
 
     def _send_away_late(self) -> None:
@@ -236,7 +237,7 @@ class Reception:
             self._send_away(next(iter(self._guests.values())), None)
 
     def close(self, failure: ErrorPayload | None = None) -> None:
-        """Send all away that wait."""
+        """Disconnect all waiting clients."""
         for guest in [*self._guests.values(), *self._greeted]:
             self._send_away(guest, failure)
         self._greeted.clear()
@@ -244,10 +245,10 @@ class Reception:
             self._selector.close()
 
     def abandon(self) -> None:
-        """Close everything without a word: in a process that was forked off, these clients are not its own."""
+        """Close all descriptors without sending anything, in a forked process that does not serve these clients."""
         for guest in [*self._guests.values(), *self._greeted]:
             guest.channel.close()
         if self._selector is not None:
             self._selector.close()
-        if isinstance(self._listener, LineListener):  # else it is the very line that the client speaks on
+        if isinstance(self._listener, LineListener):  # otherwise, the listener is the client's own line
             self._listener.close()

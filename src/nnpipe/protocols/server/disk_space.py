@@ -1,4 +1,4 @@
-"""Room on the disk for a file that is being written, taken in larger pieces than it is written in."""
+"""Reserve disk space for a file in larger pieces than those in which it is written."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ import os
 import sys
 from collections.abc import Callable
 
-_KEEP_SIZE = 1  # the file grows as it is written: its size says how much of it has come
-_WINDOW = 8 << 20  # bytes reserved at a time: the most that a writer who dies leaves reserved for nothing
+_KEEP_SIZE = 1  # reserving does not change the file's size, which shows how much has been written
+_WINDOW = 8 << 20  # bytes reserved at a time; at most this much stays reserved if the process is killed
 
 
 class Room:
-    """Reserves blocks ahead of what is written, where the system can.
+    """Reserves disk space ahead of writing, if the system can.
 
-    A file system that finds blocks for each write anew takes half as long
-    again.  What could not be reserved does no harm: the write will say why.
+    Without it, writing takes half as long again, since the file system allocates
+    space for each write.  A failure is ignored: the write will report it.
 
     Parameters
     ----------
     descriptor
-        Of the file.
+        The file descriptor.
     at
-        Where writing begins, in bytes.
+        The position at which writing begins, in bytes.
     size
-        Of the whole file; nothing is reserved beyond.
+        The size of the whole file in bytes; nothing is reserved beyond it.
     """
 
     def __init__(self, descriptor: int, at: int, size: int) -> None:
@@ -35,16 +35,16 @@ class Room:
         self._size = size
 
     def reach(self, end: int) -> None:
-        """Have room up to this byte."""
+        """Reserve space up to this byte."""
         while self._end < end:
             until = min(self._end + _WINDOW, self._size)
             if until <= self._end or not _reserved(self._descriptor, self._end, until - self._end):
-                self._end = self._size  # it will not go better the next time
+                self._end = self._size  # do not try again
                 return
             self._end = until
 
     def give_back(self, end: int) -> None:
-        """Keep no more than the first ``end`` bytes, which have been written."""
+        """Release the reserved space after the first ``end`` bytes, which have been written."""
         if self._end > end:
             with contextlib.suppress(OSError):
                 os.ftruncate(self._descriptor, end)
@@ -57,7 +57,7 @@ def _reserved(descriptor: int, at: int, length: int) -> bool:
 
 @functools.cache
 def _fallocate() -> Callable[[int, int, int, int], int] | None:
-    """Return Linux's call; the portable one of ``os`` makes the file longer, and where it must it writes zeros."""
+    """Return Linux's ``fallocate``; the portable function of ``os`` makes the file longer, and may write zeros."""
     if not sys.platform.startswith("linux"):
         return None
     library = ctypes.CDLL(None)

@@ -1,8 +1,8 @@
-"""One model on its way to where a server keeps it: written and hashed as it comes, resumed, and put in its place whole.
+"""Receive a model file: write and hash its parts as they arrive, resume interrupted uploads, and rename it at the end.
 
-What has come of a file lies beside its place as ``.SHA256.part`` until it is
-whole, locked by whoever writes it.  If the line breaks, the next upload of the
-same content goes on from there.
+The received part of a file is stored beside its destination as ``.SHA256.part``,
+locked by the process that writes it.  If the connection is lost, the next upload
+of the same content continues from there.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _FULL = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 
 
 class Refusal(Exception):
-    """A request that is answered with an ERROR; the conversation goes on."""
+    """A request is answered with an ERROR; the conversation continues."""
 
     def __init__(self, code: ErrorCode, text: str = "") -> None:
         super().__init__(text)
@@ -40,16 +40,16 @@ class Refusal(Exception):
 
 @dataclass(frozen=True)
 class Kept:
-    """A model that has come whole.
+    """A model that has been received completely.
 
     Attributes
     ----------
     path
-        Where it is kept; another server may put another model there.
+        The path at which it is stored; another server may replace it there.
     loadable
-        The same file under a name of its own, until the store is closed or another model comes.
+        A second, private name of the same file, until the store is closed or another model comes.
     sha256
-        Of the content of ``loadable``.
+        The hash of the content of ``loadable``.
     """
 
     path: Path
@@ -59,7 +59,7 @@ class Kept:
 
 @dataclass
 class PartialUpload:
-    """What has come of a file, open and locked."""
+    """The received part of a file, open and locked."""
 
     path: Path
     file: BinaryIO
@@ -67,13 +67,13 @@ class PartialUpload:
 
     @classmethod
     def of(cls, final: Path, offer: Offer, place: Path) -> PartialUpload:
-        """Open what came before, if nobody else is at it; else a new file in a place of one's own."""
+        """Open the part of an earlier upload if no other process uses it, otherwise a new file in a private folder."""
         path = final.with_name(f".{offer.sha256.hex()}{PART}")
         handle = open_leased(path)
         if handle is None:
             path = place / "upload"
             handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
-        file = open(handle, "r+b", buffering=0)  # noqa: SIM115 - closed where the model is whole or given up
+        file = open(handle, "r+b", buffering=0)  # noqa: SIM115 - closed when the upload is complete or abandoned
         try:
             had = os.fstat(handle).st_size // 8 * 8
             had = had if had <= offer.size else 0
@@ -86,9 +86,9 @@ class PartialUpload:
 
 
 class Incoming:
-    """A model that is on its way; a thread hashes each part while the next is received and written.
+    """A model that is being received; a thread hashes each part while the next one is received and written.
 
-    Without a ``partial`` it is there already, under its own name in ``place``.
+    Without a ``partial``, the model is already complete, under its private name in ``place``.
     """
 
     def __init__(self, final: Path, place: Path, offer: Offer, partial: PartialUpload | None, part: int) -> None:
@@ -110,7 +110,7 @@ class Incoming:
             self._thread.start()
 
     def buffer(self, length: int) -> memoryview:
-        """Return memory for the next part; waits until one of the few buffers is free."""
+        """Return memory for the next part; wait until one of the few buffers is free."""
         if self._made < _BUFFERS:
             self._made += 1
             self._current = np.empty(self._part, np.uint8).data
@@ -119,7 +119,7 @@ class Incoming:
         return self._current[:length]
 
     def add(self, offset: int, content: memoryview | bytes) -> None:
-        """Write a part of the file, which must follow what is there; a thread hashes it meanwhile."""
+        """Write a part of the file, which must follow the previous one; a thread hashes it meanwhile."""
         current, self._current = self._current, None
         if offset != self._at or self._at + len(content) > self._offer.size:
             raise Refusal(ErrorCode.MODEL, f"a part at byte {offset:,} came where {self._at:,} comes next")
@@ -132,11 +132,11 @@ class Incoming:
                 _write_all(partial.file, content)
             except OSError as error:
                 if error.errno in _FULL:
-                    partial.path.unlink(missing_ok=True)  # it is what fills the disk
+                    partial.path.unlink(missing_ok=True)  # it is the file that fills the disk
                 raise refusal_of(error) from None
 
     def finish(self) -> Kept:
-        """Check the whole file and put it in its place."""
+        """Check the whole file and move it to its destination."""
         try:
             self.stop()
             self._place()
@@ -147,7 +147,7 @@ class Incoming:
         return self._kept
 
     def _place(self) -> None:
-        """Put the file under its names, while nobody else can write to it."""
+        """Give the file its names while no other process can write to it."""
         if self._unreadable is not None:
             raise self._unreadable
         if self._at != self._offer.size:
@@ -162,7 +162,7 @@ class Incoming:
         os.replace(partial.path, kept.path)
 
     def stop(self) -> None:
-        """End the hashing; what is written is as long as what has come."""
+        """Stop hashing; the file then contains exactly the received bytes."""
         thread, self._thread = self._thread, None
         if thread is not None:
             self._full.put(None)
@@ -170,7 +170,7 @@ class Incoming:
             self._room.give_back(self._at)
 
     def close(self) -> None:
-        """Let others have the file."""
+        """Release the file for other processes."""
         if self._partial is not None:
             self._partial.file.close()
 
@@ -178,7 +178,7 @@ class Incoming:
         try:
             self._hash_what_was_there(partial)
         except OSError as error:
-            self._unreadable = error  # told when the model is whole
+            self._unreadable = error  # raised when the model is complete
         while (item := self._full.get()) is not None:
             content, memory = item
             self._digest.update(content)
@@ -201,12 +201,12 @@ class Incoming:
 
 
 def use_again(final: Path, offer: Offer, loadable: Path) -> bool:
-    """Return whether the model is here already; then it has the further name."""
+    """Return whether the model is already complete; if so, give it the name ``loadable``, too."""
     try:
         if not final.is_file() or final.stat().st_size != offer.size:
             return False
         _link(final, loadable)
-    except FileNotFoundError:  # removed since
+    except FileNotFoundError:  # removed in the meantime
         return False
     if loadable.stat().st_size == offer.size and sha256_of(loadable) == offer.sha256.hex():
         return True
@@ -215,7 +215,7 @@ def use_again(final: Path, offer: Offer, loadable: Path) -> bool:
 
 
 def _link(path: Path, name: Path) -> None:
-    """Return a file a further name; where the disk knows no such thing, a copy."""
+    """Give a file a second name, or make a copy if the file system has no links."""
     try:
         os.link(os.path.realpath(path), name)
     except FileNotFoundError:
@@ -231,7 +231,7 @@ def _write_all(file: BinaryIO, content: memoryview | bytes) -> None:
 
 
 def refusal_of(error: OSError) -> Refusal:
-    """Return what a client is told of an error of the file system."""
+    """Return the refusal for a client after an error of the file system."""
     if error.errno in _FULL:
         return Refusal(ErrorCode.NO_SPACE, "the disk is full")
     return Refusal(ErrorCode.MODEL, f"it cannot be kept: {error.strerror or error}")

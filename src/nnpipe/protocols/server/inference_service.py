@@ -1,4 +1,4 @@
-"""What a target does for one client: take a model, load it, run it."""
+"""The service for one client: receive a model, load it, and run it."""
 
 from __future__ import annotations
 
@@ -36,31 +36,30 @@ log = logging.getLogger("nnpipe")
 
 @functools.cache
 def target_facts() -> dict[str, Any]:
-    """Say what this machine is and what is installed; looked up once, before a server's first client comes."""
+    """Return facts about this machine and its packages; read once, before a server's first client."""
     return {"host": host_facts(), "frameworks": framework_versions()}
 
 
 class Service:
-    """The verbs of the protocol on a runtime.
+    """Carries out the requests of the protocol with a runtime.
 
-    A request that cannot be granted raises :class:`Refusal`, after which the
-    next one can be.
+    A request that fails raises :class:`Refusal`; the next one may succeed.
 
     Parameters
     ----------
     runtime
-        What runs the models.
+        The runtime of the models.
     options
-        What is allowed.
+        The options of the server.
     store
-        Where models are kept.
+        The store of the models.
     board
-        Where the supervisor sees what is being done.
+        The shared page on which the supervisor sees the worker's state.
 
     Attributes
     ----------
     actions
-        What answers each request but PROCESS and INFER with the payload of the OK.
+        The function for each request, except PROCESS and INFER; it returns the payload of the OK.
     """
 
     def __init__(self, runtime: Runtime, options: ServerOptions, store: ModelStore, board: Board) -> None:
@@ -83,7 +82,7 @@ class Service:
         }
 
     def place(self, kind: FrameKind, length: int) -> memoryview:
-        """Name the memory for inputs or for a part of a model."""
+        """Return the memory for inputs or for a part of a model."""
         if kind is FrameKind.MODEL:
             return self._store.buffer(length)
         memory = self._memory
@@ -94,7 +93,7 @@ class Service:
         return memory[:length]
 
     def process(self) -> tuple[int, int]:
-        """Run the model; gives the counter just before and just after."""
+        """Run the model, and return the counter just before and just after."""
         session = self._session
         assert session is not None
         collecting = gc.isenabled()
@@ -135,7 +134,7 @@ class Service:
             raise _runtime_failed(error) from error
 
     def tellable(self, text: str) -> str:
-        """Return what of a text the client may know; what this machine's log says is more."""
+        """Return a text without the information that only this machine's log may contain."""
         return without_folders(text, *self._store.folders)
 
     def _data(self, message: Message) -> list[Buffer]:
@@ -230,7 +229,7 @@ class Service:
             session.close()
 
     def close(self) -> None:
-        """Release the model, and stop taking one that is on its way."""
+        """Release the model, and stop an upload."""
         self._unload()
         self._store.close()
 

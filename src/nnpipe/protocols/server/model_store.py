@@ -1,12 +1,11 @@
-"""Where a server keeps the models that clients send.
+"""The store in which a server keeps the models that clients send.
 
-A file under the final name is whole, or a power cut spoiled it; either shows
-when its SHA-256 is computed, which every reuse begins with.
+A file with the final name is complete, unless a power failure damaged it.  Its
+SHA-256, which is verified before every reuse, shows this.
 
-Several servers may keep their models in one folder, and another one may put
-other content under the same name at any time.  So a model is loaded from a
-name in a folder of the worker's own, which leads to the very file that was
-hashed.
+Several servers may keep their models in one folder, and another server may
+replace the file of a name at any time.  So a model is loaded by a second name in a
+private folder of the worker, which belongs to the same file that was hashed.
 """
 
 from __future__ import annotations
@@ -35,11 +34,11 @@ class ModelStore:
     Parameters
     ----------
     place
-        A file to write each model to, or a folder to keep them in by name.
+        The file to which each model is written, or a folder in which they are kept by name.
     most
-        Bytes of the largest model taken.
+        The size limit of a model in bytes.
     part
-        Most bytes that come at once.
+        The size limit of a part in bytes.
     """
 
     def __init__(self, place: Path, most: int, part: int) -> None:
@@ -52,19 +51,19 @@ class ModelStore:
 
     @property
     def folders(self) -> tuple[Path, ...]:
-        """Where models lie while this store is used; the inner ones first."""
+        """The folders that contain models while this store is used, the inner ones first."""
         own = () if self._own is None else (self._own.path / str(self._models), self._own.path)
         return (*own, self._place, self._place.parent)
 
     def begin(self, offer: Offer) -> int:
-        """Prepare to take a model; says how many of its bytes are here already.
+        """Prepare to receive a model, and return how many of its bytes are already here.
 
-        The model before, if there was one, must not be used any longer.
+        The previous model, if any, must not be used any longer.
 
         Raises
         ------
         Refusal
-            If it is too large, or there is no room.
+            If the model is too large, or the disk has not enough space.
         """
         self.abandon()
         if offer.size > self._most:
@@ -92,13 +91,13 @@ class ModelStore:
         return partial.had
 
     def _place_of_its_own(self, final: Path) -> Path:
-        """Return an empty folder, on the same disk; what is in those before is removed."""
+        """Return an empty folder on the same disk, and remove the content of earlier ones."""
         if self._own is None:
             sweep(final.parent, _PREFIX)
             self._own = LeasedFolder(final.parent, _PREFIX)
         for before in self._own.path.iterdir():
             shutil.rmtree(before, ignore_errors=True)
-        self._models += 1  # never the same path twice: a library of that path may still be open
+        self._models += 1  # a path is never reused, since a library with that path may still be open
         place = self._own.path / str(self._models)
         place.mkdir()
         return place
@@ -110,15 +109,15 @@ class ModelStore:
         return self._incoming.buffer(length)
 
     def add(self, offset: int, content: memoryview | bytes) -> None:
-        """Take a part, which lies in what :meth:`buffer` gave or in memory of its own.
+        """Write a part, which is in the memory of :meth:`buffer` or in its own.
 
         Raises
         ------
         Refusal
-            If it does not follow on what came before, or the disk is full.
+            If the part does not follow the previous one, or the disk is full.
         """
         incoming = self._incoming
-        assert incoming is not None  # the rules of the conversation see to it
+        assert incoming is not None  # ensured by the rules of the conversation
         try:
             incoming.add(offset, content)
         except Refusal:
@@ -126,19 +125,19 @@ class ModelStore:
             raise
 
     def finish(self) -> Kept:
-        """Put the whole file in its place.
+        """Check the complete file and move it to its destination.
 
         Raises
         ------
         Refusal
-            If bytes are missing, or they are not what was announced.
+            If bytes are missing, or their hash is wrong.
         """
         incoming, self._incoming = self._incoming, None
         assert incoming is not None
         return incoming.finish()
 
     def abandon(self) -> None:
-        """Stop taking; what has come stays for the next attempt."""
+        """Stop the upload; the received part is kept for the next attempt."""
         if self._incoming is not None:
             with contextlib.suppress(OSError):
                 self._incoming.stop()
@@ -146,13 +145,13 @@ class ModelStore:
             self._incoming = None
 
     def describe(self, kept: Kept, description: bytes) -> None:
-        """Write what a model's description says beside where it is kept, whole or not at all."""
+        """Write a model's description beside it, atomically."""
         written = kept.loadable.with_name("description")
-        written.write_bytes(description)  # anew for each use, so never flushed to the disk
+        written.write_bytes(description)  # written again for each use, so it need not be flushed to the disk
         os.replace(written, sidecar_of(kept.path))
 
     def close(self) -> None:
-        """Stop taking, and let go of the model that was loaded."""
+        """Stop an upload, and release the loaded model."""
         self.abandon()
         if self._own is not None:
             self._own.close()
@@ -170,7 +169,7 @@ class ModelStore:
 
 
 def tidy(place: Path) -> None:
-    """Remove what servers that were killed have left where models are kept: all but uploads to go on with."""
+    """Remove the files of killed servers from the folder of models, except for uploads that can be resumed."""
     folder = place if place.is_dir() else place.parent
     sweep(folder, _PREFIX)
     sweep_files(folder, ".", PART)

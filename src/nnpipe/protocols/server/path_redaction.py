@@ -12,17 +12,17 @@ _PATH = re.compile(r"(?<![\w./\\:~-])(?:[A-Za-z]:[\\/]|/)[^\s'\"<>|:;,()\[\]{}]+
 
 
 def without_folders(text: str, *folders: Path) -> str:
-    """Return a text in which files of this machine have lost their folders.
+    """Return a text in which the paths of files on this machine are shortened to their names.
 
-    Names of a model's parts that look like paths (``/conv1/Conv``) stay as
-    they are: what they seem to begin with is no folder here.
+    Names of a model's parts that look like paths (``/conv1/Conv``) are kept,
+    since they do not begin with a folder of this machine.
 
     Parameters
     ----------
     text
-        What is to be told.
+        The message.
     folders
-        Folders whose names may hold anything, spaces too.
+        Further folders to remove, whose names may contain any character, such as spaces.
     """
     known = {os.fspath(folder.absolute()) for folder in (*folders, Path.home(), Path.cwd(), Path(sys.prefix))}
     known |= {os.path.realpath(folder) for folder in known} | {tempfile.gettempdir()}

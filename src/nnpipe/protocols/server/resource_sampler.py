@@ -1,4 +1,4 @@
-"""Samples of a process and of the machine it runs on."""
+"""Sample the resources of a process and of its machine."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from nnpipe.protocols.conversation.payloads import NO_GPU, pack_row
 
 
 class ResourceSampler:
-    """Looks at one process.
+    """Samples the resources of one process.
 
     Parameters
     ----------
     pid
-        The process.
+        The process ID.
     gpus
-        The machine's, open.
+        The machine's GPUs, already open.
 
     Attributes
     ----------
@@ -38,7 +38,7 @@ class ResourceSampler:
             self._process.cpu_percent()
 
     def row(self) -> bytes | None:
-        """Take a sample, as STATS carries it; None when the process is gone."""
+        """Return a sample in the form of STATS, or None if the process has ended."""
         if self._process is None:
             return None
         try:

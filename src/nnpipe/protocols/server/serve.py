@@ -1,10 +1,9 @@
-"""Serving a runtime to one client after another.
+"""Serve a runtime to one client after another.
 
-The supervisor (this process) greets clients and never loads a model.  For
-each client it forks a worker, which has the line to itself: nothing stands
-between the client's bytes and the model.  The worker shows on a page of shared
-memory what it is doing, so that the supervisor sees a runtime that hangs, and
-can tell the client when a runtime took its process along.
+The supervisor (this process) performs the handshakes and never loads a model.
+For each client it forks a worker, which uses the connection directly.  The worker
+writes its state to a page of shared memory.  So the supervisor can detect a runtime
+that hangs, and tell the client if the runtime has crashed the worker.
 """
 
 from __future__ import annotations
@@ -39,13 +38,13 @@ from nnpipe.protocols.server.shared_page import Board, Phase
 from nnpipe.protocols.server.supervised_worker import Ward
 from nnpipe.protocols.server.worker import ClientWorker, refuse
 
-_TICK = 0.1  # seconds between looks at a worker; also between samples of its resources
-_MODELS = "nnpipe-models-"  # begins the name of the folder in which models are kept that go with the server
+_TICK = 0.1  # seconds between checks of a worker, and between samples of its resources
+_MODELS = "nnpipe-models-"  # prefix of the folder of models that is removed when the server ends
 log = logging.getLogger("nnpipe")
 
 
 def check_exposure(protocol: RuntimeProtocol, options: ServerOptions) -> None:
-    """Refuse to serve strangers.
+    """Raise an error if unknown clients could connect without a token.
 
     Raises
     ------
@@ -73,24 +72,24 @@ def serve(
     Parameters
     ----------
     protocol
-        The line at which clients come.
+        The protocol and address at which to listen.
     runtime
-        What runs their models.
+        The runtime of the clients' models.
     options
-        What is allowed.
+        The options of the server.
     ready
-        Called once clients can come.
+        Called when clients can connect.
     stopping
-        Asked several times a second; true ends the serving.
+        Called several times a second; the server stops when it returns true.
     wake
-        A descriptor that becomes readable when ``stopping`` should be asked.
+        A descriptor that becomes readable when ``stopping`` should be called.
 
     Raises
     ------
     ConfigError
-        If strangers could come unasked.
+        If other machines can connect, and neither a token nor ``insecure`` is given.
     TransportError
-        If the address cannot be listened at.
+        If it is impossible to listen at the address.
     """
     options = options or ServerOptions()
     check_exposure(protocol, options)
@@ -106,7 +105,7 @@ def serve(
             tidy(place)
         listener = stack.enter_context(protocol.listen())
         reception = Reception(listener, limits, token, options.greeting_timeout)
-        gpus = stack.enter_context(GPUs())  # once: looking for the driver anew for each client leaves memory in pieces
+        gpus = stack.enter_context(GPUs())  # opened once, since opening the driver for each client fragments memory
         supervisor = _Supervisor(reception, runtime, options, place, limits, stopping, gpus)
         if wake is not None:
             reception.watch(wake)
@@ -130,7 +129,7 @@ def attend(
     board: Board,
     stopping: Callable[[], bool] = lambda: False,
 ) -> str:
-    """Serve one greeted client in this process; gives the reason for the end."""
+    """Serve one client in this process after its handshake, and return the reason for the end."""
     store = ModelStore(place, options.max_model_bytes, conversation.limits.part)
     service = Service(runtime, options, store, board)
     return ClientWorker(channel, conversation, service, board, options.idle_timeout, stopping).serve()
@@ -155,7 +154,7 @@ class _Supervisor:
         self._stopping = stopping
         self._gpus = gpus
         self._ward: Ward | None = None
-        self._next: Guest | None = None  # greeted while the client before is being cleared away
+        self._next: Guest | None = None  # accepted while the previous client's worker is ending
 
     def run(self) -> None:
         while not self._stopping():
@@ -176,9 +175,9 @@ class _Supervisor:
             self._next = guest
 
     def _taken(self) -> bool:
-        """Whether a client is being served, or one waits until the client before, which has left, is cleared away.
+        """Return whether a client is being served, or one is waiting for the previous client's worker to end.
 
-        Who has left while it waited keeps nobody out.
+        A waiting client that has left does not count.
         """
         waits = self._next is not None and not self._next.left()
         return waits or (self._ward is not None and not self._ward.left())
@@ -203,12 +202,12 @@ class _Supervisor:
             self._reception.watch(self._ward.descriptor)
 
     def _work(self, guest: Guest, board: Board, supervisor: int) -> None:
-        """The worker's whole life; never returns."""
+        """Run the worker process; never returns."""
         status = 1
         try:
             for number in (signal.SIGTERM, signal.SIGHUP):
                 signal.signal(number, signal.SIG_DFL)
-            signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is meant for the supervisor, which sees to us
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the supervisor, which ends the worker
             signal.set_wakeup_fd(-1)
             die_with_parent(supervisor)
             self._reception.abandon()
@@ -220,7 +219,7 @@ class _Supervisor:
         finally:
             sys.stdout.flush()
             sys.stderr.flush()
-            # Without the interpreter's end: what the frameworks register for it belongs to no one here.
+            # Skip the interpreter's exit handlers, since those of frameworks are not meant for a forked process.
             os._exit(status)
 
     def _end_ward(self) -> None:
@@ -241,7 +240,7 @@ class _Supervisor:
 
 def _fork() -> int:
     with warnings.catch_warnings():
-        # Python warns of threads; those here belong to numpy's BLAS, which looks after itself when forked.
+        # Python warns about threads; those here belong to numpy's BLAS, which handles a fork itself.
         warnings.simplefilter("ignore", DeprecationWarning)
         sys.stdout.flush()
         sys.stderr.flush()

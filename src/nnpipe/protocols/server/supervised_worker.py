@@ -1,4 +1,4 @@
-"""A worker process under supervision: watched, ended where necessary, and answered for."""
+"""Supervise a worker process: monitor it, kill it if necessary, and tell its client why."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ from nnpipe.protocols.server.resource_sampler import ResourceSampler
 from nnpipe.protocols.server.shared_page import Board, Phase
 from nnpipe.protocols.server.worker import end, refuse
 
-_GRACE = 1.0  # seconds that a worker has to end once its client has left
-_SECOND_LOOK = 0.02  # seconds after which what seems to take too long is looked at again
+_GRACE = 1.0  # seconds for a worker to end after its client has left
+_SECOND_LOOK = 0.02  # seconds after which an exceeded time limit is checked again
 _STOPPED = 3.0  # seconds for which a worker may be stopped (SIGSTOP) while its client waits
-_LONGEST_LOOK = 0.5  # seconds at most that one look counts for: the supervisor may have been stopped, too
-_MOMENT = 0.1  # seconds that it has to finish an answer on which it is when it is stopped
+_LONGEST_LOOK = 0.5  # seconds at most that count between two checks, since the supervisor may have been stopped, too
+_MOMENT = 0.1  # seconds for a worker to finish sending an answer before it is killed
 log = logging.getLogger("nnpipe")
 
 
 class Ward:
-    """A worker process, as its supervisor sees it.
+    """A worker process from the view of its supervisor.
 
     Parameters
     ----------
     pid
-        The process; the ward waits for its end.
+        The process ID; this object waits for the process.
     guest
-        The client that it serves.
+        The client that the worker serves.
     board
-        Where it shows what it is doing.
+        The shared page with the worker's state.
     options
-        How long that may take.
+        The server's options with the time limits.
     gpus
-        The machine's, open, for samples of what the worker uses.
+        The machine's GPUs, already open, for samples of the worker's resources.
     """
 
     def __init__(self, pid: int, guest: Guest, board: Board, options: ServerOptions, gpus: GPUs) -> None:
@@ -58,7 +58,7 @@ class Ward:
         self._stopped_for = 0.0
 
     def look(self) -> bool:
-        """Return whether the worker has ended; one that takes too long, or whose client has left, is ended."""
+        """Return whether the worker has ended; kill it if it exceeds a time limit or its client has left."""
         if self._reap():
             self._tell_if_died()
             return True
@@ -74,7 +74,7 @@ class Ward:
         if limit is None or seconds <= limit:
             self._late_since = None
         elif self._late_since is None:
-            self._late_since = time.monotonic()  # one reading kills nobody: the worker writes while it is read
+            self._late_since = time.monotonic()  # checked twice, since the worker may write while the page is read
         elif time.monotonic() - self._late_since > _SECOND_LOOK:
             what = "loading the model" if phase is Phase.LOADING else "the inference"
             log.warning("%s took more than %g s, its process is killed", what, limit)
@@ -86,20 +86,20 @@ class Ward:
         return False
 
     def _stands_still(self) -> bool:
-        """Return whether the worker has been stopped for too long, by a signal of somebody else."""
+        """Return whether the worker has been stopped for too long by a signal from outside."""
         now = time.monotonic()
         passed, self._looked_at = min(now - self._looked_at, _LONGEST_LOOK), now
         self._stopped_for = self._stopped_for + passed if self._sampler.stopped else 0.0
         return self._stopped_for > _STOPPED
 
     def left(self) -> bool:
-        """Return whether the client has hung up."""
+        """Return whether the client has closed the connection."""
         if self._left_at is None and self._guest.left():
             self._left_at = time.monotonic()
         return self._left_at is not None
 
     def kill(self, failure: ErrorPayload | None) -> None:
-        """End the worker at once, and tell the client why where that is possible."""
+        """Kill the worker, and tell the client the reason if possible."""
         if failure is not None:
             self._let_finish_sending()
         if self._status is None:
@@ -111,7 +111,7 @@ class Ward:
             self._tell(failure)
 
     def _let_finish_sending(self) -> None:
-        """Wait a moment if the worker is sending: nobody can be told anything in the middle of a frame."""
+        """Wait a moment if the worker is sending, since nothing else can be sent in the middle of a frame."""
         deadline = time.monotonic() + _MOMENT
         while self._board.doing()[0] is Phase.SENDING and time.monotonic() < deadline and not self._reap():
             time.sleep(0.001)
@@ -136,19 +136,19 @@ class Ward:
         self._tell(ErrorPayload(ErrorCode.DIED, f"it ended {how}{what}"))
 
     def _tell(self, failure: ErrorPayload) -> None:
-        """Speak in the worker's place; not where it may have stopped in the middle of a frame, nor through TLS."""
+        """Send a message in the worker's place, unless it may have stopped in the middle of a frame, or uses TLS."""
         phase, _, number = self._board.doing()
         channel, conversation = self._guest.channel, self._guest.conversation
         if not isinstance(channel, PollableChannel) or channel.opaque:
             return
         if phase is Phase.SENDING or not channel.writable():
-            end(channel)  # so that what was sent before arrives
+            end(channel)  # so that earlier bytes arrive
             return
         conversation.number = number
         refuse(channel, conversation, failure)
 
     def close(self) -> None:
-        """Let go of the client, the board and the process, which has ended."""
+        """Release the client, the page and the process, which has ended."""
         self._guest.channel.close()
         self._board.close()
         if self.descriptor is not None:

@@ -1,4 +1,4 @@
-"""The target's end of a conversation over a channel: one client, from its greeting to its leaving."""
+"""The target's side of a conversation over a channel with one client, from handshake to end."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from nnpipe.protocols.server.incoming_model import Refusal
 from nnpipe.protocols.server.inference_service import Service
 from nnpipe.protocols.server.shared_page import Board, Phase
 
-_BATCH = 32  # buffers of answers that are gathered while more requests are here already
-_AT_ONCE = 1 << 14  # bytes that a system takes without waiting for the other side, so that none is sent in part
+_BATCH = 32  # buffers of answers that are collected while more requests have already arrived
+_AT_ONCE = 1 << 14  # bytes that a system accepts without waiting for the other side, and so never sends in part
 _QUICK_NS = 1_000_000
 _WAITING, _SENDING, _RUNNING = int(Phase.WAITING), int(Phase.SENDING), int(Phase.RUNNING)
 _PROCESS, _OUTPUT, _INFER = FrameKind.PROCESS, FrameKind.OUTPUT, FrameKind.INFER
@@ -38,12 +38,12 @@ log = logging.getLogger("nnpipe")
 
 
 def hello(channel: Channel, conversation: TargetConversation, patience: float) -> None:
-    """Shake hands on a line that has only this one client.
+    """Perform the handshake on a line with a single client.
 
     Raises
     ------
     TransportError, RemoteProtocolError, AuthenticationError
-        If it came to nothing; the client has been told.
+        If the handshake failed; the client has been told.
     """
     from nnpipe.protocols.conversation.rules import ConversationState
 
@@ -66,21 +66,21 @@ def hello(channel: Channel, conversation: TargetConversation, patience: float) -
 
 
 def refuse(channel: Channel, conversation: TargetConversation, failure: ErrorPayload) -> None:
-    """Tell a client why it is not served any longer, as far as it still listens; the line is closed."""
+    """Tell a client, if it still reads, why it is no longer served, and close the connection."""
     with contextlib.suppress(TransportError):
         channel.send(conversation.error(failure, fatal=True))
     end(channel)
 
 
 def end(channel: Channel) -> None:
-    """Close a line so that what was said last arrives."""
+    """Close a connection so that the last bytes sent still arrive."""
     if isinstance(channel, PollableChannel):
         channel.finish()
     channel.close()
 
 
 def failure_of(error: ProtocolError) -> ErrorPayload:
-    """What to tell the client about an error that ends the conversation."""
+    """Return the payload that tells the client about an error that ends the conversation."""
     if isinstance(error, AuthenticationError):
         return ErrorPayload(ErrorCode.AUTHENTICATION, "")
     if isinstance(error, VersionMismatch):
@@ -89,20 +89,20 @@ def failure_of(error: ProtocolError) -> ErrorPayload:
 
 
 class ClientWorker:
-    """Serves one client that has been greeted.
+    """Serves one client after its handshake.
 
     Parameters
     ----------
     channel, conversation
-        The line, and what was said on it so far.
+        The channel, and its conversation so far.
     service
-        What answers the requests.
+        Carries out the requests.
     board
-        Where the supervisor sees what is being done.
+        The shared page on which the supervisor sees the worker's state.
     idle
-        Seconds without a request after which the client must go.
+        Seconds without a request after which the client is disconnected.
     stopping
-        Asked while the line is silent; true ends the conversation.
+        Called while no request comes; true ends the conversation.
     """
 
     def __init__(
@@ -125,9 +125,9 @@ class ClientWorker:
         self._shared = isinstance(
             channel, PollableChannel
         )  # others wait for their turn, so that a frame must come in time
-        self._late = False  # whether a part of a frame has come and the rest has not
-        self._due = 0.0  # when that must have come
-        # Looked up with every request, each through two objects.
+        self._late = False  # whether a frame has been received only in part
+        self._due = 0.0  # the time by which the rest must come
+        # Cached, since they are used with every request and each lookup goes through two objects.
         self._reader, self._next_message = conversation.reader, conversation.next_message
         self._wanted, self._received, self._receive_into = (
             conversation.wanted, conversation.received, channel.receive_into,
@@ -137,7 +137,7 @@ class ClientWorker:
         conversation.place = service.place
 
     def serve(self) -> str:
-        """Answer requests until the client leaves; gives the reason for the end, for the log."""
+        """Answer requests until the client leaves, and return the reason for the end, for the log."""
         handler = _Forward(self._log, self._service.tellable)
         log.addHandler(handler)
         try:
@@ -197,7 +197,7 @@ class ClientWorker:
             return count > 0
 
     def _look_at_pace(self, count: int) -> None:
-        """See to it that a client that sends a byte now and then does not keep its place."""
+        """Disconnect a client that sends its frame too slowly."""
         now = time.monotonic()
         if not self._due:
             self._due = now + self._channel.timeout
@@ -240,8 +240,8 @@ class ClientWorker:
         received = time.perf_counter_ns()
         conversation = self._conversation
         self._out += conversation.answer((), _STARTED)
-        # Where the model is quick, and where the host has sent ahead, the first OK goes along with the second:
-        # a host that is woken while the model runs can disturb it, and nobody waits for this one alone.
+        # If the model is fast, or the host has sent ahead, both OKs are sent together: waking the host while the
+        # model runs could disturb it, and no host waits for the first OK alone.
         if self._last_run_ns > _QUICK_NS and conversation.between_frames:
             self._flush()
         self._board.begin(_RUNNING, conversation.number)
@@ -286,7 +286,7 @@ class _Over(Exception):
 
 
 class _Forward(logging.Handler):
-    """Keeps log lines until the next answer is sent; old ones go when there are too many."""
+    """Keeps log lines until the next answer is sent; the oldest are dropped if there are too many."""
 
     def __init__(self, lines: deque[bytes], tellable: Callable[[str], str]) -> None:
         super().__init__(logging.INFO)

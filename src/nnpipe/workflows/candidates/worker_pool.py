@@ -135,7 +135,7 @@ class OpenCandidate:
         settling = min(max(1, calls // _SETTLING_SHARE), _MOST_SETTLING)
         window.warm_up(self._take(settling), settling)
         batches = self._take(calls)
-        window.go(batches, [1] * calls, keep=False)
+        window.run_chunk(batches, [1] * calls, keep=False)
         series = window.series()
         told = {name: series[name].tolist() for name in ("start_ns", "latency_ns")}
         self._since = _now()
