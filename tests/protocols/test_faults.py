@@ -34,7 +34,7 @@ from nnpipe.protocols.client.connection import Connection
 from nnpipe.protocols.client.session import RemoteSession, open_session
 from nnpipe.protocols.conversation.frame import ErrorCode, FrameFlag, FrameKind, header
 from nnpipe.protocols.conversation.host import HostConversation
-from nnpipe.protocols.conversation.payloads import Offer
+from nnpipe.protocols.conversation.payloads import ModelOffer
 from nnpipe.testing.fake_runtimes import expected, fake_model
 from nnpipe.testing.protocol import IO, a_batch, same
 
@@ -128,7 +128,7 @@ def test_four_gigabytes_announced_by_a_stranger(server: Server, tmp_path: Path) 
 def test_a_model_larger_than_the_server_takes(server: Server, tmp_path: Path) -> None:
     connection = greeted(server)
     with pytest.raises(TargetError) as caught:
-        connection.ask(FrameKind.MODEL, (Offer(1 << 50, bytes(32), {"format": "fake"}).pack(),), FrameFlag.BEGIN)
+        connection.ask(FrameKind.MODEL, (ModelOffer(1 << 50, bytes(32), {"format": "fake"}).pack(),), FrameFlag.BEGIN)
     assert caught.value.code == ErrorCode.NO_SPACE
     connection.close()
     serves(server.protocol, tmp_path)
@@ -149,7 +149,7 @@ def test_death_at_any_step(server: Server, tmp_path: Path, step: str, share: flo
     else:
         connection = greeted(server)
         conversation = connection.conversation
-        offer = Offer(model.size, bytes.fromhex(model.sha256), {"format": "fake", "io": IO.to_json()})
+        offer = ModelOffer(model.size, bytes.fromhex(model.sha256), {"format": "fake", "io": IO.to_json()})
         if step == "model":
             frames = conversation.ask(FrameKind.MODEL, (offer.pack(),), FrameFlag.BEGIN)
         else:
@@ -295,7 +295,7 @@ STEPS = ("connected", "greeted", "begun", "half", "loaded", "put", "running", "d
 @pytest.mark.parametrize("step", STEPS)
 def test_a_server_that_is_killed_at_any_step(tmp_path: Path, step: str) -> None:
     model = fake_model(tmp_path, IO, spin_us=400_000 if step == "running" else 0, padding=20_000)
-    offer = Offer(model.size, bytes.fromhex(model.sha256), {"format": "fake", "io": IO.to_json()})
+    offer = ModelOffer(model.size, bytes.fromhex(model.sha256), {"format": "fake", "io": IO.to_json()})
     with Server(timeout=TIMEOUT) as server:
 
         def kill() -> None:
@@ -506,7 +506,7 @@ def test_an_upload_goes_on_where_it_broke_off(tmp_path: Path) -> None:
         connection = greeted(server)
         from nnpipe.protocols.client.upload import describe
 
-        offer = Offer(model.size, bytes.fromhex(model.sha256), describe(model, "kept.fake")).pack()
+        offer = ModelOffer(model.size, bytes.fromhex(model.sha256), describe(model, "kept.fake")).pack()
         connection.ask(FrameKind.MODEL, (offer,), FrameFlag.BEGIN)
         content = model.path.read_bytes()
         for at in (0, 1 << 20, 2 << 20):

@@ -24,7 +24,7 @@ from nnpipe.core.errors import NNPipeError, TargetError, TransportError
 from nnpipe.protocols.client.connection import Connection
 from nnpipe.protocols.conversation.frame import ErrorCode, FrameFlag, FrameKind, header
 from nnpipe.protocols.conversation.host import HostConversation
-from nnpipe.protocols.conversation.payloads import Offer
+from nnpipe.protocols.conversation.payloads import ModelOffer
 
 TIMEOUT = 5.0
 GROWTH = 1 << 20  # bytes that the allocator may keep; 110 a visit in the longer test, so that less than that is seen
@@ -100,7 +100,7 @@ def visit(server: Server, chance: random.Random) -> str:
         elif what == 2:
             connection.send([header(chance.randrange(256), 0, 2, chance.getrandbits(32), 0)])
         elif what == 3:
-            offer = Offer(1 << 20, bytes(32), {"format": "fake"}).pack()
+            offer = ModelOffer(1 << 20, bytes(32), {"format": "fake"}).pack()
             connection.ask(FrameKind.MODEL, (offer,), FrameFlag.BEGIN)
         elif what == 4:
             frames = connection.conversation.ask(FrameKind.STATS)

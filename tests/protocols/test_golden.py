@@ -21,9 +21,9 @@ from nnpipe.protocols.conversation.host import HostConversation
 from nnpipe.protocols.conversation.packets import PacketReader, encode
 from nnpipe.protocols.conversation.payloads import (
     ErrorPayload,
-    Offer,
+    LoadedModel,
+    ModelOffer,
     Stats,
-    Taken,
     pack_log,
     pack_stamps,
     unpack_log,
@@ -154,7 +154,7 @@ def test_payloads_are_read_and_written_the_same(path: Path) -> None:
         if frame.kind == FrameKind.ERROR:
             assert ErrorPayload.unpack(frame.payload).pack() == frame.payload
         elif frame.kind == FrameKind.MODEL and frame.flags == FrameFlag.BEGIN:
-            assert Offer.unpack(frame.payload).pack() == frame.payload
+            assert ModelOffer.unpack(frame.payload).pack() == frame.payload
         elif frame.kind == FrameKind.OK and about is not None:
             if about.kind == FrameKind.STATS:
                 assert Stats.unpack(frame.payload).pack() == frame.payload
@@ -162,7 +162,7 @@ def test_payloads_are_read_and_written_the_same(path: Path) -> None:
                 stamps = frame.payload[:STAMPS_SIZE]
                 assert pack_stamps(*unpack_stamps(stamps)) == stamps
             elif about.kind == FrameKind.MODEL and about.flags == FrameFlag.END and len(frame.payload) > 8:
-                assert Taken.unpack(frame.payload).pack() == frame.payload
+                assert LoadedModel.unpack(frame.payload).pack() == frame.payload
 
 
 # -- spoilt -----------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ from nnpipe.protocols.server import inference_service
 from nnpipe.protocols.server import worker as worker_module
 from nnpipe.protocols.server.inference_service import Service
 from nnpipe.protocols.server.model_store import ModelStore
-from nnpipe.protocols.server.shared_page import Board
+from nnpipe.protocols.server.shared_page import SharedPage
 from nnpipe.protocols.server.worker import ClientWorker
 from nnpipe.testing.fake_runtimes import fake_model, flat_io
 
@@ -119,7 +119,7 @@ def opened(folder: Path, patch: pytest.MonkeyPatch, takes: int, there: int, back
         patch.setattr(module, "time", SimpleNamespace(perf_counter_ns=clock, monotonic=time.monotonic))
     patch.setattr(SlowRuntime, "world", world, raising=False)
     patch.setattr(SlowRuntime, "takes", takes)
-    target, board, end = TargetConversation(), Board(), End(world, host=False)
+    target, board, end = TargetConversation(), SharedPage(), End(world, host=False)
     service = Service(SlowRuntime(), ServerOptions(), ModelStore(folder / "kept", 1 << 20, 1 << 16), board)
     worker = ClientWorker(end, target, service, board, 1.0)
 

@@ -26,7 +26,7 @@ from nnpipe.protocols.client.connection import Connection
 from nnpipe.protocols.client.session import open_session
 from nnpipe.protocols.conversation.frame import ErrorCode, FrameFlag, FrameKind
 from nnpipe.protocols.conversation.host import HostConversation
-from nnpipe.protocols.server.token_throttle import Throttle
+from nnpipe.protocols.server.token_throttle import TokenThrottle
 from nnpipe.testing.fake_runtimes import fake_model, flat_io
 from nnpipe.testing.protocol import IO, a_batch
 
@@ -206,7 +206,7 @@ def test_wrong_tokens_are_looked_at_more_and_more_slowly(tmp_path: Path) -> None
 
 
 def test_only_so_many_addresses_are_kept_in_mind(monkeypatch: pytest.MonkeyPatch) -> None:
-    throttle = Throttle()
+    throttle = TokenThrottle()
     for number in range(5000):
         throttle.failed(f"10.0.{number >> 8}.{number & 255}:1")
     assert len(throttle._failures) == 1024
@@ -223,7 +223,7 @@ def test_only_so_many_addresses_are_kept_in_mind(monkeypatch: pytest.MonkeyPatch
     ],
 )
 def test_who_counts_as_the_same(one: str, other: str, alike: bool) -> None:
-    throttle = Throttle()
+    throttle = TokenThrottle()
     for _ in range(4):
         throttle.failed(one)
     assert throttle.wait(one) > 0

@@ -22,7 +22,7 @@ from nnpipe.protocols.conversation.checksums import available
 from nnpipe.protocols.conversation.handshake import Limits
 from nnpipe.protocols.conversation.target import TargetConversation
 from nnpipe.protocols.server.serve import attend
-from nnpipe.protocols.server.shared_page import Board
+from nnpipe.protocols.server.shared_page import SharedPage
 from nnpipe.protocols.server.worker import hello
 from nnpipe.testing.channel import ChannelContract, Channels, receive
 from nnpipe.testing.component import ComponentContract
@@ -164,7 +164,7 @@ def in_process_server(
                 reasons.append(str(error))
                 channel.close()
                 continue
-            board = Board()
+            board = SharedPage()
             reasons.append(attend(channel, conversation, runtime, options, Path(folder), board, stopping.is_set))
             board.close()
 

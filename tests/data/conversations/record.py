@@ -27,9 +27,9 @@ from nnpipe.protocols.conversation.payloads import (
     NO_GPU,
     Counter,
     ErrorPayload,
-    Offer,
+    LoadedModel,
+    ModelOffer,
     Stats,
-    Taken,
     pack_count,
     pack_log,
     pack_row,
@@ -45,7 +45,7 @@ SERVER = Limits(largest=1 << 28, part=1 << 20, extensions=7, checks=XXH3.bit | C
 BOARD = Limits(largest=16, part=64, extensions=0, checks=CRC32.bit)
 MODEL = bytes(n * 7 % 251 for n in range(100))
 DESCRIPTION = {"format": "fake", "io": {}, "frameworks": [], "target": "cpu", "suffix": ".fake", "name": ""}
-OFFER = Offer(len(MODEL), hashlib.sha256(MODEL).digest(), DESCRIPTION).pack()
+OFFER = ModelOffer(len(MODEL), hashlib.sha256(MODEL).digest(), DESCRIPTION).pack()
 STAMPS = pack_stamps(1000, 1100, 3100, 3150)
 ROWS = pack_row(900, 50 << 20, 1 << 30, NO_GPU, 97.5, 0.0) + pack_row(1000, 51 << 20, 1 << 30, 1 << 28, 99.0, 12.5)
 BEGIN, PART, END, STARTED = (int(flag) for flag in (FrameFlag.BEGIN, FrameFlag.PART, FrameFlag.END, FrameFlag.STARTED))
@@ -119,7 +119,7 @@ class Recorder:
             self.ask(FrameKind.MODEL, pack_count(at) + MODEL[at : at + part], PART)
             self.ok()
         self.ask(FrameKind.MODEL, b"", END)
-        self.ok(Taken(5000, {}, {}).pack())
+        self.ok(LoadedModel(5000, {}, {}).pack())
 
     def ready(self) -> None:
         """Greet, and say that the model is there already."""
@@ -198,9 +198,9 @@ class Scene:
 
 def _refused_model(talk: Recorder) -> None:
     talk.greet()
-    talk.ask(FrameKind.MODEL, Offer(1 << 50, bytes(32), DESCRIPTION).pack(), BEGIN)
+    talk.ask(FrameKind.MODEL, ModelOffer(1 << 50, bytes(32), DESCRIPTION).pack(), BEGIN)
     talk.error(ErrorCode.NO_SPACE, "the model has 1,125,899,906,842,624 bytes")
-    talk.ask(FrameKind.MODEL, Offer(100, bytes(32), DESCRIPTION).pack(), BEGIN)
+    talk.ask(FrameKind.MODEL, ModelOffer(100, bytes(32), DESCRIPTION).pack(), BEGIN)
     talk.ok(pack_count(0))
     talk.ask(FrameKind.MODEL, pack_count(0) + MODEL, PART)
     talk.ok()

@@ -20,9 +20,9 @@ from nnpipe.protocols.conversation.payloads import (
     STATS_FIELDS,
     Counter,
     ErrorPayload,
-    Offer,
+    LoadedModel,
+    ModelOffer,
     Stats,
-    Taken,
     pack_count,
     pack_log,
     pack_row,
@@ -77,7 +77,8 @@ def test_a_failure_cannot_play_tricks_on_a_terminal() -> None:
 @given(st.binary(max_size=200))
 def test_payloads_from_a_stranger_are_read_or_refused(payload: bytes) -> None:
     readers = (
-        ErrorPayload.unpack, unpack_stamps, Stats.unpack, Offer.unpack, Taken.unpack, unpack_log, unpack_count,
+        ErrorPayload.unpack, unpack_stamps, Stats.unpack, ModelOffer.unpack, LoadedModel.unpack, unpack_log,
+        unpack_count,
         lambda data: agreement(data, Limits()), lambda data: welcome(data, Limits(), False, bytes(16)),
     )  # fmt: skip
     for read in readers:
@@ -96,17 +97,17 @@ def test_stamps_have_one_length_unless_outputs_follow() -> None:
 @pytest.mark.parametrize("json", [b"[]", b"{", b"1", b'{"a":' * 100_000, b"\xff\xfe", b"[" * 200_000])
 def test_a_description_that_is_no_object_is_refused(json: bytes) -> None:
     with pytest.raises(RemoteProtocolError, match="JSON"):
-        Offer.unpack(bytes(40) + json)
+        ModelOffer.unpack(bytes(40) + json)
 
 
 def test_offers_and_what_is_taken_survive() -> None:
-    offer = Offer(123, bytes(range(32)), {"format": "fake", "name": "müll"})
-    assert Offer.unpack(offer.pack()) == offer
-    taken = Taken(55, {"inputs": [], "outputs": []}, {"board": "a small one"})
-    assert Taken.unpack(taken.pack()) == taken
-    assert Taken.unpack(pack_count(7)) == Taken(7, {})
+    offer = ModelOffer(123, bytes(range(32)), {"format": "fake", "name": "müll"})
+    assert ModelOffer.unpack(offer.pack()) == offer
+    taken = LoadedModel(55, {"inputs": [], "outputs": []}, {"board": "a small one"})
+    assert LoadedModel.unpack(taken.pack()) == taken
+    assert LoadedModel.unpack(pack_count(7)) == LoadedModel(7, {})
     with pytest.raises(RemoteProtocolError, match="sense"):
-        Taken.unpack(pack_count(7) + b'{"io": 5}')
+        LoadedModel.unpack(pack_count(7) + b'{"io": 5}')
 
 
 def test_stamps_that_run_backwards_are_refused() -> None:

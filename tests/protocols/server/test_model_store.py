@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from nnpipe.protocols.conversation.frame import ErrorCode
-from nnpipe.protocols.conversation.payloads import Offer
+from nnpipe.protocols.conversation.payloads import ModelOffer
 from nnpipe.protocols.server.incoming_model import Refusal
 from nnpipe.protocols.server.model_store import ModelStore, tidy
 
@@ -19,8 +19,8 @@ PART = 4096
 CONTENT = os.urandom(10 * PART + 123)
 
 
-def offer(content: bytes = CONTENT, **description: object) -> Offer:
-    return Offer(len(content), hashlib.sha256(content).digest(), {"suffix": ".fake", **description})
+def offer(content: bytes = CONTENT, **description: object) -> ModelOffer:
+    return ModelOffer(len(content), hashlib.sha256(content).digest(), {"suffix": ".fake", **description})
 
 
 def send(store: ModelStore, content: bytes, begin: int, parts: int | None = None) -> None:
@@ -173,7 +173,7 @@ def test_more_than_was_announced_is_refused(store: ModelStore) -> None:
 
 def test_a_model_that_is_too_large_is_refused_before_anything_is_written(store: ModelStore, tmp_path: Path) -> None:
     with pytest.raises(Refusal, match="1,048,576") as caught:
-        store.begin(Offer((1 << 20) + 1, bytes(32), {}))
+        store.begin(ModelOffer((1 << 20) + 1, bytes(32), {}))
     assert caught.value.failure.code == ErrorCode.NO_SPACE
     assert shown(tmp_path) == []
 
@@ -181,7 +181,7 @@ def test_a_model_that_is_too_large_is_refused_before_anything_is_written(store: 
 def test_a_model_larger_than_the_disk_is_refused_at_once(tmp_path: Path) -> None:
     store = ModelStore(tmp_path, 1 << 62, PART)
     with pytest.raises(Refusal) as caught:
-        store.begin(Offer(1 << 60, bytes(32), {}))
+        store.begin(ModelOffer(1 << 60, bytes(32), {}))
     assert caught.value.failure.code == ErrorCode.NO_SPACE
 
 
@@ -241,7 +241,7 @@ def test_an_empty_model_is_a_model(store: ModelStore) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nothing is reserved")
 def test_no_more_room_is_kept_than_was_written(tmp_path: Path) -> None:
-    """Room is reserved ahead of the writing: what was not needed is given back when the upload breaks off."""
+    """Space is reserved ahead of the writing: what was not needed is given back when the upload breaks off."""
     content = os.urandom(3 << 20)
     store = ModelStore(tmp_path, 1 << 30, 1 << 20)
     store.begin(offer(content))
@@ -335,8 +335,8 @@ def test_a_link_at_the_place_of_an_upload_is_not_followed(tmp_path: Path, kind: 
 def test_what_one_that_was_killed_has_left_is_removed_and_what_is_in_use_is_not(tmp_path: Path) -> None:
     script = (
         "import os, sys; from pathlib import Path; from nnpipe.protocols.server.model_store import ModelStore;"
-        "from nnpipe.protocols.conversation.payloads import Offer;"
-        "store = ModelStore(Path(sys.argv[1]), 1 << 20, 4096); store.begin(Offer(9, bytes(32), {}));"
+        "from nnpipe.protocols.conversation.payloads import ModelOffer;"
+        "store = ModelStore(Path(sys.argv[1]), 1 << 20, 4096); store.begin(ModelOffer(9, bytes(32), {}));"
         "store.add(0, b'12345678'); os.kill(os.getpid(), 9)"
     )
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}

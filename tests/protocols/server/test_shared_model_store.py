@@ -23,7 +23,7 @@ from nnpipe.protocols.client.session import open_session
 from nnpipe.protocols.client.upload import describe
 from nnpipe.protocols.conversation.frame import ErrorCode, FrameFlag, FrameKind
 from nnpipe.protocols.conversation.host import HostConversation
-from nnpipe.protocols.conversation.payloads import Offer
+from nnpipe.protocols.conversation.payloads import ModelOffer
 from nnpipe.protocols.server.path_redaction import without_folders
 from nnpipe.testing.fake_runtimes import fake_model
 from nnpipe.testing.protocol import IO, a_batch
@@ -55,7 +55,7 @@ def stranger(server: Server) -> Connection:
 
 
 def begin(connection: Connection, model: Artifact, name: str = "") -> None:
-    offer = Offer(model.size, bytes.fromhex(model.sha256), describe(model, name)).pack()
+    offer = ModelOffer(model.size, bytes.fromhex(model.sha256), describe(model, name)).pack()
     connection.ask(FrameKind.MODEL, (offer,), FrameFlag.BEGIN)
 
 

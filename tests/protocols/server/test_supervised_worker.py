@@ -13,23 +13,23 @@ import pytest
 
 from nnpipe.core.deployment import ServerOptions
 from nnpipe.measuring.gpu import GPUs
-from nnpipe.protocols.server.shared_page import Board, Phase
-from nnpipe.protocols.server.supervised_worker import Ward
+from nnpipe.protocols.server.shared_page import Phase, SharedPage
+from nnpipe.protocols.server.supervised_worker import SupervisedWorker
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no worker processes on this system")
 LATE, IN_TIME = (Phase.RUNNING, 99.0, 1), (Phase.RUNNING, 0.1, 1)
 
 
 @pytest.fixture
-def ward() -> Iterator[tuple[Ward, Board, int]]:
-    """A process that sleeps, in a ward's care, for whose runs a second is allowed."""
+def supervised() -> Iterator[tuple[SupervisedWorker, SharedPage, int]]:
+    """A process that sleeps, under supervision, for whose runs a second is allowed."""
     pid = os.fork()
     if pid == 0:
         time.sleep(60)
         os._exit(0)
-    board = Board()
+    board = SharedPage()
     guest = SimpleNamespace(channel=socket.socket(), name="a test", conversation=None, left=lambda: False)
-    made = Ward(pid, guest, board, ServerOptions(run_timeout=1.0, load_timeout=1.0), GPUs())
+    made = SupervisedWorker(pid, guest, board, ServerOptions(run_timeout=1.0, load_timeout=1.0), GPUs())
     yield made, board, pid
     if not made._reap():
         os.kill(pid, signal.SIGKILL)
@@ -38,21 +38,21 @@ def ward() -> Iterator[tuple[Ward, Board, int]]:
     made.close()
 
 
-def shows(monkeypatch: pytest.MonkeyPatch, board: Board, *readings: tuple[Phase, float, int]) -> None:
+def shows(monkeypatch: pytest.MonkeyPatch, board: SharedPage, *readings: tuple[Phase, float, int]) -> None:
     left = list(readings)
     monkeypatch.setattr(board, "doing", lambda: left.pop(0) if len(left) > 1 else left[0])
 
 
-def test_one_reading_of_an_impossible_time_ends_nobody(ward, monkeypatch):
-    made, board, _ = ward
+def test_one_reading_of_an_impossible_time_ends_nobody(supervised, monkeypatch):
+    made, board, _ = supervised
     shows(monkeypatch, board, LATE, IN_TIME, LATE, IN_TIME)
     for _ in range(6):
         assert not made.look()
         time.sleep(0.03)
 
 
-def test_a_worker_that_stays_too_long_is_ended(ward, monkeypatch):
-    made, board, _ = ward
+def test_a_worker_that_stays_too_long_is_ended(supervised, monkeypatch):
+    made, board, _ = supervised
     shows(monkeypatch, board, LATE)
     assert not made.look()
     time.sleep(0.03)
@@ -62,7 +62,7 @@ def test_a_worker_that_stays_too_long_is_ended(ward, monkeypatch):
 
 
 def test_a_board_is_never_read_half_written():
-    board = Board()
+    board = SharedPage()
     pid = os.fork()
     if pid == 0:
         until = time.monotonic() + 1.5

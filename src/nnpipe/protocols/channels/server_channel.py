@@ -28,7 +28,7 @@ class PollableChannel(Channel):
         """Receive available bytes without waiting; return None if there are none."""
 
     @abstractmethod
-    def hush(self) -> None:
+    def shut_down(self) -> None:
         """Shut down sending, and discard received bytes, without waiting."""
 
     @abstractmethod

@@ -109,7 +109,7 @@ class SocketChannel(PollableChannel):
         poll.register(self._sock, select.POLLOUT)
         return bool(poll.poll(0))
 
-    def hush(self) -> None:
+    def shut_down(self) -> None:
         """Shut down sending, and discard received bytes, without waiting."""
         with contextlib.suppress(OSError):
             self._sock.shutdown(socket.SHUT_WR)

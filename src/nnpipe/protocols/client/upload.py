@@ -9,13 +9,13 @@ from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import ArtifactError, RemoteProtocolError, TargetError
 from nnpipe.protocols.client.connection import Connection
 from nnpipe.protocols.conversation.frame import ErrorCode, FrameFlag, FrameKind
-from nnpipe.protocols.conversation.payloads import Offer, Taken, pack_count, unpack_count
+from nnpipe.protocols.conversation.payloads import LoadedModel, ModelOffer, pack_count, unpack_count
 
 _AHEAD = 8
 log = logging.getLogger("nnpipe")
 
 
-def upload(connection: Connection, artifact: Artifact, name: str, load_timeout: float) -> Taken:
+def upload(connection: Connection, artifact: Artifact, name: str, load_timeout: float) -> LoadedModel:
     """Send a model to the target, which loads it.
 
     The part of the file that the target already has may be wrong, since an
@@ -54,7 +54,7 @@ def _send(connection: Connection, artifact: Artifact, name: str) -> int:
     try:
         size = artifact.size
         with open(artifact.path, "rb") as file:
-            begin = Offer(size, bytes.fromhex(artifact.sha256), describe(artifact, name)).pack()
+            begin = ModelOffer(size, bytes.fromhex(artifact.sha256), describe(artifact, name)).pack()
             had = unpack_count(connection.ask(FrameKind.MODEL, (begin,), FrameFlag.BEGIN))
             if had > size:
                 raise RemoteProtocolError(f"the target claims {had:,} bytes of a model of {size:,}")
@@ -68,8 +68,8 @@ def _send(connection: Connection, artifact: Artifact, name: str) -> int:
     return had
 
 
-def _loaded(connection: Connection, load_timeout: float) -> Taken:
-    return Taken.unpack(connection.ask(FrameKind.MODEL, (), FrameFlag.END, load_timeout))
+def _loaded(connection: Connection, load_timeout: float) -> LoadedModel:
+    return LoadedModel.unpack(connection.ask(FrameKind.MODEL, (), FrameFlag.END, load_timeout))
 
 
 def _send_parts(connection: Connection, file: Any, at: int, size: int) -> None:

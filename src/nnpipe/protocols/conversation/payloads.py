@@ -165,7 +165,7 @@ def unpack_count(payload: bytes | memoryview) -> int:
 
 
 @dataclass(frozen=True)
-class Offer:
+class ModelOffer:
     """The content of MODEL (begin): the size, hash and description of a model."""
 
     size: int
@@ -177,7 +177,7 @@ class Offer:
         return _MODEL.pack(self.size, self.sha256) + to_json(self.description)
 
     @classmethod
-    def unpack(cls, payload: bytes | memoryview) -> Offer:
+    def unpack(cls, payload: bytes | memoryview) -> ModelOffer:
         """Read the payload."""
         if len(payload) < _MODEL.size:
             raise RemoteProtocolError("a MODEL without size and SHA-256 came")
@@ -186,7 +186,7 @@ class Offer:
 
 
 @dataclass(frozen=True)
-class Taken:
+class LoadedModel:
     """The content of the OK to MODEL (end): the time to load in counts, the tensors, and facts about the target."""
 
     load: int
@@ -198,7 +198,7 @@ class Taken:
         return _COUNT.pack(self.load) + to_json({"io": self.io, "about": self.about})
 
     @classmethod
-    def unpack(cls, payload: bytes | memoryview) -> Taken:
+    def unpack(cls, payload: bytes | memoryview) -> LoadedModel:
         """Read the payload; a target that cannot write JSON leaves that part out."""
         if len(payload) < _COUNT.size:
             raise RemoteProtocolError("the answer to MODEL is too short")

@@ -24,7 +24,7 @@ from nnpipe.protocols.conversation.handshake import Limits
 from nnpipe.protocols.conversation.payloads import ErrorPayload
 from nnpipe.protocols.conversation.rules import ConversationState
 from nnpipe.protocols.conversation.target import TargetConversation
-from nnpipe.protocols.server.token_throttle import Throttle
+from nnpipe.protocols.server.token_throttle import TokenThrottle
 from nnpipe.protocols.server.worker import failure_of, hello
 
 _MOST_GUESTS = 64
@@ -32,7 +32,7 @@ log = logging.getLogger("nnpipe")
 
 
 @dataclass
-class Guest:
+class PendingClient:
     """A client that has connected but has not completed the handshake."""
 
     channel: Channel
@@ -49,7 +49,7 @@ class Guest:
         return isinstance(self.channel, PollableChannel) and self.channel.hung_up()
 
 
-class Reception:
+class Admission:
     """Accepts clients and performs the handshake with them.
 
     Parameters
@@ -67,10 +67,10 @@ class Reception:
         self._limits = limits
         self._token = token
         self._patience = patience
-        self._guests: dict[int, Guest] = {}
-        self._greeted: list[Guest] = []
-        self._held: list[tuple[Guest, Message]] = []  # clients whose proof must wait to be checked
-        self._throttle = Throttle()
+        self._guests: dict[int, PendingClient] = {}
+        self._greeted: list[PendingClient] = []
+        self._held: list[tuple[PendingClient, Message]] = []  # clients whose proof must wait to be checked
+        self._throttle = TokenThrottle()
         self._selector: selectors.BaseSelector | None = None
         if isinstance(listener, LineListener):
             self._selector = selectors.DefaultSelector()
@@ -86,7 +86,7 @@ class Reception:
         if self._selector is not None:
             self._selector.unregister(descriptor)
 
-    def step(self, timeout: float, busy: Callable[[], bool]) -> Guest | None:
+    def step(self, timeout: float, busy: Callable[[], bool]) -> PendingClient | None:
         """Handle events for a while, and return a client that has completed the handshake, or None.
 
         Parameters
@@ -112,14 +112,14 @@ class Reception:
         self._send_away_late()
         return self._greeted.pop(0) if self._greeted else None
 
-    def _simple_step(self, timeout: float, busy: bool) -> Guest | None:
+    def _simple_step(self, timeout: float, busy: bool) -> PendingClient | None:
         if busy:
             time.sleep(timeout)
             return None
         channel = self._listener.accept(timeout)
         if channel is None:
             return None
-        guest = Guest(channel, TargetConversation(self._limits, self._token))
+        guest = PendingClient(channel, TargetConversation(self._limits, self._token))
         try:
             hello(channel, guest.conversation, self._patience)
         except NNPipeError as error:
@@ -141,12 +141,12 @@ class Reception:
         assert isinstance(channel, PollableChannel)
         if len(self._guests) >= _MOST_GUESTS:
             self._drop_oldest()
-        guest = Guest(channel, TargetConversation(self._limits, self._token), time.monotonic() + self._patience)
+        guest = PendingClient(channel, TargetConversation(self._limits, self._token), time.monotonic() + self._patience)
         self._guests[channel.fileno()] = guest
         assert self._selector is not None
         self._selector.register(channel.fileno(), selectors.EVENT_READ)
 
-    def _attend(self, guest: Guest, busy: Callable[[], bool]) -> None:
+    def _attend(self, guest: PendingClient, busy: Callable[[], bool]) -> None:
         conversation, channel = guest.conversation, guest.channel
         assert isinstance(channel, PollableChannel)
         with self._seeing_off(guest):
@@ -171,7 +171,7 @@ class Reception:
                     return
 
     @contextlib.contextmanager
-    def _seeing_off(self, guest: Guest) -> Iterator[None]:
+    def _seeing_off(self, guest: PendingClient) -> Iterator[None]:
         """Disconnect a client if an error occurs in the block."""
         try:
             yield
@@ -183,13 +183,13 @@ class Reception:
         except TransportError:
             self._send_away(guest, None)
 
-    def _greet(self, guest: Guest, message: Message) -> None:
+    def _greet(self, guest: PendingClient, message: Message) -> None:
         guest.channel.send(guest.conversation.greet(message))
         if guest.conversation.state is ConversationState.EMPTY:
             self._forget(guest)
             self._greeted.append(guest)
 
-    def _hold(self, guest: Guest, message: Message) -> None:
+    def _hold(self, guest: PendingClient, message: Message) -> None:
         """Let a client wait until its proof is checked; it is not polled meanwhile."""
         guest.deadline = math.inf
         assert isinstance(guest.channel, PollableChannel)
@@ -205,20 +205,20 @@ class Reception:
                 with self._seeing_off(guest):
                     self._greet(guest, message)
 
-    def turn_away(self, guest: Guest) -> None:
+    def turn_away(self, guest: PendingClient) -> None:
         """Refuse a client that has completed the handshake, because another one is being served."""
         self._send_away(guest, ErrorPayload(ErrorCode.BUSY, "try again later"))
 
-    def _send_away(self, guest: Guest, failure: ErrorPayload | None) -> None:
+    def _send_away(self, guest: PendingClient, failure: ErrorPayload | None) -> None:
         self._forget(guest)
         if failure is not None:
             with contextlib.suppress(TransportError):
                 guest.channel.send(guest.conversation.error(failure, fatal=True))
                 assert isinstance(guest.channel, PollableChannel)
-                guest.channel.hush()
+                guest.channel.shut_down()
         guest.channel.close()
 
-    def _forget(self, guest: Guest) -> None:
+    def _forget(self, guest: PendingClient) -> None:
         assert isinstance(guest.channel, PollableChannel)
         descriptor = guest.channel.fileno()
         self._held = [(other, message) for other, message in self._held if other is not guest]

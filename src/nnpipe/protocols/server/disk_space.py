@@ -13,7 +13,7 @@ _KEEP_SIZE = 1  # reserving does not change the file's size, which shows how muc
 _WINDOW = 8 << 20  # bytes reserved at a time; at most this much stays reserved if the process is killed
 
 
-class Room:
+class SpaceReservation:
     """Reserves disk space ahead of writing, if the system can.
 
     Without it, writing takes half as long again, since the file system allocates

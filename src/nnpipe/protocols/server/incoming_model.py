@@ -22,8 +22,8 @@ import numpy as np
 from nnpipe.core.files import sha256_of
 from nnpipe.core.leases import open_leased
 from nnpipe.protocols.conversation.frame import ErrorCode
-from nnpipe.protocols.conversation.payloads import ErrorPayload, Offer
-from nnpipe.protocols.server.disk_space import Room
+from nnpipe.protocols.conversation.payloads import ErrorPayload, ModelOffer
+from nnpipe.protocols.server.disk_space import SpaceReservation
 
 PART = ".part"
 _BUFFERS = 4
@@ -39,7 +39,7 @@ class Refusal(Exception):
 
 
 @dataclass(frozen=True)
-class Kept:
+class StoredModel:
     """A model that has been received completely.
 
     Attributes
@@ -66,7 +66,7 @@ class PartialUpload:
     had: int
 
     @classmethod
-    def of(cls, final: Path, offer: Offer, place: Path) -> PartialUpload:
+    def of(cls, final: Path, offer: ModelOffer, place: Path) -> PartialUpload:
         """Open the part of an earlier upload if no other process uses it, otherwise a new file in a private folder."""
         path = final.with_name(f".{offer.sha256.hex()}{PART}")
         handle = open_leased(path)
@@ -85,15 +85,15 @@ class PartialUpload:
         return cls(path, file, had)
 
 
-class Incoming:
+class IncomingModel:
     """A model that is being received; a thread hashes each part while the next one is received and written.
 
     Without a ``partial``, the model is already complete, under its private name in ``place``.
     """
 
-    def __init__(self, final: Path, place: Path, offer: Offer, partial: PartialUpload | None, part: int) -> None:
+    def __init__(self, final: Path, place: Path, offer: ModelOffer, partial: PartialUpload | None, part: int) -> None:
         self._offer = offer
-        self._kept = Kept(final, place / final.name, offer.sha256.hex())
+        self._kept = StoredModel(final, place / final.name, offer.sha256.hex())
         self._partial = partial
         self._at = offer.size if partial is None else partial.had
         self._digest = hashlib.sha256()
@@ -105,7 +105,7 @@ class Incoming:
         self._made = 0
         self._thread: threading.Thread | None = None
         if partial is not None:
-            self._room = Room(partial.file.fileno(), partial.had, offer.size)
+            self._room = SpaceReservation(partial.file.fileno(), partial.had, offer.size)
             self._thread = threading.Thread(target=self._hash, args=(partial,), name="nnpipe-store", daemon=True)
             self._thread.start()
 
@@ -135,7 +135,7 @@ class Incoming:
                     partial.path.unlink(missing_ok=True)  # it is the file that fills the disk
                 raise refusal_of(error) from None
 
-    def finish(self) -> Kept:
+    def finish(self) -> StoredModel:
         """Check the whole file and move it to its destination."""
         try:
             self.stop()
@@ -200,7 +200,7 @@ class Incoming:
                 had -= len(block)
 
 
-def use_again(final: Path, offer: Offer, loadable: Path) -> bool:
+def use_again(final: Path, offer: ModelOffer, loadable: Path) -> bool:
     """Return whether the model is already complete; if so, give it the name ``loadable``, too."""
     try:
         if not final.is_file() or final.stat().st_size != offer.size:

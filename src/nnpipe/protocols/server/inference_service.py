@@ -22,12 +22,20 @@ from nnpipe.measuring.host import framework_versions, host_facts
 from nnpipe.protocols.conversation.checksums import Buffer
 from nnpipe.protocols.conversation.conversation import Message
 from nnpipe.protocols.conversation.frame import ErrorCode, FrameFlag, FrameKind
-from nnpipe.protocols.conversation.payloads import Counter, Offer, Stats, Taken, pack_count, to_json, unpack_count
+from nnpipe.protocols.conversation.payloads import (
+    Counter,
+    LoadedModel,
+    ModelOffer,
+    Stats,
+    pack_count,
+    to_json,
+    unpack_count,
+)
 from nnpipe.protocols.conversation.tensor_payloads import TensorLayout
 from nnpipe.protocols.server.incoming_model import Refusal
 from nnpipe.protocols.server.model_store import ModelStore
 from nnpipe.protocols.server.path_redaction import without_folders
-from nnpipe.protocols.server.shared_page import Board
+from nnpipe.protocols.server.shared_page import SharedPage
 
 _NS = 1_000_000_000
 _KEEP = 1 << 26  # bytes of input memory that is kept for the next DATA
@@ -62,12 +70,12 @@ class Service:
         The function for each request, except PROCESS and INFER; it returns the payload of the OK.
     """
 
-    def __init__(self, runtime: Runtime, options: ServerOptions, store: ModelStore, board: Board) -> None:
+    def __init__(self, runtime: Runtime, options: ServerOptions, store: ModelStore, board: SharedPage) -> None:
         self._runtime = runtime
         self._options = options
         self._store = store
         self._board = board
-        self._offer: Offer | None = None
+        self._offer: ModelOffer | None = None
         self._session: InferenceSession | None = None
         self._inputs: TensorLayout | None = None
         self._outputs: TensorLayout | None = None
@@ -150,7 +158,7 @@ class Service:
     def _model(self, message: Message) -> list[Buffer]:
         if message.flags == FrameFlag.BEGIN:
             self._unload()
-            self._offer = Offer.unpack(message.payload)
+            self._offer = ModelOffer.unpack(message.payload)
             self._check_format(self._offer.description)
             return [pack_count(self._store.begin(self._offer))]
         if message.flags == FrameFlag.PART:
@@ -175,7 +183,7 @@ class Service:
                 f"{format!r}; if all clients are trusted, start the server with --allow-native-code-from-clients",
             )
 
-    def _keep(self, offer: Offer) -> Artifact:
+    def _keep(self, offer: ModelOffer) -> Artifact:
         kept = self._store.finish()
         said = offer.description
         try:
@@ -192,7 +200,7 @@ class Service:
             raise Refusal(ErrorCode.MODEL, f"its description is not usable: {error}") from None
         return dataclasses.replace(artifact, path=kept.loadable)
 
-    def _load(self, artifact: Artifact) -> Taken:
+    def _load(self, artifact: Artifact) -> LoadedModel:
         log.info("loading the model: %s, %s bytes", artifact.format, f"{artifact.size:,}")
         try:
             begun = time.perf_counter_ns()
@@ -214,7 +222,7 @@ class Service:
         self._session = session
         self._inferences = 0
         log.info("loaded in %.3f s", self._load_ns / 1e9)
-        return Taken(self._load_ns, session.io.to_json(), target_facts() | {"runtime": self._runtime.describe()})
+        return LoadedModel(self._load_ns, session.io.to_json(), target_facts() | {"runtime": self._runtime.describe()})
 
     def _check_size(self, inputs: TensorLayout) -> None:
         if inputs.size is not None and inputs.size > self._options.max_input_bytes:

@@ -19,8 +19,16 @@ from pathlib import Path
 from nnpipe.core.artifact import sidecar_of
 from nnpipe.core.leases import LeasedFolder, sweep, sweep_files
 from nnpipe.protocols.conversation.frame import ErrorCode
-from nnpipe.protocols.conversation.payloads import Offer
-from nnpipe.protocols.server.incoming_model import PART, Incoming, Kept, PartialUpload, Refusal, refusal_of, use_again
+from nnpipe.protocols.conversation.payloads import ModelOffer
+from nnpipe.protocols.server.incoming_model import (
+    PART,
+    IncomingModel,
+    PartialUpload,
+    Refusal,
+    StoredModel,
+    refusal_of,
+    use_again,
+)
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,127}")
 _SUFFIX = re.compile(r"(\.[A-Za-z0-9_]{1,16}){0,2}")
@@ -45,7 +53,7 @@ class ModelStore:
         self._place = place
         self._most = most
         self._part = part
-        self._incoming: Incoming | None = None
+        self._incoming: IncomingModel | None = None
         self._own: LeasedFolder | None = None
         self._models = 0
 
@@ -55,7 +63,7 @@ class ModelStore:
         own = () if self._own is None else (self._own.path / str(self._models), self._own.path)
         return (*own, self._place, self._place.parent)
 
-    def begin(self, offer: Offer) -> int:
+    def begin(self, offer: ModelOffer) -> int:
         """Prepare to receive a model, and return how many of its bytes are already here.
 
         The previous model, if any, must not be used any longer.
@@ -73,14 +81,14 @@ class ModelStore:
             final.parent.mkdir(parents=True, exist_ok=True)
             place = self._place_of_its_own(final)
             if use_again(final, offer, place / final.name):
-                self._incoming = Incoming(final, place, offer, None, self._part)
+                self._incoming = IncomingModel(final, place, offer, None, self._part)
                 return offer.size
             partial = PartialUpload.of(final, offer, place)
             try:
                 if shutil.disk_usage(final.parent).free < offer.size - partial.had + _RESERVE:
                     wanted = offer.size - partial.had
                     raise Refusal(ErrorCode.NO_SPACE, f"{wanted:,} bytes are wanted, the disk has no room for them")
-                self._incoming = Incoming(final, place, offer, partial, self._part)
+                self._incoming = IncomingModel(final, place, offer, partial, self._part)
             except BaseException:
                 if not partial.had:
                     partial.path.unlink(missing_ok=True)
@@ -124,7 +132,7 @@ class ModelStore:
             self.abandon()
             raise
 
-    def finish(self) -> Kept:
+    def finish(self) -> StoredModel:
         """Check the complete file and move it to its destination.
 
         Raises
@@ -144,7 +152,7 @@ class ModelStore:
             self._incoming.close()
             self._incoming = None
 
-    def describe(self, kept: Kept, description: bytes) -> None:
+    def describe(self, kept: StoredModel, description: bytes) -> None:
         """Write a model's description beside it, atomically."""
         written = kept.loadable.with_name("description")
         written.write_bytes(description)  # written again for each use, so it need not be flushed to the disk
@@ -157,7 +165,7 @@ class ModelStore:
             self._own.close()
             self._own = None
 
-    def _path_for(self, offer: Offer) -> Path:
+    def _path_for(self, offer: ModelOffer) -> Path:
         if not self._place.is_dir():
             return self._place
         name, suffix = offer.description.get("name") or "", offer.description.get("suffix") or ""

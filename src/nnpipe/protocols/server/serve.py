@@ -31,11 +31,11 @@ from nnpipe.protocols.conversation.frame import ErrorCode
 from nnpipe.protocols.conversation.handshake import Limits
 from nnpipe.protocols.conversation.payloads import ErrorPayload
 from nnpipe.protocols.conversation.target import TargetConversation
-from nnpipe.protocols.server.admission import Guest, Reception
+from nnpipe.protocols.server.admission import Admission, PendingClient
 from nnpipe.protocols.server.inference_service import Service, target_facts
 from nnpipe.protocols.server.model_store import ModelStore, tidy
-from nnpipe.protocols.server.shared_page import Board, Phase
-from nnpipe.protocols.server.supervised_worker import Ward
+from nnpipe.protocols.server.shared_page import Phase, SharedPage
+from nnpipe.protocols.server.supervised_worker import SupervisedWorker
 from nnpipe.protocols.server.worker import ClientWorker, refuse
 
 _TICK = 0.1  # seconds between checks of a worker, and between samples of its resources
@@ -104,7 +104,7 @@ def serve(
         else:
             tidy(place)
         listener = stack.enter_context(protocol.listen())
-        reception = Reception(listener, limits, token, options.greeting_timeout)
+        reception = Admission(listener, limits, token, options.greeting_timeout)
         gpus = stack.enter_context(GPUs())  # opened once, since opening the driver for each client fragments memory
         supervisor = _Supervisor(reception, runtime, options, place, limits, stopping, gpus)
         if wake is not None:
@@ -126,7 +126,7 @@ def attend(
     runtime: Runtime,
     options: ServerOptions,
     place: Path,
-    board: Board,
+    board: SharedPage,
     stopping: Callable[[], bool] = lambda: False,
 ) -> str:
     """Serve one client in this process after its handshake, and return the reason for the end."""
@@ -138,7 +138,7 @@ def attend(
 class _Supervisor:
     def __init__(
         self,
-        reception: Reception,
+        reception: Admission,
         runtime: Runtime,
         options: ServerOptions,
         place: Path,
@@ -153,18 +153,18 @@ class _Supervisor:
         self._limits = limits
         self._stopping = stopping
         self._gpus = gpus
-        self._ward: Ward | None = None
-        self._next: Guest | None = None  # accepted while the previous client's worker is ending
+        self._worker: SupervisedWorker | None = None
+        self._next: PendingClient | None = None  # accepted while the previous client's worker is ending
 
     def run(self) -> None:
         while not self._stopping():
-            if self._ward is not None and self._ward.look():
-                self._end_ward()
-            if self._ward is None and self._next is not None:
+            if self._worker is not None and self._worker.look():
+                self._end_worker()
+            if self._worker is None and self._next is not None:
                 waiting, self._next = self._next, None
                 self._start(waiting)
                 continue
-            guest = self._reception.step(_TICK if self._ward is not None else 1.0, self._taken)
+            guest = self._reception.step(_TICK if self._worker is not None else 1.0, self._taken)
             if guest is None:
                 continue
             if self._taken():
@@ -180,28 +180,28 @@ class _Supervisor:
         A waiting client that has left does not count.
         """
         waits = self._next is not None and not self._next.left()
-        return waits or (self._ward is not None and not self._ward.left())
+        return waits or (self._worker is not None and not self._worker.left())
 
-    def _start(self, guest: Guest) -> None:
+    def _start(self, guest: PendingClient) -> None:
         log.info("%s is being served", guest.name)
         if not self._options.isolate or not hasattr(os, "fork"):
-            board = Board()
+            board = SharedPage()
             reason = attend(
                 guest.channel, guest.conversation, self._runtime, self._options, self._place, board, self._stopping
             )
             log.info("%s: %s", guest.name, reason)
             board.close()
             return
-        board = Board()
+        board = SharedPage()
         board.begin(Phase.WAITING, guest.conversation.number)
         supervisor, pid = os.getpid(), _fork()
         if pid == 0:
             self._work(guest, board, supervisor)
-        self._ward = Ward(pid, guest, board, self._options, self._gpus)
-        if self._ward.descriptor is not None:
-            self._reception.watch(self._ward.descriptor)
+        self._worker = SupervisedWorker(pid, guest, board, self._options, self._gpus)
+        if self._worker.descriptor is not None:
+            self._reception.watch(self._worker.descriptor)
 
-    def _work(self, guest: Guest, board: Board, supervisor: int) -> None:
+    def _work(self, guest: PendingClient, board: SharedPage, supervisor: int) -> None:
         """Run the worker process; never returns."""
         status = 1
         try:
@@ -222,18 +222,18 @@ class _Supervisor:
             # Skip the interpreter's exit handlers, since those of frameworks are not meant for a forked process.
             os._exit(status)
 
-    def _end_ward(self) -> None:
-        ward, self._ward = self._ward, None
-        assert ward is not None
-        if ward.descriptor is not None:
-            self._reception.unwatch(ward.descriptor)
-        ward.close()
+    def _end_worker(self) -> None:
+        worker, self._worker = self._worker, None
+        assert worker is not None
+        if worker.descriptor is not None:
+            self._reception.unwatch(worker.descriptor)
+        worker.close()
 
     def stop(self) -> None:
         """End the worker, and tell its client."""
-        if self._ward is not None:
-            self._ward.kill(ErrorPayload(ErrorCode.STOPPING, ""))
-            self._end_ward()
+        if self._worker is not None:
+            self._worker.kill(ErrorPayload(ErrorCode.STOPPING, ""))
+            self._end_worker()
         if self._next is not None:
             refuse(self._next.channel, self._next.conversation, ErrorPayload(ErrorCode.STOPPING, ""))
 

@@ -27,7 +27,7 @@ class Phase(IntEnum):
     RUNNING = 3
 
 
-class Board:
+class SharedPage:
     """The shared page; it is made before the worker is forked, so that both processes have it.
 
     Each field has one writer.  The worker writes the other fields before the

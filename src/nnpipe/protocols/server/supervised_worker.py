@@ -14,9 +14,9 @@ from nnpipe.measuring.gpu import GPUs
 from nnpipe.protocols.channels.server_channel import PollableChannel
 from nnpipe.protocols.conversation.frame import ErrorCode
 from nnpipe.protocols.conversation.payloads import ErrorPayload
-from nnpipe.protocols.server.admission import Guest
+from nnpipe.protocols.server.admission import PendingClient
 from nnpipe.protocols.server.resource_sampler import ResourceSampler
-from nnpipe.protocols.server.shared_page import Board, Phase
+from nnpipe.protocols.server.shared_page import Phase, SharedPage
 from nnpipe.protocols.server.worker import end, refuse
 
 _GRACE = 1.0  # seconds for a worker to end after its client has left
@@ -27,7 +27,7 @@ _MOMENT = 0.1  # seconds for a worker to finish sending an answer before it is k
 log = logging.getLogger("nnpipe")
 
 
-class Ward:
+class SupervisedWorker:
     """A worker process from the view of its supervisor.
 
     Parameters
@@ -44,7 +44,7 @@ class Ward:
         The machine's GPUs, already open, for samples of the worker's resources.
     """
 
-    def __init__(self, pid: int, guest: Guest, board: Board, options: ServerOptions, gpus: GPUs) -> None:
+    def __init__(self, pid: int, guest: PendingClient, board: SharedPage, options: ServerOptions, gpus: GPUs) -> None:
         self._pid = pid
         self._guest = guest
         self._board = board

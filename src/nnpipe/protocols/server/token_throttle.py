@@ -12,7 +12,7 @@ _FORGET = 60.0  # seconds without a wrong proof after which an address has no de
 _MOST = 1024  # addresses that are remembered
 
 
-class Throttle:
+class TokenThrottle:
     """Determines how long the next proof from an address must wait to be checked.
 
     The delay belongs to the address, not to the connection, so the proofs of

@@ -19,7 +19,7 @@ from nnpipe.protocols.conversation.payloads import ErrorPayload, pack_log, pack_
 from nnpipe.protocols.conversation.target import TargetConversation
 from nnpipe.protocols.server.incoming_model import Refusal
 from nnpipe.protocols.server.inference_service import Service
-from nnpipe.protocols.server.shared_page import Board, Phase
+from nnpipe.protocols.server.shared_page import Phase, SharedPage
 
 _BATCH = 32  # buffers of answers that are collected while more requests have already arrived
 _AT_ONCE = 1 << 14  # bytes that a system accepts without waiting for the other side, and so never sends in part
@@ -110,7 +110,7 @@ class ClientWorker:
         channel: Channel,
         conversation: TargetConversation,
         service: Service,
-        board: Board,
+        board: SharedPage,
         idle: float,
         stopping: Callable[[], bool] = lambda: False,
     ) -> None:
