@@ -18,7 +18,7 @@ from nnpipe.experiment.configuration import Configuration
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.jobs.agent import files
 from nnpipe.jobs.agent.folder_lock import take
-from nnpipe.jobs.agent.processes import ProcessIdentity, fate
+from nnpipe.jobs.agent.processes import ProcessIdentity, state_of
 from nnpipe.jobs.job_spec import JobSpec
 from nnpipe.jobs.jobs import cancel, note, refresh, resume, submit
 from nnpipe.jobs.local import LocalPlace
@@ -464,7 +464,7 @@ def test_who_a_process_is() -> None:
 
     me = identity(os.getpid())
     assert me is not None
-    assert fate(me) == "alive"
+    assert state_of(me) == "alive"
     assert ProcessIdentity.from_json(me.to_json()) == me
     assert ProcessIdentity.from_json({"pid": "x"}) is None
     assert identity(2**22 + 1) is None
@@ -476,7 +476,7 @@ def test_a_machine_is_not_asked_about_a_job_that_has_ended_where_what_follows_ma
     job = desk.database.jobs.get(run)
     with pytest.raises(JobError, match="ssh"):
         refresh(desk.database, job)
-    assert refresh(desk.database, job, settling=False) == job
+    assert refresh(desk.database, job, collect=False) == job
 
 
 @looked_at

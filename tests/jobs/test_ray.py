@@ -20,7 +20,7 @@ import pytest
 from nnpipe.core.errors import ConfigError
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.experiment.database.jobs import JobRecord
-from nnpipe.jobs.agent.processes import marked
+from nnpipe.jobs.agent.processes import processes_with_variable
 from nnpipe.jobs.agent.relay import separated
 from nnpipe.jobs.job_spec import JobSpec
 from nnpipe.jobs.jobs import cancel, refresh, resume, submit
@@ -74,7 +74,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 def end_of(desk: Desk, job: JobRecord, mark: str) -> JobRecord:
     wait_for(lambda: refresh(desk.database, desk.database.jobs.get(job.id)).ended, "it never ended")
-    wait_for(lambda: not marked(MARKED, mark), "processes are left")
+    wait_for(lambda: not processes_with_variable(MARKED, mark), "processes are left")
     return refresh(desk.database, desk.database.jobs.get(job.id))
 
 

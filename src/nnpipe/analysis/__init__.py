@@ -1,1 +1,1 @@
-"""Judging predictions: quality metrics computed from arrays, with numpy alone."""
+"""Analysis with numpy alone: quality metrics of predictions, and comparisons of models."""

@@ -1,4 +1,4 @@
-"""Checking class numbers before they are used as indices."""
+"""Check class numbers before they are used as indices."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from nnpipe.core.errors import SpecMismatch
 
 
 def checked_labels(name: str, labels: npt.ArrayLike, num_classes: int) -> npt.NDArray[Any]:
-    """Return ``labels`` as an array of shape (samples,), each from 0 to ``num_classes - 1``.
+    """Return ``labels`` as an array of shape ``(samples,)`` after checking that each is from 0 to ``num_classes - 1``.
 
     Raises
     ------
     SpecMismatch
         If they are not one-dimensional, not integers, or out of range; the
-        first offender is named.
+        message names the first wrong one.
     """
     array = np.asarray(labels)
     if array.ndim != 1:
@@ -35,7 +35,7 @@ def checked_labels(name: str, labels: npt.ArrayLike, num_classes: int) -> npt.ND
 
 
 def check_lengths(**arrays: npt.NDArray[Any]) -> None:
-    """Raise :class:`SpecMismatch` unless all arrays have one entry for each sample."""
+    """Raise :class:`SpecMismatch` unless all arrays have the same number of entries."""
     lengths = {name: len(array) for name, array in arrays.items()}
     if len(set(lengths.values())) > 1:
         listed = ", ".join(f"{name} has {length:,}" for name, length in lengths.items())

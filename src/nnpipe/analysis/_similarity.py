@@ -10,16 +10,16 @@ import numpy.typing as npt
 
 from nnpipe.analysis.channel_noise import Array, noise_to_signal, power
 
-_FACTOR = 0.9  # what likeness up to a factor counts: a normalisation is little more than one
-_SEEN = 4096  # elements that are looked at to choose among tensors
-_CARRIERS = ("quantize", "cast", "identity", "to_copy")  # kinds of operations that hand values on, rounded or not
+_FACTOR = 0.9  # the weight of a similarity up to a factor, since a normalisation changes little more than that
+_SEEN = 4096  # elements of a tensor that are compared to choose candidates
+_CARRIERS = ("quantize", "cast", "identity", "to_copy")  # kinds of operations that pass values on, rounded or not
 
 Values = Mapping[str, npt.NDArray[np.generic]]
 
 
 @dataclass(frozen=True)
 class ComputedTensor:
-    """A tensor that an operation computes, and what the operation takes; ``inputs`` are tensors."""
+    """A tensor with the operation that computes it; ``inputs`` are the names of that operation's input tensors."""
 
     tensor: str
     operation: str
@@ -29,7 +29,7 @@ class ComputedTensor:
 
 
 def users(places: Sequence[ComputedTensor]) -> dict[str, list[ComputedTensor]]:
-    """Return the places that take each tensor."""
+    """Return, for each tensor, the computed tensors that directly depend on it."""
     found: dict[str, list[ComputedTensor]] = {}
     for place in places:
         for name in place.inputs:
@@ -38,7 +38,7 @@ def users(places: Sequence[ComputedTensor]) -> dict[str, list[ComputedTensor]]:
 
 
 def handed_on(places: Sequence[ComputedTensor]) -> set[str]:
-    """Return tensors that are only rounded or cast: what the model goes on with is what comes out of that."""
+    """Return tensors that are only rounded or cast, so that the model continues with the result of that."""
     found: set[str] = set()
     for tensor, takers in users(places).items():
         if all(any(word in taker.kind.lower() for word in _CARRIERS) for taker in takers):
@@ -47,23 +47,23 @@ def handed_on(places: Sequence[ComputedTensor]) -> set[str]:
 
 
 def counted(places: Sequence[ComputedTensor], values: Values) -> set[str]:
-    """Return tensors that are integers cast to floats: sums before they are scaled, which stand for no numbers yet."""
+    """Return tensors that are integers cast to floats: sums that have not been scaled to real numbers yet."""
     integers = {name for name, array in values.items() if array.dtype.kind in "iu"}
     return {place.tensor for place in places if "cast" in place.kind.lower() and integers & set(place.inputs)}
 
 
 def comparable(array: npt.NDArray[np.generic]) -> bool:
-    """Return whether values are numbers among which one can tell."""
+    """Return whether values are numbers that are distinct enough for a comparison."""
     return array.dtype.kind == "f" and array.size > 1
 
 
 def sampled(size: int) -> npt.NDArray[np.int64]:
-    """Return the places of some elements, the same ones for every tensor of a size."""
+    """Return the indices of some elements, the same for all tensors of equal size."""
     return np.arange(size) if size <= _SEEN else np.random.default_rng(size).choice(size, _SEEN, replace=False)
 
 
 def likeness(expected: Array, found: Array, channels: npt.NDArray[np.int64]) -> float:
-    """Return 1 for equal values, or ones that a constant of each channel or one factor parts, 0 for unrelated ones."""
+    """Return the similarity of values: 1 if equal up to a constant per channel or one factor, 0 if unrelated."""
     close = 1 - noise_to_signal(expected, found)
     shifted = 1 - noise_to_signal(_centred(expected, channels), _centred(found, channels))
     one, two = expected - expected.mean(), found - found.mean()
@@ -78,7 +78,7 @@ def _centred(values: Array, channels: npt.NDArray[np.int64]) -> Array:
 
 
 def named_alike(source: ComputedTensor, other: ComputedTensor) -> bool:
-    """Return whether one of the parts of a fused name is the source's tensor, operation or layer."""
+    """Return whether a part of a fused name is the name of the source's tensor, operation or layer."""
     own = {text for text in (source.tensor, source.operation, source.layer) if text}
     parts = {part for text in (other.tensor, other.operation) for whole in text.split(";") for part in whole.split("/")}
     return bool(own & ({other.tensor, other.operation} | parts))

@@ -1,4 +1,4 @@
-"""Compare the accuracy of two models on the same samples; only samples that one of them gets wrong tell them apart."""
+"""Compare the accuracy of two models on the same samples; only samples that exactly one gets right matter."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True)
 class AccuracyDifference:
-    """The second's accuracy less the first's.
+    """The accuracy of the second model minus that of the first.
 
     Attributes
     ----------
     gained, lost, samples
-        Samples that only the second, and only the first, gets right; all.
+        The numbers of samples that only the second model gets right, of those that
+        only the first gets right, and of all samples.
     value, low, high
-        The difference and its interval, as shares of one.
+        The difference and its confidence interval, as fractions.
     p_value
-        Of McNemar's exact test: how likely so uneven a division of the samples
-        that differ is if neither is better.
+        The p-value of McNemar's exact test of the hypothesis that neither is better.
     """
 
     gained: int
@@ -42,14 +42,14 @@ class AccuracyDifference:
 def accuracy_difference(
     truth: npt.NDArray[Any], first: npt.NDArray[Any], second: npt.NDArray[Any], confidence: float = CONFIDENCE
 ) -> AccuracyDifference:
-    """Compare the classes that two models give, sample by sample.
+    """Compare the predicted classes of two models, sample by sample.
 
     Parameters
     ----------
     truth, first, second
-        (samples,) class numbers: the true ones, and what each model gives.
+        ``(samples,)`` class numbers: the true ones, and the predictions of each model.
     confidence
-        Of the interval.
+        The confidence of the interval.
 
     Raises
     ------
@@ -68,8 +68,8 @@ def accuracy_difference(
 def mcnemar(gained: int, lost: int) -> float:
     """Return the two-sided p-value of McNemar's exact test.
 
-    Among the samples that only one of two models gets right, each is as
-    likely to be the one if neither model is better.  Q. McNemar, "Note on the
+    If neither model is better, a sample that only one of them gets right is equally
+    likely to be right for the first and for the second.  Q. McNemar, "Note on the
     sampling error of the difference between correlated proportions or
     percentages", Psychometrika 12 (1947), 153-157.
     """
@@ -87,20 +87,20 @@ def mcnemar(gained: int, lost: int) -> float:
 def paired_difference(
     gained: int, lost: int, samples: int, confidence: float = CONFIDENCE
 ) -> tuple[float, float, float]:
-    """Compare two accuracies on the same samples: the difference and its interval.
+    """Return the difference of two accuracies on the same samples, with its confidence interval.
 
-    The interval is Wald's after adding half a sample to each of the four cells:
+    It is Wald's interval after adding half a sample to each of the four cells:
     A. Agresti and Y. Min, "Simple improved confidence intervals for comparing
     matched proportions", Statistics in Medicine 24 (2005), 729-740.
 
     Parameters
     ----------
     gained, lost
-        Samples that only the second, and only the first, gets right.
+        The numbers of samples that only the second, and only the first, gets right.
     samples
-        All of them.
+        The number of all samples.
     confidence
-        Of the interval.
+        The confidence of the interval.
     """
     z = NormalDist().inv_cdf((1 + confidence) / 2)
     total, more, fewer = samples + 2, gained + 0.5, lost + 0.5

@@ -1,6 +1,6 @@
-"""Measure how far two models that should compute the same differ, on the same samples.
+"""Measure the differences of two models that should compute the same, on the same samples.
 
-:mod:`nnpipe.analysis.tensor_errors` says what an error is.
+:mod:`nnpipe.analysis.tensor_errors` defines the errors.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ __all__ = [
 Verdict = Literal["same", "close", "changed on purpose", "different"]
 
 CLOSE: dict[Claim, float] = {"float": 0.001, "float16": 0.03, "bfloat16": 0.1, "int8-weights": 0.1, "int8": 0.1}
-"""Mean relative error of an output up to which it is close, by what the conversion claims."""
+"""The largest mean relative error of a close output, by the claim of the conversion."""
 
 
 class Tolerances(Component):
-    """What counts as the same, and as close.
+    """The tolerances for the verdicts "same" and "close".
 
     Examples
     --------
@@ -63,7 +63,7 @@ class Tolerances(Component):
     )  # fmt: skip
 
     def validate(self) -> None:
-        """Refuse bounds that are not numbers, or that turn the order of verdicts around."""
+        """Raise :class:`ConfigError` if a tolerance is not finite, or the one for "same" is above that for "close"."""
         bound = max(CLOSE.values()) if self.close_tolerance is None else self.close_tolerance
         if not self.same_tolerance <= bound < np.inf:
             raise ConfigError(
@@ -72,7 +72,7 @@ class Tolerances(Component):
             )
 
     def close_for(self, claims: Iterable[Claim]) -> float:
-        """Return up to which mean relative error outputs of a conversion are close."""
+        """Return the largest mean relative error with which outputs of a conversion count as close."""
         if self.close_tolerance is not None:
             return self.close_tolerance
         return max(self.same_tolerance, CLOSE[numbers_of(claims)])
@@ -80,17 +80,17 @@ class Tolerances(Component):
 
 @dataclass(frozen=True)
 class Agreement:
-    """What comparing two models on some samples gave.
+    """The result of comparing two models on some samples.
 
     Parameters
     ----------
     samples
-        How many samples were compared.
+        The number of compared samples.
     tensors
-        Errors by output tensor.
+        The errors of each output tensor.
     same_class
-        On how many samples the first output's largest score is at the same
-        place; None where that output is no row of scores.
+        The number of samples for which both models give the largest score of the
+        first output to the same class; None if that output has no scores.
     """
 
     samples: int
@@ -99,7 +99,7 @@ class Agreement:
 
     @property
     def class_agreement(self) -> float | None:
-        """Fraction of samples that both put into the same class."""
+        """The fraction of samples for which both models predict the same class."""
         return None if self.same_class is None else self.same_class / self.samples
 
     @property
@@ -109,11 +109,11 @@ class Agreement:
 
     @property
     def mean_relative(self) -> float:
-        """The mean relative error of the output that has the largest."""
+        """The largest mean relative error of any output."""
         return max((tensor.mean_relative for tensor in self.tensors), default=0.0)
 
     def verdict(self, tolerances: Tolerances, claims: Iterable[Claim] = ("float",)) -> tuple[Verdict, str]:
-        """Return whether the two are the same, close, different, or changed on purpose, and by what."""
+        """Return whether the two are the same, close, different, or changed on purpose, and the reason."""
         claims = tuple(claims)
         for tensor in self.tensors:
             if not np.isfinite(tensor.max_absolute):
@@ -136,13 +136,13 @@ class Agreement:
         if self.same_class is None or self.same_class >= wanted * self.samples:
             return "close", told
         same = f"{self.same_class} of {self.samples} samples get the same class"
-        # A part of the samples says little where they are few: it is the interval that must lie below.
+        # With few samples, the share alone is unreliable, so its whole interval must be below the limit.
         if wilson_interval(self.same_class, self.samples)[1] < wanted:
             return "different", f"{same}, and surely fewer than {wanted:.4g} of all would"
         return "close", f"{told}; {same}, too few samples to tell whether {wanted:.4g} of all would"
 
     def to_json(self, tolerances: Tolerances | None = None, claims: Iterable[Claim] = ("float",)) -> dict[str, Any]:
-        """Return the comparison as JSON can hold it, with the verdict if ``tolerances`` are given."""
+        """Return the comparison in its JSON form, with the verdict if ``tolerances`` are given."""
         claims = tuple(claims)
         found: dict[str, Any] = {"samples": self.samples, "tensors": [tensor.to_json() for tensor in self.tensors]}
         if self.same_class is not None:
@@ -157,7 +157,7 @@ class Agreement:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Agreement:
-        """Read what :meth:`to_json` gave."""
+        """Make a comparison from the output of :meth:`to_json`."""
         tensors = tuple(map(TensorAgreement.from_json, data["tensors"]))
         same = data.get("same_class")
         return cls(int(data["samples"]), tensors, None if same is None else int(same))
@@ -165,7 +165,7 @@ class Agreement:
 
 @dataclass
 class AgreementAccumulator:
-    """Adds up errors batch by batch; of outputs, nothing is kept."""
+    """Accumulates errors batch by batch, without storing outputs."""
 
     _tensors: dict[str, TensorErrors] = field(default_factory=dict)
     _samples: int = 0
@@ -177,9 +177,9 @@ class AgreementAccumulator:
         Parameters
         ----------
         source, other
-            Outputs by name; the source's first one is the one that may hold classes' scores.
+            Outputs by name; the first one of the source may contain scores of classes.
         samples
-            How many samples the call had; the length of the first output if left out.
+            The number of samples of the call; by default the length of the first output.
 
         Raises
         ------
@@ -205,7 +205,7 @@ class AgreementAccumulator:
                 self._count_classes(ours, other[name], count)
 
     def _count_classes(self, ours: npt.NDArray[Any], theirs: npt.NDArray[Any], samples: int) -> None:
-        # A row of scores for each sample; axes of length 1 may stand around it.
+        # A row of scores for each sample; there may be further axes of length 1.
         long = [length for length in ours.shape[1:] if length != 1]
         scores = len(long) == 1 and long[0] > 1 and len(ours) == samples and ours.dtype.kind not in "OUSTb"
         if self._same_class is None or not scores:
@@ -215,7 +215,7 @@ class AgreementAccumulator:
         self._same_class += int(np.count_nonzero(one.argmax(1) == two.argmax(1)))
 
     def result(self) -> Agreement:
-        """Return the figures over everything that was added."""
+        """Return the result for all added batches; raise :class:`ConfigError` if there are none."""
         if not self._samples:
             raise ConfigError("nothing was compared: no samples were given")
         return Agreement(

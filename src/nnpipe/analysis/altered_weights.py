@@ -1,8 +1,8 @@
-"""Find weights in a file that were altered: where they are, and which changes no conversion makes.
+"""Find altered weights in a file: their position, and the changes that no conversion makes.
 
 Converters scale a kernel by output channels (a normalisation folded into it) and by input channels (channel
-alignment, SmoothQuant, https://arxiv.org/abs/2211.10438), so what is there may be the kernel times a factor for each
-of both.  Whatever is left beyond that is damage.
+alignment, SmoothQuant, https://arxiv.org/abs/2211.10438).  So the file may contain the kernel times a factor for each
+output channel and each input channel.  Any other difference is damage.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ import numpy.typing as npt
 
 Reals = npt.NDArray[np.float64]
 
-_LIKE = 0.7  # correlation from which on a place is a channel's
-_TRIED = 8  # channels that are looked for
-_MOST = 1 << 22  # numbers that are looked through
-_LARGEST = 1e6  # whatever is larger, or not finite, is no weight
+_LIKE = 0.7  # the least correlation of a channel with its position in the file
+_TRIED = 8  # channels that are searched for
+_MOST = 1 << 22  # numbers that are searched
+_LARGEST = 1e6  # numbers that are larger, or not finite, are no weights
 _SWEEPS = 20
 
 
 def nearest(values: npt.NDArray[np.generic], rows: npt.NDArray[np.generic], last: bool) -> Reals | None:
-    """Return the numbers in the place of a kernel whose channels are alike at most.
+    """Return the numbers at the position of a kernel whose channels were altered.
 
     Parameters
     ----------
@@ -31,12 +31,12 @@ def nearest(values: npt.NDArray[np.generic], rows: npt.NDArray[np.generic], last
     rows
         The kernel by channels, ``(channels, weights)``.
     last
-        Whether channels alternate from number to number; otherwise one follows the other.
+        Whether channels alternate from number to number; otherwise they are stored one after another.
 
     Returns
     -------
     array or None
-        As ``rows``; ``None`` if most channels that were tried lie nowhere, or not beside each other.
+        Numbers in the shape of ``rows``; ``None`` if most of the tried channels are not found, or not side by side.
     """
     count, length = rows.shape
     if len(values) > _MOST or length < 4:
@@ -70,25 +70,25 @@ def nearest(values: npt.NDArray[np.generic], rows: npt.NDArray[np.generic], last
 
 
 def unexplained(rows: npt.NDArray[np.generic], there: Reals, shape: tuple[int, ...]) -> Reals:
-    """Return how far what is there lies above what no factors of output and input channels explain.
+    """Return the ratio of signal to the part that factors of output and input channels do not explain.
 
     Parameters
     ----------
     rows, there
         Weights by output channels, ``(channels, weights)``.
     shape
-        Lengths of the axes behind the channels'; each may be that of the input channels.
+        The lengths of the other axes; each of them may be the axis of input channels.
 
     Returns
     -------
     array
-        Decibels of each channel, ``(channels,)``; of the axis that explains most.
+        Decibels of each channel, ``(channels,)``, for the axis that explains most.
     """
     own, best = rows.astype(np.float64), np.full(len(rows), -np.inf)
     for axis in range(len(shape)):
         ours = np.moveaxis(own.reshape(-1, *shape), axis + 1, 1).reshape(len(own), shape[axis], -1)
         theirs = np.moveaxis(there.reshape(-1, *shape), axis + 1, 1).reshape(len(own), shape[axis], -1)
-        if ours.shape[2] == 1:  # with a factor for each weight, anything could be explained
+        if ours.shape[2] == 1:  # with a factor for each weight, any difference would be explained
             continue
         cross, square = np.sum(ours * theirs, axis=2), np.sum(np.square(ours), axis=2)
         inner = np.ones(shape[axis])

@@ -1,4 +1,4 @@
-"""Finding the weights of one channel among the bytes of a file: as floats up to a factor, or rounded to integers."""
+"""Find the weights of a channel in the bytes of a file: as floats up to a factor, or rounded to integers."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import numpy.typing as npt
 Numbers = npt.NDArray[np.generic]
 Reals = npt.NDArray[np.float64]
 View = tuple[str, int]
-"""How bytes are read: as numbers of which dtype, and from which byte on."""
+"""A way to read bytes: the dtype of the numbers, and the byte at which they begin."""
 
 _TOLERANCE = {"float32": 1e-4, "float16": 2e-3}  # of the ratio of two neighbours
 _ALIKE = {"float32": 1e-6, "float16": 1e-4, "int8": 0.01}  # 1 - correlation up to which a channel is found
-_MOST_TRIED = 200  # places that are looked at in full
-_ANCHORS = 4  # weights of a channel, the largest, by which places are chosen
-_WINDOW = 6  # codes that are looked for at once
+_MOST_TRIED = 200  # positions that are compared completely
+_ANCHORS = 4  # the largest weights of a channel, by which positions are selected
+_WINDOW = 6  # integers that are searched for at once
 # Integers that the largest weight of a channel may become; a first layer may get half of them, for sums of 16 bits.
 _MOST_LEVELS = (127.0, 127.5, 128.0, 63.0, 63.5, 64.0)
 _MOST = 1 << 28  # bytes
 
 
 class ByteSearch:
-    """The numbers that some bytes may stand for, and where those of a channel are among them; used by one thread."""
+    """Searches bytes for the weights of channels; must be used by one thread only."""
 
     def __init__(self, content: bytes) -> None:
         self._content = content[:_MOST]
@@ -33,11 +33,11 @@ class ByteSearch:
         self._ratios: dict[tuple[str, int, int], tuple[Numbers, Numbers]] = {}
 
     def places(self, row: Numbers, stride: int, view: View) -> Iterator[int]:
-        """Return at which numbers of a view the weights of a channel begin, each ``stride`` numbers from the next."""
+        """Yield the positions in a view at which the weights of a channel begin, with ``stride`` between weights."""
         return (self._codes_at if view[0] == "int8" else self._floats_at)(row, stride, view)
 
     def _floats_at(self, row: Numbers, stride: int, view: View) -> Iterator[int]:
-        """Return where the weights of a channel begin, so many numbers apart, times any factor."""
+        """Yield the positions of the weights of a channel as floats, multiplied by any factor."""
         own: Reals = row.astype(np.float64)
         sizes = np.minimum(np.abs(own[:-1]), np.abs(own[1:]))
         at = int(np.argmax(sizes))
@@ -72,7 +72,7 @@ class ByteSearch:
         return self._ratios[key]
 
     def view(self, view: View) -> Numbers:
-        """Return the numbers that the content's bytes are, read in one way; what is not finite is 0."""
+        """Return the content as numbers, read in one way; numbers that are not finite become 0."""
         if view not in self._views:
             dtype = np.dtype(view[0])
             end = view[1] + (len(self._content) - view[1]) // dtype.itemsize * dtype.itemsize
@@ -81,7 +81,7 @@ class ByteSearch:
         return self._views[view]
 
     def _codes_at(self, row: Numbers, stride: int, view: View) -> Iterator[int]:
-        """Return where the weights of a channel begin as integers: rounded, the largest of them 127 or so."""
+        """Yield the positions of the weights of a channel as rounded integers, the largest of which is about 127."""
         known: set[int] = set()
         fresh = sorted(_codes(row), key=lambda codes: codes[0] != self._levels)
         for levels, codes in fresh:
@@ -115,7 +115,7 @@ class ByteSearch:
 
 
 def _codes(row: Numbers) -> list[tuple[float, Numbers]]:
-    """Return the integers that a channel may have become, by how large the largest of them is, and their sign."""
+    """Return the integers to which a channel may have been rounded, by size and sign of the largest one."""
     if row.dtype.kind in "iu":
         return [(1.0, row)]
     own: Reals = row.astype(np.float64)

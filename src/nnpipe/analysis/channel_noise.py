@@ -1,8 +1,8 @@
 """Signal and noise of a tensor, channel by channel.
 
-A whole tensor's figure hides a channel: with two of 64 swapped it still says
-15 dB.  So signal and noise are powers of single channels, and a tensor is told
-by the median and by the lowest of them.
+A value for the whole tensor hides single channels: with two of 64 exchanged, it is
+still 15 dB.  So signal and noise are powers of single channels, and a tensor is
+judged by the median and the lowest of their ratios.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import numpy.typing as npt
 Array = npt.NDArray[np.float64]
 
 FAINT = 0.01
-"""Part of the mean channel's power below which a channel is measured against this part."""
+"""The least signal power of a channel, relative to the mean power of channels; weaker channels count as this."""
 
-_MOST = 200.0  # decibels: more is told as this, also where there is no noise at all
-_MOST_AXES = 5  # beyond that, axes are not tried in other orders
+_MOST = 200.0  # decibels; larger ratios, also those without noise, are limited to this
+_MOST_AXES = 5  # with more axes, other orders are not tried
 _MOST_LEVELS = 256  # values that an 8-bit integer can take
-_CUT = 0.02  # part of all values that may lie beyond the range of a calibration
+_CUT = 0.02  # share of values that may lie outside the range of a calibration
 
 
 def rows_of(array: npt.NDArray[np.generic], axis: int) -> Array:
@@ -33,14 +33,14 @@ def rows_of(array: npt.NDArray[np.generic], axis: int) -> Array:
 
 
 def power(values: Array) -> Array:
-    """Mean square along the last axis; infinite where something is not finite."""
+    """Return the mean square along the last axis; infinite if a value is not finite."""
     with np.errstate(over="ignore", invalid="ignore"):
         found: Array = np.mean(np.square(values), axis=-1)
     return np.where(np.isfinite(found), found, np.inf)
 
 
 def noise_to_signal(expected: Array, found: Array) -> float:
-    """Power of the difference over that of what was expected, of all values together."""
+    """Return the power of the difference divided by that of the expected values, for all values together."""
     signal, noise = float(power(expected.ravel())), float(power((found - expected).ravel()))
     if noise == 0:
         return 0.0
@@ -48,21 +48,21 @@ def noise_to_signal(expected: Array, found: Array) -> float:
 
 
 def decibels(signal: npt.ArrayLike, noise: npt.ArrayLike) -> Array:
-    """Ten times the logarithm of their ratio; infinite where there is no noise."""
+    """Return the ratio in decibels; infinite without noise."""
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio: Array = 10 * np.log10(np.asarray(signal, np.float64) / np.asarray(noise, np.float64))
     return np.where(np.asarray(noise) == 0, np.inf, np.where(np.isnan(ratio), -np.inf, ratio))
 
 
 def bounded(signal: npt.ArrayLike, noise: npt.ArrayLike) -> Array:
-    """Return :func:`decibels` between -200 and 200."""
+    """Return :func:`decibels`, limited to the range from -200 to 200."""
     return np.clip(decibels(signal, noise), -_MOST, _MOST)
 
 
 def step_of(values: npt.NDArray[np.generic]) -> float:
-    """Return the distance of neighbouring levels, where values lie on no more than 8 bits have; else 0.
+    """Return the quantisation step of values that have at most as many levels as 8 bits; otherwise 0.
 
-    Quantised tensors are told by their values alone, whatever framework computes them.
+    Quantised tensors are recognised by their values alone, for any framework.
     """
     flat = np.asarray(values, np.float64).ravel()
     levels = np.unique(flat[: 1 << 18])
@@ -70,16 +70,16 @@ def step_of(values: npt.NDArray[np.generic]) -> float:
         return 0.0
     gaps = np.diff(levels)
     step = float(gaps.min())
-    # Levels of one scale are whole numbers of steps apart; few values that happen to repeat are not.
+    # Distances of quantised levels are multiples of the step; those of values that repeat by chance are not.
     even = np.abs(gaps / step - np.rint(gaps / step)) < 0.02 * np.maximum(1, gaps / step) if step > 0 else np.array([])
     return step if even.size and even.all() else 0.0
 
 
 def within_range(expected: Array, found: Array) -> Array:
-    """Return what was expected, cut off at the ends of what integers can hold, where few values lie beyond.
+    """Return the expected values, clipped to the range of the found ones if only few values lie outside.
 
-    An integer's range is that of the samples that a conversion was calibrated
-    with; others go beyond it now and then, however right the conversion is.
+    The range of a quantised tensor is that of the calibration samples.  Values of
+    other samples may exceed it even if the conversion is correct.
     """
     if not step_of(found):
         return expected
@@ -88,11 +88,11 @@ def within_range(expected: Array, found: Array) -> Array:
 
 
 def arrangements(shape: tuple[int, ...], wanted: tuple[int, ...]) -> Iterator[tuple[int, ...] | None]:
-    """Return the orders of axes by which a tensor of one shape becomes one of another.
+    """Yield the orders of axes that convert a tensor of one shape to another.
 
-    ``None`` stands for its elements as they lie, where the shapes differ by
-    axes of length 1.  The usual orders come first: as it is, channels moved
-    from the second place to the last, and back.
+    ``None`` stands for reshaping, if the shapes differ only by axes of length 1.
+    The usual orders come first: unchanged, channels from the second to the last
+    axis, and back.
     """
     if shape == wanted:
         yield tuple(range(len(shape)))
@@ -107,6 +107,6 @@ def arrangements(shape: tuple[int, ...], wanted: tuple[int, ...]) -> Iterator[tu
 
 
 def arranged(array: npt.NDArray[np.generic], order: tuple[int, ...] | None, shape: tuple[int, ...]) -> Array:
-    """Bring a tensor into another's shape, by one of its :func:`arrangements`."""
+    """Convert a tensor to another shape, by one of its :func:`arrangements`."""
     turned = np.asarray(array, np.float64)
     return turned.reshape(shape) if order is None else turned.transpose(order)

@@ -1,19 +1,19 @@
-"""Quality of a classification, computed from class numbers.
+"""Quality metrics of a classification, computed from class numbers.
 
-Everything follows from the confusion matrix, whose **rows are the true classes
-and columns the predicted ones**, plus the rank of the true class for top-k.
+All metrics follow from the confusion matrix, whose **rows are the true classes
+and columns the predicted ones**, and from the rank of the true class for top-k.
 
 For each class, with tp, fp and fn counted against all others:
 
 * support: samples of the class
 * precision: tp / (tp + fp); NaN for a class that was never predicted
 * sensitivity (recall): tp / (tp + fn); NaN for a class without samples
-* F1: 2 tp / (2 tp + fp + fn), so 0 where tp = 0; NaN where there is neither
+* F1: 2 tp / (2 tp + fp + fn), so 0 if tp = 0; NaN for a class without samples and predictions
 
-Means are taken over the classes that have samples, each with the same weight;
-of those, one that was never predicted counts with precision 0.  A class
-without samples cannot be judged and is left out (what was wrongly predicted as
-it already counts against the other classes).  This equals scikit-learn with
+Means are taken over the classes that have samples, with equal weights.  Of these, a
+class that was never predicted counts with precision 0.  A class without samples is
+left out (wrong predictions of it already count against the other classes).  This
+equals scikit-learn with
 ``labels=np.unique(truth), average="macro", zero_division=0``, and the mean
 sensitivity equals its ``balanced_accuracy_score``.
 """
@@ -44,7 +44,7 @@ def confusion_matrix(truth: npt.ArrayLike, predicted: npt.ArrayLike, num_classes
     truth, predicted
         Shape (samples,), integers from 0 to ``num_classes - 1``.
     num_classes
-        Number of classes, whether they occur or not.
+        The number of classes, including those that do not occur.
 
     Returns
     -------
@@ -65,7 +65,7 @@ def confusion_matrix(truth: npt.ArrayLike, predicted: npt.ArrayLike, num_classes
     rows = checked_labels("truth", truth, num_classes)
     columns = checked_labels("predicted", predicted, num_classes)
     check_lengths(truth=rows, predicted=columns)
-    # Unsafe only in name: uint64 labels were just found to be small.
+    # The "unsafe" cast is safe: the labels, possibly uint64, have been checked to be small.
     cells = np.multiply(rows, num_classes, dtype=np.intp, casting="unsafe")
     np.add(cells, columns, out=cells, casting="unsafe")
     counts = np.bincount(cells, minlength=num_classes * num_classes)
@@ -73,12 +73,12 @@ def confusion_matrix(truth: npt.ArrayLike, predicted: npt.ArrayLike, num_classes
 
 
 def wilson_interval(successes: int, trials: int, confidence: float = 0.95) -> tuple[float, float]:
-    """Interval for a probability of which ``successes`` out of ``trials`` were seen.
+    """Return the confidence interval of a probability after ``successes`` in ``trials``.
 
-    The score interval of E. B. Wilson, "Probable Inference, the Law of
+    It is the score interval of E. B. Wilson, "Probable Inference, the Law of
     Succession, and Statistical Inference", Journal of the American Statistical
-    Association 22 (1927), 209-212.  It stays within 0 to 1 and is sound for
-    few trials and for shares near 0 and 1, where p ± 1.96 s is not.
+    Association 22 (1927), 209-212.  It stays within 0 to 1 and is valid for few
+    trials and for shares near 0 and 1, where p ± 1.96 s is not.
 
     Returns
     -------
@@ -106,15 +106,15 @@ def wilson_interval(successes: int, trials: int, confidence: float = 0.95) -> tu
 
 @dataclass(frozen=True, eq=False)
 class ClassificationMetrics:
-    """All numbers of a report's classification section; made by :meth:`from_predictions`.
+    """The metrics of a classification; made by :meth:`from_predictions`.
 
-    The module's head defines the numbers and says how absent classes count.
-    Arrays are read-only.
+    The docstring of the module defines the metrics and the treatment of classes
+    without samples.  Arrays are read-only.
 
     Attributes
     ----------
     class_names
-        One for each class, in order of their number.
+        The names of the classes, ordered by class number.
     confusion_matrix
         int64 (classes, classes); rows are the truth, columns the prediction.
     support
@@ -127,13 +127,12 @@ class ClassificationMetrics:
         Its 95 % Wilson interval, see :func:`wilson_interval`.
     k, top_k_accuracy
         Share of samples whose true class is among the ``k`` with the highest
-        scores; ``None`` without ranks, and with ``k`` classes or fewer, where
-        it says nothing.
+        scores; ``None`` without ranks, or if there are at most ``k`` classes.
     mean_precision, mean_sensitivity, macro_f1
         Means over the classes that have samples.
     g_mean
         Geometric mean of the sensitivities of the classes that have samples;
-        0 as soon as one class is never found.  Kubat and Matwin (Proc. ICML
+        0 if one class is never predicted correctly.  Kubat and Matwin (Proc. ICML
         1997, 179-186) define it for two classes as the root of the product of
         both accuracies; with n classes it is the n-th root (Sun, Kamel and
         Wang, Proc. ICDM 2006, 592-602).
@@ -163,18 +162,18 @@ class ClassificationMetrics:
         rank: npt.ArrayLike | None = None,
         k: int = 5,
     ) -> ClassificationMetrics:
-        """Compute everything from one class number per sample.
+        """Compute all metrics from one class number per sample.
 
         Parameters
         ----------
         truth, predicted
             Shape (samples,), integers from 0 to ``len(class_names) - 1``.
         class_names
-            One for each class, in order of their number.
+            The names of the classes, ordered by class number.
         rank
             Shape (samples,), from :func:`~nnpipe.analysis.ranking.true_class_rank`.
         k
-            Of the top-k accuracy.
+            The k of the top-k accuracy.
 
         Raises
         ------
@@ -223,11 +222,11 @@ class ClassificationMetrics:
 
     @property
     def samples(self) -> int:
-        """Number of predictions that were judged."""
+        """The number of predictions."""
         return int(self.support.sum())
 
     def to_json(self) -> dict[str, Any]:
-        """Return everything as JSON can hold it; an undefined number is ``None``."""
+        """Return the metrics in their JSON form; undefined numbers are ``None``."""
         return {
             "samples": self.samples,
             "class_names": list(self.class_names),
@@ -254,7 +253,7 @@ def _ratio(part: npt.NDArray[np.int64], whole: npt.NDArray[np.int64]) -> npt.NDA
 
 
 def _geometric_mean(values: npt.NDArray[np.float64]) -> float:
-    # By logarithms: the product of 1,000 sensitivities would leave the range of float64.
+    # With logarithms, since the product of 1,000 sensitivities may leave the range of float64.
     return 0.0 if (values == 0).any() else float(np.exp(np.log(values).mean()))
 
 

@@ -1,9 +1,9 @@
-"""Find a model's weights in a compiled file that exposes nothing else.
+"""Find a model's weights in the bytes of a compiled file.
 
-Compilers lay weights out anew, fold a normalisation into them, which scales each channel, and round
-them.  What stays is the weights of one channel among each other: they are looked for wherever the
-file's bytes read as numbers, in any order of axes and up to a factor.  Channels stand side by side,
-so that where most of a layer are found, the places of the others are known, and what is there instead.
+Compilers change the layout of weights, fold normalisations into them, which scales each channel, and
+round them.  The ratios of the weights within a channel remain.  So each channel is searched for in all
+numbers of the file, in any order of axes and up to a factor.  Channels are stored side by side, so if
+most channels of a layer are found, the positions of the others are known, and their present content.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from nnpipe.core.claims import Claim, numbers_of
 
 _LARGEST = (63, 64, 127, 128)
 _MOSTLY = 0.8  # of the channels
-_TELLING = 4  # weights of a channel below which they are found everywhere
-_TRIED_FIRST = 8  # channels that tell whether a kernel may lie in a certain way
-_DEAD = 1e-4  # part of the mean channel's power below which a channel does nothing
+_TELLING = 4  # the least number of weights of a channel for a search; fewer are found everywhere by chance
+_TRIED_FIRST = 8  # channels that decide whether a layout is possible
+_DEAD = 1e-4  # share of the channels' mean power below which a channel has no effect
 _VIEWS: dict[Claim, tuple[View, ...]] = {
     "float": tuple(("float32", phase) for phase in range(4)),
     "float16": tuple((kind, phase) for phase in range(4) for kind in ("float16", "float32")),
@@ -36,7 +36,7 @@ _VIEWS |= {"bfloat16": _VIEWS["float"], "int8-weights": _VIEWS["int8"]}
 
 @dataclass(frozen=True)
 class Kernel:
-    """The weights of one operation; ``axes`` may be that of the output channels."""
+    """The weights of one operation; each of ``axes`` may be the axis of output channels."""
 
     operation: str
     weights: Numbers
@@ -45,26 +45,26 @@ class Kernel:
 
 @dataclass(frozen=True)
 class KernelMatch:
-    """How much of a kernel a file holds.
+    """The channels of a kernel that a file contains.
 
     Parameters
     ----------
     channels
-        How many there are whose weights tell.
+        The number of channels with enough weights for a search.
     found
-        Those whose weights are in the file.
+        The number of channels that are in the file.
     placed
-        Those that are where their neighbours say.
+        The number of channels at the position that follows from their neighbours.
     moved
-        Where else than there channels are: the place of another one, by the channel.
+        For each channel at the position of another one, the number of that one.
     silent
-        Channels in whose place there is nothing but zeros.
+        The channels at whose position there are only zeros.
     other
-        Channels in whose place there is something else.
+        The channels at whose position there are other numbers.
     order, axis
-        In which order the axes behind the channels' lie, and which is theirs.
+        The order of the other axes, and the axis of channels.
     scaled
-        Whether integers of each channel have a scale of their own, so that none rounds to nothing but zeros.
+        Whether the integers of each channel have their own scale, so that no channel is rounded to zeros only.
     """
 
     channels: int
@@ -79,18 +79,18 @@ class KernelMatch:
 
     @property
     def wrong(self) -> tuple[int, ...]:
-        """Channels in whose place something else is for certain."""
+        """The channels at whose position there are certainly wrong numbers."""
         return tuple(sorted({*self.moved, *self.silent, *self.other}))
 
     @property
     def missing(self) -> float:
-        """Part of the channels that is not where it should be."""
+        """The share of the channels that are not at their position."""
         return 1 - (len(self.placed) if self.placed else len(self.found)) / max(self.channels, 1)
 
 
 @dataclass(frozen=True)
 class _Layout:
-    """How a kernel may lie: the channels' axis, the order of the others, and whether channels come last."""
+    """A possible layout of a kernel: the axis of channels, the order of the others, and whether channels come last."""
 
     axis: int
     order: tuple[int, ...]
@@ -98,17 +98,17 @@ class _Layout:
 
 
 class Constants:
-    """The numbers that the bytes of a file may stand for; used by one thread."""
+    """Searches the bytes of a file for kernels; must be used by one thread only."""
 
     def __init__(self, content: bytes, claims: Iterable[Claim] = ("float",)) -> None:
         self._bytes = ByteSearch(content)
         numbers = numbers_of(claims)
         self._known, self._least = _VIEWS[numbers], LEAST_OF_CHANNEL[numbers]
-        self._liked: list[View] = []  # where something was found before
-        self._lying: list[tuple[tuple[int, ...], bool]] = []  # and how it lay there
+        self._liked: list[View] = []  # views in which something was found
+        self._lying: list[tuple[tuple[int, ...], bool]] = []  # and its layouts there
 
     def held(self, kernel: Kernel) -> KernelMatch:
-        """Look for a kernel's channels."""
+        """Search for a kernel's channels."""
         best = KernelMatch(0)
         known = _VIEWS["int8"] if np.asarray(kernel.weights).dtype.kind in "iu" else self._known
         for view in (*(view for view in self._liked if view in known), *(v for v in known if v not in self._liked)):
@@ -124,7 +124,7 @@ class Constants:
         return best
 
     def altered(self, kernel: Kernel) -> KernelMatch | None:
-        """Look for a kernel of which no channel is as it was, where and as others of its kind lie."""
+        """Search for a kernel with all channels altered, at positions and in layouts like those of others."""
         for view in self._liked:
             for layout in _layouts(kernel):
                 if (layout.order, layout.last) not in self._lying:
@@ -173,8 +173,8 @@ class Constants:
                 placed.append(n)
             else:
                 (other if np.any(there[n]) else silent).append(n)
-        # The largest weight of a channel with a scale of its own takes the largest integer; that of a channel that says
-        # nothing may not.
+        # If each channel has its own scale, its largest weight becomes the largest integer; this may not hold for a
+        # channel without effect.
         full = [np.abs(there[n]).max() in _LARGEST for n in placed]
         scaled = view[0] == "int8" and float(np.mean(full)) >= _MOSTLY
         return KernelMatch(
@@ -183,7 +183,7 @@ class Constants:
         )  # fmt: skip
 
     def _rounded(self, row: Reals, there: Reals, usual: float) -> bool:
-        """Whether what is in a channel's place is that channel times some factor, in numbers as coarse as claimed."""
+        """Return whether the numbers at a channel's position are a multiple of it, at the claimed precision."""
         own = float(np.dot(row, row))
         factor = float(np.dot(row, there)) / own
         noise = float(np.mean(np.square(there - factor * row)))
@@ -192,14 +192,14 @@ class Constants:
 
 
 def _rows(kernel: Kernel, layout: _Layout) -> Numbers:
-    """Return the weights of each channel in the order in which they may lie."""
+    """Return the weights of each channel in the order of a layout."""
     rows = np.moveaxis(np.asarray(kernel.weights), layout.axis, 0)
     turned: Numbers = rows.transpose(0, *(1 + place for place in layout.order)).reshape(len(rows), -1)
     return turned
 
 
 def _telling(rows: Numbers) -> list[int]:
-    """Return the channels whose weights can be known again, in an order that tries some of all of them first."""
+    """Return the channels with recognisable weights, in an order that begins with a spread over all of them."""
     powers = np.mean(np.square(rows.astype(np.float64)), axis=1)
     fit = [
         n
@@ -218,7 +218,7 @@ def _part(values: Numbers, start: int, reach: int, stride: int, length: int) -> 
 
 
 def _layouts(kernel: Kernel) -> Iterator[_Layout]:
-    """Return the ways in which a kernel may lie, the usual ones first."""
+    """Yield the possible layouts of a kernel, the usual ones first."""
     rest = kernel.weights.ndim - 1
     usual: list[tuple[int, ...]] = [(0, 1, 2), (1, 2, 0)] if rest == 3 else []
     orders = [*usual, *(order for order in permutations(range(rest)) if order not in usual)]
@@ -226,10 +226,10 @@ def _layouts(kernel: Kernel) -> Iterator[_Layout]:
 
 
 def held_in(content: bytes, kernels: Sequence[Kernel], claims: Iterable[Claim] = ("float",)) -> list[KernelMatch]:
-    """Return how much of each kernel a file's content holds, in numbers as they are claimed."""
+    """Return for each kernel the channels that a file's content contains, at the claimed precision."""
     constants = Constants(content, claims)
     found = [constants.held(kernel) for kernel in kernels]
-    # Only once all were looked for is it known how kernels lie here.
+    # The layouts of this file are known only after all kernels have been searched for.
     return [
         held if held.found else (constants.altered(kernel) or held) for kernel, held in zip(kernels, found, strict=True)
     ]

@@ -8,12 +8,12 @@ import numpy as np
 
 from nnpipe.analysis.channel_noise import FAINT, Array, bounded, power
 
-_ALIKE = 0.9  # correlation above which a channel is another one
-_MANY = 64  # wrong channels among which it is looked for others
+_ALIKE = 0.9  # correlation above which a channel is taken for another one
+_MANY = 64  # the most wrong channels that are compared with others
 
 
 def what_is_wrong(expected: Array, found: Array) -> str:
-    """Return in words how ``(channels, values)`` differ from what they should be."""
+    """Describe how values, of shape ``(channels, values)``, differ from the expected ones."""
     signal, noise = power(expected), power(found - expected)
     if not np.isfinite(noise).all():
         return f"{int(np.count_nonzero(~np.isfinite(noise)))} of {len(noise)} channels are not finite"
@@ -53,7 +53,7 @@ def _shape_of_error(expected: Array, found: Array) -> str:
 
 
 def _which(expected: Array, found: Array, wrong: Any) -> dict[int, int]:
-    """Find which channel each of the wrong ones is in truth."""
+    """Return for wrong channels the channel whose values they contain."""
     others: dict[int, int] = {}
     for channel in wrong:
         alike = [_correlation(expected[c], found[channel]) for c in range(len(expected))]
@@ -70,7 +70,7 @@ def _correlation(one: Array, two: Array) -> float:
 
 
 def listed(numbers: list[int]) -> str:
-    """Return channels in words."""
+    """Return channel numbers as text."""
     shown = " and ".join(map(str, numbers[:4])) + (" and others" if len(numbers) > 4 else "")
     return f"channel{'s' if len(numbers) > 1 else ''} {shown}"
 

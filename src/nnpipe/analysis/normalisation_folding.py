@@ -1,4 +1,4 @@
-"""Compute what a kernel should be after the normalisation behind it was folded into it."""
+"""Compute the expected values of a kernel into which the following normalisation was folded."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from nnpipe.analysis.channel_noise import Array, step_of
 from nnpipe.analysis.weights import Normalisation, Weight, WeightPair, Weights
 
 _EPSILONS = (1e-3, 1e-5, 1e-4, 1e-6, 1e-7, 1e-8, 1e-2, 2e-5, 1e-12)
-_LOUD = 0.3  # of a channel's greatest number: from there on rounding hides no factor
-_SCALED = 0.02  # median difference of a channel, in relation to it, above which it may be a multiple
+_LOUD = 0.3  # of a channel's greatest number: rounding of larger numbers does not hide a factor
+_SCALED = 0.02  # relative median difference of a channel above which it may be a multiple
 _EXACT = 1e-5  # mean difference of factors that were not rounded
-_BIASES = 1e-2  # mean difference of biases, in relation to the greatest, that is rounding
-_CLIPPED = 0.1  # difference of a factor beyond which it does not matter how wrong it is
-_LARGEST = 0.1  # what is added to a variance
-_PART = 0.5  # of the difference that has to go where a factor accounts for it
+_BIASES = 1e-2  # mean difference of biases, relative to the greatest, that rounding explains
+_CLIPPED = 0.1  # the largest difference of a factor that is counted
+_LARGEST = 0.1  # the largest epsilon, which is added to variances
+_PART = 0.5  # the share of the difference that a factor must explain
 
 
 @dataclass(frozen=True)
 class Expected:
-    """What a tensor of the other model should hold, in the source's order of axes.
+    """The expected values of a tensor of the other model, in the source's order of axes.
 
     Parameters
     ----------
     numbers, found, step
-        What it should hold, what it does, and the distance of neighbouring numbers.
+        The expected values, the found values, and their quantisation step.
     norm, epsilon, axis
-        The normalisation that was multiplied into it, and the channels' axis.
+        The normalisation that was folded into it, its epsilon, and the axis of channels.
     factor
-        Whether channels are multiples of what they should be.
+        Whether channels are multiples of the expected ones.
     """
 
     numbers: Array
@@ -43,12 +43,12 @@ class Expected:
     factor: bool = False
 
     def unfolded(self) -> tuple[Array, Array]:
-        """Return what it should hold and what it does as they were before the normalisation was multiplied in."""
+        """Return the expected and the found values before the normalisation was folded in."""
         if self.norm is None:
             return self.numbers, self.found
         factor = along(self.norm.factor(self.epsilon), self.numbers.ndim, self.axis)
         known = np.where(factor != 0, factor, 1.0)
-        # The last bits of a float are gone; what was one number before is to be one again.
+        # The last bits of a float are lost; numbers that were equal before must become equal again.
         return self.numbers / known, np.round(self.found / known / self._grain) * self._grain
 
     @property
@@ -57,7 +57,7 @@ class Expected:
 
 
 def expected_of(pair: WeightPair, source: Weights, other: Weights, epsilon: float) -> Expected:
-    """Find out what a kernel should be: as it was, or with the normalisation behind it multiplied into it.
+    """Return the expected values of a kernel: unchanged, or with the following normalisation folded in.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def expected_of(pair: WeightPair, source: Weights, other: Weights, epsilon: floa
     source, other
         The weights of both models.
     epsilon
-        What normalisations add to their variances, where this kernel does not tell it exactly.
+        The epsilon of normalisations, used if this kernel does not determine it exactly.
     """
     best: tuple[float, Expected] | None = None
     for made in _candidates(pair, source, other, epsilon):
@@ -84,7 +84,7 @@ def expected_of(pair: WeightPair, source: Weights, other: Weights, epsilon: floa
 
 
 def expected_vector(expected: Expected, bias: Array | None) -> tuple[Array, float]:
-    """Return the bias that a folded normalisation leaves, and the greatest number that it was computed of."""
+    """Return the bias that results from a folded normalisation, and the greatest number in its computation."""
     norm = expected.norm
     assert norm is not None
     moved = norm.factor(expected.epsilon) * ((0.0 if bias is None else bias) - norm.mean)
@@ -108,10 +108,10 @@ def _candidates(pair: WeightPair, source: Weights, other: Weights, common: float
 
 
 def epsilon_of(pairs: Sequence[WeightPair], source: Weights, other: Weights) -> float:
-    """Return what the source's normalisations add to their variances, as the kernels tell that they were folded into.
+    """Estimate the epsilon of the source's normalisations from the kernels into which they were folded.
 
-    One kernel tells little where its numbers were rounded: only channels of the least variance show it.  All of them
-    together do, and networks have one such number throughout.
+    A single rounded kernel does not determine it well, since only channels with a small variance depend on it.  All
+    kernels together do, as networks use the same epsilon everywhere.
     """
     kernels, biases, count = np.zeros(len(_EPSILONS)), np.zeros(len(_EPSILONS)), 0
     for pair in pairs:
@@ -132,12 +132,12 @@ def epsilon_of(pairs: Sequence[WeightPair], source: Weights, other: Weights) -> 
 
 
 def vector_beside(kernel: Weight, weights: Weights) -> Weight | None:
-    """Return the vector that the operation with a kernel adds, if there is one."""
+    """Return the bias vector of the operation of a kernel, if there is one."""
     return next((w for w in weights.tensors if w.operation == kernel.operation and w.values.ndim == 1), None)
 
 
 def _foldings(pair: WeightPair, source: Weights, other: Weights) -> Iterator[tuple[Normalisation, int, Array]]:
-    """Return the axes along which the normalisation behind a kernel may be part of it, and what each channel shows."""
+    """Yield the axes along which the next normalisation may be folded into a kernel, with each channel's factor."""
     norm = source.normalised.get(pair.source.result)
     if norm is None or other.normalised.get(pair.other.result) is not None:
         return
@@ -148,7 +148,7 @@ def _foldings(pair: WeightPair, source: Weights, other: Weights) -> Iterator[tup
 
 
 def _ratios(one: Array, two: Array, axis: int) -> Array:
-    """Return by what each channel of the first is multiplied in the second: the median over its loud numbers."""
+    """Return the factor of each channel from the first to the second: the median over its large numbers."""
     a, b = (np.moveaxis(each, axis, 0).reshape(each.shape[axis], -1) for each in (one, two))
     loud = (np.abs(a) >= _LOUD * np.abs(a).max(1, keepdims=True, initial=0.0)) & (a != 0) & (b != 0)
     return np.array([np.median(q[m] / p[m]) if m.any() else 0.0 for p, q, m in zip(a, b, loud, strict=True)])
@@ -159,7 +159,7 @@ def _off(ratios: Array, factors: Array) -> float:
 
 
 def _difference(numbers: Array, found: Array, axis: int) -> float:
-    """Return the median over channels of their difference, in relation to them; what became 0 does not count."""
+    """Return the median over channels of their relative difference; numbers that became 0 do not count."""
     a, b = (np.moveaxis(each, axis, 0).reshape(each.shape[axis], -1) for each in (numbers, found))
     kept = b != 0
     signal, noise = np.sum(np.square(a) * kept, axis=1), np.sum(np.square(a - b) * kept, axis=1)
@@ -168,7 +168,7 @@ def _difference(numbers: Array, found: Array, axis: int) -> float:
 
 
 def along(values: Array, rank: int, axis: int) -> Array:
-    """Bring one number for each channel into a shape that goes with a tensor."""
+    """Reshape a vector with one number per channel so that it broadcasts with a tensor."""
     shape = [1] * rank
     shape[axis] = -1
     return values.reshape(shape)

@@ -11,10 +11,10 @@ from nnpipe.analysis.weights import Normalisation, Weight, Weights
 
 
 def thinned(source: Weights, other: Weights) -> Weights:
-    """Return the source with the channels alone that the other model has kept, in the source's order.
+    """Return the source with only those channels that the other model has kept, in the source's order.
 
-    Kept channels hold the same numbers, so they are found by these, in what operations of one name take, in one order
-    of axes.  What cannot be found stays as it is.
+    Kept channels are found by their numbers, in operations with equal names and orders of axes.  Tensors whose
+    channels cannot be found are returned unchanged.
     """
     there = {(weight.operation, weight.kind, weight.place): weight for weight in other.tensors}
     kept: dict[str, Array] = {}
@@ -52,7 +52,7 @@ def _smaller(values: Array, theirs: Array) -> bool:
 
 
 def _kept(values: Array, theirs: Array) -> tuple[Array, Array] | None:
-    """Return the rows and the columns of a tensor of which another is made."""
+    """Return the rows and the columns of a tensor that another tensor contains."""
     if values.shape[2:] != theirs.shape[2:]:
         return None
     size = int(np.prod(values.shape[2:]))

@@ -10,19 +10,19 @@ import numpy.typing as npt
 from nnpipe.analysis._labels import check_lengths, checked_labels
 from nnpipe.core.errors import ConfigError, SpecMismatch
 
-_CHUNK = 1 << 18  # scores looked at together; with their masks they stay in the cache
+_CHUNK = 1 << 18  # scores that are processed together; with their masks they fit into the cache
 _WORD = 8  # mask bytes that are added up as one 64-bit word
 _WORDS = 255  # this many words of 0/1 bytes can be added before a byte overflows
 
 
 def true_class_rank(scores: npt.ArrayLike, truth: npt.ArrayLike) -> npt.NDArray[Any]:
-    """Count the classes that are ahead of the true one, for each sample.
+    """Return for each sample the number of classes that rank before the true one.
 
     Parameters
     ----------
     scores
-        Shape (samples, classes), floats or integers (a quantised model's
-        output will do as it is); greater means more likely.
+        Shape (samples, classes), floats or integers (also the raw output of a
+        quantised model); greater means more likely.
     truth
         Shape (samples,), integers from 0 to classes - 1.
 
@@ -30,10 +30,10 @@ def true_class_rank(scores: npt.ArrayLike, truth: npt.ArrayLike) -> npt.NDArray[
     -------
     ndarray
         Shape (samples,), uint16 (uint32 beyond 65,536 classes).  0 means that
-        the true class is on top.  Among equal scores the lower class number is
-        ahead: a finite row gives the true class's place in
-        ``np.argsort(-row, kind="stable")``, and 0 exactly where
-        ``np.argmax(row)`` is the true class.
+        the true class has the highest score.  Among equal scores, the lower class
+        number ranks first: for a finite row, the result is the true class's position
+        in ``np.argsort(-row, kind="stable")``, and 0 exactly if ``np.argmax(row)``
+        is the true class.
 
     Raises
     ------
@@ -42,14 +42,13 @@ def true_class_rank(scores: npt.ArrayLike, truth: npt.ArrayLike) -> npt.NDArray[
 
     Notes
     -----
-    NaN is never a good score.  A true class with NaN gets the last rank,
-    classes - 1; other classes with NaN count as behind it.  So a model that
-    gives NaN cannot gain by it, but ``np.argmax``, which takes the first NaN
-    for the greatest, may call such a sample right all the same.
+    A true class with the score NaN gets the last rank, classes - 1.  Other classes
+    with NaN rank after the true one.  So a model gains nothing by returning NaN,
+    although ``np.argmax``, which takes the first NaN for the greatest score, may
+    consider such a sample right.
 
-    No row is sorted: two comparisons and a sum over 0/1 bytes, eight at a
-    time, a chunk of samples at a time.  Extra memory is about 1 MiB beside the
-    result.
+    No row is sorted.  Each chunk of samples needs two comparisons and a sum over
+    0/1 bytes, eight at a time, and about 1 MiB of memory beside the result.
     """
     table = np.asarray(scores)
     if table.ndim != 2 or table.shape[1] == 0:
@@ -62,7 +61,7 @@ def true_class_rank(scores: npt.ArrayLike, truth: npt.ArrayLike) -> npt.NDArray[
 
     ranks = np.empty(samples, np.uint16 if classes <= 1 << 16 else np.uint32)
     step = max(1, _CHUNK // classes)
-    # Columns beyond the classes stay False, so that rows are whole words.
+    # Columns after the classes stay False, so that rows consist of whole words.
     mask = np.zeros((min(step, samples), -(-classes // _WORD) * _WORD), np.bool_)
     for start in range(0, samples, step):
         chunk = table[start : start + step]
@@ -74,7 +73,7 @@ def true_class_rank(scores: npt.ArrayLike, truth: npt.ArrayLike) -> npt.NDArray[
 
 
 def top_k_accuracy(rank: npt.ArrayLike, k: int) -> float:
-    """Share of samples whose true class is among the ``k`` with the highest scores.
+    """Return the share of samples whose true class is among the ``k`` with the highest scores.
 
     Parameters
     ----------
@@ -120,7 +119,7 @@ def _chunk_rank(
     lost = np.isnan(own[:, 0])
 
     np.equal(scores, own, out=inside)
-    # One equal score a row is the true class itself; more are ties, which are rare in floats and common in int8.
+    # One equal score per row is the true class itself; further ones are ties, rare in floats and common in int8.
     tied = np.count_nonzero(mask) > rows - np.count_nonzero(lost)
     if tied:
         inside &= np.arange(classes) < labels[:, np.newaxis]
@@ -133,7 +132,7 @@ def _chunk_rank(
 
 
 def _row_counts(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
-    """Count what is True in each row; a row is a whole number of words."""
+    """Return the number of True values in each row; a row consists of whole words."""
     words = mask.view(np.uint64)
     counts = np.zeros(len(words), np.int64)
     for start in range(0, words.shape[1], _WORDS):

@@ -1,8 +1,9 @@
-"""Find operations that do not compute what their source does, beyond what the conversion claims.
+"""Find operations whose results differ from the source's by more than the conversion's claim allows.
 
-Each pair of tensors holds what the source's operation makes of the other model's inputs, and what the
-other model has.  Their difference is that operation's own; nothing before it counts.  What a claim
-allows is the rounding of the result, which its levels show, and a level of noise in each channel.
+Each pair of tensors consists of the result of the source's operation for the other model's inputs, and
+the other model's result.  So the difference comes from that operation alone, not from earlier ones.  A
+claim allows the rounding of the result, which its quantisation levels show, and a level of noise in each
+channel.
 """
 
 from __future__ import annotations
@@ -21,34 +22,34 @@ from nnpipe.core.claims import Claim, numbers_of
 LEAST_OF_CHANNEL: dict[Claim, float] = {
     "float": 60.0, "float16": 40.0, "bfloat16": 24.0, "int8-weights": 14.0, "int8": 14.0,
 }  # fmt: skip
-"""Signal to noise in decibels below which a channel is not what was claimed."""
+"""The least signal-to-noise ratio of a channel in decibels, by claim."""
 
 LEAST_OF_TENSOR: dict[Claim, float] = {
     "float": 80.0, "float16": 50.0, "bfloat16": 30.0, "int8-weights": 17.0, "int8": 17.0,
 }  # fmt: skip
-"""The same of a whole tensor."""
+"""The least signal-to-noise ratio of a whole tensor in decibels, by claim."""
 
 _SUSPECTS = 3
-_BIAS = 3.0  # decibels that a wrong bias counts for at least
-_FEWEST = 8  # values in which a channel's bias can be seen
+_BIAS = 3.0  # the least excess of noise, in decibels, that is assigned to a wrong bias
+_FEWEST = 8  # the least number of values of a channel to detect its bias
 _RECTIFYING = ("relu", "clip", "activation", "hardtanh", "clamp")
 _BENT = ("softmax", "sigmoid", "tanh", " elu", "gelu", "silu", "norm_", "pool", "mean")
 
 
 @dataclass(frozen=True)
 class Level:
-    """Signal to noise of one operation, in decibels.
+    """The signal-to-noise ratio of one operation, in decibels.
 
     Parameters
     ----------
     tensor, operation, kind, layer
-        Where in the source.
+        The position in the source.
     other
         The tensor of the other model.
     median, lowest, whole
-        Of the channels that carry a signal, and of all values together.
+        The median and lowest ratio of the channels with a signal, and the ratio of all values together.
     over
-        How far, in decibels, the noise exceeds what the claim allows; below 0 where it does not.
+        The noise above the level that the claim allows, in decibels; negative if it is below.
     """
 
     tensor: str
@@ -62,25 +63,25 @@ class Level:
     over: float
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
+        """Return the object in its JSON form."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
 class Suspect:
-    """A place that does not compute what it should.
+    """A tensor that is not computed correctly.
 
     Parameters
     ----------
     name
-        The operations that have weights there, or the one that gives the tensor.
+        The operations with weights that may be wrong, or the one that computes the tensor.
     level
-        What was measured.
+        The measured ratio.
     within, there
-        The operations with weights between what was known and this tensor in
-        the source, and all of them in the other model.
+        The operations with weights between the last matching tensors and this one
+        in the source, and all such operations in the other model.
     told
-        What is wrong, in words.
+        A description of the fault.
     """
 
     name: str
@@ -93,7 +94,7 @@ class Suspect:
         return f"{self.name!r} ({self.level.kind}): {self.told}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
+        """Return the object in its JSON form."""
         return {
             "name": self.name,
             "told": self.told,
@@ -104,23 +105,23 @@ class Suspect:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Suspect:
-        """Read what :meth:`to_json` gave."""
+        """Make the object from the output of :meth:`to_json`."""
         return cls(data["name"], Level(**data["level"]), tuple(data["within"]), tuple(data["there"]), data["told"])
 
 
 def sure_for(claims: Iterable[Claim]) -> float:
-    """Return the noise to signal below which a tensor is surely what was claimed."""
+    """Return the noise-to-signal ratio below which a tensor certainly satisfies the claims."""
     return float(10 ** (-LEAST_OF_TENSOR[numbers_of(claims)] / 10))
 
 
 def level_of(pair: Pair, axis: int, claims: Iterable[Claim]) -> Level:
-    """Measure one pair; ``axis`` is that of the channels."""
+    """Measure one pair; ``axis`` is the axis of channels."""
     numbers = numbers_of(claims)
     expected, found = rows_of(pair.expected, axis), rows_of(pair.found, axis)
     signal, noise = power(expected), power(found - expected)
     mean = float(np.mean(signal))
     allowed = power(found - within_range(expected, found)) if numbers == "int8" else noise
-    # Half a step of the source's own integers, and of those that the conversion said it would make.
+    # Half a quantisation step of the source's own integers, and of those that the conversion claims.
     rounding = (step_of(pair.expected) ** 2 + (step_of(pair.found) ** 2 if numbers == "int8" else 0.0)) / 4
     heard = np.maximum(signal, FAINT * mean)
     unexplained = np.maximum(allowed - rounding, 0.0)
@@ -145,24 +146,26 @@ def suspects_among(
     other: Sequence[ComputedTensor],
     at_rest: Mapping[str, Any],
 ) -> tuple[tuple[Level, ...], tuple[Suspect, ...]]:
-    """Measure all pairs and name those that are not what was claimed, the worst first, the first of all among three.
+    """Measure all pairs and return those that violate the claims, the worst first.
+
+    The first one in the order of the source is always among the first three.
 
     Parameters
     ----------
     pairs
-        In the order of the source.
+        The pairs in the order of the source.
     axis
-        Of the channels, in the source.
+        The axis of channels in the source.
     claims
-        Of the conversion.
+        The claims of the conversion.
     inputs_of
-        What the operation takes that computes a tensor of the source.
+        By tensor of the source, the inputs of the operation that computes it.
     weighted
-        Names of operations of the source by the tensor that they compute, where they use weights.
+        By tensor of the source, the name of the operation that computes it, if it uses weights.
     other
-        What the other model computes.
+        The computed tensors of the other model.
     at_rest
-        What the source computes where everything that its operations take is 0: their biases.
+        The tensors that the source computes if all inputs of each operation are 0, which are their biases.
     """
     claims = tuple(claims)
     levels = tuple(level_of(pair, axis, claims) for pair in pairs)
@@ -175,7 +178,7 @@ def suspects_among(
     taken_by = {place.tensor: place.inputs for place in other}
     over = sorted((n for n, level in enumerate(levels) if level.over > 0), key=lambda n: -levels[n].over)
     if over and min(over) not in over[:_SUSPECTS]:
-        # Behind what is wrong, tensors may be taken for others; ahead of it, none is.
+        # After a fault, tensors may be paired wrongly; before it, none is.
         over.remove(first := min(over))
         over.insert(_SUSPECTS - 1, first)
     found = []
@@ -191,9 +194,9 @@ def suspects_among(
 
 
 def _wrong_bias(pair: Pair, axis: int, inputs_of: Mapping[str, tuple[str, ...]], at_rest: Mapping[str, Any]) -> str:
-    """Return whether channels are off by what the source adds to them, however small that is beside the rest.
+    """Return a description if channels differ by the source's bias, even if that is small; otherwise an empty string.
 
-    Rounding is off by other amounts: in most channels it has nothing to do with the bias.
+    Errors of rounding differ: in most channels they are not related to the bias.
     """
     tensor, kind = pair.source.tensor, pair.source.kind.lower()
     if any(word in kind for word in _BENT):
@@ -204,7 +207,7 @@ def _wrong_bias(pair: Pair, axis: int, inputs_of: Mapping[str, tuple[str, ...]],
         return ""
     bias = np.median(rows_of(at_rest[tensor], axis), axis=1)
     expected, found = rows_of(pair.expected, axis), rows_of(pair.found, axis)
-    # Where negative values have become 0 the bias is no longer to be seen.
+    # If negative values have become 0, the bias can no longer be seen.
     seen = (expected > 0) & (found > 0) if expected.min() >= 0 else np.ones(expected.shape, bool)
     told = seen.sum(1) >= _FEWEST
     if np.count_nonzero(told) < 2 or not np.any(bias[told]):
@@ -219,7 +222,7 @@ def _wrong_bias(pair: Pair, axis: int, inputs_of: Mapping[str, tuple[str, ...]],
 
 
 def coarsest(levels: Sequence[Level], within: Mapping[str, tuple[str, ...]]) -> tuple[Suspect, ...]:
-    """Name the tensors that lose most to rounding: the lowest median over channels first."""
+    """Return the tensors that lose most by rounding, with the lowest median over channels first."""
     told = "half of its channels have {:.1f} dB or less"
     return tuple(
         Suspect(level.operation, level, within.get(level.tensor, ()), (), told.format(level.median))
@@ -228,7 +231,7 @@ def coarsest(levels: Sequence[Level], within: Mapping[str, tuple[str, ...]]) -> 
 
 
 def between(tensor: str, known: set[str], inputs_of: Mapping[str, tuple[str, ...]]) -> list[str]:
-    """Return the tensor and those before it that are not known, the nearest first."""
+    """Return the tensor and its unknown predecessors, the nearest first."""
     found, open_tensors = [tensor], [tensor]
     while open_tensors:
         for name in inputs_of.get(open_tensors.pop(0), ()):

@@ -4,11 +4,11 @@ Errors of element ``i`` between the source's output ``a`` and the other's ``b``:
 
 - absolute: ``|a_i - b_i|``;
 - relative: ``|a_i - b_i| / max(|a_i|, r)``, where ``r`` is the root mean square
-  of the source's whole tensor in that sample, so that elements near zero do
-  not turn rounding into a catastrophe.
+  of the source's whole tensor in that sample, so that rounding of elements near
+  zero does not give large errors.
 
-Where either side is not a number and the other is, the error is infinite;
-equal infinities, and two that are not numbers, agree.
+If only one of the two is NaN, the error is infinite.  Equal infinities agree, and
+so do two NaN.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ QUANTILES = (0.5, 0.9, 0.99)
 
 @dataclass(frozen=True)
 class TensorAgreement:
-    """Errors of one output tensor over all samples.
+    """The errors of one output tensor over all samples.
 
     Parameters
     ----------
     name
-        The tensor.
+        The name of the tensor.
     elements
-        How many numbers were compared.
+        The number of compared elements.
     max_absolute, mean_absolute, max_relative, mean_relative
-        Over all elements of all samples.
+        The maximum and the mean over all elements of all samples.
     absolute_quantiles, relative_quantiles
-        By quantile, of the largest error in each sample.
+        Quantiles of the largest error of each sample.
     """
 
     name: str
@@ -49,7 +49,7 @@ class TensorAgreement:
     relative_quantiles: Mapping[float, float]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the figures as JSON can hold them; infinite errors as the text ``"infinite"``."""
+        """Return the errors in their JSON form, with infinite errors as the string ``"infinite"``."""
 
         def number(value: float) -> float | str:
             return value if np.isfinite(value) else "infinite"
@@ -67,7 +67,7 @@ class TensorAgreement:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> TensorAgreement:
-        """Read what :meth:`to_json` gave."""
+        """Make the errors from the output of :meth:`to_json`."""
 
         def number(value: Any) -> float:
             return np.inf if value == "infinite" else float(value)
@@ -88,7 +88,7 @@ class TensorAgreement:
 
 
 class TensorErrors:
-    """Adds up errors batch by batch; of each sample, only the largest are kept."""
+    """Accumulates errors batch by batch, and stores only the largest of each sample."""
 
     def __init__(self) -> None:
         self.elements = 0
@@ -97,7 +97,7 @@ class TensorErrors:
         self.largest_relative: list[npt.NDArray[np.float64]] = []
 
     def add(self, ours: npt.NDArray[Any], theirs: npt.NDArray[Any]) -> None:
-        """Compare two tensors of one shape, whose first axis counts samples; texts are equal or not."""
+        """Compare two tensors of equal shape, whose first axis counts samples; strings are equal or not."""
         rows = len(ours) if ours.ndim else 1
         if not ours.size:
             return
@@ -107,14 +107,14 @@ class TensorErrors:
         else:
             absolute, relative = _errors_of(ours, theirs)
         self.elements += absolute.size
-        with np.errstate(over="ignore"):  # an infinite mean of huge errors says enough
+        with np.errstate(over="ignore"):  # an infinite mean is acceptable for huge errors
             self.sum_absolute += float(absolute.sum())
             self.sum_relative += float(relative.sum())
         self.largest_absolute.append(absolute.max(1))
         self.largest_relative.append(relative.max(1))
 
     def result(self, name: str) -> TensorAgreement:
-        """Return the figures over everything that was added; ``name`` is the tensor's."""
+        """Return the errors of all added batches; ``name`` is the tensor's name."""
         absolute = np.concatenate(self.largest_absolute or [np.zeros(1)])
         relative = np.concatenate(self.largest_relative or [np.zeros(1)])
         return TensorAgreement(
@@ -140,11 +140,11 @@ def _errors_of(
         absolute[same] = 0.0
         absolute[np.isnan(absolute)] = np.inf
         if ours.dtype.kind in "iu" and theirs.dtype.kind in "iu":
-            # Beyond 2^53 neighbours are one and the same float.
+            # Neighbouring integers beyond 2^53 are the same float.
             absolute = np.where((ours != theirs) & (absolute == 0), 1.0, absolute)
         finite = np.where(np.isfinite(a), np.abs(a), 0.0)
         largest = finite.max(1, keepdims=True)
-        # Divided first, so that squares neither overflow nor vanish.
+        # Divided first, so that squares neither overflow nor underflow.
         level = largest * np.sqrt(np.mean(np.square(finite / np.where(largest > 0, largest, 1)), axis=1, keepdims=True))
         floor = np.maximum(np.maximum(finite, level), np.finfo(np.float64).tiny)
         relative = np.where(absolute == 0.0, 0.0, absolute / floor)

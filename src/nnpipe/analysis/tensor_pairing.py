@@ -1,11 +1,11 @@
 """Find which tensor of one model corresponds to which of another, by their values.
 
-Names are lost where frameworks meet and operations are fused.  Values are
-not: run on the same samples, a sound conversion computes what its source does.
-A fault spoils all that follows it, though.  So each of the source's operations
-is made to compute from the *other* model's values, as far as they are known,
-and what it then gives is held against what the other model has.  A fault shows
-at its own place alone, and everything behind it is found again.
+Conversions and fused operations lose names, but not values: on the same samples, a
+correct conversion computes the same values as its source.
+A fault, however, changes all values after it.  So each operation of the source
+is computed from the *other* model's values, if they are known, and the result is
+compared with the other model's value.  Then a fault is visible only at its own
+position, and the tensors after it can still be paired.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ from nnpipe.analysis.channel_noise import Array, arranged, arrangements, noise_t
 
 __all__ = ["ComputedTensor", "Pair", "TensorPairing"]
 
-_SHARED = 4.0  # times the noise of what is most like a tensor that another one may have to be it as well
+_SHARED = 4.0  # the noise that another candidate may have, as a multiple of the best candidate's
 _ROUNDS = 24
-_ALIKE = 0.25  # noise to signal below which a damaged tensor may be told by its values
+_ALIKE = 0.25  # noise-to-signal ratio below which a damaged tensor can be recognised by its values
 _AHEAD = 6  # operations that a faulty one may be fused with
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Two tensors that go together.
+    """Two corresponding tensors.
 
     Parameters
     ----------
     source, other
-        Where each is computed.
+        The tensor of each model with its operation.
     expected
-        What the source's operations make of the other model's values.
+        The result of the source's operations for the other model's values.
     found
-        What the other model has there, in the source's order of axes.
+        The other model's value, in the source's order of axes.
     sure
-        Whether their values leave no doubt that they go together.
+        Whether the values prove that the tensors correspond.
     """
 
     source: ComputedTensor
@@ -66,18 +66,18 @@ class TensorPairing:
     Parameters
     ----------
     source, other
-        Tensors in an order in which they are computed.
+        The computed tensors, in an order of computation.
     values
-        The other model's tensors, in real numbers.
+        The other model's tensors, as real numbers.
     recompute
-        Runs the source, whose operations go on with the values given for some
-        tensors, and gives all that it computes.
+        Runs the source, whose operations use the values given for some tensors,
+        and returns all computed tensors.
     outputs
-        The other's output by the source's.
+        The other model's output for each output of the source.
     sure
-        Noise to signal below which two tensors are taken for one.
+        The noise-to-signal ratio below which two tensors certainly correspond.
     axis
-        Of the channels, in the source.
+        The axis of channels in the source.
     """
 
     def __init__(
@@ -104,10 +104,12 @@ class TensorPairing:
             if name in self.by_name and name not in carried and comparable(array)
         }
         self.found: dict[str, tuple[str, tuple[int, ...] | None, bool]] = {}
-        self.least: dict[str, float] = {}  # noise to signal of what is most like a tensor of the other model
+        self.least: dict[
+            str, float
+        ] = {}  # noise-to-signal ratio of the best candidate for each tensor of the other model
 
     def pairs(self) -> list[Pair]:
-        """Find all pairs, in the order of the source."""
+        """Return all pairs, in the order of the source."""
         computed: Values = {}
         for _ in range(_ROUNDS):
             computed = self.recompute(self._given(computed))
@@ -126,7 +128,7 @@ class TensorPairing:
         }
 
     def _settle(self, computed: Values) -> bool:
-        """Pair what is certain; say whether there is more than before."""
+        """Pair tensors that certainly correspond; return whether there are new pairs."""
         nearest: dict[str, tuple[float, str, tuple[int, ...] | None]] = {}
         fresh = {}
         for place in self.source:
@@ -138,18 +140,18 @@ class TensorPairing:
             elif (found := self._nearest(place, computed[place.tensor])) is not None:
                 nearest[place.tensor] = found
         bound = set(self.outputs.values())
-        for level, name, _ in nearest.values():  # also beside what was paired in an earlier round
+        for level, name, _ in nearest.values():  # also beside pairs of an earlier round
             self.least[name] = min(level, self.least.get(name, np.inf))
         for place in self.source:
             level, name, order = nearest.get(place.tensor, (np.inf, "", None))
-            # A small bias makes what is before it much like what is behind it.
+            # With a small bias, the tensors before and after it are very similar.
             if name and level <= _SHARED * self.least[name] and name not in bound:
                 fresh[place.tensor] = (name, order, True)
         self.found |= fresh
         return bool(fresh)
 
     def _confirm(self, computed: Values) -> bool:
-        """Make certain what was supposed, where that is what operations now compute; say whether there is any."""
+        """Confirm supposed pairs whose values operations now compute; return whether there are any."""
         fresh = {}
         for tensor, (name, order, certain) in self.found.items():
             if not certain and tensor not in self.outputs and tensor in computed:
@@ -183,7 +185,7 @@ class TensorPairing:
     def _candidates(
         self, place: ComputedTensor, array: npt.NDArray[np.generic]
     ) -> Iterable[tuple[str, tuple[int, ...] | None, Array, Array]]:
-        """Return tensors of the other model that may be the source's, with some elements of both."""
+        """Return tensors of the other model that may correspond to the source's, with some elements of both."""
         expected = np.asarray(array, np.float64)
         chosen = sampled(expected.size)
         some = expected.ravel()[chosen]
@@ -195,20 +197,20 @@ class TensorPairing:
                 yield name, order, some, arranged(values, order, expected.shape).ravel()[chosen]
 
     def _least(self, place: ComputedTensor) -> int:
-        """Position in the other model before which nothing can be that comes after what the source's takes."""
+        """Return the first position in the other model that is after all inputs of the source's operation."""
         taken = [self.position[self.found[name][0]] for name in place.inputs if name in self.found]
         return max(taken, default=-1)
 
     def _resemble(self, computed: Values) -> bool:
-        """Pair what is damaged and still like nothing else; say whether there is more than before.
+        """Pair damaged tensors that are still similar to one tensor only; return whether there are new pairs.
 
-        Behind a place that is not accounted for, values may be alike by chance.
+        After a tensor without a counterpart, values may be similar by chance.
         """
         nearby = {place.tensor for place in self._unaccounted(computed)[:_AHEAD]}
         taken = {name for name, _, _ in self.found.values()} | set(self.outputs.values())
         sure = {name for name, _, certain in self.found.values() if certain}
-        # Within what is computed as one, no step needs a counterpart: a fault shows in the result, unless that is
-        # smaller and a mean has taken the noise away.
+        # Intermediate results of a fused operation need no counterpart: a fault is visible in the result, unless that
+        # is smaller and averaging has removed the noise.
         taken |= {
             name
             for name, array in self.values.items()
@@ -226,7 +228,7 @@ class TensorPairing:
                     best[name] = (level, place, order)
         fresh = {}
         for name, (_, place, order) in sorted(best.items(), key=lambda item: -item[1][0]):
-            # What is most like a tensor that has found its own is something on the way there.
+            # A tensor whose best candidate is already paired is an intermediate result before it.
             if place.tensor in self.found or place.tensor in self.outputs or (nearby and place.tensor not in nearby):
                 continue
             fresh[place.tensor] = (name, order, False)
@@ -236,7 +238,7 @@ class TensorPairing:
     # -- where values no longer tell ----------------------------------------------------------------
 
     def _suppose(self, computed: Values) -> bool:
-        """Pair the first tensor that is not accounted for with what is most like it."""
+        """Pair the first tensor without a counterpart with the most similar one."""
         open_places = self._unaccounted(computed)
         if not open_places:
             return False
@@ -264,14 +266,14 @@ class TensorPairing:
         return True
 
     def _channels(self, array: npt.NDArray[np.generic]) -> npt.NDArray[np.int64]:
-        """Return the channel of each element that is looked at."""
+        """Return the channel of each compared element."""
         if array.ndim < 2:
             return np.zeros(len(sampled(array.size)), np.int64)
         places = np.unravel_index(sampled(array.size), array.shape)
         return np.asarray(places[min(self.axis % array.ndim, array.ndim - 1)])
 
     def _withdraw(self) -> bool:
-        """Part what was supposed to go together where something sure that follows in the source comes before it."""
+        """Remove supposed pairs that contradict the order of certain ones; return whether there are any."""
         gone = []
         for tensor, (name, _, certain) in self.found.items():
             if certain or tensor in self.outputs:
@@ -294,7 +296,7 @@ class TensorPairing:
         return found
 
     def _unaccounted(self, computed: Values) -> list[ComputedTensor]:
-        """Tensors without a pair which none that is sure depends on: what lies within fused operations is none."""
+        """Return the tensors without a pair, except for intermediate results before certain pairs."""
         accounted: set[str] = set()
         found = []
         for place in reversed(self.source):

@@ -1,4 +1,4 @@
-"""Describe what a conversion did to the weights of a model, as values and in words."""
+"""Describe how a conversion changed the weights of a model, as values and in words."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ from nnpipe.core.claims import Claim, changes_of, numbers_of
 
 @dataclass(frozen=True)
 class WeightChange:
-    """What a conversion made of one tensor of weights.
+    """How a conversion changed one tensor of weights.
 
     Parameters
     ----------
     name, other
-        Of the tensor in the source, and in the other model.
+        The names of the tensor in the source and in the other model.
     by
-        What tells that they go together.
+        How the two were matched.
     folded
-        The normalisation of the source that was multiplied into it.
+        The normalisation of the source that was folded into it.
     largest
-        Largest difference, in relation to the largest number.
+        The largest difference, relative to the largest number.
     steps
-        The same in steps of the integers that it is stored as.
+        The same in steps of the integers with which it is stored.
     changed
-        Power of the difference in relation to that of the source's numbers.
+        The power of the difference, relative to that of the source's numbers.
     zeros
-        The part of its numbers that have become 0.
+        The share of its numbers that have become 0.
     values
-        How many different numbers it holds, where it is clustered.
+        The number of different values, if it is clustered.
     axis, channels
-        The channels that are not what was claimed, and along which axis of the source's tensor.
+        The channels that violate the claims, and their axis in the source's tensor.
     dead
-        Channels all of whose numbers have become 0.
+        The channels in which all numbers have become 0.
     wrong
-        What is not as claimed, in words; empty where all is.
+        A description of the violation; empty if there is none.
     remark
-        What cannot be judged, in words.
+        A description of what cannot be checked.
     """
 
     name: str
@@ -59,29 +59,29 @@ class WeightChange:
     remark: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
+        """Return the object in its JSON form."""
         return {**asdict(self), "channels": list(self.channels), "dead": list(self.dead)}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> WeightChange:
-        """Read what :meth:`to_json` gave."""
+        """Make the object from the output of :meth:`to_json`."""
         return cls(**{**data, "channels": tuple(data["channels"]), "dead": tuple(data["dead"])})
 
 
 @dataclass(frozen=True)
 class Weighing:
-    """The weights of two models held against each other.
+    """The comparison of the weights of two models.
 
     Parameters
     ----------
     claims
-        Of the conversion.
+        The claims of the conversion.
     tensors
-        What was compared, in the order of the source.
+        The compared tensors, in the order of the source.
     left
-        Tensors of the source that have no counterpart.
+        The tensors of the source without a counterpart.
     taken
-        The part of all weights that was taken away with whole channels.
+        The share of all weights that was removed with whole channels.
     """
 
     claims: tuple[Claim, ...]
@@ -91,11 +91,11 @@ class Weighing:
 
     @property
     def wrong(self) -> tuple[WeightChange, ...]:
-        """Those that are not what is claimed, the most channels first."""
+        """The tensors that violate the claims, those with most wrong channels first."""
         return tuple(sorted((t for t in self.tensors if t.wrong), key=lambda t: -t.changed))
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
+        """Return the object in its JSON form."""
         return {
             "claims": list(self.claims),
             "told": self.told(),
@@ -106,12 +106,12 @@ class Weighing:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Weighing:
-        """Read what :meth:`to_json` gave."""
+        """Make the object from the output of :meth:`to_json`."""
         tensors = tuple(map(WeightChange.from_json, data["tensors"]))
         return cls(tuple(data["claims"]), tensors, tuple(data["left"]), float(data["taken"]))
 
     def told(self) -> str:
-        """Return in words what was done to the weights."""
+        """Describe the changes of the weights in words."""
         if not self.tensors:
             return "none has a counterpart" if self.left else "there are none"
         parts = []

@@ -1,4 +1,4 @@
-"""Decide whether the weights of a model are what its conversion claims to have made of the source's."""
+"""Check whether the weights of a model agree with the source's, within the claims of the conversion."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ from nnpipe.core.claims import Claim, changes_of, numbers_of
 _EXACT, _FAINT = 1e-4, 1e-5  # of a number, and of the greatest of its tensor: rounding of floats
 _ROUNDED: Mapping[Claim, float] = {"float16": 2.0**-10, "bfloat16": 2.0**-7}
 _LEAST: Mapping[Claim, float] = {"float16": 6e-8, "bfloat16": 0.0}
-_STEPS = 1.02  # of an integer's steps beyond which a number was not rounded
-_SILENT = 1e-3  # of the greatest number below which a channel may well round to nothing
-_FEW = 64  # numbers below which their different values are not counted
-_TOGETHER = 64  # wrong channels among which it is looked for others
-_MOST = 4  # channels that are named
+_STEPS = 1.02  # the largest difference by rounding, in quantisation steps
+_SILENT = 1e-3  # of the greatest number: weaker channels may be rounded to zeros
+_FEW = 64  # the least size of a tensor to count its different values
+_TOGETHER = 64  # the most wrong channels that are compared with others
+_MOST = 4  # channels that are named in a message
 _SCALED = "its channels are multiplied by numbers that no normalisation of the source accounts for"
 
 
 def weigh(source: Weights, other: Weights, claims: Iterable[Claim]) -> Weighing:
-    """Hold the weights of a model against those of its source, tensor by tensor and channel by channel.
+    """Compare the weights of a model with those of its source, tensor by tensor and channel by channel.
 
     Parameters
     ----------
     source, other
-        The weights of both.
+        The weights of both models.
     claims
-        What the conversion says that it leaves.
+        The claims of the conversion.
     """
     claims = tuple(claims)
     whole = source
@@ -88,9 +88,9 @@ def weigh(source: Weights, other: Weights, claims: Iterable[Claim]) -> Weighing:
 
 
 def adopted_weights(source: Weights, other: Weights) -> dict[str, Array]:
-    """Return the other's weights as the source would hold them, by name; none if that cannot be said of every kernel.
+    """Return the other model's weights by the source's names; empty if this is not possible for every kernel.
 
-    What a normalisation was multiplied into is divided by it again.
+    Folded normalisations are divided out again.
     """
     pairs = pair_weights(source, other)
     epsilon = epsilon_of(pairs, source, other)
@@ -118,7 +118,7 @@ def adopted_weights(source: Weights, other: Weights) -> dict[str, Array]:
 
 
 def _dead(kernels: Mapping[str, tuple[WeightPair, Expected]], pair: WeightPair | None) -> frozenset[int]:
-    """Return the channels of a kernel that hold nothing but 0: their biases may go as well."""
+    """Return the channels of a kernel that contain only 0; their biases may be removed, too."""
     if pair is None or pair.source.operation not in kernels:
         return frozenset()
     expected = kernels[pair.source.operation][1]
@@ -167,10 +167,10 @@ def _kernel(pair: WeightPair, expected: Expected, claims: tuple[Claim, ...]) -> 
 def _uncompensated(
     found: list[WeightChange], first: str, kernels: Mapping[str, tuple[WeightPair, Expected]]
 ) -> list[WeightChange]:
-    """Judge a kernel whose channels have factors of their own where nothing makes up for them.
+    """Report kernels whose channels are multiplied by factors that nothing compensates.
 
-    Who scales channels on purpose scales their biases alike, and the layer behind the other way round.  The first layer
-    may have taken over the scale of the inputs.
+    A conversion that scales channels also scales their biases, and the next layer inversely.  The first layer may
+    include the scale of the inputs.
     """
     scaled = [change for change in found if change.remark]
     norms = {expected.norm.name: expected.norm for _, expected in kernels.values() if expected.norm is not None}
@@ -185,11 +185,11 @@ def _uncompensated(
 
 
 def _told(numbers: Array, found: Array, channels: Sequence[int]) -> str:
-    """Return in words what is wrong with some channels: they hold what others should, or something else."""
+    """Describe the fault of some channels: they contain the values of other channels, or other numbers."""
     if 1 < len(channels) <= _TOGETHER:
         origins = []
         for channel in channels:
-            kept = found[channel] != 0  # what was pruned says nothing
+            kept = found[channel] != 0  # pruned numbers are ignored
             off = np.sum(np.square(numbers[:, kept] - found[channel, kept]), axis=1)
             origins.append(int(np.argmin(off)) if kept.any() else channel)
         if sorted(origins) == sorted(channels) and all(a != b for a, b in zip(origins, channels, strict=True)):
@@ -204,7 +204,7 @@ def _vector(
     changes, found, step = changes_of(claims), pair.other.values, pair.other.step
     allowed = _allowed(numbers, found, step, claims) + _EXACT * scale
     rounded = numbers_of(claims) in ("int8", "int8-weights")
-    if rounded:  # quantisers correct biases by what rounding the kernel has moved
+    if rounded:  # quantisers correct biases for the rounding of the kernel
         allowed = np.maximum(allowed, 10 ** (-LEAST_OF_CHANNEL["int8"] / 20) * np.sqrt(np.mean(np.square(numbers))))
     wrong = np.abs(found - numbers) > allowed
     if "pruned" in changes:
@@ -223,7 +223,7 @@ def _vector(
 
 
 def _allowed(numbers: Array, found: Array, step: Array | None, claims: tuple[Claim, ...]) -> Array:
-    """Return how far each number may be off by rounding."""
+    """Return the largest error of each number by rounding."""
     size, kind = np.abs(numbers), numbers_of(claims)
     floats: Array = _EXACT * size + _FAINT * float(size.max(initial=0.0))
     if kind in _ROUNDED:
@@ -236,12 +236,12 @@ def _allowed(numbers: Array, found: Array, step: Array | None, claims: tuple[Cla
 def _channels(
     wrong: Any, numbers: Array, found: Array, step: Array | None, claims: tuple[Claim, ...], axis: int
 ) -> tuple[int, tuple[int, ...]]:
-    """Return the channels that hold wrong numbers, along the axis where these are fewest."""
+    """Return the axis along which the fewest channels contain wrong numbers, and these channels."""
     best: tuple[float, int, tuple[int, ...]] | None = None
     for each in dict.fromkeys((axis, *range(numbers.ndim))):
         rows, theirs, bad = rows_of(numbers, each), rows_of(found, each), np.moveaxis(wrong, each, 0)
         bad = bad.reshape(len(rows), -1)
-        if step is not None:  # what does not fit into the integers is cut off
+        if step is not None:  # numbers outside the range of the integers are clipped
             high, low = theirs.max(1, keepdims=True), theirs.min(1, keepdims=True)
             cut = ((theirs == high) & (rows > theirs)) | ((theirs == low) & (rows < theirs))
             bad = bad & ~(cut & (high > low))
@@ -256,8 +256,8 @@ def _channels(
 
 
 def _to_nearest(numbers: Array, found: Array, axis: int | None) -> Array:
-    """Return how far each number is from the nearest that the other holds beside 0; with an axis, in its channel."""
-    if axis is not None:  # integers of each channel have scales of their own
+    """Return the distance of each number to the nearest nonzero number of the other; with an axis, in its channel."""
+    if axis is not None:  # the integers of each channel have their own scale
         pairs = zip(np.moveaxis(numbers, axis, 0), np.moveaxis(found, axis, 0), strict=True)
         return np.moveaxis(np.stack([_to_nearest(mine, theirs, None) for mine, theirs in pairs]), 0, axis)
     levels = np.unique(found[found != 0])
@@ -265,7 +265,7 @@ def _to_nearest(numbers: Array, found: Array, axis: int | None) -> Array:
         return np.zeros_like(numbers)
     at = np.clip(np.searchsorted(levels, numbers), 1, max(len(levels) - 1, 1))
     near = np.minimum(np.abs(numbers - levels[at - 1]), np.abs(numbers - levels[np.minimum(at, len(levels) - 1)]))
-    return np.where(numbers == 0, 0.0, near)  # and 0 stays 0
+    return np.where(numbers == 0, 0.0, near)  # 0 stays 0
 
 
 def _silenced(numbers: Array, found: Array, step: Array | None, axis: int) -> tuple[int, ...]:
@@ -281,7 +281,7 @@ def _amounts(
 ) -> tuple[float, float | None, float]:
     off, largest = np.abs(found - numbers), float(np.abs(numbers).max(initial=0.0))
     signal, noise = float(np.sum(np.square(numbers))), float(np.sum(np.square(off)))
-    # What was set to 0 was not rounded, and vectors are rounded to far finer integers than they are computed with.
+    # Numbers that were set to 0 were not rounded, and vectors are rounded to much finer integers than kernels.
     known = None
     if numbers.ndim > 1 and step is not None and np.all(step > 0) and "clustered" not in claims:
         known = float(np.max((off / step)[found != 0], initial=0.0))

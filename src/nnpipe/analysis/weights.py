@@ -1,4 +1,4 @@
-"""Match the weights of two models tensor by tensor, whatever layouts and names the two have."""
+"""Match the weights of two models tensor by tensor, for any layouts and names."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ from nnpipe.analysis.channel_noise import Array
 Layout = Literal["OIHW", "HWIO", "OHWI"]
 Way = Literal["name", "values", "operation", "place"]
 
-_ALIKE = 0.5  # median likeness of channels below which two tensors are two
-_SURE = 0.9  # and above which they are one, whatever their names say
-_NAMED = 0.02  # what an equal name counts for, among tensors that are equally alike
-_FAR = 1e-4  # what a step away in the order counts for
-_ROWS, _COLUMNS = 32, 1024  # of a tensor that are looked at to find its counterpart
-_APART = 2  # places between a pair and the next but one
-_SHORT = 4  # values in a channel below which its direction says nothing
+_ALIKE = 0.5  # median similarity of channels below which two tensors do not match
+_SURE = 0.9  # and above which they match, whatever their names
+_NAMED = 0.02  # the bonus of an equal name, among equally similar tensors
+_FAR = 1e-4  # the penalty for a step of distance in the order
+_ROWS, _COLUMNS = 32, 1024  # of a tensor that are compared to find its counterpart
+_APART = 2  # positions between a pair and the next but one
+_SHORT = 4  # values in a channel below which its direction is not meaningful
 
 
 @dataclass(frozen=True)
 class Weight:
-    """A tensor of weights, in real numbers, where an operation takes it.
+    """A tensor of weights, as real numbers, with the operation that uses it.
 
     Parameters
     ----------
     name
-        Of the tensor that the model's file holds.
+        The name of the tensor in the model file.
     values
-        As numbers.
+        The values as real numbers.
     operation, kind
-        What takes it.
+        The operation that uses it, and its kind.
     place
         Its position among the operation's inputs.
     step
-        Distance of neighbouring numbers that it can hold, of a shape that goes
-        with ``values``; ``None`` for floats.
+        The quantisation step, in a shape that broadcasts with ``values``;
+        ``None`` for floats.
     result
         The tensor that the operation computes.
     """
@@ -54,16 +54,16 @@ class Weight:
 
 @dataclass(frozen=True)
 class Normalisation:
-    """What a batch normalisation multiplies each channel by, and adds to it.
+    """The parameters of a batch normalisation.
 
     Parameters
     ----------
     name
-        Of the operation.
+        The name of the operation.
     gamma, beta, mean, variance
-        ``(channels,)``.
+        The parameters, ``(channels,)`` each.
     beta_name
-        Of the tensor that holds ``beta``, where there is one.
+        The name of the tensor of ``beta``, if there is one.
     """
 
     name: str
@@ -74,7 +74,7 @@ class Normalisation:
     beta_name: str = ""
 
     def factor(self, epsilon: float) -> Array:
-        """Return what each channel is multiplied by."""
+        """Return the factor of each channel, ``(channels,)``."""
         found: Array = self.gamma / np.sqrt(self.variance + epsilon)
         return found
 
@@ -86,11 +86,11 @@ class Weights:
     Parameters
     ----------
     tensors
-        Each once.
+        The tensors, each once.
     layout
-        Order of axes of its kernels: outputs, inputs, height and width.
+        The order of axes of its kernels: outputs, inputs, height and width.
     normalised
-        The normalisation that follows an operation, by what the operation computes.
+        The normalisation that follows an operation, by the tensor that the operation computes.
     """
 
     tensors: tuple[Weight, ...]
@@ -100,17 +100,17 @@ class Weights:
 
 @dataclass(frozen=True)
 class WeightPair:
-    """Two tensors of weights that go together.
+    """Two corresponding tensors of weights.
 
     Parameters
     ----------
     source, other
-        The two.
+        The two tensors.
     order
-        The source's axes in the order of the other's; ``None`` where elements
-        go over as they lie.
+        The source's axes in the order of the other's; ``None`` if the tensor is
+        only reshaped.
     by
-        What tells that they go together.
+        How the two were matched.
     """
 
     source: Weight
@@ -123,7 +123,7 @@ class WeightPair:
         return self.back(self.other.values)
 
     def back(self, values: Array) -> Array:
-        """Bring an array that goes with the other's values into the source's order of axes."""
+        """Convert an array with the other's axes to the source's order of axes."""
         whole: Array = np.broadcast_to(values, self.other.values.shape)
         order = None if self.order is None else tuple(map(int, np.argsort(self.order)))
         found: Array = whole.reshape(self.source.values.shape) if order is None else whole.transpose(order)
@@ -131,11 +131,11 @@ class WeightPair:
 
 
 def pair_weights(source: Weights, other: Weights) -> list[WeightPair]:
-    """Find the counterpart of each tensor of the source, in its order.
+    """Return the counterpart of each tensor of the source, in the source's order.
 
-    Kernels and matrices find theirs by what they hold, in any layout; where that says too little, because most of it
-    was changed, by name; a kernel between two that have theirs goes with what stands there.  Vectors go by the
-    operations that take them, or by name.
+    Kernels and matrices are matched by their values, in any layout, or by name if most of their values were changed.
+    A kernel between two matched ones is matched with the kernel at that position.  Vectors are matched by the
+    operations that use them, or by name.
     """
     wide = [w for w in source.tensors if w.values.ndim > 1]
     there = [w for w in other.tensors if w.values.ndim > 1]
@@ -160,9 +160,9 @@ def pair_weights(source: Weights, other: Weights) -> list[WeightPair]:
 
 
 def _between(found: Mapping[int, int], source: Sequence[Weight], other: Sequence[Weight]) -> Iterator[tuple[int, int]]:
-    """Return kernels that stand alone between two pairs, on both sides: what is unlike its source there was damaged.
+    """Yield kernels that are alone between two pairs in both models; if they differ there, they are damaged.
 
-    Matrices are left out: rows in another order are no damage to them.
+    Matrices are left out, since rows in another order are not damage.
     """
     ends = {-1: -1, len(source): len(other)}
     for mine, weight in enumerate(source):
@@ -177,7 +177,7 @@ def _between(found: Mapping[int, int], source: Sequence[Weight], other: Sequence
 def orders(
     shape: tuple[int, ...], wanted: tuple[int, ...], layout: Layout, other: Layout
 ) -> Iterator[tuple[int, ...] | None]:
-    """Return the orders of the source's axes that give the other's shape and keep height before width."""
+    """Yield the orders of the source's axes that give the other's shape and keep height before width."""
     rank = len(shape)
     candidates: list[tuple[int, ...]] = [tuple(range(rank))]
     if rank != len(wanted):
@@ -219,7 +219,7 @@ def _scores(
 
 
 def likeness(one: Array, two: Array, axis: int) -> float:
-    """Return the median over channels of the cosine between what two tensors hold there, of some of both."""
+    """Return the median over channels of the cosine similarity of two tensors, from a part of their values."""
     count = one.shape[axis]
     if one.size // count < _SHORT:
         return _cosine(one.reshape(1, -1), two.reshape(1, -1))
@@ -236,12 +236,12 @@ def _cosine(one: Array, two: Array) -> float:
 
 def _same_name(one: Weight, two: Weight) -> bool:
     mine, theirs = one.name, two.name.removesuffix("_quantized")
-    # PyTorch puts what it exports anew into one module more.
+    # PyTorch wraps a model in another module when it exports it again.
     return mine == theirs or mine.endswith(f".{theirs}") or theirs.endswith(f".{mine}")
 
 
 def _vectors(source: Weights, other: Weights, kernels: Sequence[WeightPair]) -> Iterator[WeightPair]:
-    """Pair vectors: those of operations whose kernels go together, those of what normalises these, and of one name."""
+    """Pair vectors: those of operations with paired kernels, those of their normalisations, and those of equal name."""
     beside = {pair.source.operation: pair.other.operation for pair in kernels}
     for pair in kernels:
         mine, theirs = source.normalised.get(pair.source.result), other.normalised.get(pair.other.result)

@@ -1,1 +1,1 @@
-"""Jobs: trainings in processes of their own, here or elsewhere, that can be watched, stopped and gone on with."""
+"""Jobs: trainings in separate processes, here or on other machines, that can be monitored, cancelled and resumed."""

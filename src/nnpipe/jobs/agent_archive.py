@@ -1,4 +1,4 @@
-"""The agent as one file, which any Python runs: ``python agent.pyz ...`` (PEP 441)."""
+"""Pack the agent into one file that any Python can run: ``python agent.pyz ...`` (PEP 441)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 NAME = "agent.pyz"
 
 _MAIN = "import sys\nfrom nnpipe.jobs.agent.__main__ import main\nsys.exit(main(sys.argv[1:]))\n"
-_BEGINNING = (1980, 1, 1, 0, 0, 0)  # the same bytes each time
+_BEGINNING = (1980, 1, 1, 0, 0, 0)  # a fixed date, so that the bytes are always the same
 
 
 def agent() -> bytes:
-    """Return the archive: the modules of :mod:`nnpipe.jobs.agent` under their own names, and what starts them."""
+    """Return the archive: the modules of :mod:`nnpipe.jobs.agent` under their own names, and a start module."""
     folder = Path(__file__).parent / "agent"
     parts = {"__main__.py": _MAIN, "nnpipe/__init__.py": "", "nnpipe/jobs/__init__.py": ""}
     parts |= {f"nnpipe/jobs/agent/{path.name}": path.read_text("utf-8") for path in sorted(folder.glob("*.py"))}

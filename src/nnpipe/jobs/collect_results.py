@@ -1,4 +1,4 @@
-"""Collect the results of an ended job: store its figures, log and files."""
+"""Collect the results of an ended job: store its metrics, log and files."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from nnpipe.jobs.place_address import place_at
 from nnpipe.jobs.publishing import publish_end, publish_progress
 
 VARIABLE = "NNPIPE_SETTLE"
-"""Tells ``nnpipe.jobs.collect_results_command`` which job.
+"""The environment variable that names the job to ``nnpipe.jobs.collect_results_command``.
 
-An environment variable, because addresses may hold passwords, which no command line should show.
+It is not an option, since addresses may contain passwords, which must not appear on a command line.
 """
 
 LOG = "log.txt"
-"""The artifact that the end of a job's log is kept as."""
+"""The name of the artifact with the end of a job's log."""
 
 HISTORY = "progress"
-"""The history that the reports of a job go to."""
+"""The name of the history with a job's progress reports."""
 
 _MOST_ROWS = 10_000
 _MOST_LOG, _MOST_REPORTS = 16 << 20, 16 << 20
 
 
 def call(database: RunDatabase, job: str) -> dict[str, str]:
-    """Return the environment variables that tell ``nnpipe.jobs.collect_results_command`` which job is meant."""
+    """Return the environment variables that name a job to ``nnpipe.jobs.collect_results_command``."""
     address, store = database.opened_by
     return {VARIABLE: json.dumps({"job": job, "address": address, "store": store})}
 
 
 def called(environment: Mapping[str, str]) -> tuple[str, str, str | None]:
-    """Read what :func:`call` gave: the job, and the address and store of the database."""
+    """Read the variables of :func:`call`: the job, and the address and store of the database."""
     try:
         told = json.loads(environment[VARIABLE])
         return told["job"], told["address"], told["store"]
@@ -47,13 +47,13 @@ def called(environment: Mapping[str, str]) -> tuple[str, str, str | None]:
         raise ConfigError(f"{VARIABLE} does not say which job has ended") from None
 
 
-def settle(database: RunDatabase, job: JobRecord) -> None:
-    """Do what follows the end of a job; done twice it does no harm.
+def collect_results(database: RunDatabase, job: JobRecord) -> None:
+    """Fetch, record and publish the results of an ended job; it can be repeated safely.
 
     Raises
     ------
     NNPipeError
-        If files could not be brought or published; it can be tried again.
+        If files could not be fetched or published; it can be tried again.
     """
     place = place_at(job.place)
     if job.state == COMPLETED:
@@ -61,7 +61,7 @@ def settle(database: RunDatabase, job: JobRecord) -> None:
         outputs = [one for one in job.details.get("ended", {}).get("outputs", []) if one["path"] in work["outputs"]]
         place.fetch(job.folder, outputs, Path(work["directory"]))
     reports, log = _whole(place, job, "progress", _MOST_REPORTS), _whole(place, job, "log", _MOST_LOG)
-    rows = rows_of(Reader().feed(reports + b"\n"))  # the last line may lack its end
+    rows = rows_of(Reader().feed(reports + b"\n"))  # the last line may have no line end
     if rows:
         database.figures.put_history(job.id, HISTORY, rows, at=0)
     if database.opened_by[1] is not None:
@@ -74,13 +74,13 @@ def settle(database: RunDatabase, job: JobRecord) -> None:
 
 
 def tell_storage(job: JobRecord) -> None:
-    """Publish how far a job is that has not ended, if it has a storage."""
+    """Publish the progress of a running job, if it has a storage."""
     if job.details.get("work", {}).get("storage") is not None and job.folder and not job.ended:
         publish_progress(job, _whole(place_at(job.place), job, "progress", _MOST_REPORTS))
 
 
 def rows_of(reports: Sequence[Report]) -> list[dict[str, float]]:
-    """Return as many rows, evenly chosen with the last, and as many names as a history should have at most."""
+    """Return evenly spaced rows, including the last, within a history's limits on rows and names."""
     if not reports:
         return []
     chosen = reports[::-1][:: -(-len(reports) // _MOST_ROWS)][::-1]
@@ -93,7 +93,7 @@ def rows_of(reports: Sequence[Report]) -> list[dict[str, float]]:
 
 
 def _whole(place: Place, job: JobRecord, which: Literal["progress", "log"], most: int) -> bytes:
-    """Return what a job reported or logged; of more than ``most`` bytes the last."""
+    """Return a job's progress reports or log, at most the last ``most`` bytes."""
     first = place.look(job.folder, -1, -1)
     size = first.progress_size if which == "progress" else first.log_size
     begin, pieces = max(0, size - most), []

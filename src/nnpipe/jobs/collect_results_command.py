@@ -1,6 +1,6 @@
-"""``python -m nnpipe.jobs.collect_results_command``, which a supervisor calls at the end of a job.
+"""The command ``python -m nnpipe.jobs.collect_results_command``, which a supervisor runs at the end of a job.
 
-Of a job with a storage it is called from time to time while the job runs, too.
+For a job with a storage, it is also run from time to time during the job.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from nnpipe.jobs.jobs import refresh
 
 
 def main() -> int:
-    """Tell run database and storage how a job stands; what goes wrong is in its log, and tried again by who looks."""
+    """Record a job's state in the run database and the storage; errors are logged, and the next check tries again."""
     try:
         job, address, store = called(os.environ)
         with RunDatabase(address, store=store, create=False) as database:

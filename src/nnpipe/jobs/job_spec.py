@@ -15,35 +15,35 @@ from nnpipe.experiment.settings import read_settings
 
 _LARGEST_SCRIPT = 16 << 20
 SETTINGS = frozenset({".yaml", ".yml", ".json"})
-"""Endings of pipeline and experiment files; all else is a Python script."""
+"""Suffixes of pipeline and experiment files; any other file is a Python script."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class JobSpec:
-    """A script, a pipeline file or an experiment file, and what shows that it did its work.
+    """A script, a pipeline file or an experiment file to run, with its arguments and expected outputs.
 
     Parameters
     ----------
     file
-        The script, or the file that ``nnpipe run`` or ``nnpipe experiment`` takes.
+        The script, or the file for ``nnpipe run`` or ``nnpipe experiment``.
     arguments
-        What follows it on the command line: a script's arguments, a pipeline's ``KEY=VALUE``, ...
+        The arguments after the file on the command line: a script's arguments, a pipeline's ``KEY=VALUE``, ...
     outputs
-        Files that it must write, relative to the directory; without any, its exit status alone tells.
+        Files that the job must write, relative to the directory; without any, only its exit status is checked.
     directory
-        Where it runs.
+        The working directory.
     environment
-        Further environment variables.  Their values may be secrets, and stay out of the run database.
+        Further environment variables.  Their values may be secrets, and are not stored in the run database.
     variables
-        The names of those that it had when it was submitted; read from the run database, never given.
+        The names of the variables at submission; read from the run database, never given.
     python
         The interpreter.
     grace
-        Seconds that its processes have to end by themselves when it is cancelled.
+        Seconds for its processes to end by themselves when the job is cancelled.
     send
-        Further files that it needs, where it runs on another machine.
+        Further files that the job needs on another machine.
     storage
-        Where script, progress and outputs are published; None for nowhere.
+        The storage in which script, progress and outputs are published, or None.
     """
 
     file: Path
@@ -59,16 +59,16 @@ class JobSpec:
 
     @property
     def of_nnpipe(self) -> bool:
-        """Whether nnpipe itself carries it out."""
+        """Whether nnpipe itself runs the file."""
         return self.file.suffix.lower() in SETTINGS
 
     @property
     def is_pipeline(self) -> bool:
-        """Whether it is a pipeline, which ends with a report; not a script, nor an experiment."""
+        """Whether the file is a pipeline, which ends with a report, and not a script or an experiment."""
         return self.of_nnpipe and "experiment" not in read_settings(self.file)
 
     def check(self) -> None:
-        """Raise :class:`ConfigError` for what cannot work."""
+        """Raise :class:`ConfigError` if the job cannot run."""
         if not self.file.is_file():
             raise ConfigError(f"{self.file}: no such file; a job is a Python script or a pipeline file")
         if not self.directory.is_dir():
@@ -89,7 +89,7 @@ class JobSpec:
             self._tree()
 
     def anywhere(self) -> JobSpec:
-        """Return the same work with whole paths, for whoever goes on with it from another folder."""
+        """Return the same job with absolute paths, so that it can be resumed from another folder."""
         storage = self.storage
         if storage is not None and "://" not in storage:
             storage = str(Path(storage).expanduser().absolute())
@@ -104,11 +104,11 @@ class JobSpec:
         Parameters
         ----------
         file
-            Where the file is.
+            The path of the file.
         progress
-            Where progress goes; for scripts that have an argument ``--progress``.
+            The path of the progress file; passed to scripts that have an argument ``--progress``.
         again
-            Whether the job is gone on with: scripts that have an argument ``--resume`` get it.
+            Whether the job is resumed: then scripts that have an argument ``--resume`` get it.
         """
         if self.of_nnpipe:
             command = "run" if self.is_pipeline else "experiment"
@@ -124,11 +124,11 @@ class JobSpec:
 
     @property
     def can_resume(self) -> bool:
-        """Whether a further attempt goes on where the one before stopped, as far as can be seen."""
+        """Whether another attempt probably continues where the previous one stopped."""
         return self.of_nnpipe or "--resume" in self._flags()
 
     def to_json(self) -> dict[str, Any]:
-        """Return it for the run database; of its environment the names alone."""
+        """Return the job in its JSON form for the run database, with only the names of its variables."""
         return {
             "file": str(self.file), "arguments": list(self.arguments), "outputs": list(self.outputs),
             "directory": str(self.directory), "variables": sorted({*self.environment, *self.variables}),
@@ -138,12 +138,12 @@ class JobSpec:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> JobSpec:
-        """Read what :meth:`to_json` gave."""
+        """Make a job from the output of :meth:`to_json`."""
         paths = {"file": Path(value["file"]), "directory": Path(value["directory"])}
         return cls(**{**value, **paths, "send": [Path(path) for path in value["send"]]})
 
     def _flags(self) -> set[str]:
-        """Find the options that a script declares with argparse; it is read, not run."""
+        """Return the options that a script declares with argparse; the script is parsed, not run."""
         try:
             tree = self._tree()
         except (ConfigError, OSError):

@@ -1,4 +1,4 @@
-"""Submitting, looking at, cancelling and resuming jobs of a run database."""
+"""Submit, check, cancel and resume jobs of a run database."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from nnpipe.experiment.database.jobs import (
 from nnpipe.experiment.provenance import environment
 from nnpipe.jobs.agent.final_state import NEVER_STARTED
 from nnpipe.jobs.agent.status import MOST, TAIL
-from nnpipe.jobs.collect_results import call, settle
+from nnpipe.jobs.collect_results import call, collect_results
 from nnpipe.jobs.job_spec import JobSpec
 from nnpipe.jobs.local import HERE
 from nnpipe.jobs.place import ABSENT, JobError, Look, Place, Unreached, Unsure
@@ -38,18 +38,18 @@ def submit(database: RunDatabase, work: JobSpec, place: Place, *, name: str | No
     Parameters
     ----------
     database
-        Where it is recorded.
+        The database that records the job.
     work
-        What it is to do.
+        The specification of the job.
     place
-        Where.
+        The place where it runs.
     name
-        What it is called; several may bear a name. The file's name by default.
+        The job's name, which need not be unique; by default the file's name.
 
     Raises
     ------
     NNPipeError
-        If it cannot be started; it is recorded as failed then, unless its work made no sense.
+        If it cannot be started.  Then it is recorded as failed, unless its specification is invalid.
     """
     work.check()
     work = work.anywhere()
@@ -57,7 +57,7 @@ def submit(database: RunDatabase, work: JobSpec, place: Place, *, name: str | No
     run = database.jobs.create(
         name or work.file.name, Configuration(settings), place=place.address, environment=environment()
     )
-    # Written down first: whoever looks while it is being started, or after that was cut short, knows where.
+    # Recorded first, so that its place is known while it is being started, and if that is interrupted.
     record = database.jobs.get(run)
     try:
         folder = place.folder(run)
@@ -74,41 +74,41 @@ def submit(database: RunDatabase, work: JobSpec, place: Place, *, name: str | No
     return _begun(database, run)
 
 
-def refresh(database: RunDatabase, job: JobRecord, *, settling: bool = True) -> JobRecord:
-    """See how a job stands, and write it down; do also what follows its end, unless that may wait.
+def refresh(database: RunDatabase, job: JobRecord, *, collect: bool = True) -> JobRecord:
+    """Check the state of a job and record it; if it has ended, also collect its results, if ``collect``.
 
     Raises
     ------
     JobError
         If the place where it runs cannot be reached.
     NNPipeError
-        If what follows its end cannot be done, such as fetching its outputs; it can be tried again.
+        If its results cannot be collected, for example its outputs fetched; it can be tried again.
     """
-    if job.ended and (job.settled or not settling):
+    if job.ended and (job.settled or not collect):
         return job
     if not job.folder:
         return _unplaced(database, job)
     place = place_at(job.place)
     look = place.look(job.folder)
     if last_report(look.progress) is None and look.progress_size > TAIL:
-        look = place.look(job.folder, -MOST)  # a line of any length may hide the others
-    return note(database, job, look, settling=settling)
+        look = place.look(job.folder, -MOST)  # a very long last line may hide the others
+    return note(database, job, look, collect=collect)
 
 
-def note(database: RunDatabase, job: JobRecord, look: Look, *, settling: bool = True) -> JobRecord:
-    """Write down what was seen of a job, and do what follows its end."""
+def note(database: RunDatabase, job: JobRecord, look: Look, *, collect: bool = True) -> JobRecord:
+    """Record the observed state of a job, and collect its results if it has ended."""
     if look.state == ABSENT:
         if job.state in (NOT_STARTED, CREATING):
             return _unplaced(database, job)
-        if job.ended and settling and job.place != HERE:
+        if job.ended and collect and job.place != HERE:
             raise JobError(f"{job.place}: the folder {job.folder} is gone, and with it the job's outputs and its log")
         if not job.ended:
             database.jobs.change(job, FAILED, reason=f"its folder {job.folder} is gone", settled=True)
         return database.jobs.get(job.id)
     if look.ended is not None and look.ended["attempt"] not in (None, job.attempt) and not database.jobs.abandoned(job):
-        return job  # somebody is just about to go on with it
+        return job  # it is just being resumed
     last = last_report(look.progress)
-    # A script may report before its supervisor has written down that it was started.
+    # A script may report progress before its supervisor has recorded the start.
     state = IN_PROGRESS if look.state in (CREATING, INITIALISING) and last is not None else look.state
     fraction = 1.0 if state == COMPLETED else None if last is None else last.fraction
     figures = _changed(job, last)
@@ -121,27 +121,27 @@ def note(database: RunDatabase, job: JobRecord, look: Look, *, settling: bool = 
             figures=figures,
         )  # fmt: skip
     job = database.jobs.get(job.id)
-    if settling and job.ended and not job.settled:
-        settle(database, job)
+    if collect and job.ended and not job.settled:
+        collect_results(database, job)
         job = database.jobs.get(job.id)
     return job
 
 
 def _changed(job: JobRecord, last: Report | None) -> dict[str, float]:
-    """Return the figures that are new; none of new names where there are too many of those already."""
+    """Return the changed metrics, without new names if there are too many already."""
     known, told = job.run.statistics, {} if last is None else last.metrics
     full = len(known) >= MOST_METRICS
     return {n: v for n, v in told.items() if (repr(known[n]) != repr(v) if n in known else not full)}
 
 
 def _when(processes: Mapping[str, Any]) -> float | None:
-    """Return when the script was started, in seconds since 1970 by the clock there."""
+    """Return the start time of the script in seconds since 1970, by the clock of its machine."""
     at = (processes.get("began") or {}).get("at")
     return float(at) if isinstance(at, (int, float)) and 0 < at < 1e11 else None
 
 
 def _held_by(supervisor: Mapping[str, Any]) -> tuple[int, float] | None:
-    """Return the number of a process of this machine, and when it began."""
+    """Return the ID and start time of a process of this machine, or None."""
     import psutil
 
     if supervisor.get("host") != platform.node():
@@ -154,7 +154,7 @@ def _held_by(supervisor: Mapping[str, Any]) -> tuple[int, float] | None:
 
 
 def last_report(data: bytes) -> Report | None:
-    """Return the last fraction and the last value of each figure that the end of a progress file tells."""
+    """Return the last fraction and the last value of each metric from the end of a progress file."""
     reports = Reader().feed(data)
     if not reports:
         return None
@@ -166,14 +166,14 @@ def last_report(data: bytes) -> Report | None:
 
 
 def cancel(database: RunDatabase, job: JobRecord, grace: float | None = None) -> JobRecord:
-    """End a job with all its processes; one that is cancelled already stays so.
+    """Cancel a job with all its processes; a cancelled job is left unchanged.
 
     Raises
     ------
     ConfigError
-        If it has completed or failed.
+        If the job has completed or failed.
     JobError
-        If it could not be ended.
+        If the job could not be ended.
     """
     job = refresh(database, job)
     if job.state == CANCELLED:
@@ -191,21 +191,21 @@ def cancel(database: RunDatabase, job: JobRecord, grace: float | None = None) ->
 
 
 def resume(database: RunDatabase, job: JobRecord, environment: Mapping[str, str] | None = None) -> JobRecord:
-    """Start a job that failed or was cancelled once more, in the same folder.
+    """Resume a failed or cancelled job in the same folder.
 
     Parameters
     ----------
     database
-        Where it is recorded.
+        The database that records the job.
     job
         The job.
     environment
-        Variables that are new, or that its place does not keep (:attr:`Place.keeps_environment`).
+        New variables, and those that its place does not keep (:attr:`Place.keeps_environment`).
 
     Raises
     ------
     ConfigError
-        If it is in another state, was never started, or lacks a variable that it was submitted with.
+        If the job is in another state, was never started, or lacks a variable that it had at submission.
     """
     job = refresh(database, job)
     if not job.folder:
@@ -230,7 +230,7 @@ def resume(database: RunDatabase, job: JobRecord, environment: Mapping[str, str]
 
 
 def _begun(database: RunDatabase, run: str) -> JobRecord:
-    """See how a job stands that was started; that it does not answer now is not told as if it had not been."""
+    """Check the state of a started job; if its place does not answer, the job still counts as started."""
     job = database.jobs.get(run)
     try:
         return refresh(database, job)
@@ -239,7 +239,7 @@ def _begun(database: RunDatabase, run: str) -> JobRecord:
 
 
 def _note_failure(database: RunDatabase, job: JobRecord, error: NNPipeError) -> None:
-    """Write down that a job could not be started; where nobody knows, a later look tells."""
+    """Record that a job could not be started; if this is uncertain, a later check will decide."""
     if isinstance(error, Unsure):
         database.jobs.change(job, CREATING, reason=str(error))
     else:
@@ -247,7 +247,7 @@ def _note_failure(database: RunDatabase, job: JobRecord, error: NNPipeError) -> 
 
 
 def _unplaced(database: RunDatabase, job: JobRecord) -> JobRecord:
-    """See whether a job that has no folder yet is still being started."""
+    """Check whether a job without a folder is still being started."""
     if job.ended or not database.jobs.abandoned(job):
         return job
     database.jobs.change(job, FAILED, reason=NEVER_STARTED, settled=True)

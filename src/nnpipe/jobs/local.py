@@ -22,17 +22,17 @@ T = TypeVar("T")
 HERE = "here"
 
 _EVERY = 30.0
-"""Seconds between two times that a storage is told how far a job is."""
+"""Seconds between two updates of a job's progress in a storage."""
 
 
 @dataclass(frozen=True)
 class LocalPlace(Place):
-    """Runs jobs on this machine, each in a session of its own.
+    """Runs jobs on this machine, each in its own session.
 
     Parameters
     ----------
     root
-        Where the jobs' folders are made.
+        The folder in which the jobs' folders are made.
     """
 
     root: Path | None = None
@@ -52,7 +52,7 @@ class LocalPlace(Place):
         try:
             path.mkdir(parents=True, mode=0o700)
             write_bytes(path / NAME, agent())
-            # What it was, whatever becomes of the file; the job runs the file itself, beside its modules and data.
+            # Keep a copy, since the file may change.  The job runs the original, beside its modules and data.
             write_bytes(path / f"submitted{work.file.suffix}", work.file.read_bytes())
         except OSError as error:
             raise JobError(f"{error.filename or path}: cannot be written: {error.strerror or error}") from None
@@ -66,17 +66,17 @@ class LocalPlace(Place):
         self._do(path, lambda: control.start(path, told, self._program(path)))
 
     def look(self, folder: str, progress: int = -TAIL, log: int = -1) -> Look:
-        """See how a job stands; see :class:`Place`."""
+        """Check the state of a job; see :class:`Place`."""
         path = Path(folder)
         return Look.from_json(self._do(path, lambda: status.look(path, progress=progress, log=log)), folder)
 
     def cancel(self, folder: str, grace: float | None) -> Look:
-        """End a job; see :class:`Place`."""
+        """Cancel a job; see :class:`Place`."""
         path = Path(folder)
         return Look.from_json(self._do(path, lambda: control.cancel(path, grace)), folder)
 
     def resume(self, job: str, folder: str, work: JobSpec, attempt: int) -> None:
-        """Start a job once more; see :class:`Place`."""
+        """Resume a job; see :class:`Place`."""
         path = Path(folder)
         command = self._command(path, work, again=True)
 
@@ -102,7 +102,7 @@ class LocalPlace(Place):
 
 
 def _our_path(work: JobSpec) -> dict[str, str]:
-    """Let a pipeline find the nnpipe that submitted it; a script finds what it would by itself."""
+    """Return variables by which a pipeline finds the nnpipe that submitted it; a script needs none."""
     return {"PYTHONPATH": _path()} if work.of_nnpipe else {}
 
 

@@ -16,7 +16,7 @@ from nnpipe.jobs.agent.status import TAIL
 from nnpipe.jobs.job_spec import JobSpec
 
 ABSENT = "absent"
-"""What a place says of a folder in which there is no job."""
+"""The state of a folder without a job."""
 
 _LONGEST = 500  # characters of a reason
 
@@ -32,25 +32,25 @@ class Unreached(JobError):
 
 
 class Unsure(JobError):
-    """Something was asked for, and nobody knows whether it was done."""
+    """It is unknown whether a request was carried out."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Look:
-    """What was seen of a job at one moment.
+    """The state of a job at one moment.
 
     Attributes
     ----------
     state, reason
-        How it stands; that it is in progress follows from what it reports.
+        The state and its reason; whether the job is in progress follows from its reports.
     ended
-        What is written about its end, as :func:`end_record` gives it; None before.
+        The record of its end, as from :func:`end_record`; None before the end.
     processes
-        Who does it.
+        Its processes.
     progress, log
-        What was written to each from the byte asked for on.
+        The content of each file from the requested position on.
     progress_size, log_size
-        Bytes of each in all.
+        The total size of each file in bytes.
     """
 
     state: str
@@ -64,7 +64,7 @@ class Look:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any], where: str) -> Look:
-        """Read what an agent gave; :class:`JobError` if it is nothing of the kind."""
+        """Read the answer of an agent; raise :class:`JobError` if it is malformed."""
         try:
             if "refused" in value:
                 raise JobError(f"{where}: {_text(value['refused'])}")
@@ -84,7 +84,7 @@ class Look:
 
 
 def end_record(value: Any) -> dict[str, Any]:
-    """Read what is written about the end of a job; where that is damaged, the job failed."""
+    """Check the record of a job's end; if it is damaged, the job counts as failed."""
     try:
         status, state = value["status"], str(value["state"])
         if state not in ENDED:
@@ -113,20 +113,20 @@ def _text(value: Any) -> str:
 
 
 class Place(ABC):
-    """A machine or a cluster.  Folders are those that :meth:`folder` gives."""
+    """A machine or a cluster on which jobs run; ``folder`` arguments are results of :meth:`folder`."""
 
     address: str
-    """What the place is called in the run database."""
+    """The name of the place in the run database."""
 
     keeps_environment: ClassVar[bool] = True
-    """Whether the folder of a job holds its variables, for another attempt."""
+    """Whether the folder of a job stores its environment variables for another attempt."""
 
     @abstractmethod
     def folder(self, job: str) -> str:
-        """Return the folder that a job will have; nothing is made yet."""
+        """Return the path of a new job's folder, without making it."""
 
     def folder_again(self, job: str, folder: str, attempt: int) -> str:
-        """Return the folder that a further attempt at a job will have: the same, unless a place cannot do that."""
+        """Return the folder of another attempt of a job: the same one, if the place allows it."""
         return folder
 
     @abstractmethod
@@ -136,37 +136,37 @@ class Place(ABC):
         Parameters
         ----------
         job
-            Its identity.
+            The job's identifier.
         folder
-            What :meth:`folder` gave for it.
+            The job's folder, from :meth:`folder`.
         work
-            What it is to do.
+            The specification of the job.
         afterwards
-            Environment variables for ``nnpipe.jobs.collect_results_command``, which is to run here when it has ended;
-            a place elsewhere leaves that to whoever looks next.
+            Environment variables for ``nnpipe.jobs.collect_results_command``, which is run on this machine when the
+            job has ended.  Places on other machines leave this to the next check of the job.
 
         Raises
         ------
         JobError
-            If that cannot be done; nothing of it runs then.
+            If the job cannot be started; then none of its processes runs.
         Unsure
-            If the line broke off; a later look tells.
+            If the connection was lost; a later check will show whether the job was started.
         """
 
     @abstractmethod
     def look(self, folder: str, progress: int = -TAIL, log: int = -1) -> Look:
-        """See how a job stands, and what it wrote from these bytes on (negative ones count from the end)."""
+        """Return the state of a job, and its progress and log from these positions on (negative: from the end)."""
 
     @abstractmethod
     def cancel(self, folder: str, grace: float | None) -> Look:
-        """End a job with all its processes, and see how it stands then."""
+        """Cancel a job with all its processes, and return its state."""
 
     @abstractmethod
     def resume(self, job: str, folder: str, work: JobSpec, attempt: int) -> None:
-        """Start a job that failed or was cancelled once more, as such an attempt, in what :meth:`folder_again` gave.
+        """Start a failed or cancelled job again as attempt number ``attempt``, in the folder of :meth:`folder_again`.
 
-        The environment of ``work`` holds what is new, or all of it where the place does not keep any.
+        The environment of ``work`` contains the new variables, or all of them if the place does not store any.
         """
 
     def fetch(self, folder: str, outputs: Sequence[Mapping[str, Any]], directory: Path) -> None:
-        """Bring the outputs of a completed job into a folder of this machine; nothing to do where they are here."""
+        """Copy the outputs of a completed job to a folder of this machine, if they are on another one."""

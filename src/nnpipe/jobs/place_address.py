@@ -12,19 +12,19 @@ from nnpipe.jobs.ssh import SCHEME, Ssh
 
 
 def place_at(address: str, root: Path | None = None) -> Place:
-    """Return a place.
+    """Return the place with this address.
 
     Parameters
     ----------
     address
         ``here``, ``ssh://USER@HOST:PORT`` or ``ray+http://HOST:PORT``.
     root
-        Where the folders of new jobs are made on this machine.
+        The folder in which folders of new jobs are made on this machine.
 
     Raises
     ------
     ConfigError
-        If the address is of no kind known.
+        If the address is of an unknown kind.
     """
     if address == HERE:
         return LocalPlace(root)

@@ -1,4 +1,4 @@
-"""A job's script, progress and results on the shelves of a storage, each file whole."""
+"""Publish a job's script, progress and results in a storage, each file atomically."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ _LONGEST = 80
 
 
 def folder_of(name: str, job: str) -> str:
-    """Return the folder of a job on each shelf: its name, as far as it can stand there, and its identity."""
+    """Return the folder of a job on each shelf: its name, without unsuitable characters, and its identifier."""
     plain = "".join(c if c.isalnum() or c in "-_." else "-" for c in name).strip(".- ")[:_LONGEST].strip(".- ")
     return checked_name(f"{plain or 'job'}-{job[:12]}")
 
 
 def published_names(outputs: Sequence[str]) -> dict[str, str]:
-    """Return the name of each output below the job's folder.
+    """Return the published name of each output in the job's folder.
 
     Raises
     ------
     ConfigError
-        If a storage takes no such name, or two would have the same.
+        If a storage does not accept a name, or two outputs would have the same.
     """
     found: dict[str, str] = {}
     for output in outputs:
@@ -49,7 +49,7 @@ def published_names(outputs: Sequence[str]) -> dict[str, str]:
 
 
 def publish_script(work: JobSpec, name: str, job: str) -> None:
-    """Publish what a job is to run, before it starts; so a storage that cannot be written to is found out early."""
+    """Publish a job's script before it starts, so that a storage that cannot be written to is detected early."""
     if work.storage is None:
         return
     published_names(work.outputs)
@@ -58,19 +58,19 @@ def publish_script(work: JobSpec, name: str, job: str) -> None:
 
 
 def publish_progress(job: JobRecord, reports: bytes) -> None:
-    """Publish how far a job is: all that it told so far, and a summary."""
+    """Publish a job's progress: all reports so far, and a summary."""
     storage = _storage(job)
     if storage is not None:
         _put_progress(storage, job, reports)
 
 
 def publish_end(job: JobRecord, reports: bytes, log: bytes) -> None:
-    """Publish how a job ended: the log, and of a completed one its outputs; the summary comes last.
+    """Publish the end of a job: its log, the outputs if it completed, and then the summary.
 
     Raises
     ------
     JobError
-        If an output is no longer what it was when the job ended.
+        If an output has changed since the job ended.
     """
     storage = _storage(job)
     if storage is None:
@@ -92,7 +92,7 @@ def publish_end(job: JobRecord, reports: bytes, log: bytes) -> None:
 
 
 def summary(job: JobRecord) -> dict[str, Any]:
-    """Return what there is about a job as JSON; its environment is nobody else's business, and stays out."""
+    """Return the facts about a job in JSON form, without its environment, which is private."""
     finite = {name: value if math.isfinite(value) else str(value) for name, value in job.run.statistics.items()}
     work = {
         name: value for name, value in job.details.get("work", {}).items() if name not in ("environment", "variables")

@@ -1,4 +1,4 @@
-"""A Ray cluster as a place for jobs, by Ray's own job submission API."""
+"""A Ray cluster as a place for jobs, through Ray's job submission API."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _DONE = ("SUCCEEDED", "FAILED", "STOPPED")
 
 @dataclass(frozen=True)
 class RayCluster(Place):
-    """Runs jobs where a Ray cluster has room.
+    """Runs jobs on a Ray cluster.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ class RayCluster(Place):
 
     @classmethod
     def at(cls, address: str) -> RayCluster:
-        """Read an address; :class:`ConfigError` if it is none."""
+        """Return the place with this address; raise :class:`ConfigError` if it is malformed."""
         if not _ADDRESS.fullmatch(address):
             raise ConfigError(f"{address[:80]}: expected ray+http://HOST:8265, where Ray's dashboard is")
         return cls(address.removeprefix("ray+"), address)
@@ -64,7 +64,7 @@ class RayCluster(Place):
         return job
 
     def folder_again(self, job: str, folder: str, attempt: int) -> str:
-        """Return another name: Ray needs a while to forget one; see :class:`Place`."""
+        """Return a new name, since Ray remembers the old one for a while; see :class:`Place`."""
         return f"{job}.{attempt}"
 
     def start(self, job: str, folder: str, work: JobSpec, afterwards: Mapping[str, str]) -> None:
@@ -72,7 +72,7 @@ class RayCluster(Place):
         self._submit(job, folder, work, 1)
 
     def look(self, folder: str, progress: int = -TAIL, log: int = -1) -> Look:
-        """See how a job stands, by Ray's word and by what the job's own supervisor told; see :class:`Place`."""
+        """Check the state of a job, as reported by Ray and by the job's supervisor; see :class:`Place`."""
         with self._client() as client:
             try:
                 info = client.get_job_info(folder)
@@ -103,7 +103,7 @@ class RayCluster(Place):
         return look
 
     def resume(self, job: str, folder: str, work: JobSpec, attempt: int) -> None:
-        """Submit a job once more; see :class:`Place`."""
+        """Submit a job again; see :class:`Place`."""
         self._submit(job, folder, work, attempt)
 
     def _submit(self, job: str, name: str, work: JobSpec, attempt: int) -> None:
@@ -138,14 +138,14 @@ class RayCluster(Place):
             yield JobSubmissionClient(self.server)
         except (RuntimeError, ValueError, OSError) as error:
             said = one_line(error)
-            kind = Unreached if isinstance(error, OSError) else JobError  # those of requests are OSErrors
+            kind = Unreached if isinstance(error, OSError) else JobError  # errors of the package requests are OSErrors
             raise kind(f"{self.address}: {said}") from None
 
 
 def _end(
     told: Mapping[str, Any] | None, status: str, message: str, at: float | None, metadata: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return the record of a job's end, whatever its supervisor could still tell of it."""
+    """Return the record of a job's end, even if its supervisor could not report all of it."""
     attempt = metadata.get("nnpipe_attempt", "")
     found: dict[str, Any] = {"status": None, "outputs": [], "attempt": int(attempt) if attempt.isdigit() else 1}
     found |= {"at": time.time() if at is None else at / 1000}

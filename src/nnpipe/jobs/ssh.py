@@ -1,9 +1,9 @@
-"""Another machine as a place for jobs, by the system's own ``ssh``.
+"""Another machine as a place for jobs, through the system's ``ssh``.
 
-Whatever ``ssh HOST`` does for the user it does here: ``~/.ssh/config``, keys,
-agents and jump hosts count.  Nothing is asked: a host that wants a password or
-whose key is not known is an error.  The other machine needs Python 3.10 and
-nothing else, but what the script itself needs.
+It works like ``ssh HOST`` of the user, with ``~/.ssh/config``, keys, agents and
+jump hosts, but never prompts: a host that asks for a password, or whose key is
+unknown, is an error.  The other machine needs only Python 3.10 and the packages
+of the script.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ SCHEME = "ssh://"
 _ADDRESS = re.compile(
     r"ssh://(?:(?P<user>[\w.][\w.@-]*)@)?(?P<host>[\w.:][\w.:-]*?|\[[\w:.%]+\])(?::(?P<port>\d{1,5}))?/?"
 )
-_FOLDER = ".nnpipe/jobs"  # in the user's home, where commands of ssh begin
+_FOLDER = ".nnpipe/jobs"  # relative to the user's home, where commands of ssh start
 _WORK = "work"
 _AGENT = "agent"
 
-# A shell's own 126 or 127 means that this file is not there, and with it the job.
+# The shell's status 126 or 127 means that this file, and so the job, does not exist.
 _LAUNCHER = """#!/bin/sh
 command -v {python} > /dev/null || {{ echo {python}: not found >&2; exit 125; }}
 exec {python} -E "$(dirname "$0")/{agent}" "$@"
 """
 
-# What is sent is unpacked by Python itself; nothing else need be there.
+# Python itself unpacks the archive, so no other program is needed.
 _UNPACK = """import os, sys, tarfile
 if sys.version_info < (3, 10):
     sys.exit("jobs need Python 3.10 or newer; this is " + sys.version.split()[0] + "; name another one (--python)")
@@ -54,12 +54,12 @@ tarfile.open(fileobj=sys.stdin.buffer, mode="r|").extractall(sys.argv[1])
 
 @dataclass(frozen=True)
 class Ssh(Place):
-    """Runs jobs on another machine, in a folder of their own below the user's home.
+    """Runs jobs on another machine, each in its own folder in the user's home.
 
     Parameters
     ----------
     connection
-        Runs commands there.
+        Runs commands on that machine.
     address
         ``ssh://USER@HOST:PORT``; user and port may be left out.
     """
@@ -69,7 +69,7 @@ class Ssh(Place):
 
     @classmethod
     def at(cls, address: str) -> Ssh:
-        """Read an address; :class:`ConfigError` if it is none."""
+        """Return the place with this address; raise :class:`ConfigError` if it is malformed."""
         found = _ADDRESS.fullmatch(address)
         if found is None:
             raise ConfigError(f"{address[:80]}: expected ssh://HOST, ssh://USER@HOST or ssh://USER@HOST:PORT")
@@ -95,21 +95,21 @@ class Ssh(Place):
         self._begin(folder, "start", {"job": told})
 
     def look(self, folder: str, progress: int = -TAIL, log: int = -1) -> Look:
-        """See how a job stands; see :class:`Place`."""
+        """Check the state of a job; see :class:`Place`."""
         return self._ask(folder, "look", {"progress": progress, "log": log})
 
     def cancel(self, folder: str, grace: float | None) -> Look:
-        """End a job; see :class:`Place`."""
+        """Cancel a job; see :class:`Place`."""
         return self._ask(folder, "cancel", {"grace": grace}, seconds=3700.0)
 
     def resume(self, job: str, folder: str, work: JobSpec, attempt: int) -> None:
-        """Send the script anew and start the job once more; see :class:`Place`."""
+        """Send the script again and resume the job; see :class:`Place`."""
         self._unpack(work, folder, _tar({NAME: agent()}, [work.file]), again=True)
         told = {"command": self._command(work, again=True), "attempt": attempt, "environment": dict(work.environment)}
         self._begin(folder, "resume", told)
 
     def fetch(self, folder: str, outputs: Sequence[Mapping[str, Any]], directory: Path) -> None:
-        """Bring the outputs into a folder of this machine, each whole and as it was checked there."""
+        """Copy the outputs to a folder of this machine, each atomically and with the hash that was checked there."""
         for output in outputs:
             name, sha256, size = output["path"], output["sha256"], int(output["size"])
             _check_inside([name])
@@ -123,7 +123,7 @@ class Ssh(Place):
                     raise JobError(f"{self.address}: {name} is not what the job left; it was changed since")
 
     def _command(self, work: JobSpec, *, again: bool = False) -> list[str]:
-        # The interpreter is the one that runs the agent: a relative path would lead elsewhere from the job's folder.
+        # Use the interpreter that runs the agent, since a relative path would be wrong in the job's folder.
         return ["", *work.command(work.file.name, "../progress.jsonl", again=again)[1:]]
 
     def _absolute(self, folder: str) -> str:
@@ -134,7 +134,7 @@ class Ssh(Place):
         self.connection.run(shlex.join(words), parts)
 
     def _begin(self, folder: str, command: str, asked: Mapping[str, Any]) -> None:
-        """Have a job started; only the agent's own word says that it was not."""
+        """Start a job; only the agent's own answer shows that it was not started."""
         try:
             self._ask(folder, command, asked)
         except (Unreached, CommandFailed) as error:
@@ -150,7 +150,7 @@ class Ssh(Place):
             raise
         try:
             said = json.loads(answer)
-        except ValueError:  # the line may have broken with half of it
+        except ValueError:  # the connection may have been lost in the middle of the answer
             raise Unreached(f"{self.address}: the job's agent answered what cannot be read") from None
         return Look.from_json(said if isinstance(said, dict) else {}, self.address)
 
@@ -165,7 +165,7 @@ def _check_inside(names: Sequence[str]) -> None:
 
 
 def _tar(contents: Mapping[str, bytes], paths: Sequence[Path]) -> bytes:
-    """Pack an archive: some contents by name, and files and folders below ``work``."""
+    """Return an archive of some contents by name, and of files and folders below ``work``."""
     made = io.BytesIO()
     with tarfile.open(fileobj=made, mode="w", dereference=True) as archive:
         for name, content in contents.items():
@@ -178,7 +178,7 @@ def _tar(contents: Mapping[str, bytes], paths: Sequence[Path]) -> bytes:
 
 
 def _unowned(entry: tarfile.TarInfo) -> tarfile.TarInfo:
-    """Leave out who owned it."""
+    """Remove the owner from an entry of an archive."""
     entry.uid = entry.gid = 0
     entry.uname = entry.gname = ""
     return entry

@@ -1,4 +1,4 @@
-"""Running commands on another machine by ``ssh``, with bounds on what comes back and how long it takes."""
+"""Run commands on another machine by ``ssh``, with limits on the size of the output and the time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OPTIONS = (
     "-T", "-x",
 )  # fmt: skip
 _FAILED = 255  # of ssh itself (man ssh)
-_NOISE = 1 << 20  # bytes that a shell's start files may print before the answer
+_NOISE = 1 << 20  # bytes of output of a shell's start files before the answer
 _MOST = 8 << 20
 _BLOCK = 1 << 20
 
@@ -39,25 +39,25 @@ class CommandConnection:
     Parameters
     ----------
     target
-        Options of ssh, and last the host.
+        Options of ssh, followed by the host.
     shown
-        What to call it in messages.
+        The name of the machine in messages.
     """
 
     target: Sequence[str]
     shown: str
 
     def run(self, command: str, given: bytes = b"", seconds: float = 300.0) -> bytes:
-        """Run a shell's command, and give what follows the mark of an answer in its output.
+        """Run a shell command, and return its output after the mark of an answer.
 
         Raises
         ------
         Unreached
-            If the machine cannot be reached, or took too long.
-        Refusal
+            If the machine cannot be reached, or the time limit has passed.
+        CommandFailed
             If the command failed.
         JobError
-            If it gave too much.
+            If the output is too large.
         """
         with self._started(command, given, seconds) as (output, said):
             answer = output.read(_MOST + 1)
@@ -67,7 +67,7 @@ class CommandConnection:
         return answer.rpartition(REPLY)[2]
 
     def save(self, command: str, path: Path, size: int, seconds: float = 24 * 3600.0) -> None:
-        """Run a command that gives so many bytes after the mark, and write them to a file."""
+        """Run a command that outputs ``size`` bytes after the mark, and write them to a file."""
         with self._started(command, b"", seconds) as (output, said):
             noise = bytearray()
             while not noise.endswith(REPLY):
@@ -88,7 +88,7 @@ class CommandConnection:
 
     @contextmanager
     def _started(self, command: str, given: bytes, seconds: float) -> Iterator[tuple[IO[bytes], Callable[[], None]]]:
-        """Yield the output of a command, and what raises if it failed."""
+        """Yield the output of a command, and a function that raises an error if the command failed."""
         with tempfile.TemporaryFile() as source, tempfile.TemporaryFile() as errors:
             source.write(given)
             source.seek(0)

@@ -1,4 +1,4 @@
-"""What goes with a job to another machine: files and folders, whole, with what links lead to."""
+"""List the files and folders to send with a job to another machine, with the targets of links."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ _LARGEST = 1 << 30  # bytes
 
 
 def to_send(paths: Sequence[Path]) -> list[tuple[Path, str]]:
-    """Pair folders and files with their names there, relative to where the job runs: folders before what is in them.
+    """Return each folder and file with its name on the other machine, relative to the job's working directory.
 
-    Links stand for what they lead to, for that is not there; what is no file
-    and no folder stays here, and so does what Python compiled.
+    A folder comes before its content.  Links are replaced by their targets, which
+    do not exist on the other machine.  Special files and Python's compiled files
+    are left out.
 
     Raises
     ------
     ConfigError
-        If something is not there or cannot be read, a folder holds itself, or it is too much to send.
+        If a path is missing or cannot be read, a folder contains itself, or the total size is too large.
     """
     found, size = [], 0
     for path in paths:
         if not path.exists():
             raise ConfigError(f"{path}: no such file or folder to send")
-        called = Path(os.path.normpath(path.absolute())).name  # of a link its own name, under which scripts look for it
+        called = Path(os.path.normpath(path.absolute())).name  # the name of a link itself, which scripts use
         try:
             for file, name in _below(path, called, ()):
                 size += 0 if file.is_dir() else file.stat().st_size

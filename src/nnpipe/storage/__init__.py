@@ -1,1 +1,1 @@
-"""Models, data and results under one prefix, the same in a local folder and in S3."""
+"""A storage of models, data and results, with the same layout in a local folder and in S3."""

@@ -1,9 +1,8 @@
-"""Copies of files from a far store, kept by what their content was tagged with.
+"""A cache of files from a remote store, identified by the tags of their content.
 
-Each copy is two files: the content, and a line of JSON with its size and
-SHA-256, written last.  A copy is checked against it whenever it is used, so a
-damaged cache costs a download and nothing else.  Several processes may share
-a folder.
+Each copy consists of two files: the content, and a line of JSON with its size and
+SHA-256, which is written last.  A copy is verified at each use, so a damaged cache
+only costs another download.  Several processes may share a folder.
 """
 
 from __future__ import annotations
@@ -20,15 +19,15 @@ from nnpipe.core.leases import sweep_file
 from nnpipe.storage.store import Entry
 
 LIMIT = 20 << 30
-"""Bytes that a cache holds by default; what was used longest ago goes first."""
+"""The default size of a cache in bytes; the least recently used copies are removed first."""
 
 _NOTE_LIMIT = 10_000
-_ABANDONED = 86_400.0  # seconds after which what began to be fetched will not be finished
+_ABANDONED = 86_400.0  # seconds after which an unfinished download counts as abandoned
 
 
 @dataclass(frozen=True)
 class Copy:
-    """Content in the cache, and the SHA-256 that it should have."""
+    """A file in the cache, and the SHA-256 that its content should have."""
 
     path: Path
     sha256: str
@@ -41,22 +40,22 @@ class Cache:
     Parameters
     ----------
     folder
-        Made when the first copy is kept.  It may be removed at any time.
+        The folder; it is made for the first copy, and may be removed at any time.
     limit
-        Bytes of all copies together.
+        The total size limit of all copies in bytes.
     """
 
     folder: Path
     limit: int = LIMIT
 
     def place(self, source: str, entry: Entry) -> Path:
-        """Say where the copy of this content belongs; ``source`` tells stores apart."""
+        """Return the path for the copy of this content; ``source`` identifies the store."""
         file = hashlib.sha256(f"{source}\n{entry.name}".encode()).hexdigest()[:32]
         content = hashlib.sha256(f"{entry.tag}\n{entry.size}".encode()).hexdigest()[:32]
         return self.folder / file / content
 
     def find(self, source: str, entry: Entry) -> Copy | None:
-        """Return the copy, unless there is none of this very content."""
+        """Return the copy of exactly this content, or None."""
         path = self.place(source, entry)
         try:
             with open(path.with_suffix(".json"), "rb") as handle:
@@ -69,19 +68,19 @@ class Cache:
             return None
 
     def keep(self, source: str, entry: Entry, sha256: str) -> Copy:
-        """Note down the content that lies at :meth:`place` now, and make room for it."""
+        """Record the content that was written to :meth:`place`, and remove old copies if the cache is too large."""
         path = self.place(source, entry)
         note = {"source": source, "name": entry.name, "tag": entry.tag, "size": entry.size, "sha256": sha256}
         write_text(path.with_suffix(".json"), json.dumps(note) + "\n")
         for older in path.parent.iterdir():
-            # What the file held before is of no more use; what another process is writing is left alone.
+            # Remove copies of the file's former content, but not those that another process is writing.
             if older.stem != path.stem and not older.name.startswith("."):
                 older.unlink(missing_ok=True)
         self._evict(path)
         return Copy(path, sha256)
 
     def drop(self, copy: Copy) -> None:
-        """Forget a copy."""
+        """Remove a copy."""
         copy.path.with_suffix(".json").unlink(missing_ok=True)
         copy.path.unlink(missing_ok=True)
 

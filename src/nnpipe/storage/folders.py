@@ -1,4 +1,4 @@
-"""Folders of files: each is published and fetched file by file, each file whole."""
+"""List the files of a folder to publish or fetch; each file is transferred atomically."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from nnpipe.storage.storage import Storage
 from nnpipe.storage.store import MAX_ENTRIES
 
 _UNFINISHED = re.compile(r"\.lock|\..+\.partial(\.[^.]*)?")
-"""Names that nnpipe gives what is not for others: the lock of a run's folder, and what is being written."""
+"""Names of nnpipe's internal files: the lock of a run's folder, and unfinished files."""
 
 
 def to_publish(folder: Path, name: str) -> list[tuple[Path, str]]:
-    """Pair the files below a folder with their names in a storage, below ``name``.
+    """Return the files in a folder with their names in a storage, below ``name``.
 
-    Locks and half-written files of nnpipe are left out, so that the folder of
-    a run can be published while it is being written.
+    Locks and unfinished files of nnpipe are left out, so that the folder of a
+    run can be published while it is being written.
 
     Raises
     ------
     ConfigError, StorageError
-        A file has a name that no storage takes, is a link, or there are none;
-        so nothing is published before everything can be.
+        If a storage does not accept the name of a file, a file is a link, or there
+        are no files.  So nothing is published unless everything can be.
     """
     found: list[tuple[Path, str]] = []
 
@@ -50,13 +50,13 @@ def to_publish(folder: Path, name: str) -> list[tuple[Path, str]]:
 
 
 def to_fetch(storage: Storage, shelf: str, name: str, folder: Path) -> list[tuple[str, Path, int]]:
-    """List the files of a folder in a storage: names on the shelf, where each goes below ``folder``, and sizes.
+    """Return the files of a folder in a storage: name on the shelf, destination below ``folder``, and size in bytes.
 
     Raises
     ------
     ConfigError, StorageError
-        A name there would lead out of ``folder`` or is otherwise not one to
-        take, or there are no files.
+        If a name would lead out of ``folder`` or is not valid, or there are no
+        files.
     """
     entries = storage.entries(shelf, name)
     if not entries:

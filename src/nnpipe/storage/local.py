@@ -1,8 +1,9 @@
-"""A folder on this machine, or one that is mounted here.
+"""A store in a local or mounted folder.
 
-The standard library and no fsspec: fsspec's local file system gathers a file
-in the system's temporary folder, from where a rename may be a copy, which
-another process can see half done.  It also needs no package on a small board.
+It uses the standard library, not fsspec.  fsspec's local file system writes to the
+system's temporary folder first; moving the file from there may copy it, so that
+another process can see an incomplete file.  It also needs no package on a small
+board.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ from nnpipe.storage.store import MAX_ENTRIES, Absent, Advance, Entry, Opened, St
 
 _BLOCK = 1 << 20
 _UNFINISHED = re.compile(r"\..+\.[0-9a-f]{8}\.(partial|new)(\.[^.]*)?")
-_IDLE = 600.0  # seconds without a write, beside the lock, which other machines may not see
+_IDLE = 600.0  # seconds without a write; checked in addition to the lock, which other machines may not see
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
 
 
 class LocalStore(Store):
-    """Files below a folder, which is made when the first one is published.
+    """Files in a folder, which is made when the first file is published.
 
-    Links in it are passed over: they could lead anywhere.
+    Links in the folder are ignored, since they could lead out of it.
     """
 
     def __init__(self, root: Path) -> None:
@@ -38,9 +39,9 @@ class LocalStore(Store):
         self.location = str(self.root)
 
     def entries(self, below: str) -> list[Entry]:
-        """Walk through the folder; what begins with a dot is unfinished or not ours.
+        """List the files below a folder, without names that begin with a dot (unfinished or foreign files).
 
-        What processes that are gone left half-written is removed on the way.
+        Unfinished files of ended processes are removed.
         """
         found: list[Entry] = []
         waiting = [below]
@@ -66,7 +67,7 @@ class LocalStore(Store):
         return sorted(found, key=lambda entry: entry.name)
 
     def find(self, name: str) -> Entry | None:
-        """Look at the file."""
+        """Return the entry of a file, or None."""
         try:
             status = self._path(name).lstat()
         except (FileNotFoundError, NotADirectoryError):
@@ -75,18 +76,18 @@ class LocalStore(Store):
 
     @contextmanager
     def open(self, name: str) -> Iterator[Opened]:
-        """Open the file; a rename over it leaves what is open as it was."""
+        """Open a file; replacing it does not affect the open handle."""
         if self.find(name) is None:
             raise Absent(name)
         with ExitStack() as stack:
             try:
                 handle = stack.enter_context(open(self._path(name), "rb"))
-            except FileNotFoundError:  # removed since
+            except FileNotFoundError:  # removed in the meantime
                 raise Absent(name) from None
             yield Opened(_entry(name, os.fstat(handle.fileno())), handle)
 
     def put(self, name: str, source: Path, replace: bool, advance: Advance) -> None:
-        """Copy beside the destination, then rename; or link, which fails where the name is taken."""
+        """Copy the file beside its destination, then rename it, or link it, which fails if the name is taken."""
         destination = self._path(name)
         if destination.is_dir():
             _prune(destination)
@@ -95,12 +96,12 @@ class LocalStore(Store):
                 self._put(destination, source, replace, advance)
                 return
             except FileNotFoundError:
-                # Somebody removed the last file beside ours, and its folder with it, while we were copying.
+                # Another process has removed the last file of the folder, and the folder, during the copy.
                 if attempt == 9 or not source.exists():
                     raise
 
     def _put(self, destination: Path, source: Path, replace: bool, advance: Advance) -> None:
-        with ExitStack() as leases:  # which hold beyond the renaming
+        with ExitStack() as leases:  # they are held until after the rename
             self._publish(destination, source, replace, advance, leases)
 
     def _publish(self, destination: Path, source: Path, replace: bool, advance: Advance, leases: ExitStack) -> None:
@@ -121,13 +122,13 @@ class LocalStore(Store):
             except OSError as error:
                 if error.errno not in _NO_LINKS:
                     raise
-                # No hard links here (FAT, some network drives): the moment since the check above is the gap.
+                # Without hard links (FAT, some network drives), the name may be taken just after the check above.
                 os.replace(whole, destination)
         finally:
             whole.unlink(missing_ok=True)
 
     def remove(self, name: str) -> None:
-        """Remove the file, and the folders that it leaves empty."""
+        """Remove a file, and the folders that become empty."""
         path = self._path(name)
         if self.find(name) is None:
             return
@@ -142,7 +143,7 @@ class LocalStore(Store):
 
     def _path(self, name: str) -> Path:
         path = self.root / name
-        # Names are checked, so only a link inside the folder could lead out of it.
+        # Names have been checked, so only a link in the folder could lead out of it.
         inside, root = path.parent.resolve(), self.root.resolve()
         if inside != root and root not in inside.parents:
             raise StorageError(f"{name}: a link in {self.root} leads out of it, to {inside}")
@@ -157,7 +158,7 @@ def _copy(source: Path, destination: Path, advance: Advance) -> None:
 
 
 def _prune(folder: Path) -> None:
-    """Remove a tree of folders without files; nothing where there is one."""
+    """Remove a tree of folders if it contains no files."""
     for path, _, _ in os.walk(folder, topdown=False):
         with suppress(OSError):
             Path(path).rmdir()

@@ -1,4 +1,4 @@
-"""Which names a storage takes: those that mean the same file on every system, inside the storage."""
+"""Check names in a storage: a valid name means the same file on every system, and stays inside the storage."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import unicodedata
 from nnpipe.core.errors import ConfigError
 
 MAX_NAME = 512
-"""Bytes of a name in UTF-8; S3 takes 1,024 with the prefix."""
+"""The size limit of a name in bytes of UTF-8; S3 accepts 1,024 including the prefix."""
 
-_MAX_PART = 200  # file systems take 255, and a temporary name is a little longer than the final one
-_FORBIDDEN = frozenset('\\:*?"<>|#')  # Windows, wildcards, and what splits addresses
+_MAX_PART = 200  # file systems accept 255, and temporary names are a little longer than final ones
+_FORBIDDEN = frozenset('\\:*?"<>|#')  # characters of Windows, wildcards, and separators of addresses
 _UNSEEN = ("C", "Zl", "Zp")  # control and format characters, lone surrogates, line separators
 _DEVICES = frozenset(
     ("con", "prn", "aux", "nul", *(f"{kind}{number}" for kind in ("com", "lpt") for number in range(1, 10)))
@@ -18,14 +18,14 @@ _DEVICES = frozenset(
 
 
 def checked_name(name: str, what: str = "name") -> str:
-    """Return a name if it is safe: relative parts joined by ``/``.
+    """Return a name if it is valid: relative parts joined by ``/``.
 
     Raises
     ------
     ConfigError
-        Saying what is wrong with it.  No name leaves the storage (``..``,
-        absolute paths), hides (leading dots), or shows as another one than it
-        is (control characters, characters in decomposed form).
+        If the name is invalid; the message gives the reason.  A name may not lead
+        out of the storage (``..``, absolute paths), be hidden (leading dots), or
+        look like another name (control characters, decomposed characters).
     """
     fault = _fault(name)
     if fault:

@@ -1,9 +1,9 @@
-"""A prefix of a bucket: Amazon S3, or another server that speaks its language.
+"""A store in a bucket of Amazon S3 or of another server with the same API.
 
-Through fsspec and s3fs, which find credentials, region and endpoint as boto
-does.  S3 shows an object when its last byte has arrived, never before, so a
-publish is atomic by itself.  Reading is not: a large object comes in ranges,
-and each range here names the ETag that it must belong to.
+It uses fsspec and s3fs, which find credentials, region and endpoint as boto does.
+S3 shows an object only after its last byte has arrived, so publishing is atomic.
+Reading is not: a large object is read in ranges, so each range request here names
+the ETag that the object must have.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _MAX_KEY = 1024  # bytes
 _PACKAGES = ("botocore", "aiobotocore", "aiohttp", "fsspec", "s3fs")
 _BLOCK = 16 << 20
-_PART = 50 << 20  # s3fs keeps ten parts in memory; two or more make an upload in parts
+_PART = 50 << 20  # bytes; s3fs keeps ten parts in memory, and larger files are uploaded in parts
 
 
 class S3Store(Store):
@@ -33,9 +33,9 @@ class S3Store(Store):
     Parameters
     ----------
     bucket, prefix
-        Where; the prefix may be empty.
+        The bucket, and the prefix of all keys, which may be empty.
     endpoint
-        Address of the server; by default what boto's own settings say, else Amazon's.
+        The address of the server; by default that of boto's settings, otherwise Amazon's.
     """
 
     def __init__(self, bucket: str, prefix: str = "", endpoint: str | None = None) -> None:
@@ -60,26 +60,26 @@ class S3Store(Store):
         return fsspec.filesystem(
             "s3",
             endpoint_url=self.endpoint,
-            # What another process publishes must be seen at once.
+            # No caching, so that files of other processes are seen at once.
             use_listings_cache=False,
             skip_instance_cache=True,
             config_kwargs={"connect_timeout": 15, "read_timeout": 60, "retries": {"max_attempts": 3}},
         )
 
     def entries(self, below: str) -> list[Entry]:
-        """List page by page; S3 gives 1,000 keys in each."""
+        """List the files page by page; S3 returns 1,000 keys per page."""
         root = self._path(below) + "/"
         with self._told(below):
-            # Without a limit of its own s3fs would gather whatever there is.
+            # Without this limit, s3fs would collect all keys.
             found = self._system.find(root, detail=True, max_items=MAX_ENTRIES + 1)
         if len(found) > MAX_ENTRIES:
             raise StorageError(f"{self.location}: more than {MAX_ENTRIES:,} files below {below!r}")
-        # A key that ends in / is what consoles put down for an empty folder; a file of the folder's name is not in it.
+        # Consoles make a key that ends in / for an empty folder; a file with the folder's own name is not in it.
         kept = [info for path, info in found.items() if path.startswith(root) and not path.endswith("/")]
         return sorted((self._entry(info) for info in kept), key=lambda entry: entry.name)
 
     def find(self, name: str) -> Entry | None:
-        """Ask for the object's head."""
+        """Return the entry of an object, from a HEAD request, or None."""
         try:
             with self._told(name):
                 info = self._system.info(self._path(name))
@@ -89,7 +89,7 @@ class S3Store(Store):
 
     @contextmanager
     def open(self, name: str) -> Iterator[Opened]:
-        """Open the object; each range read must belong to the ETag that it has now."""
+        """Open an object; each range that is read must belong to its present ETag."""
         with self._told(name):
             handle = self._system.open(self._path(name), "rb", cache_type="none", block_size=_BLOCK)
         with handle:
@@ -98,14 +98,14 @@ class S3Store(Store):
             yield Opened(self._entry(handle.details), cast("BinaryIO", _Reader(handle, lambda: self._told(name))))
 
     def put(self, name: str, source: Path, replace: bool, advance: Advance) -> None:
-        """Upload; a large file goes in parts, which S3 joins when all are there."""
+        """Upload a file; a large one is sent in parts, which S3 joins at the end."""
         path = self._path(name)
         if len(path.partition("/")[2].encode()) > _MAX_KEY:
             raise ConfigError(f"{name!r}: with the prefix it is longer than the {_MAX_KEY} bytes of a key in S3")
         from fsspec.callbacks import Callback
 
         class Teller(Callback):  # type: ignore[misc]
-            """Passes on what s3fs tells."""
+            """Passes the progress of s3fs on."""
 
             def relative_update(self, inc: int = 1) -> None:
                 advance(inc)
@@ -115,7 +115,7 @@ class S3Store(Store):
             self._system.put_file(str(source), path, callback=Teller(), chunksize=_PART, mode=mode)
 
     def remove(self, name: str) -> None:
-        """Delete the object; in a bucket with versions the older ones remain."""
+        """Delete an object; in a bucket with versioning, older versions remain."""
         with self._told(name):
             self._system.rm_file(self._path(name))
 
@@ -131,7 +131,7 @@ class S3Store(Store):
 
     @contextmanager
     def _told(self, name: str) -> Iterator[None]:
-        """Turn what s3fs and those below it raise into one line; let pass what callers ask about."""
+        """Convert errors of s3fs and its dependencies to one line, except those that callers handle."""
         where = f"{self.location}/{name}"
         try:
             yield
@@ -158,7 +158,7 @@ class S3Store(Store):
 
 
 class _Reader:
-    """The one method of a file that is needed, with errors told."""
+    """A file with only the method ``read``, whose errors are converted."""
 
     def __init__(self, handle: Any, told: Callable[[], AbstractContextManager[None]]) -> None:
         self._handle, self._told = handle, told
@@ -169,7 +169,7 @@ class _Reader:
 
 
 def _is_without_bucket(error: BaseException) -> bool:
-    """Return whether S3 itself said so; the words of the error hold the key, which may be called anything."""
+    """Return whether S3 reports a missing bucket, by its error code, since the error's text may contain any key."""
     cause: BaseException | None = error
     while cause is not None:
         said = getattr(cause, "response", None)
@@ -180,5 +180,5 @@ def _is_without_bucket(error: BaseException) -> bool:
 
 
 def _is_changed(error: Exception) -> bool:
-    """Return whether the object was replaced, or removed, since its ETag was learnt."""
+    """Return whether the object has been replaced or removed since its ETag was read."""
     return type(error).__name__ == "FileExpired"

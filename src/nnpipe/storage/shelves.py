@@ -12,7 +12,7 @@ _MIB, _GIB = 1 << 20, 1 << 30
 
 @dataclass(frozen=True)
 class Shelf:
-    """A folder of a storage: its name, what lies there, and the size in bytes that no file there exceeds."""
+    """A top-level folder of a storage: its name, its content, and the size limit of its files in bytes."""
 
     name: str
     holds: str
@@ -31,12 +31,12 @@ SHELVES = (
 
 
 def shelf_of(name: str) -> Shelf:
-    """Return the shelf of that name.
+    """Return the shelf with this name.
 
     Raises
     ------
     ConfigError
-        Naming all shelves.
+        If there is none; the message lists the shelves.
     """
     known = {shelf.name: shelf for shelf in SHELVES}
     if name not in known:

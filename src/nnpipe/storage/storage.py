@@ -1,4 +1,4 @@
-"""Shelves of a store: checked names, bounded sizes, whole files, and a cache in front of what is far."""
+"""A storage: the shelves of a store, with checked names, size limits, atomic transfers, and a cache."""
 
 from __future__ import annotations
 
@@ -27,28 +27,28 @@ _ATTEMPTS = 10
 
 
 def _unheard(_: int) -> None:
-    """Take no notice of bytes."""
+    """Ignore the progress: the default of ``advance``."""
 
 
 @dataclass(frozen=True)
 class Storage:
     """Models, data and results by shelf and name.
 
-    May be shared between threads; other processes may work on the same store.
+    Threads may share a storage, and other processes may use the same store.
 
     Parameters
     ----------
     store
-        Where the files are.
+        The store of the files.
     cache
-        Keeps copies of what was read; None reads from the store each time.
+        A cache of files that were read; with None, each read uses the store.
     """
 
     store: Store
     cache: Cache | None = None
 
     def entries(self, shelf: str, below: str = "") -> list[Entry]:
-        """Return the files of a shelf, or of a folder in it, by name; names are relative to the shelf."""
+        """Return the files of a shelf, or of a folder in it, sorted by name; names are relative to the shelf."""
         root = shelf_of(shelf).name
         folder = f"{root}/{checked_name(below)}" if below else root
         with _told(f"{self.store.location}/{folder}"):
@@ -56,22 +56,22 @@ class Storage:
         return [dataclasses.replace(entry, name=entry.name[len(root) + 1 :]) for entry in found]
 
     def find(self, shelf: str, name: str) -> Entry | None:
-        """Return the file of that name, if there is one."""
+        """Return the file with this name, or None."""
         path = _path(shelf, name)
         with _told(f"{self.store.location}/{path}"):
             found = self.store.find(path)
         return None if found is None else dataclasses.replace(found, name=name)
 
     def put(self, shelf: str, name: str, source: Path, *, replace: bool = False, advance: Advance = _unheard) -> None:
-        """Publish a file: others see all of it or none of it.
+        """Publish a file atomically.
 
         Raises
         ------
         ConfigError
-            The name is not one that a storage takes.
+            If the name is invalid.
         StorageError
-            There is no such file, it is too large, its name is taken and
-            ``replace`` was not asked for, or the store failed.
+            If there is no such file, it is too large, its name is taken without
+            ``replace``, or the store failed.
         """
         path, limit = _path(shelf, name), shelf_of(shelf).limit
         if not source.is_file():
@@ -89,24 +89,24 @@ class Storage:
     def get(
         self, shelf: str, name: str, destination: Path, *, limit: int | None = None, advance: Advance = _unheard
     ) -> Entry:
-        """Fetch a file; ``destination`` holds its old content or all of the new one.
+        """Fetch a file, and replace ``destination`` atomically.
 
         Parameters
         ----------
         shelf, name
-            Which file.
+            The shelf and the name of the file.
         destination
-            Where to; replaced if it is there.
+            The path to write to; an existing file is replaced.
         limit
-            Bytes to take at most; by default the shelf's bound.
+            The size limit in bytes; by default the shelf's.
         advance
-            Told of the bytes that came, from the store or from the cache.
+            Called with the number of received bytes, from the store or from the cache.
 
         Raises
         ------
         StorageError
-            There is no such file, it is too large, it was replaced again and
-            again while it was read, or the store failed.
+            If there is no such file, it is too large, it was replaced repeatedly
+            while it was read, or the store failed.
         """
         path, bound = _path(shelf, name), shelf_of(shelf).limit if limit is None else limit
         where = f"{self.store.location}/{path}"
@@ -123,7 +123,7 @@ class Storage:
         )
 
     def remove(self, shelf: str, name: str) -> None:
-        """Remove a file; StorageError if there is none."""
+        """Remove a file; raise :class:`StorageError` if there is none."""
         path = _path(shelf, name)
         with _told(f"{self.store.location}/{path}"):
             if self.store.find(path) is None:
@@ -147,7 +147,7 @@ class Storage:
                 if fetched.tag != entry.tag:
                     raise Changed(path)
             if not _use(self.cache.keep(self._source, entry, sha256), destination, _unheard):
-                raise Changed(path)  # another process made room, or replaced it
+                raise Changed(path)  # another process has removed it to free space, or replaced it
         return entry
 
     def _fetch(self, path: str, destination: Path, limit: int, advance: Advance) -> tuple[Entry, str]:
@@ -175,21 +175,21 @@ class Storage:
 
 
 def open_storage(location: str, *, endpoint: str | None = None, cache: Path | None = None) -> Storage:
-    """Open the storage at a folder or at ``s3://BUCKET/PREFIX``; nothing is asked of it yet.
+    """Return the storage in a folder or at ``s3://BUCKET/PREFIX``, without accessing it yet.
 
     Parameters
     ----------
     location
         A folder, with or without ``file://``, or an address in S3.
     endpoint
-        Server that speaks S3's language, such as ``http://localhost:9000``.
+        A server with the API of S3, such as ``http://localhost:9000``.
     cache
-        Folder for copies of what is read.
+        The folder of the cache.
 
     Raises
     ------
     ConfigError
-        The address is none of these.
+        If the address is of another kind.
     """
     check_call(open_storage, locals())
     scheme, sign, rest = location.partition("://")
@@ -213,11 +213,11 @@ def _path(shelf: str, name: str) -> str:
 
 
 def _use(copy: Copy, destination: Path, advance: Advance) -> bool:
-    """Copy from the cache; False, and no new file, if the content is not what was kept."""
+    """Copy from the cache; return False, without a new file, if the content is damaged."""
     with ExitStack() as stack:
         try:
             handle = stack.enter_context(open(copy.path, "rb"))
-        except FileNotFoundError:  # another process made room
+        except FileNotFoundError:  # another process has removed it to free space
             return False
         try:
             with replacing(destination) as temporary:
@@ -231,7 +231,7 @@ def _use(copy: Copy, destination: Path, advance: Advance) -> bool:
 
 
 class _Damaged(Exception):
-    """A copy is not what it was."""
+    """A copy in the cache is damaged."""
 
 
 def _copy(handle: BinaryIO, destination: Path, size: int | None, advance: Advance) -> tuple[int, str]:
@@ -249,7 +249,7 @@ def _copy(handle: BinaryIO, destination: Path, size: int | None, advance: Advanc
 
 @contextmanager
 def _told(where: str) -> Iterator[None]:
-    """Turn what an operating system says into one line."""
+    """Convert errors of the operating system to one line."""
     try:
         yield
     except OSError as error:

@@ -1,6 +1,6 @@
-"""What a storage stands on: whole files by name.
+"""The interface of stores, which hold files by name for a storage.
 
-A store knows nothing of shelves or caches.  Names that reach it have been
+A store does not know shelves or caches.  The names that it is given have been
 checked by :func:`nnpipe.storage.names.checked_name`.
 """
 
@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import BinaryIO
 
 MAX_ENTRIES = 1_000_000
-"""Files that a listing gives at most; more is taken for a mistake, and memory would not hold them."""
+"""The largest number of files in a listing; more are considered a mistake, and may not fit into memory."""
 
 Advance = Callable[[int], None]
-"""Is told how many further bytes were carried."""
+"""Called with the number of bytes that have been transferred since the last call."""
 
 
 @dataclass(frozen=True)
@@ -27,13 +27,13 @@ class Entry:
     Attributes
     ----------
     name
-        Its name below the store's root.
+        The name, relative to the store's root.
     size
-        Bytes.
+        The size in bytes.
     changed
-        When it was published, in seconds since 1970.
+        The time of publication, in seconds since 1970.
     tag
-        Differs between two contents: S3's ETag, or time, size and inode of a local file.
+        An identifier of the content: S3's ETag, or time, size and inode of a local file.
     """
 
     name: str
@@ -44,58 +44,58 @@ class Entry:
 
 @dataclass(frozen=True)
 class Opened:
-    """An entry, and a handle that reads this very content or raises :class:`Changed`."""
+    """An entry, and a handle that reads exactly this content or raises :class:`Changed`."""
 
     entry: Entry
     handle: BinaryIO
 
 
 class Changed(Exception):
-    """A file was replaced while it was read; whoever wants the new content starts again."""
+    """A file was replaced while it was read; reading must be started again for the new content."""
 
 
 class Absent(Exception):
-    """There is no such file, or none any more."""
+    """The file does not exist, or no longer."""
 
 
 class Store(ABC):
-    """Whole files by name.  All methods may be called from several threads and processes at once.
+    """Files by name.  All methods may be called from several threads and processes at once.
 
     Attributes
     ----------
     location
-        The address, as people write it.
+        The address, as users write it.
     """
 
     location: str
 
     @abstractmethod
     def entries(self, below: str) -> list[Entry]:
-        """Return all files whose name begins with ``below/``, by name; none where there is no such folder.
+        """Return all files whose name begins with ``below/``, sorted by name; empty if there is no such folder.
 
         Raises
         ------
         StorageError
-            The store cannot be reached, or holds more than :data:`MAX_ENTRIES` files there.
+            If the store cannot be reached, or there are more than :data:`MAX_ENTRIES` files.
         """
 
     @abstractmethod
     def find(self, name: str) -> Entry | None:
-        """Return the file of that name, if there is one."""
+        """Return the file with this name, or None."""
 
     @abstractmethod
     def open(self, name: str) -> AbstractContextManager[Opened]:
-        """Open a file; raises :class:`Absent` if there is none."""
+        """Open a file; raise :class:`Absent` if there is none."""
 
     @abstractmethod
     def put(self, name: str, source: Path, replace: bool, advance: Advance) -> None:
-        """Publish a file, whole or not at all.
+        """Publish a file atomically.
 
-        Of several writers to one name the last wins; a reader never sees a
-        mixture.  Unless ``replace``, raises ``FileExistsError`` when the name
-        is taken, also by a writer at the same time.
+        If several writers use the same name, the last one wins; a reader never
+        sees a mixture.  Without ``replace``, raise ``FileExistsError`` if the
+        name is taken, also by a simultaneous writer.
         """
 
     @abstractmethod
     def remove(self, name: str) -> None:
-        """Remove a file, if it is there."""
+        """Remove a file if it exists."""

@@ -1,4 +1,4 @@
-"""Files and folders to a storage and back, named as ``SHELF/NAME``: all, or none where one would be replaced."""
+"""Transfer files and folders, named ``SHELF/NAME``, to a storage and back; nothing is replaced without ``replace``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nnpipe.storage.storage import Storage
 from nnpipe.storage.store import Advance
 
 ByteProgress = Callable[[str, int], AbstractContextManager[Advance]]
-"""Shows a transfer: it is given what is done and how many bytes there are, and told of each piece."""
+"""Shows a transfer: receives a description and the total size in bytes, and then the size of each piece."""
 
 
 @contextmanager
@@ -48,15 +48,15 @@ def put(
     Parameters
     ----------
     storage
-        Where to.
+        The storage to publish in.
     source
         The file or folder.
     address
-        ``SHELF/NAME``; below ``SHELF`` or ``SHELF/FOLDER/`` it keeps its own name.
+        ``SHELF/NAME``; with ``SHELF`` or ``SHELF/FOLDER/`` it keeps its own name.
     replace
-        Whether files that are there already are replaced.
+        Whether to replace existing files.
     progress
-        Shows how far it is.
+        Shows the progress.
 
     Returns
     -------
@@ -66,9 +66,9 @@ def put(
     Raises
     ------
     ConfigError
-        If there is no such shelf, or a storage takes no such name.
+        If there is no such shelf, or a name is invalid.
     StorageError
-        If there is no such file, or a name is taken: nothing has been published then.
+        If there is no such file, or a name is taken; then nothing has been published.
 
     Examples
     --------
@@ -115,17 +115,18 @@ def get(
     Parameters
     ----------
     storage
-        Where from.
+        The storage to fetch from.
     address
-        ``SHELF/NAME`` for a file; ``SHELF``, or ``SHELF/FOLDER/``, for all that is in it.
+        ``SHELF/NAME`` for a file; ``SHELF`` or ``SHELF/FOLDER/`` for all its files.
     target
-        Where to; by default the same name in the current folder.  A file goes into a folder that exists.
+        The destination; by default the same name in the current folder.  If it is an existing folder, a file is
+        written into it.
     replace
-        Whether files that are there already are replaced.
+        Whether to replace existing files.
     limit
-        Bytes that a file may have at most; by default what its shelf allows.
+        The size limit of a file in bytes; by default that of its shelf.
     progress
-        Shows how far it is.
+        Shows the progress.
 
     Returns
     -------
@@ -137,7 +138,7 @@ def get(
     ConfigError
         If there is no such shelf, or a name would lead out of the folder.
     StorageError
-        If there is no such file, it is too large, or one would be replaced: nothing has been fetched then.
+        If there is no such file, it is too large, or a file would be replaced; then nothing has been fetched.
 
     Examples
     --------
@@ -174,16 +175,16 @@ def get(
 
 
 def remove(storage: Storage, addresses: Sequence[str], *, dry_run: bool = False) -> list[str]:
-    """Remove files and folders; nothing where one of them does not exist.
+    """Remove files and folders; if one of them does not exist, remove nothing.
 
     Parameters
     ----------
     storage
-        Where from.
+        The storage to remove from.
     addresses
-        ``SHELF/NAME`` for a file; ``SHELF``, or ``SHELF/FOLDER/``, for all that is in it.
+        ``SHELF/NAME`` for a file; ``SHELF`` or ``SHELF/FOLDER/`` for all its files.
     dry_run
-        Whether to tell only what would be removed.
+        Whether to only return what would be removed.
 
     Returns
     -------
@@ -195,7 +196,7 @@ def remove(storage: Storage, addresses: Sequence[str], *, dry_run: bool = False)
     ConfigError
         If there is no such shelf.
     StorageError
-        If there is no such file: nothing has been removed then.
+        If there is no such file; then nothing has been removed.
 
     Examples
     --------

@@ -149,7 +149,7 @@ def list_jobs(
     found, faults = [], {}
     for job in chosen:
         try:
-            found.append(refresh(database, job, settling=False))
+            found.append(refresh(database, job, collect=False))
         except NNPipeError as error:
             found.append(job)
             faults[job.id] = error

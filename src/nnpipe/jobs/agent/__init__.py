@@ -1,1 +1,1 @@
-"""What runs beside a job's script, wherever that is: the standard library alone, so that it can be sent as one file."""
+"""The agent that runs beside a job's script; it needs only the standard library, and is sent as one file."""

@@ -1,4 +1,4 @@
-"""``python agent.pyz COMMAND FOLDER [JSON]``: what other processes and other machines ask for; answers in JSON."""
+"""The agent's commands for other processes: ``python agent.pyz COMMAND FOLDER [JSON]``, which answers in JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nnpipe.jobs.agent.supervisor import run
 
 
 def main(arguments: list[str]) -> int:
-    """Carry out one command; ``-`` in place of JSON reads it from the standard input."""
+    """Run one command; ``-`` instead of JSON reads it from standard input."""
     command, folder, *rest = arguments
     path = Path(folder).expanduser().absolute()
     if command == "run":
@@ -40,7 +40,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _give(folder: Path, name: str) -> int:
-    """Write a file of the job's directory to the standard output."""
+    """Write a file of the job's directory to standard output."""
     job = files.read(folder, files.JOB) or {}
     with open(Path(str(job.get("directory"))).expanduser() / name, "rb") as handle:
         sys.stdout.buffer.write(files.REPLY)

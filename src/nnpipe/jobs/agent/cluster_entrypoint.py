@@ -1,4 +1,4 @@
-"""Run a job under an engine that starts and stops processes itself, such as Ray."""
+"""Run a job on a cluster that starts and stops processes itself, such as Ray."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from nnpipe.jobs.agent.supervisor import run
 
 TASK = "task.json"
 SENT, REPORTS = "\0sent", "\0progress"
-"""What stands for the script and for the progress file in a command, as long as nobody knows where they are."""
+"""The placeholders of the script and the progress file in a command, until their paths are known."""
 
 
 def carry(sent: Path) -> None:
-    """Carry out the job that was sent to a folder, and end with status 0 if it is completed."""
+    """Run the job that was sent to a folder, and exit with status 0 if it is completed."""
     job = json.loads((sent / TASK).read_bytes())
     folder = Path(tempfile.mkdtemp(prefix="nnpipe-job-"))
     places = {SENT: str(sent / job["file"]), REPORTS: str(folder / files.PROGRESS)}

@@ -1,4 +1,4 @@
-"""Starting, cancelling and going on with a job on this machine."""
+"""Start, cancel and resume a job on this machine."""
 
 from __future__ import annotations
 
@@ -14,85 +14,85 @@ from typing import Any
 from nnpipe.jobs.agent import files
 from nnpipe.jobs.agent.folder_lock import take
 from nnpipe.jobs.agent.processes import send
-from nnpipe.jobs.agent.status import bury, look, stand, who_of
+from nnpipe.jobs.agent.status import job_state, look, record_end, supervising_processes
 from nnpipe.jobs.agent.termination import SURELY
 
 _PAUSE = 0.05
-_TELLING = 120.0  # seconds that a supervisor may take to tell of an end that it has written down, on a busy machine
+_TELLING = 120.0  # seconds that a supervisor on a busy machine may need to report an end that it has recorded
 
 
 class Refused(Exception):
-    """What was asked for cannot be done now; the text says why."""
+    """A request cannot be carried out now; the text gives the reason."""
 
 
 def start(folder: Path, job: Mapping[str, Any], program: Sequence[str]) -> None:
-    """Start a job in a session of its own, and return when somebody supervises it.
+    """Start a job in its own session, and return when its supervisor is running.
 
     Parameters
     ----------
     folder
-        The job's, which is there already.
+        The job's folder, which exists.
     job
-        What is to be done: ``id``, ``command``, ``directory``, ``environment`` (further variables), ``outputs``,
-        ``grace`` in seconds, and ``afterwards``, a command for when it has ended, or None; with a number of seconds
-        as ``every`` it is also started that often while the job runs.
+        The job: ``id``, ``command``, ``directory``, ``environment`` (further variables), ``outputs``, ``grace`` in
+        seconds, and ``afterwards``, a command to run when the job has ended, or None.  If ``every`` is given, in
+        seconds, that command is also started at this interval while the job runs.
     program
-        What runs this package.
+        The command that runs this package.
 
     Raises
     ------
     Refused
-        If it runs already, or could not be started.
+        If the job is already running, or could not be started.
     """
     with _locked(folder) as lock:
         if files.read(folder, files.JOB) is not None:
             raise Refused("there is a job already")
-        # Whoever sees this file sees the lock, too, until the job has ended.
+        # Whenever another process sees this file, the lock is held, until the job has ended.
         files.write(folder, files.JOB, {"attempt": 1, **job})
         _launch(folder, program, lock)
 
 
 def cancel(folder: Path, grace: float | None = None) -> dict[str, Any]:
-    """End a job with all its processes, and say how it stands then.
+    """Cancel a job with all its processes, and return its state.
 
     Parameters
     ----------
     folder
-        The job's.
+        The job's folder.
     grace
-        Seconds that its processes have to end by themselves; by default what the job says.
+        Seconds for its processes to end by themselves; by default those of the job.
     """
-    if stand(folder)[2] is not None:
+    if job_state(folder)[2] is not None:
         return look(folder)
     job = files.read(folder, files.JOB)
     if job is None:
-        bury(folder, force=True)
+        record_end(folder, force=True)
         return look(folder)
     seconds = float(job.get("grace", 10.0)) if grace is None else grace
     files.write(folder, files.CANCEL, {"grace": seconds, "at": time.time()})
     limit = time.monotonic() + seconds + SURELY + 5.0
     asked = False
     while time.monotonic() < limit:
-        if not asked:  # one that has not been started yet reads the file
-            asked = any(send(one, signal.SIGTERM) for one in who_of(folder)[-1:])
-        if stand(folder)[2] is not None:
+        if not asked:  # a job that has not been started yet will read the file
+            asked = any(send(one, signal.SIGTERM) for one in supervising_processes(folder)[-1:])
+        if job_state(folder)[2] is not None:
             return look(folder)
         time.sleep(_PAUSE)
-    bury(folder, force=True)
+    record_end(folder, force=True)
     return look(folder)
 
 
 def resume(
     folder: Path, command: Sequence[str], attempt: int, program: Sequence[str], environment: Mapping[str, str]
 ) -> None:
-    """Start a job that has ended once more, in the same folder, as the attempt of that number.
+    """Start an ended job again in the same folder, as attempt number ``attempt``.
 
-    The environment holds variables that it has besides those of the attempt before.
+    ``environment`` holds variables in addition to those of the previous attempt.
 
     Raises
     ------
     Refused
-        If it runs, or was completed.
+        If the job is running, or was completed.
     """
     found = look(folder)
     if found["ended"] is None:
@@ -114,9 +114,9 @@ def resume(
 
 @contextmanager
 def _locked(folder: Path, telling: float = 0.0) -> Iterator[int]:
-    """Take the folder's lock; wait so many seconds for a supervisor that has written down the end and still tells it.
+    """Take the folder's lock; wait up to ``telling`` seconds for a supervisor that is still reporting the end.
 
-    It keeps the lock meanwhile, so that what it tells of an attempt cannot come after the next one has begun.
+    The supervisor keeps the lock until then, so that its report cannot come after the next attempt has begun.
     """
     limit = time.monotonic() + telling
     while (lock := take(folder)) is None:
@@ -131,7 +131,7 @@ def _locked(folder: Path, telling: float = 0.0) -> Iterator[int]:
 
 
 def _launch(folder: Path, program: Sequence[str], lock: int) -> None:
-    """Start the warden, which inherits the lock, and wait until it has told that somebody supervises the job."""
+    """Start the warden, which inherits the lock, and wait until it reports that the supervisor is running."""
     ready, theirs = os.pipe()
     with open(folder / files.LOG, "ab") as log:
         process = subprocess.Popen(
@@ -141,6 +141,6 @@ def _launch(folder: Path, program: Sequence[str], lock: int) -> None:
     os.close(theirs)
     with open(ready, "rb") as handle:
         told = handle.read()
-    process.returncode = 0  # it goes on by itself
+    process.returncode = 0  # it continues without this process
     if told != b"ready\n":
         raise Refused(f"it could not be started; the end of {folder / files.LOG} tells why")

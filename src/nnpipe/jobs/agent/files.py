@@ -1,4 +1,4 @@
-"""The files of a job's folder, read with bounds and written whole."""
+"""Read the files of a job's folder, with size limits, and write them atomically."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ import secrets
 from pathlib import Path
 from typing import Any
 
-JOB = "job.json"  # what is to be done
+JOB = "job.json"  # the job
 BEFORE = "before.json"  # the outputs as they were before
-PROCESSES = "processes.json"  # who does it
-CANCEL = "cancel.json"  # somebody wants it to end
+PROCESSES = "processes.json"  # its processes
+CANCEL = "cancel.json"  # a request to cancel it
 ENDED = "ended.json"  # how it ended
 PROGRESS = "progress.jsonl"  # appended to by the script
 LOG = "log.txt"  # what the script and its supervisor wrote
-LOCK = "lock"  # held by whoever starts or supervises the job
+LOCK = "lock"  # held by the process that starts or supervises the job
 
 REPLY = b"\0nnpipe\n"
-"""Stands before an answer in the output, for start files of shells may print things."""
+"""The mark before an answer in the output, since the start files of a shell may print text before it."""
 
-_LARGEST = 64 << 20  # the outputs of a job may be many
+_LARGEST = 64 << 20  # bytes; a job may have many outputs
 
 
 def read(folder: Path, name: str) -> dict[str, Any] | None:
-    """Return the object in a file; None if there is no such file, or it holds no object."""
+    """Return the JSON object in a file; None if the file is missing or contains no object."""
     try:
         path = folder / name
         if path.stat().st_size > _LARGEST:
@@ -37,7 +37,7 @@ def read(folder: Path, name: str) -> dict[str, Any] | None:
 
 
 def write(folder: Path, name: str, value: dict[str, Any]) -> None:
-    """Write an object so that a power cut leaves the old file or the new one."""
+    """Write an object atomically: after a power failure, the old file or the new one exists."""
     temporary = folder / f".{name}.{secrets.token_hex(4)}.partial"
     try:
         with open(temporary, "w", encoding="utf-8") as handle:
@@ -47,7 +47,7 @@ def write(folder: Path, name: str, value: dict[str, Any]) -> None:
         os.replace(temporary, folder / name)
     finally:
         temporary.unlink(missing_ok=True)
-    with contextlib.suppress(OSError):  # a file system may not know how to flush folders
+    with contextlib.suppress(OSError):  # some file systems cannot flush folders
         descriptor = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(descriptor)
@@ -56,7 +56,7 @@ def write(folder: Path, name: str, value: dict[str, Any]) -> None:
 
 
 def piece(folder: Path, name: str, begin: int, most: int) -> tuple[bytes, int]:
-    """Return some bytes of a file from a place on, and the file's size; a negative place counts from its end."""
+    """Return up to ``most`` bytes of a file from ``begin`` on (negative: from the end), and the file's size."""
     try:
         with open(folder / name, "rb") as handle:
             size = os.fstat(handle.fileno()).st_size

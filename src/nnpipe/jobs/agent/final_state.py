@@ -1,4 +1,4 @@
-"""Derive the final state of a job from how it ended."""
+"""Determine the final state of a job."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ def ended(
     cause: str = "",
     outputs: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
-    """Return how a job ended.
+    """Return the record of a job's end.
 
     Parameters
     ----------
     job
-        What was to be done.
+        The job.
     status
-        The script's exit status, negative for a signal; None if it had none by itself.
+        The script's exit status, negative for a signal; None if it did not end by itself.
     cancelled
-        Whether somebody wanted it to end.
+        Whether the job was cancelled.
     cause
-        What else went wrong.
+        Another reason for the end.
     outputs
-        What the check of the outputs said.
+        The result of the check of the outputs.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""A lock so that one process at a time starts or supervises a job."""
+"""A lock that lets only one process at a time start or supervise a job."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ try:
 except ImportError:  # Windows, where jobs are submitted to other machines only
     fcntl = None  # type: ignore[assignment]
 
-_PATIENCE = 1.0  # whoever only looks holds it for a moment
+_PATIENCE = 1.0  # seconds to wait, since a process that only checks the lock holds it for a moment
 
 
 def take(folder: Path) -> int | None:
-    """Take a folder's lock; None if somebody has it.
+    """Take a folder's lock, and return its file descriptor; None if another process holds it.
 
-    It belongs to the descriptor, and so to whoever inherits that; it ends with
-    the last of them, however they end.
+    The lock belongs to the descriptor and to all processes that inherit it.  It is
+    released when the last of them ends for any reason.
     """
     handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     end = time.monotonic() + _PATIENCE
@@ -38,7 +38,7 @@ def take(folder: Path) -> int | None:
 
 
 def held(folder: Path) -> bool:
-    """Return whether somebody has a folder's lock."""
+    """Return whether a process holds a folder's lock."""
     try:
         handle = os.open(folder / LOCK, os.O_RDONLY)
     except OSError:

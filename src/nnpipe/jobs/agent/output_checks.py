@@ -13,18 +13,18 @@ _BLOCK = 1 << 20
 
 
 def snapshot(outputs: Iterable[str], directory: Path) -> dict[str, Any]:
-    """Note what the outputs are now: for each inode, time of change, size and SHA-256; None if it is not there."""
+    """Return the present state of each output: inode, time of change, size and SHA-256; None if it is missing."""
     return {name: _seen(directory / name) for name in outputs}
 
 
 def checked(outputs: Iterable[str], directory: Path, before: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Look at the outputs of a job that says it is done.
+    """Check the outputs of a job that has finished.
 
     Returns
     -------
     list of dict
-        For each ``path``, ``size``, ``sha256`` and ``fault``, which is empty if the file is there, holds something,
-        and is not the one that was there before.
+        The ``path``, ``size``, ``sha256`` and ``fault`` of each output.  ``fault`` is empty if the file exists, is not
+        empty, and was written by the job.
     """
     return [_checked(name, directory / name, before.get(name)) for name in outputs]
 

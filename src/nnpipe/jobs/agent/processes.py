@@ -1,4 +1,4 @@
-"""Identify processes by number and start time, since numbers are reused."""
+"""Identify processes by process ID and start time, since IDs are reused."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ _LINUX = (_PROC / "self" / "stat").exists()
 
 @dataclass(frozen=True)
 class ProcessIdentity:
-    """A process of a machine that was started once.
+    """The unique identity of a process.
 
     Attributes
     ----------
     pid
-        Its number.
+        The process ID.
     started
-        When it began: clock ticks since the machine was started, on Linux; else seconds since 1970.
+        The start time: on Linux, clock ticks since the boot of the machine; elsewhere, seconds since 1970.
     boot
-        Which start of the machine.
+        An identifier of the boot of the machine.
     host
-        Which machine.
+        The name of the machine.
     """
 
     pid: int
@@ -37,12 +37,12 @@ class ProcessIdentity:
     host: str
 
     def to_json(self) -> dict[str, Any]:
-        """Return it for a file."""
+        """Return the identity in its JSON form."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, value: Any) -> ProcessIdentity | None:
-        """Read what :meth:`to_json` gave; None if it is something else."""
+        """Make an identity from the output of :meth:`to_json`; return None if it is malformed."""
         try:
             return cls(int(value["pid"]), float(value["started"]), str(value["boot"]), str(value["host"]))
         except (TypeError, KeyError, ValueError, OverflowError):
@@ -51,7 +51,7 @@ class ProcessIdentity:
 
 @dataclass(frozen=True)
 class Process:
-    """A process as it is now; ``ended`` if it only waits for its parent to hear of it."""
+    """The present state of a process; ``ended`` if it is a zombie."""
 
     pid: int
     parent: int
@@ -61,7 +61,7 @@ class Process:
 
 
 def boot() -> str:
-    """Tell one start of this machine from another."""
+    """Return an identifier of the present boot of this machine."""
     with contextlib.suppress(OSError):
         return (_PROC / "sys/kernel/random/boot_id").read_text("ascii").strip()
     import psutil
@@ -70,11 +70,11 @@ def boot() -> str:
 
 
 def process(pid: int) -> Process | None:
-    """Look at a process; None if there is none of that number."""
+    """Return the state of a process, or None if there is none with this ID."""
     if not _LINUX:
         return _elsewhere(pid)
     try:
-        # The name, in brackets, may hold anything (man 5 proc).
+        # The name, in brackets, may contain any character (man 5 proc).
         words = (_PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
         return Process(pid, int(words[1]), int(words[3]), float(words[19]), words[0] in (b"Z", b"X", b"x"))
     except (OSError, IndexError, ValueError):
@@ -82,7 +82,7 @@ def process(pid: int) -> Process | None:
 
 
 def processes() -> dict[int, Process]:
-    """Look at all processes, by number."""
+    """Return all processes, by process ID."""
     if _LINUX:
         pids: Iterable[int] = (int(path.name) for path in _PROC.iterdir() if path.name.isdigit())
     else:
@@ -93,13 +93,13 @@ def processes() -> dict[int, Process]:
 
 
 def identity(pid: int) -> ProcessIdentity | None:
-    """Name a process so that it is never taken for another."""
+    """Return the unique identity of a process, or None if it does not exist."""
     found = process(pid)
     return None if found is None or found.ended else ProcessIdentity(pid, found.started, boot(), platform.node())
 
 
-def fate(who: ProcessIdentity) -> str:
-    """Say what became of a process: ``alive``, ``gone``, ``restarted`` (the machine was), or ``elsewhere``."""
+def state_of(who: ProcessIdentity) -> str:
+    """Return the state of a process: ``alive``, ``gone``, ``restarted`` (the machine was), or ``elsewhere``."""
     if who.host != platform.node():
         return "elsewhere"
     if who.boot != boot():
@@ -110,9 +110,9 @@ def fate(who: ProcessIdentity) -> str:
 
 
 def send(who: ProcessIdentity, number: int) -> bool:
-    """Send a signal to this very process; False if it is gone."""
+    """Send a signal to exactly this process; return False if it has ended."""
     if not hasattr(os, "pidfd_open") or not _LINUX:
-        if fate(who) != "alive":
+        if state_of(who) != "alive":
             return False
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(who.pid, number)
@@ -123,8 +123,8 @@ def send(who: ProcessIdentity, number: int) -> bool:
     except OSError:
         return False
     try:
-        # From here on the number cannot pass to another process unnoticed.
-        if fate(who) != "alive":
+        # From here on, the ID cannot be reused unnoticed.
+        if state_of(who) != "alive":
             return False
         signal.pidfd_send_signal(handle, number)
     except (ProcessLookupError, PermissionError):
@@ -134,8 +134,8 @@ def send(who: ProcessIdentity, number: int) -> bool:
     return True
 
 
-def marked(variable: str, value: str) -> set[int]:
-    """Find the processes that were started with a variable of that value in their environment."""
+def processes_with_variable(variable: str, value: str) -> set[int]:
+    """Return the IDs of processes that were started with this environment variable and value."""
     wanted = f"{variable}={value}".encode()
     if not _LINUX:
         import psutil
@@ -156,7 +156,7 @@ def marked(variable: str, value: str) -> set[int]:
 
 
 def descendants(root: int) -> set[int]:
-    """Find the children of a process, their children, and so on."""
+    """Return the IDs of all descendants of a process."""
     children: dict[int, list[int]] = {}
     for one in processes().values():
         children.setdefault(one.parent, []).append(one.pid)

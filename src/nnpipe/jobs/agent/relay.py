@@ -1,4 +1,4 @@
-"""Telling progress and the end through a job's output, where its folder cannot be seen."""
+"""Report progress and the end through a job's output, if its folder cannot be read from outside."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Any
 
 from nnpipe.jobs.agent import files
 
-# Between control characters that nobody prints (ASCII's record and unit separators).
+# Reports are enclosed in control characters that programs do not print (ASCII's record and unit separators).
 _TOLD = re.compile(r"\x1e(\{[^\x1e\x1f]*\})\x1f\n?")
 _PIECE = 1 << 16
 
 
 class Relay:
-    """Writes what is new of a job's progress to the standard output."""
+    """Writes new progress of a job to standard output."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._begin = folder, 0
 
     def tell(self) -> None:
-        """Write what was reported since the last time."""
+        """Write the progress since the last call."""
         while True:
             data, _ = files.piece(self._folder, files.PROGRESS, self._begin, _PIECE)
             if not data:
@@ -31,13 +31,13 @@ class Relay:
             _write({"progress": data.decode("latin-1")})
 
     def end(self, record: dict[str, Any]) -> None:
-        """Write how the job ended."""
+        """Write the record of the job's end."""
         self.tell()
         _write({"ended": record})
 
 
 def separated(text: str) -> tuple[str, bytes, dict[str, Any] | None]:
-    """Return what a script wrote, its progress file, and the record of the end, out of a job's output."""
+    """Split a job's output into the script's output, its progress file, and the record of the end."""
     progress, end_of = b"", None
     for said in _TOLD.findall(text):
         try:

@@ -12,42 +12,42 @@ from typing import Any
 from nnpipe.jobs.agent import files
 from nnpipe.jobs.agent.final_state import NEVER_STARTED, RESTARTED, VANISHED, ended
 from nnpipe.jobs.agent.folder_lock import held, take
-from nnpipe.jobs.agent.processes import ProcessIdentity, descendants, fate, marked
+from nnpipe.jobs.agent.processes import ProcessIdentity, descendants, processes_with_variable, state_of
 from nnpipe.jobs.agent.supervisor import MARK
 from nnpipe.jobs.agent.termination import end
 
 MOST = 1 << 20
-"""Bytes of a log or of progress that are given at once."""
+"""The most bytes of a log or of progress that are returned at once."""
 
 TAIL = 1 << 17
-"""Bytes of progress that are read to see how far a job is."""
+"""The bytes of progress that are read to determine how far a job is."""
 
 _ATTEMPTS, _PAUSE = 20, 0.05
 
 
 def look(folder: Path, *, progress: int = -TAIL, log: int = -1, most: int = MOST) -> dict[str, Any]:
-    """Return how a job stands, and give what was written since the last look.
+    """Return the state of a job, with parts of its progress and log.
 
-    A job whose processes are gone, though nobody wrote down its end, is
-    declared failed here, and what it left running is ended.
+    If the processes of a job have ended without recording its end, it is
+    recorded as failed here, and processes that it left running are terminated.
 
     Parameters
     ----------
     folder
-        The job's.
+        The job's folder.
     progress, log
-        The byte to read each file from; a negative one counts from the end.
+        The position in each file from which to read; a negative one counts from the end.
     most
-        Bytes to give of each at most.
+        The most bytes to return of each.
 
     Returns
     -------
     dict
         ``state``: absent (there is no job), creating, initialising, completed, cancelled or failed; ``reason``;
-        ``ended``, what is written about the end, or None; ``processes``; ``progress`` and ``log`` in base 64, with
+        ``ended``, the record of the end, or None; ``processes``; ``progress`` and ``log`` in base 64, with
         ``progress_size`` and ``log_size``.
     """
-    state, reason, end_of = stand(folder)
+    state, reason, end_of = job_state(folder)
     found: dict[str, Any] = {
         "state": state, "reason": reason, "ended": end_of, "processes": files.read(folder, files.PROCESSES) or {},
     }  # fmt: skip
@@ -57,59 +57,59 @@ def look(folder: Path, *, progress: int = -TAIL, log: int = -1, most: int = MOST
     return found
 
 
-def stand(folder: Path) -> tuple[str, str, dict[str, Any] | None]:
-    """Return a job's state, the reason, and what is written about its end; see :func:`look`."""
+def job_state(folder: Path) -> tuple[str, str, dict[str, Any] | None]:
+    """Return a job's state, the reason, and the record of its end; see :func:`look`."""
     if files.read(folder, files.JOB) is None:
-        if marked(MARK, folder.name):
+        if processes_with_variable(MARK, folder.name):
             return "initialising", f"its folder {folder} is gone, and its processes go on", None
         return "absent", "", None
     for _ in range(_ATTEMPTS):
         end_of = files.read(folder, files.ENDED)
         if end_of is not None:
             return str(end_of.get("state")), str(end_of.get("reason")), end_of
-        who = who_of(folder)
-        fates = [fate(one) for one in who]
-        if "elsewhere" in fates:
+        who = supervising_processes(folder)
+        states = [state_of(one) for one in who]
+        if "elsewhere" in states:
             return "initialising", f"it runs on {who[0].host}; only there can be seen how it goes", None
-        if "alive" in fates:
+        if "alive" in states:
             break
         if not held(folder):
-            buried = bury(folder)
-            if buried is not None:
-                return str(buried["state"]), str(buried["reason"]), buried
-        elif not who:  # whoever starts it is at it
+            recorded = record_end(folder)
+            if recorded is not None:
+                return str(recorded["state"]), str(recorded["reason"]), recorded
+        elif not who:  # it is being started
             break
-        else:  # somebody else looks, and will write down the end
+        else:  # another process is checking the job, and will record its end
             time.sleep(_PAUSE)
     started = (files.read(folder, files.PROCESSES) or {}).get("script") is not None
     return ("initialising" if started else "creating"), "", None
 
 
-def who_of(folder: Path) -> list[ProcessIdentity]:
-    """Return the warden and the supervisor, as far as they are known."""
+def supervising_processes(folder: Path) -> list[ProcessIdentity]:
+    """Return the identities of the warden and the supervisor, if known."""
     told = files.read(folder, files.PROCESSES) or {}
     found = [ProcessIdentity.from_json(told.get(name)) for name in ("warden", "supervisor")]
     return [one for one in found if one is not None]
 
 
-def remains(folder: Path) -> set[int]:
-    """Find the processes of a job: warden and supervisor, what they started, and what bears its mark."""
+def job_processes(folder: Path) -> set[int]:
+    """Return the IDs of a job's processes: warden, supervisor, their descendants, and all with its variable."""
     job = files.read(folder, files.JOB) or {}
     found: set[int] = set()
-    for one in who_of(folder):
-        if fate(one) == "alive":
+    for one in supervising_processes(folder):
+        if state_of(one) == "alive":
             found |= {one.pid, *descendants(one.pid)}
-    found |= marked(MARK, str(job.get("id", folder.name)))
+    found |= processes_with_variable(MARK, str(job.get("id", folder.name)))
     return found - {os.getpid()}
 
 
-def bury(folder: Path, *, force: bool = False) -> dict[str, Any] | None:
-    """Write down the end of a job whose processes are gone, and end what they left running; give what is written.
+def record_end(folder: Path, *, force: bool = False) -> dict[str, Any] | None:
+    """Record the end of a job whose processes have ended, terminate those left running, and return the record.
 
-    With ``force`` they are ended, whatever they are doing.  None if somebody else is at it, or there is no job.
+    With ``force``, all processes are terminated.  Return None if another process is doing this, or there is no job.
     """
     if force:
-        end(lambda: remains(folder), 0.0)
+        end(lambda: job_processes(folder), 0.0)
     try:
         lock = take(folder)
     except OSError:  # the folder is gone
@@ -120,13 +120,13 @@ def bury(folder: Path, *, force: bool = False) -> dict[str, Any] | None:
         job, end_of = files.read(folder, files.JOB), files.read(folder, files.ENDED)
         if job is None or end_of is not None:
             return end_of
-        end(lambda: remains(folder), 0.0)
-        who = who_of(folder)
-        restarted = any(fate(one) == "restarted" for one in who)
+        end(lambda: job_processes(folder), 0.0)
+        who = supervising_processes(folder)
+        restarted = any(state_of(one) == "restarted" for one in who)
         cause = RESTARTED if restarted else VANISHED if who else NEVER_STARTED
         cancelled = files.read(folder, files.CANCEL) is not None
         end_of = ended(job, cancelled=cancelled, cause="" if cancelled else cause)
-        with contextlib.suppress(OSError):  # it is so, though a full disk keeps it from being written
+        with contextlib.suppress(OSError):  # the result is valid even if a full disk prevents writing it
             files.write(folder, files.ENDED, end_of)
         return end_of
     finally:

@@ -1,11 +1,11 @@
 """The two processes beside a script: a supervisor that starts and ends it, and a warden that outlives the supervisor.
 
-Both belong to a session of their own, so that neither a closed terminal nor
-Ctrl-C reaches them.  The warden adopts whatever the job's processes leave
-behind (``PR_SET_CHILD_SUBREAPER``), so that a grandchild which began a session
-of its own is found.  If the supervisor is killed the warden ends the rest, and
-the other way round; if both are killed at once, the script is (by
-``PR_SET_PDEATHSIG``), and whoever looks next ends what is left.
+Both run in their own session, so that neither a closed terminal nor Ctrl-C
+affects them.  The warden adopts orphaned processes of the job
+(``PR_SET_CHILD_SUBREAPER``), so that a grandchild in its own session is found.  If
+either of the two is killed, the other one terminates the rest.  If both are killed
+at once, the script is killed, too (by ``PR_SET_PDEATHSIG``), and the next check
+of the job's state terminates the rest.
 """
 
 from __future__ import annotations
@@ -31,22 +31,25 @@ from nnpipe.jobs.agent.relay import Relay
 from nnpipe.jobs.agent.termination import end, reap
 
 MARK = "NNPIPE_JOB"
-"""The variable that all processes of a job have in their environment."""
+"""The environment variable of all processes of a job."""
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # linux/prctl.h
 _STOPS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP") if hasattr(signal, name))
-_BETWEEN = 1.0  # seconds between two looks at what is to be relayed
+_BETWEEN = 1.0  # seconds between two reports through the output
 _HEARD = frozenset({*_STOPS, *([signal.SIGCHLD] if hasattr(signal, "SIGCHLD") else [])})
 
 
 def run(folder: Path, ready: int | None, *, relayed: bool = False) -> NoReturn:
-    """Carry out a job as the leader of a session that holds the folder's lock, and exit with 0 if it is completed.
+    """Run a job as a session leader that holds the folder's lock, and exit with status 0 if it is completed.
 
-    ``ready`` is told of the start.  With ``relayed``, progress and the end are also told by the standard output.
+    The start is reported to the descriptor ``ready``.  With ``relayed``, progress and the end are also written to
+    standard output.
     """
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     signal.pthread_sigmask(signal.SIG_BLOCK, _HEARD)
-    signal.signal(signal.SIGCHLD, lambda *_: None)  # what is ignored may not be waited for on every system
+    signal.signal(
+        signal.SIGCHLD, lambda *_: None
+    )  # some systems do not let a process wait for children if the signal is ignored
     warden = os.getpid()
     supervisor = os.fork()
     if not supervisor:
@@ -78,13 +81,13 @@ def run(folder: Path, ready: int | None, *, relayed: bool = False) -> NoReturn:
             Relay(folder).end(record)
         _afterwards(job, wait=False)
     completed = (files.read(folder, files.ENDED) or {}).get("state") == "completed"
-    if relayed:  # all of it has been told, and nobody knows the folder
+    if relayed:  # everything has been reported, and no other process knows the folder
         shutil.rmtree(folder, ignore_errors=True)
     os._exit(0 if completed else 1)
 
 
 class _Supervisor:
-    """Starts the script, waits for it, and tells how it ended."""
+    """Starts the script, waits for it, and records its end."""
 
     def __init__(self, folder: Path, warden: int, ready: int | None, relay: Relay | None) -> None:
         self._folder, self._warden, self._ready, self._relay = folder, warden, ready, relay
@@ -93,7 +96,7 @@ class _Supervisor:
         self._told, self._teller = time.monotonic(), 0
 
     def supervise(self) -> None:
-        """Do all of it, and write down how it ended."""
+        """Run the script to its end, and record that."""
         job, folder = self._job, self._folder
         me = os.getpid()
         _prctl(_PR_SET_CHILD_SUBREAPER, 1)
@@ -104,7 +107,7 @@ class _Supervisor:
             self._tell_ready()
             directory = Path(job["directory"]).expanduser()
             before = files.read(folder, files.BEFORE)
-            if before is None:  # what is gone on with may have written some before
+            if before is None:  # earlier attempts of a resumed job may have written some outputs
                 before = snapshot(job["outputs"], directory)
                 files.write(folder, files.BEFORE, before)
             if files.read(folder, files.CANCEL) is None:
@@ -112,7 +115,7 @@ class _Supervisor:
                 files.write(folder, files.PROCESSES, who | {"script": _told(script), "began": began})
                 status, cause = self._wait(script)
             cancelled = status is None and not cause
-            # Also after an end by itself: what a script leaves running is of no job any more.
+            # Also if the script ended by itself: it must not leave processes running.
             left = end(lambda: descendants(me), self._grace(), self._reap)
             if left:
                 cause = cause or f"processes {', '.join(map(str, left))} could not be ended"
@@ -129,7 +132,7 @@ class _Supervisor:
 
     def _tell_ready(self) -> None:
         if self._ready is not None:
-            with contextlib.suppress(OSError):  # nobody may wait any more
+            with contextlib.suppress(OSError):  # the starting process may have ended
                 os.write(self._ready, b"ready\n")
                 os.close(self._ready)
 
@@ -140,14 +143,14 @@ class _Supervisor:
 
         def prepare() -> None:
             os.setpgid(0, 0)
-            for stop in _STOPS:  # shells let what they start in the background ignore some
+            for stop in _STOPS:  # shells start background processes with some signals ignored
                 signal.signal(stop, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _HEARD)
             _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() != me:
                 os._exit(1)
 
-        # Not subprocess's own waiting: every child is waited for in one place.
+        # Not with subprocess's own waiting, since all children are waited for in one place.
         program, *arguments = job["command"]
         started = subprocess.Popen(
             [program or sys.executable, *arguments],
@@ -160,7 +163,7 @@ class _Supervisor:
         return started.pid
 
     def _wait(self, script: int) -> tuple[int | None, str]:
-        """Return the script's status; none, and perhaps why, if it is to end before that."""
+        """Return the script's exit status; None and a reason if the job is to end before the script."""
         while True:
             heard = self._hear()
             self._reap()
@@ -174,7 +177,7 @@ class _Supervisor:
                 return None, f"it was told to end ({signal.Signals(heard).name}), as when a machine is shut down"
 
     def _hear(self) -> int | None:
-        """Wait for a signal; where somebody is to be told how far it is, do that meanwhile."""
+        """Wait for a signal, and report progress meanwhile if needed."""
         every = self._job.get("every")
         if self._relay is None and not every:
             return signal.sigwait(_HEARD)
@@ -197,7 +200,7 @@ class _Supervisor:
 
 
 def _afterwards(job: Mapping[str, Any], *, wait: bool) -> int:
-    """Start what is to be done when the end is written down, such as telling the run database; give its number."""
+    """Start the command that follows the end, for example to update the run database, and return its process ID."""
     command = job.get("afterwards")
     if not command:
         return 0

@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterable
 from nnpipe.jobs.agent.processes import ProcessIdentity, identity, process, send
 
 SURELY = 10.0
-"""Seconds that killed processes may take to be gone; only one that waits for a broken disk takes longer."""
+"""Seconds for killed processes to end; only a process that waits for a broken disk takes longer."""
 
 _PAUSE = 0.02
 
 
 def reap() -> dict[int, int]:
-    """Hear of children that ended: exit statuses by number, negative for signals."""
+    """Reap ended children, and return their exit statuses by process ID, negative for signals."""
     found: dict[int, int] = {}
     with contextlib.suppress(ChildProcessError):
         while True:
@@ -29,21 +29,21 @@ def reap() -> dict[int, int]:
 
 
 def end(find: Callable[[], Iterable[int]], grace: float, reaped: Callable[[], object] = lambda: None) -> list[int]:
-    """End processes: ask them to (SIGTERM), and kill what is still there after a while.
+    """Terminate processes: send SIGTERM, and kill those that still run after the grace period.
 
     Parameters
     ----------
     find
-        Gives the numbers of those that are there; asked again and again, for they may start others meanwhile.
+        Returns the IDs of the running processes; called repeatedly, since they may start others.
     grace
-        Seconds between asking and killing.
+        The seconds between SIGTERM and SIGKILL.
     reaped
-        Called now and then; a parent hears of its children's end there.
+        Called repeatedly; a parent reaps its children there.
 
     Returns
     -------
     list of int
-        Those that did not even end when they were killed.
+        The IDs of processes that did not end even when killed.
     """
     asked: set[ProcessIdentity] = set()
     begun = time.monotonic()
@@ -59,7 +59,7 @@ def end(find: Callable[[], Iterable[int]], grace: float, reaped: Callable[[], ob
             elif who not in asked:
                 asked.add(who)
                 send(who, signal.SIGTERM)
-                send(who, signal.SIGCONT)  # one that is stopped hears nothing
+                send(who, signal.SIGCONT)  # a stopped process does not handle signals
         time.sleep(_PAUSE)
 
 

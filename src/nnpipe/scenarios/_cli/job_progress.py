@@ -92,7 +92,7 @@ def follow(database: RunDatabase, job: JobRecord, *, lines: int, until_end: bool
             sys.stdout.write(_harmless(decode(look.log)))
             sys.stdout.flush()
             if not look.log:
-                gone = look.state == ABSENT and refresh(database, job, settling=False).ended
+                gone = look.state == ABSENT and refresh(database, job, collect=False).ended
                 if not until_end or gone or look.ended is not None:
                     return 0
                 time.sleep(_pause(job))
