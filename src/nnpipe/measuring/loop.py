@@ -98,7 +98,7 @@ class Window:
             gc.unfreeze()
 
     def check(self, batches: Sequence[Batch]) -> list[int]:
-        """Return the number of samples of each batch; raise an error if there is none, or one does not fit the model."""
+        """Return the number of samples of each batch; raise an error if there is none or one does not fit."""
         if not batches:
             raise ConfigError("nothing to measure: there is no batch of inputs")
         passed, size = None, 0
