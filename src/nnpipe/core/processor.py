@@ -22,8 +22,8 @@ def instruction_sets(root: Path = Path("/")) -> frozenset[str]:
         text = (root / "proc/cpuinfo").read_text("utf-8", "replace")
     except OSError:
         return frozenset()
-    found = re.search(r"^(?:flags|Features)\s*:(.*)$", text, re.MULTILINE)
-    return frozenset(found[1].split() if found else ())
+    lines = (re.search(rf"^{name}\s*:(.*)$", text, re.MULTILINE) for name in ("flags", "Features"))  # x86 and ARM
+    return frozenset(flag for line in lines if line for flag in line[1].split())
 
 
 def adds_bytes_in_16_bits(root: Path = Path("/"), machine: str | None = None) -> bool:
