@@ -7,7 +7,8 @@ Small faults are drawn at random over the source, in lines that tests of their
 module execute: a comparison flipped, a constant changed, a returned value
 dropped.  Each is planted in a copy of the project, and those tests of the
 module that reach it are run: first the quick ones, and if they do not notice,
-the slow ones.  The tests of `package/name.py` are those of
+those of `make test-all`: the slow ones, and the quick ones with all examples
+that property tests draw.  The tests of `package/name.py` are those of
 `tests/package/test_name.py`, or of the package's folder where no file is named
 so.  A test that fails fails twice, or it does not count.
 """
@@ -199,15 +200,20 @@ class Trial:
 
     def _caught(self, site: Site, marks: str) -> str | None:
         tests = self.reached(site, marks)
+        variables: dict[str, str] = {}
+        if marks == SLOW:
+            tests = [*self.reached(site, QUICK), *tests]
+            variables["NNPIPE_TESTS"] = "all"
         if not tests:
             return None
-        seconds = GRACE + PATIENCE * self._seconds[tests_of(self.root, site.module), marks]
+        files = tests_of(self.root, site.module)
+        seconds = GRACE + PATIENCE * sum(self._seconds.get((files, each), 0.0) for each in {QUICK, marks})
         place = self.places.get()
         try:
             with place.planted(site):
-                failed = place.passes(tests, ["-x"], seconds)
+                failed = place.passes(tests, ["-x"], seconds, **variables)
                 if failed:  # once more, alone
-                    return failed if place.passes([failed], ["-x"], seconds) is not None else None
+                    return failed if place.passes([failed], ["-x"], seconds, **variables) is not None else None
                 return failed if failed is None else "hangs or does not start"
         finally:
             self.places.put(place)
