@@ -52,7 +52,7 @@ from nnpipe.core.component import Component
 from nnpipe.core.errors import NNPipeError
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
-from nnpipe.measuring.loop import measure
+from nnpipe.measuring.loop import Window
 
 TOOL_GOAL, BEST_GOAL = 0.05, 1.3
 TURN_SECONDS = 0.02
@@ -70,7 +70,12 @@ class Candidate:
 
     def time(self, calls: int) -> list[float]:
         """Measure some calls as every command does."""
-        found = measure(self.session, [self.inputs] * calls, warmup=warming(calls))
+        batches = [self.inputs] * calls
+        with Window(self.session) as window:
+            samples = window.check(batches)
+            window.warm_up(batches, warming(calls))
+            window.run_chunk(batches, samples, keep=False)
+            found = window.series()
         return [int(nanoseconds) / 1e9 for nanoseconds in found["latency_ns"]]
 
 

@@ -165,6 +165,7 @@ class Trial:
         for site in chosen:
             if (site, marks) not in self._reached:
                 wanted[tests_of(self.root, site.module)].append(site)
+        print(f"tracing {len(wanted)} groups of tests ({marks})", file=sys.stderr, flush=True)
         list(self.threads.map(lambda item: self._trace(*item, marks), wanted.items()))
 
     def _trace(self, files: tuple[str, ...], chosen: Sequence[Site], marks: str) -> None:
@@ -196,7 +197,12 @@ class Trial:
 
     def caught(self, chosen: Sequence[Site], marks: str) -> list[str | None]:
         """Return the test that fails on each site, ``"hangs"``, or None where none does."""
-        return list(self.threads.map(lambda site: self._caught(site, marks), chosen))
+        return list(self.threads.map(lambda site: self._told(site, marks), chosen))
+
+    def _told(self, site: Site, marks: str) -> str | None:
+        found = self._caught(site, marks)
+        print(f"{marks}: {site} {site.mutation.kind}: {found or 'not noticed'}", file=sys.stderr, flush=True)
+        return found
 
     def _caught(self, site: Site, marks: str) -> str | None:
         tests = self.reached(site, marks)

@@ -223,7 +223,7 @@ def test_options_and_commands_of_before_are_answered_with_what_there_is(capsys: 
     from nnpipe.scenarios import inference_tester
 
     assert inference_tester.main(["ONNXModel", "TVMCompiler", "TVMRuntime", "DigitsDataset", "--opt-level", "3"]) == 2
-    assert "--opt-level; TVMCompiler: TVM has no levels" in capsys.readouterr().err
+    assert "--opt-level; TVMCompiler: TVM no longer has optimisation levels" in capsys.readouterr().err
     assert main(["json_inference_tester"]) == 2
     assert "there is no command 'json_inference_tester'; nnpipe run PIPELINE" in capsys.readouterr().err
 

@@ -21,7 +21,7 @@ from nnpipe.core.processor import adds_bytes_in_16_bits
 from nnpipe.core.tensors import Batch, IOSpec
 from nnpipe.frameworks.openvino import import_nncf
 from nnpipe.frameworks.openvino_files import write_openvino
-from nnpipe.frameworks.openvino_models import LoadedModel, read_model
+from nnpipe.frameworks.openvino_models import OpenVINOModel, read_model
 
 _PRESETS = {"performance": "PERFORMANCE", "mixed": "MIXED"}
 
@@ -84,7 +84,7 @@ class OpenVINOCompiler(WritingCompiler):
             write_openvino(destination, xml, io, taken)
         return read_model(destination, "openvino").io
 
-    def _quantised(self, model: LoadedModel, calibration: Calibration) -> Any:
+    def _quantised(self, model: OpenVINOModel, calibration: Calibration) -> Any:
         samples = [_in_order(model.taken, batch) for batch in calibration()]
         nncf = _nncf()
         _fold_constants(model.native)

@@ -13,14 +13,14 @@ import numpy as np
 from nnpipe.core.errors import ArtifactError, ConfigError, NotSupported
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec
-from nnpipe.frameworks.openvino_models import LoadedModel, openvino_message, read_model
+from nnpipe.frameworks.openvino_models import OpenVINOModel, openvino_message, read_model
 
-__all__ = ["LoadedModel", "OpenVINOSession", "compile_model", "import_nncf", "read_model"]
+__all__ = ["OpenVINOModel", "OpenVINOSession", "compile_model", "import_nncf", "read_model"]
 
 _LARGEST = float(np.finfo(np.float32).max)
 
 
-def compile_model(model: LoadedModel, path: Path, device: str, num_threads: int, precision: str) -> Any:
+def compile_model(model: OpenVINOModel, path: Path, device: str, num_threads: int, precision: str) -> Any:
     """Return a model compiled for a device, an ``openvino.CompiledModel``.
 
     Parameters
@@ -78,7 +78,7 @@ class OpenVINOSession(InferenceSession):
         The file, for messages.
     """
 
-    def __init__(self, compiled: Any, io: IOSpec, model: LoadedModel, path: Path) -> None:
+    def __init__(self, compiled: Any, io: IOSpec, model: OpenVINOModel, path: Path) -> None:
         from openvino import Tensor
         from openvino._pyopenvino import InferRequest
 

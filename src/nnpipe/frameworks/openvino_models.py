@@ -26,7 +26,7 @@ _DTYPES = {
 
 
 @dataclass(frozen=True)
-class LoadedModel:
+class OpenVINOModel:
     """A model read by OpenVINO.
 
     Attributes
@@ -44,7 +44,7 @@ class LoadedModel:
     io: IOSpec
     taken: tuple[str, ...]
 
-    def for_batch(self, batch: int, path: Path) -> LoadedModel:
+    def for_batch(self, batch: int, path: Path) -> OpenVINOModel:
         """Return the model with free first axes of its inputs fixed to a batch size.
 
         Raises
@@ -78,7 +78,7 @@ class LoadedModel:
         return replace(self, io=IOSpec(tuple(found[:count]), tuple(found[count:])))
 
 
-def read_model(path: Path, format: str) -> LoadedModel:
+def read_model(path: Path, format: str) -> OpenVINOModel:
     """Read a model with OpenVINO.
 
     Parameters
@@ -97,13 +97,13 @@ def read_model(path: Path, format: str) -> LoadedModel:
     return {"openvino": _read_own, "onnx": _read_onnx, "tflite": _read_tflite}[format](path)
 
 
-def _read_own(path: Path) -> LoadedModel:
+def _read_own(path: Path) -> OpenVINOModel:
     file = read_openvino(path)
     native = _read(path, model=file.xml, weights=file.weights)
     return _in_order(path, native, file.io, file.taken)
 
 
-def _read_onnx(path: Path) -> LoadedModel:
+def _read_onnx(path: Path) -> OpenVINOModel:
     file = read_onnx(path)
     file.check_external()
     refuse_wrong(path, "OpenVINO", OPENVINO)
@@ -126,7 +126,7 @@ def _read_onnx(path: Path) -> LoadedModel:
         for name, port in zip(given, native.outputs, strict=True)
     ]
     io = IOSpec(tuple(map(file.quantised, inputs)), tuple(map(file.quantised, outputs)))
-    return LoadedModel(native, io, taken)
+    return OpenVINOModel(native, io, taken)
 
 
 def _refuse_wrong_pooling(path: Path, native: Any) -> None:
@@ -153,7 +153,7 @@ def _taken(path: Path, native: Any, names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(_name(path, {port.node.friendly_name}, dict.fromkeys(names)) for port in native.inputs)
 
 
-def _read_tflite(path: Path) -> LoadedModel:
+def _read_tflite(path: Path) -> OpenVINOModel:
     file = read_tflite(path)
     for spec in file.io:
         if spec.dtype not in _DTYPES.values():
@@ -182,7 +182,7 @@ def _what_of_it(error: Exception) -> str:
     return f"operation {found[1]} as the model uses it; another runtime may"
 
 
-def _in_order(path: Path, native: Any, io: IOSpec, taken: tuple[str, ...]) -> LoadedModel:
+def _in_order(path: Path, native: Any, io: IOSpec, taken: tuple[str, ...]) -> OpenVINOModel:
     """Return a model with the names and the quantisation of ``io`` for its tensors."""
     if len(native.inputs) != len(taken) or len(native.outputs) != len(io.outputs):
         raise ArtifactError(
@@ -194,7 +194,7 @@ def _in_order(path: Path, native: Any, io: IOSpec, taken: tuple[str, ...]) -> Lo
     ports = dict(zip(taken, native.inputs, strict=True))
     inputs = tuple(_spec(path, ports[spec.name], spec) if spec.name in ports else spec for spec in io.inputs)
     outputs = tuple(_spec(path, port, spec) for port, spec in zip(native.outputs, io.outputs, strict=True))
-    return LoadedModel(native, IOSpec(inputs, outputs), taken)
+    return OpenVINOModel(native, IOSpec(inputs, outputs), taken)
 
 
 def _spec(path: Path, port: Any, known: TensorSpec) -> TensorSpec:

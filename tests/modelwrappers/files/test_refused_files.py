@@ -208,7 +208,7 @@ def test_a_quantised_dimension_that_is_not_there_is_refused(
     path = changed_tflite(tmp_path / "axis.tflite", change)
     for runtime in ("", "LiteRTRuntime"):
         line = refused("TFLiteModel", path, runtime)
-        assert "quantised by channel" in line
+        assert "quantised per channel" in line
         assert "'t_first'" in line
 
 
