@@ -268,9 +268,18 @@ def warm_python() -> Iterator[WarmPython]:
         yield warm
 
 
-# The README tells the story of tests/workflows/comparison/test_compare.py.
+# Pages that train, compile or start others' suites, as tests of what they are about do.
+LONG_PAGES = {
+    "README.md",
+    *(
+        f"docs/{name}.md"
+        for name in ("adding-a-framework", "agreement", "callbacks", "models-from-outside", "training")
+    ),
+}
+
+
 @pytest.mark.parametrize(
-    "page", [pytest.param(page, marks=pytest.mark.slow if page == "README.md" else ()) for page in snippets()]
+    "page", [pytest.param(page, marks=pytest.mark.slow if page in LONG_PAGES else ()) for page in snippets()]
 )
 def test_python_of_a_page_runs(page: str, tmp_path: Path, warm_python: WarmPython) -> None:
     text = ""

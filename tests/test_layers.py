@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -73,8 +74,13 @@ def modules(source: Path) -> dict[str, Path]:
     return found
 
 
-def imports(source: Path) -> Iterator[Import]:
+@functools.cache  # to parse all modules takes seconds
+def imports(source: Path) -> tuple[Import, ...]:
     """Find every import of a module of this package in it: at the top, in a function, or for types only."""
+    return tuple(_imports(source))
+
+
+def _imports(source: Path) -> Iterator[Import]:
     known = modules(source)
     for module, path in known.items():
         package = module if path.name == "__init__.py" else module.rpartition(".")[0]
@@ -320,6 +326,7 @@ def test_a_circle_is_noticed_also_through_functions_and_other_modules(tree: Path
     (tree / "core" / "b.py").write_text("def f():\n    import nnpipe.core.c\n", "utf-8")
     (tree / "core" / "c.py").write_text("", "utf-8")
     assert run_time_circles(tree) == []
+    imports.cache_clear()
     (tree / "core" / "c.py").write_text("from nnpipe.core.a import x\n", "utf-8")
     assert run_time_circles(tree) == [{"nnpipe.core.a", "nnpipe.core.b", "nnpipe.core.c"}]
     assert circles_of_types(tree) == set()

@@ -90,6 +90,7 @@ def written_with() -> Callable[[str], list[str]]:
     return texts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("framework", ["pytorch", "keras"])
 def test_the_same_description_gives_the_same_bytes(framework, written_with):
     pytest.importorskip("torch", reason="PyTorch is not installed")

@@ -235,6 +235,7 @@ def endless_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[
     return planted
 
 
+@pytest.mark.slow
 def test_the_budget_holds_whatever_the_search_does(
     network: Artifact, tmp_path: Path, endless_search: Callable[[str], Path]
 ) -> None:

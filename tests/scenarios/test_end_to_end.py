@@ -175,6 +175,7 @@ def test_the_schema_accepts_the_example_and_refuses_a_slip() -> None:
     assert list(checker.iter_errors(settings))
 
 
+@pytest.mark.slow
 def test_ctrl_c_leaves_the_old_weights_and_nothing_half_written(trained: Path, tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors"
     path.write_bytes(b"what was there")

@@ -48,7 +48,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("end", ["ctrl-c", "error"])
+@pytest.mark.parametrize("end", [pytest.param("ctrl-c", marks=pytest.mark.slow), "error"])
 def test_no_process_is_left_behind(end: str, tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(SCRIPT)
     here = Path(__file__).parent

@@ -43,7 +43,7 @@ def points(seed: int, batches: int, writes: int) -> list[list[Any]]:
     [
         pytest.param("plain", 8, 9, marks=pytest.mark.slow),  # the others do all that it does
         ("everything", 12, 9),
-        ("scheduler", 8, 9),
+        pytest.param("scheduler", 8, 9, marks=pytest.mark.slow),
         pytest.param("workers", 8, 9, marks=pytest.mark.slow),
     ],
 )

@@ -203,6 +203,7 @@ def is_readable(graph: nn.NetworkGraph) -> bool:
     return not any(isinstance(layer, WITHOUT) for layer in all_layers(graph))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
 @given(graphs(names=False))

@@ -138,7 +138,7 @@ def export_once(tmp_path_factory: pytest.TempPathFactory) -> ExportOnce:
     return exported
 
 
-@pytest.mark.parametrize("opset", [13, 17, 18, 21])
+@pytest.mark.parametrize("opset", [13, *(pytest.param(opset, marks=pytest.mark.slow) for opset in (17, 18)), 21])
 @pytest.mark.parametrize("size", [1, 5])
 def test_onnx_computes_the_same_for_any_batch(export_once: ExportOnce, opset: int, size: int) -> None:
     onnxruntime = pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
