@@ -69,6 +69,7 @@ def test_what_is_too_much_is_left_out() -> None:
     reader = Reader()
     for _ in range(5):
         assert reader.feed(b"x" * LONGEST_LINE) == []
+        assert len(reader._rest) <= LONGEST_LINE, "a line without an end fills the memory"
     assert reader.feed(b'x\n{"fraction": 1}\n') == [Report(1.0)]
     assert reader.skipped == 1
 
