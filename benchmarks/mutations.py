@@ -276,7 +276,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ratio = quick / every if every else 0.0
     return report(
         rows, "faults caught by the quick tests", quick, f"of {len(rows)}", every, ratio,
-        ">= 0.9 of those that all tests catch", ratio >= 0.9, seen_on="none yet",
+        ">= 0.9 of those that all tests catch", ratio >= 0.9, seen_on="AMD EPYC",
     )  # fmt: skip
 
 
