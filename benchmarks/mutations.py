@@ -197,9 +197,9 @@ class Trial:
 
     def caught(self, chosen: Sequence[Site], marks: str) -> list[str | None]:
         """Return the test that fails on each site, ``"hangs"``, or None where none does."""
-        return list(self.threads.map(lambda site: self._told(site, marks), chosen))
+        return list(self.threads.map(lambda site: self._caught_and_shown(site, marks), chosen))
 
-    def _told(self, site: Site, marks: str) -> str | None:
+    def _caught_and_shown(self, site: Site, marks: str) -> str | None:
         found = self._caught(site, marks)
         print(f"{marks}: {site} {site.mutation.kind}: {found or 'not noticed'}", file=sys.stderr, flush=True)
         return found

@@ -60,7 +60,7 @@ def test_sessions_of_several_threads_end_however_soon_they_are_closed(compiled: 
     batch = random_batch(NETWORK_IO, 1)
     faulthandler.dump_traceback_later(200, exit=True)  # what waits in IREE's code cannot be interrupted
     try:
-        for _ in range(2000):
+        for _ in range(1000):
             with IREERuntime(num_threads=2).load(compiled) as session:
                 session.infer(batch)
     finally:

@@ -45,7 +45,7 @@ class Row:
         return self.values.many is not None
 
     def check(self, value: Any) -> str:
-        """Say what is wrong with a value; nothing if it is right."""
+        """Return what is wrong with a value; an empty string if nothing is."""
         return fault_of(self.values, value)
 
 
@@ -79,7 +79,7 @@ def faults(value: Any) -> Iterator[tuple[str, str]]:
 
 
 def fault_of(kind: Kind, value: Any) -> str:
-    """Say what is wrong with a value; texts are to have a character, and to be such as can be written to a file."""
+    """Return what is wrong with a value; texts must not be empty, and UTF-8 must be able to hold them."""
     try:
         found = kind.coerce(value)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""The bytes of an ONNX file, of which only those that are looked at are read."""
+"""Map an ONNX file into memory, so that only the parts used are read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nnpipe.formats._errors import Damaged
 
 @contextmanager
 def mapped_onnx(path: str | Path) -> Iterator[memoryview]:
-    """Give the content of a file; what cannot be read in it is an :class:`ArtifactError` that names the file."""
+    """Yield the content of a file; errors in reading it become an :class:`ArtifactError` that names the file."""
     try:
         with open(path, "rb") as handle, mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ) as content:
             with memoryview(content) as data:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
-import functools
 import re
 import time
 from collections.abc import Mapping
@@ -19,7 +17,9 @@ from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 from nnpipe.formats.sealed import SealedFile
 
-_REST = 0.01  # seconds: of 3000 devices that had rested for 5 ms none failed to end
+# A device with threads that is destroyed immediately after it has computed sometimes waits for them forever (IREE 3.13,
+# once in a few hundred times).  Of 3000 devices destroyed after 5 ms, none did.
+_REST_SECONDS = 0.05
 FORMAT = "iree"
 FUNCTION = "function"
 """Under this name a file notes which function to call."""
@@ -130,7 +130,10 @@ class IREESession(InferenceSession):
 
     def _close(self) -> None:
         self._inputs, self._outputs = [], None
-        del self._function, self._context, self._device
+        del self._function, self._context
+        if self._num_threads != 1:
+            time.sleep(_REST_SECONDS)
+        del self._device
 
 
 def _element_type(runtime: Any, dtype: str) -> Any:
@@ -146,30 +149,17 @@ def _driver(num_threads: int) -> str:
     return "local-sync" if num_threads == 1 else "local-task"
 
 
-@functools.cache
 def _device(num_threads: int) -> Any:
-    """Return the process's device with this number of threads.
-
-    It is kept until the process ends: a device that is destroyed immediately after it has computed sometimes waits
-    forever for its own threads (IREE 3.13, once in a few hundred sessions of two threads).
-    """
+    """Return a new device with this number of threads."""
     from iree.runtime import _binding
     from iree.runtime.flags import parse_flags
 
-    atexit.register(_destroy_devices)
     # The number is an option of the process, which is looked at when a driver is made.
     parse_flags(f"--task_topology_group_count={num_threads}")
     try:
         return _binding.create_hal_driver(_driver(num_threads)).create_default_device()
     finally:
         parse_flags("--task_topology_group_count=0")
-
-
-def _destroy_devices() -> None:
-    """Destroy the devices before the interpreter ends, when IREE's bindings report what is still in use as leaks."""
-    if _device.cache_info().currsize:
-        time.sleep(_REST)
-        _device.cache_clear()
 
 
 def iree_message(error: object) -> str:

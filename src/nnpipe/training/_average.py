@@ -29,7 +29,7 @@ class WeightAverage:
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
-        """Give the model the averaged weights until the block ends."""
+        """Put the averaged weights into the model until the block ends."""
         self._swap()
         try:
             yield
@@ -37,7 +37,7 @@ class WeightAverage:
             self._swap()
 
     def stay(self) -> None:
-        """Give the model the averaged weights for good."""
+        """Put the averaged weights into the model permanently."""
         import torch
 
         with torch.no_grad():

@@ -139,7 +139,7 @@ class _Telling(Callback):
         return iter(())
 
     def on_epoch_end(self, fit: Fit) -> None:
-        """Give the history to the session and save it."""
+        """Add the history to the session and save it."""
         session = self._session
         # The training's own history is right: it may be older or newer than what the session saved last.
         session.history.load_state_dict(fit.history.state_dict())

@@ -71,7 +71,7 @@ def tell_final(fit: Fit) -> None:
 def choose_final_weights(
     fit: Fit, gradient_steps: GradientSteps, checkpointer: Checkpointer, evaluator: Evaluator
 ) -> None:
-    """Give the model its final weights, and record which they are; all processes must call it."""
+    """Load the final weights into the model and record which they are; all processes must call this."""
     which, epoch = wanted(fit), fit.epoch
     if which == "best" and not fit.best_epoch:
         fit.log.warning("no epoch was judged, so there are no best weights: the model keeps the last ones")

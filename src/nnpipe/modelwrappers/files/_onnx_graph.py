@@ -226,7 +226,7 @@ def _unzipped(file: ONNXFile) -> Any:
 
 
 def _name_nodes(graph: Any) -> None:
-    """Give each node of the main graph a unique name; names that are unique already stay."""
+    """Make the names of the main graph's nodes unique; names that already are stay."""
     taken = set()
     for number, node in enumerate(graph):
         name = node.name or f"{node.op_type}_{number}"

@@ -1,4 +1,4 @@
-"""Names that are looked for in a model: of weights, and of tensors that a selector chooses."""
+"""Find weights and tensors of a model by name."""
 
 from __future__ import annotations
 

@@ -147,7 +147,7 @@ class IncomingModel:
         return self._kept
 
     def _place(self) -> None:
-        """Give the file its names while no other process can write to it."""
+        """Link the file under its names while no other process can write to it."""
         if self._unreadable is not None:
             raise self._unreadable
         if self._at != self._offer.size:
@@ -215,7 +215,7 @@ def use_again(final: Path, offer: ModelOffer, loadable: Path) -> bool:
 
 
 def _link(path: Path, name: Path) -> None:
-    """Give a file a second name, or make a copy if the file system has no links."""
+    """Link a file under a second name, or copy it if the file system has no links."""
     try:
         os.link(os.path.realpath(path), name)
     except FileNotFoundError:

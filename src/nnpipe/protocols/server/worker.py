@@ -66,7 +66,7 @@ def hello(channel: Channel, conversation: TargetConversation, patience: float) -
 
 
 def refuse(channel: Channel, conversation: TargetConversation, failure: ErrorPayload) -> None:
-    """Tell a client, if it still reads, why it is no longer served, and close the connection."""
+    """Send a client that still reads the reason why it is no longer served, and close the connection."""
     with contextlib.suppress(TransportError):
         channel.send(conversation.error(failure, fatal=True))
     end(channel)
