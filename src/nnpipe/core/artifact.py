@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,7 +13,7 @@ from typing import Any
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.claims import Claim, checked
 from nnpipe.core.errors import ArtifactError, ConfigError, SpecMismatch
-from nnpipe.core.files import sha256_of, write_text
+from nnpipe.core.files import replacing, sha256_of, write_text
 from nnpipe.core.meaning import Meaning
 from nnpipe.core.tensors import IOSpec
 
@@ -160,6 +162,21 @@ class Artifact:
         noted = replace(self, trained=dict(trained))
         noted._write()
         return noted
+
+    def linked(self, path: str | Path) -> Artifact:
+        """Give the file a second name in its folder, with a description beside it, and return that artifact.
+
+        Where the file system has no hard links, the file is copied.
+        """
+        path = Path(path)
+        with replacing(path) as temporary:
+            try:
+                os.link(self.path, temporary)
+            except OSError:
+                shutil.copyfile(self.path, temporary)
+        found = replace(self, path=path)
+        found._write()
+        return found
 
     def verify(self) -> None:
         """Raise :class:`ArtifactError` unless the file still has the recorded content."""

@@ -5,18 +5,21 @@ If a framework crashes or hangs there, only the current step fails.
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from nnpipe.compilers.writing_compiler import WritingCompiler
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.closing import Closing
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.component import Component
 from nnpipe.core.dataset import Dataset
+from nnpipe.core.errors import NNPipeError
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.plan import Plan
@@ -26,7 +29,7 @@ from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch
 from nnpipe.workflows.candidates.spec import CandidateSpec
 from nnpipe.workflows.candidates.stages import suffix
-from nnpipe.workflows.isolation.subprocess_worker import Worker
+from nnpipe.workflows.isolation.subprocess_worker import Died, Worker
 from nnpipe.workflows.verification.compare_outputs import Reference, prepared_samples
 
 log = logging.getLogger("nnpipe")
@@ -64,43 +67,74 @@ class ModelProcess(Closing):
         self._name = f"{type(wrapper).__name__} ({path})"
         self._spec = CandidateSpec(path.name, wrapper, path, dataset=dataset, judged=judged).to_json()
         self._worker = Worker(f"{__name__}:Loaded", shown=True)
+        self._made: dict[tuple[str, ...], Path] = {}  # by the format of the export and the compilers
+        self._refused: dict[tuple[str, ...], NNPipeError] = {}
 
     def load(self, seconds: float) -> None:
         """Load the weights; otherwise the first step loads them."""
-        self._do(f"loading {self._name}", "load", seconds)
+        self._do(f"loading {self._name}", seconds, do="load")
 
     def compile(
         self, way: Plan, compilers: Sequence[ModelCompiler], path: Path, calibration_samples: int, seconds: float
     ) -> Artifact:
         """Export the model, run the compilers, and return the last result, which is written to ``path``.
 
-        Intermediate files are kept beside it, so that every step can be inspected.
+        Intermediate files are kept beside it, so that every step can be inspected.  Each export, and each step that
+        several chains begin with, is carried out once; the descriptions of later results name the file that was used.
         """
         between = [path.with_name(f"{path.stem}.step{n}{suffix(way, compilers[:n])}") for n in range(len(compilers))]
         steps = [*between, path]
-        log.info("exporting %s as %s", self._name, way.export)
         what = f"exporting {self._name} as {way.export}"
-        made = self._do(what, "export", seconds, format=way.export, to=str(steps[0]))
-        for compiler, destination in zip(compilers, steps[1:], strict=True):
-            title = f"{type(compiler).__name__}: {compiler.variant()}"
-            log.info("compiling with %s", title)
-            made = self._do(
-                f"compiling with {title}", "compile", seconds, compiler=compiler.describe(),
-                artifact=made, to=str(destination), samples=calibration_samples,
+        recipe: tuple[str, ...] = (way.export,)
+        made = self._once(recipe, what, steps[0], seconds, not compilers, True, do="export", format=way.export)
+        for compiler, to in zip(compilers, steps[1:], strict=True):
+            what = f"compiling with {type(compiler).__name__}: {compiler.variant()}"
+            described = compiler.describe()
+            recipe = (*recipe, json.dumps([described, calibration_samples], sort_keys=True))
+            made = self._once(
+                recipe, what, to, seconds, to is path, isinstance(compiler, WritingCompiler), do="compile",
+                compiler=described, artifact=str(made), samples=calibration_samples,
             )  # fmt: skip
         return Artifact.read(made)
+
+    def _once(
+        self, recipe: tuple[str, ...], what: str, to: Path, seconds: float, last: bool, one_file: bool, **request: Any
+    ) -> Path:
+        """Carry out a step unless it has been, and return the path of its result: ``to`` if it is a chain's last.
+
+        What makes more than one file is not given a second name.  A step that was refused is not tried again; one that
+        crashed or took too long is.
+        """
+        if (refused := self._refused.get(recipe)) is not None:
+            raise type(refused)(str(refused))
+        known = self._made.get(recipe)
+        if known is not None and known.is_file():
+            if not last:
+                return known
+            if one_file and known.parent == to.parent:
+                return Artifact.read(known).linked(to).path
+        log.info("%s", what)
+        try:
+            made = Path(self._do(what, seconds, to=str(to), **request))
+        except Died:
+            raise
+        except NNPipeError as error:
+            self._refused[recipe] = error
+            raise
+        self._made[recipe] = made
+        return made
 
     def run(self, samples: int, path: Path, seconds: float, runtime: Runtime | None = None) -> None:
         """Run the model on ``samples`` test samples, in its own framework or ``runtime``; write inputs and outputs."""
         described = None if runtime is None else runtime.describe()
-        self._do(f"running {self._name}", "run", seconds, samples=samples, to=str(path), runtime=described)
+        self._do(f"running {self._name}", seconds, do="run", samples=samples, to=str(path), runtime=described)
 
     def close(self) -> None:
         """End the process; closing twice does no harm."""
         self._worker.close()
 
-    def _do(self, what: str, task: str, seconds: float, **more: Any) -> Any:
-        return self._worker.attempt(what, {"do": task, "candidate": self._spec, **more}, seconds)
+    def _do(self, what: str, seconds: float, **request: Any) -> Any:
+        return self._worker.attempt(what, {"candidate": self._spec, **request}, seconds)
 
 
 class Loaded:
@@ -134,12 +168,14 @@ def _export(spec: CandidateSpec, model: LiveModel, request: Mapping[str, Any]) -
 
 def _compile(spec: CandidateSpec, model: LiveModel, request: Mapping[str, Any]) -> str:
     compiler = component_from(request["compiler"], ModelCompiler)
+    dataset = spec.dataset
 
     def calibration() -> Iterable[Batch]:
-        assert spec.dataset is not None
-        return map(spec.wrapper.preprocess, spec.dataset.calibration(request["samples"]))
+        assert dataset is not None
+        return map(spec.wrapper.preprocess, dataset.calibration(request["samples"]))
 
-    return str(compiler.compile(Artifact.read(request["artifact"]), Path(request["to"]), calibration).path)
+    observed = None if dataset is None else calibration
+    return str(compiler.compile(Artifact.read(request["artifact"]), Path(request["to"]), observed).path)
 
 
 def _run(spec: CandidateSpec, model: LiveModel, request: Mapping[str, Any]) -> str:
