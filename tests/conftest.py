@@ -10,7 +10,7 @@ import re
 import shutil
 import signal
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +104,18 @@ def old_objects_out_of_sight() -> None:
     """
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def counting_frozen_objects() -> Iterator[Callable[[], int]]:
+    """Return what counts the objects that are out of sight; meanwhile say that there are some, as there are.
+
+    Counting goes through millions of them, which takes a tenth of a second before each measurement.
+    """
+    counting = gc.get_freeze_count
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gc, "get_freeze_count", lambda: 1)
+        yield counting
 
 
 @pytest.fixture(autouse=True, scope="session")

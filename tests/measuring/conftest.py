@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -81,12 +81,13 @@ def wrapper() -> Model:
 
 
 @pytest.fixture
-def nothing_frozen(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def nothing_frozen(monkeypatch: pytest.MonkeyPatch, counting_frozen_objects: Callable[[], int]) -> Iterator[None]:
     """Take back what other tests froze, so that what measuring freezes is seen.
 
     All that frameworks left is in sight of the garbage collector then: a collection takes a second.
     """
     monkeypatch.setattr(gc, "collect", lambda: 0)
+    monkeypatch.setattr(gc, "get_freeze_count", counting_frozen_objects)
     gc.unfreeze()
     yield
     gc.freeze()
