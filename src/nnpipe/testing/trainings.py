@@ -117,9 +117,10 @@ class _Notes(Callback):
 
 def torch_training(training: WatchedTraining, folder: Path, callbacks: Sequence[Callback]) -> dict[str, Any]:
     """Train for two epochs, and return all that a callback could have changed, to be compared by ``==``."""
-    model, notes, before = training.model(), _Notes(), _random()
+    model, data, notes = training.model(), training.data(), _Notes()
+    before = _random()  # now: what the data imports may draw random numbers
     trainer = Trainer(TrainerOptions(num_epochs=2, clip_norm=1.0), [*callbacks, notes])
-    history = trainer.fit(model, training.data(), folder=folder, optimiser=AdamW(rate=0.01), schedule=Cosine(warmup=2))
+    history = trainer.fit(model, data, folder=folder, optimiser=AdamW(rate=0.01), schedule=Cosine(warmup=2))
     return {
         "weights": {name: _bytes(tensor.numpy()) for name, tensor in model.state_dict().items()},
         "history": [dict(row) for row in history.rows()],

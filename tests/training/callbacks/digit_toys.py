@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -56,13 +57,18 @@ def model() -> DigitNet:
 
 def arrays(begin: int = 0, end: int = 1200, wrong: Mapping[int, int] = WRONG) -> dict[str, Any]:
     """Pictures ``(n, 1, 8, 8)`` from 0 to 1 and labels ``(n,)``."""
-    from sklearn.datasets import load_digits
-
-    found = load_digits()
-    image, label = found.images.astype(np.float32)[:, None] / 16, found.target.astype(np.int64)
+    image, label = (array.copy() for array in _digits())
     for sample, shift in wrong.items():
         label[sample] = (label[sample] + shift) % 10
     return {"image": image[begin:end], "label": label[begin:end]}
+
+
+@cache
+def _digits() -> tuple[np.ndarray, np.ndarray]:
+    from sklearn.datasets import load_digits
+
+    found = load_digits()
+    return found.images.astype(np.float32)[:, None] / 16, found.target.astype(np.int64)
 
 
 def sequences(train: int = 1200, test: int = 300) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 needs("safetensors", "matplotlib", "sklearn", "captum", "onnxruntime", "onnxscript", "tensorboardX", "PIL")
 import every
 import training_toys as toys
+from sketches import sketching
 
 from nnpipe.testing.callback import CallbackContract
 from nnpipe.testing.trainings import WatchedTraining
@@ -45,6 +47,11 @@ def flat(state: Any) -> Any:
 
 class TestEveryCallback(CallbackContract):
     repeats = ("test_a_training_with_keras_is_the_same_with_it",)  # the calls are those of a training with PyTorch
+
+    @pytest.fixture(autouse=True)
+    def no_rendering(self) -> Iterator[None]:
+        with sketching():  # the tests of each callback render
+            yield
 
     @pytest.fixture(params=every.named())
     def callback(self, request: pytest.FixtureRequest) -> Callback:
