@@ -273,7 +273,7 @@ LONG_PAGES = {
     "README.md",
     *(
         f"docs/{name}.md"
-        for name in ("adding-a-framework", "agreement", "callbacks", "models-from-outside", "training")
+        for name in ("adding-a-framework", "agreement", "callbacks", "models-from-outside", "sweeping", "training")
     ),
 }
 

@@ -153,6 +153,7 @@ def test_real_files_of_keras_become_code(shared_data, built):
     assert count > 15
 
 
+@pytest.mark.slow  # a quarter of a thousand files
 def test_ruff_finds_nothing_in_the_code_of_any_layer(every_layer, ruff_finds_nothing, tmp_path):
     """All examples of all layers in one go: laid out as ruff lays it out, and nothing to mend."""
     from nnpipe.codegen.imports import imports_of, used_names

@@ -55,9 +55,8 @@ def alone(folder: Path, made, *arguments: str) -> subprocess.CompletedProcess[st
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=280)
 
 
-@pytest.mark.parametrize(
-    ("framework", "needs"), [("pytorch", "torch"), pytest.param("keras", "keras", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow  # test_tasks.py and tasks/test_losses.py run scripts in processes that have the frameworks already
+@pytest.mark.parametrize(("framework", "needs"), [("pytorch", "torch"), ("keras", "keras")])
 def test_a_script_learns_digits_without_nnpipe(framework, needs, tmp_path):
     pytest.importorskip(needs, reason=f"{needs} is not installed")
     ran = alone(tmp_path, generated(framework), "--epochs", "5")

@@ -32,7 +32,9 @@ def python(program: str, **environment: str) -> subprocess.CompletedProcess[str]
 
 def test_tensorflow_starts_without_a_word_and_leaves_the_environment_alone() -> None:
     done = python(
-        "import os\n"
+        "import os, sys\n"
+        # What Keras looks for and can do without is nearly half of its start.
+        "sys.modules.update(dict.fromkeys(['jax', 'matplotlib', 'pandas', 'sklearn']))\n"
         "tensorflow, keras = import_keras()\n"
         "tensorflow.constant(1) + 1\n"
         "os.write(2, b'still heard')\n"

@@ -16,6 +16,8 @@ import pytest
 pytest.importorskip("torch", reason="PyTorch is not installed")
 pytest.importorskip("matplotlib", reason="Matplotlib is not installed")
 pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed")
+from sketches import sketching
+
 from nnpipe.experiment.configuration import Configuration
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.experiment.database.records import RunRecord
@@ -68,6 +70,16 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of an experiment whose pictures are not rendered."""
+    folder = tmp_path_factory.mktemp("recorded")
+    with pytest.MonkeyPatch.context() as patch, sketching():
+        patch.chdir(folder)
+        assert main([str(FILE), *FEWER]) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("plain")
     with pytest.MonkeyPatch.context() as patch:
@@ -76,12 +88,12 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_an_experiment_without_code_is_carried_out_and_recorded(undisturbed: Path) -> None:
-    run = run_of(undisturbed)
+def test_an_experiment_without_code_is_carried_out_and_recorded(recorded: Path) -> None:
+    run = run_of(recorded)
     assert (run.status, run.done, run.total) == ("completed", 3, 3)
     assert run.statistics["digits/test/digit/accuracy"] > 0.6
     assert Configuration(run.configuration) == Configuration.read(FILE).changed(FEWER[1], FEWER[3])
-    with RunDatabase(undisturbed / "runs.sqlite") as database:
+    with RunDatabase(recorded / "runs.sqlite") as database:
         history = database.figures.history(run.id, "steps")
         assert history["epoch"].tolist() == [1, 2, 3]
         assert history["digits/test/digit/accuracy"][-1] == run.statistics["digits/test/digit/accuracy"]
@@ -93,11 +105,11 @@ def test_an_experiment_without_code_is_carried_out_and_recorded(undisturbed: Pat
     assert run.environment["packages"]["torch"]
 
 
-def test_a_completed_experiment_is_not_run_again(undisturbed: Path, monkeypatch: Any, capsys: Any) -> None:
-    monkeypatch.chdir(undisturbed)
-    before = run_of(undisturbed)
+def test_a_completed_experiment_is_not_run_again(recorded: Path, monkeypatch: Any, capsys: Any) -> None:
+    monkeypatch.chdir(recorded)
+    before = run_of(recorded)
     assert main([str(FILE), *FEWER]) == 0
-    assert run_of(undisturbed) == before
+    assert run_of(recorded) == before
     assert f"nnpipe runs show {before.id[:12]}" in capsys.readouterr().out
 
 
@@ -180,7 +192,7 @@ def test_what_cannot_be_carried_out_is_one_line(
     assert run_of(tmp_path).status == "failed"
 
 
-def test_another_setting_needs_another_name(undisturbed: Path, monkeypatch: Any, capsys: Any) -> None:
-    monkeypatch.chdir(undisturbed)
+def test_another_setting_needs_another_name(recorded: Path, monkeypatch: Any, capsys: Any) -> None:
+    monkeypatch.chdir(recorded)
     assert main([str(FILE), *FEWER, "--set", "seed=2"]) == 2
     assert "take another name" in capsys.readouterr().err

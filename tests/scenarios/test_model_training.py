@@ -14,6 +14,8 @@ import pytest
 pytest.importorskip("torch", reason="PyTorch is not installed")
 pytest.importorskip("matplotlib", reason="Matplotlib is not installed")
 pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed")
+from sketches import sketching
+
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.scenarios.model_training import main
 
@@ -28,7 +30,8 @@ def train(*more: str) -> int:
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("undisturbed")
-    assert train("--model-path", str(folder / "w.pt"), "--run-folder", str(folder / "run")) == 0
+    with sketching():
+        assert train("--model-path", str(folder / "w.pt"), "--run-folder", str(folder / "run")) == 0
     return folder
 
 

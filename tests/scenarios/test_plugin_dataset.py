@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
+from sketches import sketching
 
 from nnpipe.__main__ import main
 from nnpipe.measuring.run import Run
@@ -188,7 +189,8 @@ def test_experiments():
             },
         },
     }  # fmt: skip
-    done("experiment", write("experiment.yaml", settings), "--database", "runs.sqlite")
+    with sketching():
+        done("experiment", write("experiment.yaml", settings), "--database", "runs.sqlite")
     assert Path("run/run.json").exists()
 
 

@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("torch", reason="PyTorch is not installed")
 pytest.importorskip("safetensors", reason="safetensors is not installed")
 import training_toys as toys
+from sketches import sketching
 
 from nnpipe.experiment.state_file import read_state
 from nnpipe.training.checkpoints import CHECKPOINT
@@ -23,7 +24,8 @@ def trained(folder: Path | None, reservoir: bool) -> dict[str, Any]:
     train = train.reservoir(32, 16).max_samples(48) if reservoir else train.max_samples(48)
     test = ArraySequence(toys.blobs(16, 1), batch=16)
     data = {"blobs": {"train": train, "test": test}}
-    Trainer(TrainerOptions(num_epochs=2, checkpoint_every=1)).fit(toys.fresh(), data, folder=folder)
+    with sketching():
+        Trainer(TrainerOptions(num_epochs=2, checkpoint_every=1)).fit(toys.fresh(), data, folder=folder)
     train.close()
     return {} if folder is None else read_state(folder / "checkpoints" / "last.state", kind=CHECKPOINT)
 

@@ -57,9 +57,10 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
     """Return the folder of a training with the default callbacks, and its history."""
     folder = tmp_path_factory.mktemp("run")
     model = TensorFlowDigitsCNN().open()
-    return folder, model.train(
-        DigitsDataset(), options(run_folder=str(folder), callbacks=["TensorBoard", "default", "NanWatch"])
-    )
+    with sketching():
+        return folder, model.train(
+            DigitsDataset(), options(run_folder=str(folder), callbacks=["TensorBoard", "default", "NanWatch"])
+        )
 
 
 def test_a_keras_wrapper_leaves_a_run_folder_with_its_page(run: tuple[Path, Any]) -> None:

@@ -108,10 +108,17 @@ def test_a_training_that_is_refused_leaves_it_as_it_was(tmp_path: Path) -> None:
     before = (tmp_path / "status.json").read_bytes()
     with pytest.raises(ConfigError, match="started with different settings"):
         fit(tmp_path, seed=3)
-    with RunFolder(tmp_path).claimed({}, resume=False):
-        child = apart("t.fit(folder)", tmp_path)
-        said = child.communicate(timeout=200)[1]
-    assert "another training is writing" in said
+    claim = "with RunFolder(Path(sys.argv[1])).claimed({}, resume=False):\n    print('claimed', flush=True); input()"
+    script = f"import sys\nfrom pathlib import Path\nfrom nnpipe.training.run_folder import RunFolder\n{claim}"
+    with subprocess.Popen(
+        [sys.executable, "-c", script, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "claimed\n"
+        with pytest.raises(ConfigError, match="another training is writing"):
+            fit(tmp_path)
+        other.communicate("\n", timeout=200)
+    assert other.returncode == 0
     assert (tmp_path / "status.json").read_bytes() == before
 
 
@@ -122,6 +129,7 @@ class Kill(Callback):
         os.kill(os.getpid(), signal.SIGKILL)
 
 
+@pytest.mark.slow  # a start of PyTorch
 def test_a_training_that_was_killed_stays_running_with_a_process_that_is_gone(tmp_path: Path) -> None:
     child = apart("t.fit(folder, t.Kill())", tmp_path)
     child.communicate(timeout=200)

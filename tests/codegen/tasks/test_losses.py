@@ -102,7 +102,9 @@ def ran(run_script, folder, script):
     return json.loads(run_script(folder / "script.py").splitlines()[-1])
 
 
-@pytest.mark.parametrize(("framework", "needs"), [("pytorch", "torch"), ("keras", "keras")])
+@pytest.mark.parametrize(
+    ("framework", "needs"), [("pytorch", "torch"), pytest.param("keras", "keras", marks=pytest.mark.slow)]
+)
 def test_a_script_learns_by_what_its_network_says(framework, needs, ruff_finds_nothing, run_script, tmp_path):
     pytest.importorskip(needs, reason=f"{needs} is not installed")
     last = nn.OutputClassification(nn.Dense(ROW, 3), "label", 0.5, (2, 3), scale=2.0, name="kind")

@@ -166,20 +166,22 @@ def test_an_embedding_and_several_inputs_are_read() -> None:
         torch.testing.assert_close(found, expected)
 
 
-@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+CELLS = [
+    (kind, more, batch_first)
+    for kind in ("LSTM", "GRU", "RNN")
+    for more in ({}, {"bias": False}, {"bidirectional": True}, {"num_layers": 2})
+    for batch_first in (True, False)
+]
+# The kind, the options and the order of the axes are read independently of each other.
+QUICK_CELLS = [
+    ("LSTM", {}, False), ("GRU", {}, True), ("RNN", {"num_layers": 2}, True), ("LSTM", {"bidirectional": True}, True),
+    ("GRU", {"bias": False}, True), ("RNN", {}, True),
+]  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    ("more", "batch_first"),
-    [
-        ({}, True),
-        ({"bias": False}, True),
-        ({"bidirectional": True}, True),
-        ({"num_layers": 2}, True),
-        ({}, False),
-        # The order of the axes and the options are read independently of each other.
-        pytest.param({"bias": False}, False, marks=pytest.mark.slow),
-        pytest.param({"bidirectional": True}, False, marks=pytest.mark.slow),
-        pytest.param({"num_layers": 2}, False, marks=pytest.mark.slow),
-    ],
+    ("kind", "more", "batch_first"),
+    [pytest.param(*cell, marks=[pytest.mark.slow] * (cell not in QUICK_CELLS)) for cell in CELLS],
 )
 def test_recurrent_layers_are_read(kind: str, more: dict[str, Any], batch_first: bool) -> None:
     class Net(T.Module):  # type: ignore[misc]

@@ -35,8 +35,8 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 ROOT = Path(__file__).resolve().parents[3]
 NETWORK, WAYS = ROOT / "examples" / "small_cnn.yaml", read_settings(ROOT / "examples" / "declared.yaml")["candidates"]
-# These take a C++ compiler or a quarter of a minute.
-SLOW = ("AOTInductor", "ExecuTorch", "ExecuTorch, int8", "PyTorch, float16")
+# These take a C++ compiler or seconds.
+SLOW = ("AOTInductor", "ExecuTorch", "ExecuTorch, int8", "IREE", "PyTorch, PT2E int8", "PyTorch, float16")
 # Ways that change weights have their own bounds: least agreement with the source, of 100 samples.
 CHANGED = {
     "a tenth of the weights pruned → ONNX Runtime": 0.97,

@@ -270,6 +270,7 @@ def test_the_profile_of_a_training_has_the_names_of_its_graph() -> None:
     assert {"MatMul", "Relu", "ReluGrad"} <= {timing.kind for timing in timings if timing.total_ns}
 
 
+@pytest.mark.slow  # two more graphs
 def test_the_training_graph_is_the_same_at_every_call() -> None:
     for wrapper in (TwinTower, Loop):
         assert wrapper().open().get_training_graph() == wrapper().open().get_training_graph()
@@ -450,6 +451,7 @@ def test_figures_weigh_every_sample_the_same() -> None:
         assert history.epochs[0][prefix + "accuracy"] == pytest.approx(accuracy, rel=1e-6)
 
 
+@pytest.mark.slow  # the contract asks for the same of one model
 def test_equal_seeds_give_equal_weights_to_the_last_bit() -> None:
     import keras
 

@@ -44,9 +44,8 @@ def train(folders):
     return [read_state(folder / "result.state", kind="result") for folder in folders]
 
 
-@pytest.mark.parametrize(
-    ("seed", "kills"), [(0, 1), *(pytest.param(seed, 3, marks=pytest.mark.slow) for seed in range(3))]
-)
+@pytest.mark.slow  # test_map.py goes on amid an epoch, and tests/training/test_resume.py after kills
+@pytest.mark.parametrize(("seed", "kills"), [(0, 1), *((seed, 3) for seed in range(3))])
 def test_the_end_is_the_same_to_the_bit(tmp_path, seed, kills):
     numbers = random.Random(seed)
     at = [numbers.randint(1, 9) for _ in range(kills)]
