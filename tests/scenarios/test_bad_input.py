@@ -105,8 +105,8 @@ def test_a_damaged_data_set_is_named(told: Callable[..., str], tmp_path: Path) -
         (None, TORCH, "m.safetensors"),
         (b"", TORCH, "m.safetensors"),
         (b"no model at all", TORCH, "m.safetensors"),
-        (b"no model at all", TENSORFLOW, "m.keras"),
-        pytest.param(None, TENSORFLOW, "m.keras", marks=pytest.mark.slow),  # each starts TensorFlow
+        pytest.param(b"no model at all", TENSORFLOW, "m.keras", marks=pytest.mark.slow),  # each starts TensorFlow
+        pytest.param(None, TENSORFLOW, "m.keras", marks=pytest.mark.slow),
         pytest.param(b"", TENSORFLOW, "m.keras", marks=pytest.mark.slow),
     ],
 )

@@ -77,6 +77,7 @@ def test_the_trained_model_is_measured_in_its_own_framework(trained: Path, nativ
     assert run.artifact["sha256"] == Artifact.read(trained).sha256
 
 
+@pytest.mark.slow  # tests/workflows/pipeline and tests/report do each of its steps
 def test_a_chain_is_compiled_measured_and_reported(trained: Path, exported: Path, tmp_path: Path) -> None:
     int8 = tmp_path / "int8.json"
     common = ["--model-path", str(trained), "--inference-batch-size", "2", *BRIEFLY]

@@ -301,6 +301,7 @@ def scores() -> np.ndarray:
     return np.concatenate([np.load(path) for path in sorted(Path("tried/output").rglob("scores.npy"))])
 
 
+@pytest.mark.slow  # three starts of PyTorch
 def test_a_class_with_weights_runs_in_its_framework_exported_and_compiled(capsys):
     pytest.importorskip("torch", reason="PyTorch is not installed")
     pytest.importorskip("onnxscript", reason="onnxscript is not installed")

@@ -85,7 +85,7 @@ def write_vectors() -> None:
         (place / f"{name}.pb").write_bytes(numpy_helper.from_array(array).SerializeToString())
 
 
-SLOW = {"compare", "compare_pipeline", "onnx_support"}
+SLOW = {"compare", "compare_pipeline", "onnx_support", "run_pipeline", "sweep"}
 """What other tests of the quick run call already, and takes long."""
 CALLS = [
     ("benchmark",), ("compare", "ComparisonResult", "Choice"), ("compare_models",), ("compare_pipeline",),

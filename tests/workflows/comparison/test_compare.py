@@ -11,6 +11,7 @@ import pytest
 import nnpipe as nn
 from nnpipe.core.progress import silent
 from nnpipe.datasets.digits import DigitsDataset
+from nnpipe.testing.model_files import write_onnx_classifier
 
 
 def digits() -> tuple[np.ndarray, np.ndarray]:
@@ -41,6 +42,33 @@ def share_right(network: Any, x: np.ndarray, y: np.ndarray) -> float:
         return float((network(torch.from_numpy(x)).argmax(1).numpy() == y).mean())
 
 
+def test_a_file_and_arrays(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    x, y = digits()
+    source = write_onnx_classifier(tmp_path / "nearest.onnx", x[:1200], y[:1200])
+    means = np.stack([x[:1200][y[:1200] == digit].mean(0).ravel() for digit in range(10)])
+    x, y = x[1200:1300], y[1200:1300]
+    nearest = ((x.reshape(-1, 1, 64) - means) ** 2).sum(-1).argmin(1)
+    result = nn.compare(
+        source, data=(x, y), calibration=(x[:50], y[:50]), ways=["onnx-int8"], max_seconds=0.1, folder=tmp_path / "out",
+        progress=silent,
+    )  # fmt: skip
+    assert (result.titles, result.reference) == (("as it is", "onnx-int8"), "as it is")
+    assert result.accuracy("as it is") == pytest.approx((nearest == y).mean())
+    assert not result.failures
+    assert "onnx-int8" in str(result) == repr(result)
+    assert result._repr_html_().count("<tr>") == 3
+    best = result.best(accuracy_loss=0.5, by="size")
+    assert best.title in result.titles
+    assert "accuracy_loss <= 50 %" in str(best)
+    model = best.save(tmp_path / "ship")
+    assert {"choice.json", "model.onnx", "result.json"} <= {path.name for path in model.parent.iterdir()}
+    with pytest.raises(nn.ConfigError, match="no candidate surely satisfies all constraints") as caught:
+        result.best("size <= 1 B")
+    assert "onnx-int8: size <= 1 B: fails" in str(caught.value)
+
+
+@pytest.mark.slow  # a dozen processes that start PyTorch
 @pytest.mark.timeout(600)
 def test_a_module_and_arrays(network: Any, tmp_path: Path) -> None:
     x, y = digits()
