@@ -47,6 +47,7 @@ def cases() -> list[object]:
     for conversion in CONVERSIONS:
         for name in estimators if conversion is SklearnONNXConversion else networks:
             quick = name in QUICK and conversion is not JAXONNXConversion
+            quick &= name != "two-inputs" or conversion is KerasONNXConversion  # exporting PyTorch's takes seconds
             marks = () if quick else (pytest.mark.slow,)
             found.append(pytest.param(conversion, name, marks=marks, id=f"{conversion.__name__}-{name}"))
     return found

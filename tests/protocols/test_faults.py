@@ -292,7 +292,9 @@ def test_a_runtime_that_takes_its_process_along(
 STEPS = ("connected", "greeted", "begun", "half", "loaded", "put", "running", "done", "fetched")
 
 
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize(
+    "step", [pytest.param(step, marks=[pytest.mark.slow] * (step in ("begun", "loaded", "done"))) for step in STEPS]
+)
 def test_a_server_that_is_killed_at_any_step(tmp_path: Path, step: str) -> None:
     model = fake_model(tmp_path, IO, spin_us=400_000 if step == "running" else 0, padding=20_000)
     offer = ModelOffer(model.size, bytes.fromhex(model.sha256), {"format": "fake", "io": IO.to_json()})

@@ -100,6 +100,7 @@ def test_verifying():
     assert json.loads(Path("figures.json").read_text())["samples"] == 9
 
 
+@pytest.mark.slow  # four measurements
 def test_comparing():
     data = ("--dataset", *PLUGIN, "--measure-samples", "20")
     done("compare", "one.onnx", "two.onnx", *data, "--max-seconds", "0.5", "--output", "pair.json")
@@ -125,6 +126,7 @@ def test_training_in_both_frameworks(framework, name, weights):
     assert np.mean(np.array(judged("a.json")["predicted"]) == 7) > 0.9
 
 
+@pytest.mark.slow  # ten measurements
 def test_pipelines_sweeps_and_what_they_remember(capsys):
     model = {"class": "ONNXModel", "path": "one.onnx"}
     pipeline = write("pipeline.yaml", {

@@ -375,11 +375,8 @@ SPOILS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("seconds", "spoils"),
-    [(0.5, ["right"]), pytest.param(4.0, [*SPOILS], marks=pytest.mark.slow)],
-    ids=["brief", "long"],
-)
+@pytest.mark.slow  # tests/workflows/sweep is of what certificates hold
+@pytest.mark.parametrize(("seconds", "spoils"), [(0.5, ["right"]), (4.0, [*SPOILS])], ids=["brief", "long"])
 def test_a_real_sweep_ends_in_a_certificate_that_holds_without_nnpipe(model, tmp_path, monkeypatch, seconds, spoils):
     pytest.importorskip("sklearn", reason="scikit-learn is not installed")
     monkeypatch.chdir(tmp_path)

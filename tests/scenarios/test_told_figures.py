@@ -54,6 +54,7 @@ def test_a_candidate_that_nobody_has_named_is_called_by_its_file(model, tmp_path
     assert Run.read(out).title == "nearest.onnx"
 
 
+@pytest.mark.slow  # tests/workflows/measurement measures files
 def test_a_file_may_stand_where_its_wrapper_does(model, tmp_path, capsys):
     words = ["--scale", "16", "--measure-samples", "20", "--measure-seconds", "0"]
     found = []

@@ -130,6 +130,7 @@ def test_axes_in_another_order_are_asked_for_and_then_taken(
     assert verify(source, other, "--artifact-axes", "0", "2", "3", "1", "--at-least", "same", tmp_path=tmp_path)[0] == 0
 
 
+@pytest.mark.slow  # two frameworks more
 def test_any_two_runtimes_are_compared(source: str, tmp_path: Path) -> None:
     status, figures = verify(
         source, source, "--source-runtime", "ONNXRuntime", "--runtime", "ONNXRuntime", tmp_path=tmp_path

@@ -22,6 +22,7 @@ def verified(tmp_path: Path, *argv: str) -> tuple[int, dict[str, Any]]:
     return status, json.loads(out.read_text("utf-8"))
 
 
+@pytest.mark.slow  # real networks; tests/scenarios/test_verify.py has a small one
 def test_noise_on_a_convolution_is_different(shared_data: Path, tmp_path: Path) -> None:
     from nnpipe.modelwrappers.files.onnx import ONNXModel
 

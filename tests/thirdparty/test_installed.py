@@ -130,7 +130,7 @@ def test_its_model_is_measured_as_trained(nnpipe: Command, trained: Path) -> Non
     assert run.components["wrapper"]["class"] == "acme_nn.classifier.AcmeClassifier"
 
 
-@pytest.mark.parametrize("input_type", ["float32", "int8"])
+@pytest.mark.parametrize("input_type", [pytest.param("float32", marks=pytest.mark.slow), "int8"])
 def test_its_compiler_and_runtime_are_measured(nnpipe: Command, trained: Path, input_type: str) -> None:
     out = f"packed-{input_type}.json"
     words = ["inference_tester", "AcmeClassifier", "AcmePacker", "AcmeRuntime", "SpiralsDataset", out, *MEASURE]
@@ -143,7 +143,10 @@ def test_its_compiler_and_runtime_are_measured(nnpipe: Command, trained: Path, i
     assert run.components["compilers"][0]["arguments"]["target"] == "int8"
 
 
-@pytest.mark.parametrize("dataset", [("DigitsDataset",), ("SyntheticVectorsDataset", "--num-classes", 5)])
+@pytest.mark.parametrize(
+    "dataset",
+    [("DigitsDataset",), pytest.param(("SyntheticVectorsDataset", "--num-classes", 5), marks=pytest.mark.slow)],
+)
 def test_a_model_of_its_own_learns_data_sets_of_nnpipe(nnpipe: Command, tmp_path: Path, dataset: tuple[str]) -> None:
     name, *given = dataset
     options = ["--model-path", "model.npz", "--num-epochs", 3, "--learning-rate", 0.005, *given]

@@ -84,7 +84,9 @@ def test_a_run_that_is_through_gives_the_same_weights_again_and_goes_on_from_its
     assert list(history.rows()) == list(expected.rows())
 
 
-@pytest.mark.parametrize("options", [{"ema_decay": 0.9}, {"ema_decay": 0.9, "weights": "best"}])
+@pytest.mark.parametrize(
+    "options", [pytest.param({"ema_decay": 0.9}, marks=pytest.mark.slow), {"ema_decay": 0.9, "weights": "best"}]
+)
 def test_the_export_has_the_weights_that_the_report_shows(options: dict[str, Any], tmp_path: Path) -> None:
     for package in ("onnx", "onnxscript", "onnxruntime"):
         pytest.importorskip(package, reason=f"{package} is not installed")

@@ -44,11 +44,18 @@ def measured(shared_data: Path, out: Path, classes: list[str], model: str, *opti
     ("needs", "classes", "model", "options", "samples", "accuracy"),
     [
         ("onnxruntime", ["ONNXModel", "MNISTDataset"], "mnist-8.onnx", ["--scale=255"], 10_000, 0.9890),
-        (LITERT, ["TFLiteModel", "MNISTDataset"], "tflm/trained_lstm.tflite", ["--scale=255"], 10_000, 0.9205),
-        (LITERT, ["TFLiteModel", "none", "LiteRTRuntime", "CIFAR10Dataset"], f"{CIFAR}.tflite", [], 500, 0.89),
-        (
+        pytest.param(
+            *(LITERT, ["TFLiteModel", "MNISTDataset"], "tflm/trained_lstm.tflite", ["--scale=255"], 10_000, 0.9205),
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            *(LITERT, ["TFLiteModel", "none", "LiteRTRuntime", "CIFAR10Dataset"], f"{CIFAR}.tflite", [], 500, 0.89),
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
             *(LITERT, ["TFLiteModel", "none", "LiteRTRuntime", "CIFAR10Dataset"], f"{CIFAR}_quant.tflite"),
             *([], 500, 0.884),
+            marks=pytest.mark.slow,
         ),
         (
             *(LITERT, ["TFLiteModel", "CIFAR10Dataset"], f"{CIFAR}_quant.tflite"),
@@ -121,6 +128,7 @@ def test_pixels_that_an_input_cannot_hold_are_answered_with_the_options_to_give(
     assert "give --scale, --mean, --deviation or --quantised-input raw" in last
 
 
+@pytest.mark.slow  # of pipelines are tests/workflows/pipeline
 def test_a_pipeline_file_says_the_same_as_options(shared_data: Path, tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
     pytest.importorskip("jinja2", reason="Jinja2 is not installed")

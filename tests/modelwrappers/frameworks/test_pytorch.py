@@ -138,7 +138,7 @@ def export_once(tmp_path_factory: pytest.TempPathFactory) -> ExportOnce:
     return exported
 
 
-@pytest.mark.parametrize("opset", [13, *(pytest.param(opset, marks=pytest.mark.slow) for opset in (17, 18)), 21])
+@pytest.mark.parametrize("opset", [13, *(pytest.param(opset, marks=pytest.mark.slow) for opset in (17, 18, 21))])
 @pytest.mark.parametrize("size", [1, 5])
 def test_onnx_computes_the_same_for_any_batch(export_once: ExportOnce, opset: int, size: int) -> None:
     onnxruntime = pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
@@ -153,7 +153,9 @@ def test_onnx_computes_the_same_for_any_batch(export_once: ExportOnce, opset: in
     same(dict(zip(names, session.run(names, batch), strict=True)), outputs_of(wrapper.open(), batch), atol=1e-5)
 
 
-@pytest.mark.parametrize(("format", "opset"), [("onnx", 17), ("onnx", 18), ("torch-export", 18)])
+@pytest.mark.parametrize(
+    ("format", "opset"), [("onnx", 17), pytest.param("onnx", 18, marks=pytest.mark.slow), ("torch-export", 18)]
+)
 def test_exports_tell_nothing_of_this_machine(export_once: ExportOnce, format: str, opset: int) -> None:
     data = export_once(format, opset).path.read_bytes()
     for secret in (str(Path(torch.__file__).parent), str(Path(__file__).parent), "site-packages"):

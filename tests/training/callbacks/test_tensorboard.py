@@ -181,7 +181,9 @@ def _parsed(data: bytes) -> Any:
     return Event.FromString(data)
 
 
-@pytest.mark.parametrize(("step", "at_the_end"), [(1, False), (3, False), (99, True)])
+@pytest.mark.parametrize(
+    ("step", "at_the_end"), [pytest.param(1, False, marks=pytest.mark.slow), (3, False), (99, True)]
+)
 def test_a_resumed_run_goes_on_with_its_file(
     run: tuple[Path, Any, Any], tmp_path: Path, step: int, at_the_end: bool
 ) -> None:

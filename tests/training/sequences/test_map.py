@@ -364,11 +364,11 @@ def started(tmp_path, function, then, reservoir=False):
     [
         ("noisy", "time.sleep(1000)", signal.SIGINT, False),
         ("stuck_in_c", "time.sleep(1000)", signal.SIGKILL, False),
-        ("stuck", "time.sleep(1000)", signal.SIGTERM, False),
-        ("noisy", "raise RuntimeError('an error of the script')", None, False),
+        pytest.param("stuck", "time.sleep(1000)", signal.SIGTERM, False, marks=pytest.mark.slow),
+        pytest.param("noisy", "raise RuntimeError('an error of the script')", None, False, marks=pytest.mark.slow),
         ("stuck", "raise RuntimeError('an error of the script')", None, False),
         ("noisy", "pass", None, True),
-        ("noisy", "time.sleep(1000)", signal.SIGINT, True),
+        pytest.param("noisy", "time.sleep(1000)", signal.SIGINT, True, marks=pytest.mark.slow),
     ],
 )
 def test_no_process_is_left_behind(tmp_path, function, then, number, reservoir):

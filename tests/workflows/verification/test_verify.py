@@ -31,6 +31,7 @@ def models(tmp_path: Path) -> tuple[Path, Path]:
     return source, write_onnx_classifier(tmp_path / "other.onnx", INPUTS[::-1] * 1.2, LABELS)
 
 
+@pytest.mark.slow  # of the command is tests/scenarios/test_verify.py
 def test_the_command_tells_the_same(
     models: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
