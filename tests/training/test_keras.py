@@ -256,11 +256,11 @@ def test_callbacks_look_on_a_fit_of_keras(tmp_path: Path) -> None:
     ]  # fmt: skip
     look = keras_callback(watched, splits(planted=True), classifier("image"), folder=tmp_path)
     with sketching():
-        net = fitted(look, epochs=6)
+        net = fitted(look, epochs=8)
     row = look.training.fit.history.last
     _, accuracy = net.evaluate(*(a[1200:] for a in digits()), verbose=0)
     assert row["digits/test/output/accuracy"] == pytest.approx(accuracy)
-    assert row["step"] == 6 * 19
+    assert row["step"] == 8 * 19
     worst = json.loads((tmp_path / "tables" / "worst-digits-train.json").read_text())
     assert {row["sample_id"] for row in worst[:2]} == set(WRONG)
     assert (tmp_path / "index.html").exists()
