@@ -118,12 +118,12 @@ def test_a_frame_that_comes_twice_not_or_late_is_an_error(
     model = fake_model(tmp_path, IO, padding=300)
     use(server.protocol, model)
     _, frames = sent_in_a_session(server, model)
-    for number in random.Random(what).sample(range(frames[direction] - 1), 6):
+    for number in random.Random(what).sample(range(frames[direction] - 1), 3):
         assert not attempt(server, model, meddling(what, direction, number)), number
     serves(server.protocol, tmp_path)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3))])
 def test_a_line_that_does_all_of_it_now_and_then(server: Server, tmp_path: Path, seed: int) -> None:
     bad_line(server, tmp_path, seed, 10)
 

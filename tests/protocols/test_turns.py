@@ -180,6 +180,17 @@ def test_wrong_tokens_are_looked_at_more_and_more_slowly(tmp_path: Path) -> None
             with pytest.raises(AuthenticationError):
                 greeted(server, b"a wrong token, number %d" % number)
         assert time.monotonic() - begun > 1.5
+        greeted(server, TOKEN).close()  # late, and let in
+        assert server.stop() == 0
+
+
+@pytest.mark.slow  # waits
+def test_wrong_tokens_of_several_connections_are_looked_at_one_by_one(tmp_path: Path) -> None:
+    (tmp_path / "token").write_bytes(TOKEN)
+    with Server("--token-file", str(tmp_path / "token"), timeout=5.0) as server:
+        for number in range(6):
+            with pytest.raises(AuthenticationError):
+                greeted(server, b"a wrong token, number %d" % number)
         refused: list[float] = []
 
         def guess() -> None:

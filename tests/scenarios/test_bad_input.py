@@ -103,7 +103,7 @@ def test_a_damaged_data_set_is_named(told: Callable[..., str], tmp_path: Path) -
     ("content", "wrapper", "name"),
     [
         (None, TORCH, "m.safetensors"),
-        (b"", TORCH, "m.safetensors"),
+        pytest.param(b"", TORCH, "m.safetensors", marks=pytest.mark.slow),
         (b"no model at all", TORCH, "m.safetensors"),
         pytest.param(b"no model at all", TENSORFLOW, "m.keras", marks=pytest.mark.slow),  # each starts TensorFlow
         pytest.param(None, TENSORFLOW, "m.keras", marks=pytest.mark.slow),

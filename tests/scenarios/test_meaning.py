@@ -96,9 +96,8 @@ def test_what_options_override_is_recorded_and_told(
     assert "other than the model's description says (scale: 255.0 instead of 16.0)" in caplog.text
 
 
-@pytest.mark.parametrize(
-    ("said", "doubted"), [([], True), pytest.param(["--brightest-pixel", "16"], False, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow  # the graph of a MobileNet is looked at; the test above has the doubt, too
+@pytest.mark.parametrize(("said", "doubted"), [([], True), (["--brightest-pixel", "16"], False)])
 def test_weights_that_another_preprocessing_was_trained_with_leave_a_doubt(
     said: list[str], doubted: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

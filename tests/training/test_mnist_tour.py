@@ -21,6 +21,7 @@ def tour(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=200, env=environment, check=False)
 
 
+@pytest.mark.slow  # a start of PyTorch
 def test_without_the_data_it_says_what_is_missing(tmp_path: Path) -> None:
     done = tour(tmp_path, tmp_path / "run")
     assert done.returncode == 2

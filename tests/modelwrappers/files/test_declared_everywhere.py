@@ -36,7 +36,10 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 ROOT = Path(__file__).resolve().parents[3]
 NETWORK, WAYS = ROOT / "examples" / "small_cnn.yaml", read_settings(ROOT / "examples" / "declared.yaml")["candidates"]
 # These take a C++ compiler or seconds.
-SLOW = ("AOTInductor", "ExecuTorch", "ExecuTorch, int8", "IREE", "PyTorch, PT2E int8", "PyTorch, float16")
+SLOW = (
+    "AOTInductor", "ExecuTorch", "ExecuTorch, int8", "IREE", "PyTorch, PT2E int8", "PyTorch, float16", "TVM",
+    "PyTorch, a quarter of the channels pruned",
+)  # fmt: skip
 # Ways that change weights have their own bounds: least agreement with the source, of 100 samples.
 CHANGED = {
     "a tenth of the weights pruned → ONNX Runtime": 0.97,
