@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import itertools
 import logging
@@ -53,7 +54,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     class runs.
     """
     order = {_TESTS / folder: number for number, folder in enumerate(_FRAMEWORKS_FIRST)}
-    items.sort(key=lambda item: min((order[p] for p in item.path.parents if p in order), default=len(order)))
+
+    @functools.cache
+    def place(path: Path) -> int:
+        return min((order[folder] for folder in path.parents if folder in order), default=len(order))
+
+    items.sort(key=lambda item: place(item.path))
     for item in items:
         if getattr(item, "originalname", item.name) in getattr(getattr(item, "cls", None), "repeats", ()):
             item.add_marker(pytest.mark.slow)

@@ -97,6 +97,7 @@ def test_a_chain_is_compiled_measured_and_reported(trained: Path, exported: Path
     assert (tmp_path / "r" / "report.rst").is_file()
 
 
+@pytest.mark.slow  # tests/protocols is of targets
 def test_a_model_is_measured_on_a_target(exported: Path, tmp_path: Path) -> None:
     there = tmp_path / "there.json"
     (tmp_path / "kept").mkdir()

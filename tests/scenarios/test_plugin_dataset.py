@@ -93,6 +93,7 @@ def test_compiling_with_calibration():
     assert Run.read("a.json").verification["verdict"] in ("same", "close")
 
 
+@pytest.mark.slow  # three processes
 def test_verifying():
     pytest.importorskip("onnx_ir", reason="onnx-ir is not installed")
     words = ("verify", "one.onnx", "one.onnx", "--dataset", *PLUGIN, "--samples", "9", "--output", "figures.json")

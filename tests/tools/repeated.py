@@ -26,6 +26,11 @@ SAME_IN_A_FRAMEWORK = frozenset(
         "test_training_steps_end_with_their_samples",
         "test_training_steps_change_the_model",
         "test_an_interrupted_training_ends_with_the_interruption",
+    }
+)
+
+SAME_FOR_ANY_LAYERS = frozenset(
+    {
         "test_two_models_of_a_wrapper_share_no_weights",
         "test_a_closed_model_lets_its_network_go_and_says_so",
         "test_equal_arguments_make_equal_models",
@@ -42,6 +47,7 @@ SAME_IN_A_FRAMEWORK = frozenset(
         "test_a_wrong_shape_is_refused_before_anything_changes",
     }
 )
+"""What a wrapper that only says its layers leaves to the wrapper of its framework, which is tested by itself."""
 
 RULES_OF_SESSIONS = frozenset(
     {

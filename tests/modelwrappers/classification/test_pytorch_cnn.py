@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from repeated import RULES_OF_SESSIONS, SAME_IN_A_FRAMEWORK
+from repeated import RULES_OF_SESSIONS, SAME_FOR_ANY_LAYERS, SAME_IN_A_FRAMEWORK
 
 from nnpipe.core.component import Component
 from nnpipe.core.dataset import Dataset, DatasetSpec
@@ -35,7 +35,7 @@ FIXED = [PyTorchDigitsCNN, PyTorchWornDigitsCNN, PyTorchMNISTCNN, PyTorchFashion
 
 
 class TestDigits(ModelWrapperContract):
-    repeats = SAME_IN_A_FRAMEWORK | RULES_OF_SESSIONS
+    repeats = SAME_IN_A_FRAMEWORK | SAME_FOR_ANY_LAYERS | RULES_OF_SESSIONS
 
     @pytest.fixture
     def wrapper(self) -> ModelWrapper:

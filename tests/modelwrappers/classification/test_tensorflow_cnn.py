@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from installed import needs
-from repeated import RULES_OF_SESSIONS, SAME_IN_A_FRAMEWORK
+from repeated import RULES_OF_SESSIONS, SAME_FOR_ANY_LAYERS, SAME_IN_A_FRAMEWORK
 
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.dataset import Dataset, DatasetSpec
@@ -36,7 +36,7 @@ TEN = tuple("0123456789")
 
 
 class TestDigitsCNN(ModelWrapperContract):
-    repeats = SAME_IN_A_FRAMEWORK | RULES_OF_SESSIONS
+    repeats = SAME_IN_A_FRAMEWORK | SAME_FOR_ANY_LAYERS | RULES_OF_SESSIONS
 
     @pytest.fixture
     def wrapper(self) -> ModelWrapper:

@@ -155,7 +155,9 @@ def test_axes_are_divided_at_round_numbers(low, high, log, ticks):
     assert Span(low, high, log).ticks() == pytest.approx(ticks)
 
 
-@pytest.mark.parametrize("name", CHARTS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (number % 2)) for number, name in enumerate(CHARTS)]
+)
 def test_a_picture_can_be_had_as_pixels(name):
     image = pytest.importorskip("PIL.Image", reason="Pillow reads PNG")
     pytest.importorskip("matplotlib", reason="matplotlib draws PNG")
