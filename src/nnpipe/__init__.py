@@ -53,6 +53,8 @@ _HOMES = {
     "workflows.measurement.measure": ("measure",),
     "workflows.measurement.result": ("Measurement",),
     "workflows.pipeline.run": ("PipelineResult", "run_pipeline"),
+    "workflows.reduction.reduce": ("reduce",),
+    "workflows.reduction.result": ("ReduceResult",),
     "workflows.sweep.sweep": ("SweepResult", "read_sweep", "sweep"),
     "workflows.testrun.testrun": ("TestrunResult", "testrun"),
     "workflows.verification.compare_outputs": ("VerifyOptions",),

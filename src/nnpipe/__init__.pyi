@@ -108,6 +108,8 @@ from nnpipe.workflows.measurement.measure import measure as measure
 from nnpipe.workflows.measurement.result import Measurement as Measurement
 from nnpipe.workflows.pipeline.run import PipelineResult as PipelineResult
 from nnpipe.workflows.pipeline.run import run_pipeline as run_pipeline
+from nnpipe.workflows.reduction.reduce import reduce as reduce
+from nnpipe.workflows.reduction.result import ReduceResult as ReduceResult
 from nnpipe.workflows.sweep.sweep import SweepResult as SweepResult
 from nnpipe.workflows.sweep.sweep import read_sweep as read_sweep
 from nnpipe.workflows.sweep.sweep import sweep as sweep

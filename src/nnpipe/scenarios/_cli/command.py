@@ -42,7 +42,7 @@ class Role:
 
     ``chain`` allows several classes, joined by commas, or ``none``.  With ``of_file``
     a file may be named instead of a class; it returns the class for a file, or
-    ``None`` if the name is not a file.
+    ``None`` if the name is not a file.  ``words`` may be given instead of classes; they name none.
     """
 
     name: str
@@ -50,6 +50,7 @@ class Role:
     help: str
     chain: bool = False
     of_file: Callable[[str], type[Component] | None] | None = None
+    words: Sequence[str] = ()
 
 
 class CommandParser(argparse.ArgumentParser):
@@ -242,6 +243,8 @@ def _named_classes(
 def _classes(token: str, role: Role) -> list[type[Component]]:
     if role.of_file is not None and (cls := role.of_file(token)) is not None:
         return [cls]
+    if token in role.words:
+        return []
     if not role.chain:
         return [find(token, role.base)]
     return [] if token == NONE else [find(name, role.base) for name in token.split(",")]

@@ -1,0 +1,276 @@
+"""What ``nnpipe reduce`` does in processes of their own: recording values, and trying a model with a chain."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import time
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nnpipe.analysis.agreement import AgreementAccumulator, Tolerances
+from nnpipe.core.artifact import Artifact
+from nnpipe.core.batch_conversion import adapt
+from nnpipe.core.child_processes import die_with_parent, signal_name
+from nnpipe.core.claims import checked
+from nnpipe.core.compiler import ModelCompiler
+from nnpipe.core.errors import ConfigError, MissingDependency, NNPipeError, NotSupported, SpecMismatch
+from nnpipe.core.messages import one_line
+from nnpipe.core.registry import component_from
+from nnpipe.core.runtime import Runtime
+from nnpipe.core.tensors import Batch, IOSpec, random_batch
+from nnpipe.formats.onnx import read_onnx
+from nnpipe.frameworks.onnxruntime import open_model
+from nnpipe.workflows.candidates.spec import CandidateSpec
+from nnpipe.workflows.candidates.stages import suffix
+from nnpipe.workflows.reduction.onnx_parts import ONNXPart, Values, Whole
+from nnpipe.workflows.reduction.symptom import Symptom
+from nnpipe.workflows.user_inputs.model import models_of
+from nnpipe.workflows.verification.compare_outputs import prepared_samples, real
+from nnpipe.workflows.ways import Planned, Way, planned
+
+TASKS = __name__
+"""The module of :class:`Tries`, for the subprocess."""
+
+STAGE, REPLY = "stage", "reply.json"
+"""Files in the folder of a try: what was being done last, and what came of it."""
+
+_MOST_BYTES = 4 << 30  # of recorded values
+
+
+class Tries:
+    """Carries out each request in a fork of this process, which has imported the frameworks already."""
+
+    def __call__(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the reply of a task, or ``{"crash": SIGNAL}`` if its process ended before it was done."""
+        if request["do"] == "import":
+            for compiler in map(_compiler, request["compilers"]):
+                compiler.check_installed()
+            runtime = component_from(request["runtime"], Runtime)
+            runtime.check_installed()
+            runtime.import_framework()
+            return {}
+        parent = os.getpid()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads, which are checked to work
+            child = os.fork()
+        if not child:
+            _child(parent, request)
+        _, status = os.waitpid(child, 0)
+        code = os.waitstatus_to_exitcode(status)
+        if code:
+            return {"crash": signal_name(-code) if code < 0 else f"status {code}"}
+        reply: dict[str, Any] = json.loads(Path(request["folder"], REPLY).read_text("utf-8"))
+        return reply
+
+
+def _child(parent: int, request: Mapping[str, Any]) -> None:
+    status = 120
+    try:
+        die_with_parent(parent)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        start = time.perf_counter()
+        tasks = {"record": _record, "reference": _reference, "try": _tried}
+        found = tasks[request["do"]](request)
+        found["seconds"] = time.perf_counter() - start
+        Path(request["folder"], REPLY).write_text(json.dumps(found), "utf-8")
+        status = 0
+    except NNPipeError as error:
+        told = {"failed": type(error).__name__, "message": str(error)}
+        Path(request["folder"], REPLY).write_text(json.dumps(told), "utf-8")
+        status = 0
+    finally:
+        os._exit(status)
+
+
+def _compiler(described: Mapping[str, Any]) -> ModelCompiler:
+    return component_from(described, ModelCompiler)
+
+
+def way_of(request: Mapping[str, Any]) -> Way:
+    """Return the chain of a request."""
+    compilers = tuple(map(_compiler, request["compilers"]))
+    return Way("", compilers, component_from(request["runtime"], Runtime), request["export"])
+
+
+# -- the reference ----------------------------------------------------------------------------------------------------
+
+
+def _record(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Run the whole graph and write what every tensor holds; return how many samples there are and by what they ran."""
+    whole = Whole(Path(request["model"]))
+    folder = Path(request["folder"])
+    path = folder / "all.onnx"
+    ONNXPart(whole.with_all_outputs(), (), ()).write(path)
+    names = [*whole.inputs, *whole.tensors]
+    io = read_onnx(Path(request["model"])).unzipped().io()
+    samples = _samples(request, io)
+    run, by = _runner(path)
+    values, size = Values(Path(request["values"]), names, 0), 0
+    for number, sample in enumerate(samples):
+        for name, array in {**sample, **run(whole.tensors, sample)}.items():
+            if isinstance(array, np.ndarray) and array.dtype.kind in "biuf":
+                values.write(name, number, array)
+                size += array.nbytes
+        values.samples += 1
+        if size > _MOST_BYTES:
+            break
+    return {"samples": values.samples, "by": by, "names": names}
+
+
+def _samples(request: Mapping[str, Any], io: IOSpec) -> Iterator[Batch]:
+    count = request["samples"]
+    # A model for a fixed number of samples takes that many at a time.
+    size = next((spec.shape[0] for spec in io.inputs if spec.shape and spec.shape[0]), 1) or 1
+    if request["candidate"] is None:
+        for number in range(count):
+            yield random_batch(io, size, number)
+        return
+    spec = CandidateSpec.from_json(request["candidate"]).fitted()
+    assert spec.dataset is not None
+    found = prepared_samples(spec.wrapper, spec.dataset, count * size)
+    for start in range(0, len(found) - size + 1, size):
+        group = found[start : start + size]
+        joined = {name: np.concatenate([sample[name] for sample in group]) for name in group[0]}
+        if len(joined) == len(io.inputs) == 1:
+            joined = {io.inputs[0].name: next(iter(joined.values()))}
+        io.check_inputs(joined)
+        yield joined
+
+
+def _runner(path: Path) -> tuple[Any, str]:
+    """Return a function that computes tensors of a model as its file says, and the name of what does it."""
+    try:
+        session = open_model(read_onnx(path), 1, optimisation="none")
+    except NNPipeError as refused:
+        import onnx
+        from onnx.reference import ReferenceEvaluator
+
+        try:
+            evaluator = ReferenceEvaluator(onnx.load_model(str(path)))
+        except Exception as error:  # of any class
+            raise NotSupported(
+                f"nothing computes the reference: {refused}; nor ONNX's own: {one_line(error)}"
+            ) from None
+
+        def evaluated(names: list[str], batch: Batch) -> dict[str, Any]:
+            try:
+                return dict(zip(names, evaluator.run(names, dict(batch)), strict=True))
+            except Exception as error:  # of any class
+                raise NotSupported(f"nothing computes the reference: ONNX's own cannot: {one_line(error)}") from None
+
+        return evaluated, "ONNX's reference evaluator"
+
+    def run(names: list[str], batch: Batch) -> dict[str, Any]:
+        try:
+            return dict(zip(names, session.run(names, dict(batch)), strict=True))
+        except Exception as error:  # its errors share no base but Exception
+            raise NotSupported(
+                f"ONNX Runtime cannot compute the reference: {one_line(error)}; give samples that fit with --dataset"
+            ) from None
+
+    return run, "ONNX Runtime without optimisations"
+
+
+def _reference(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Return whether a part of the graph computes the recorded values by itself."""
+    values = Values(Path(request["values"]), request["names"], request["samples"])
+    run, _ = _runner(Path(request["model"]))
+    comparison = AgreementAccumulator()
+    for sample in range(values.samples):
+        outputs = run(request["outputs"], {name: np.array(values.read(name, sample)) for name in request["inputs"]})
+        comparison.add({name: values.read(name, sample) for name in outputs}, outputs, samples=1)
+    verdict, _ = comparison.result().verdict(Tolerances())
+    return {"valid": verdict != "different"}
+
+
+# -- a try ------------------------------------------------------------------------------------------------------------
+
+
+def _tried(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Compile and run a part of the graph, and return the symptom, or ``None``."""
+    folder = Path(request["folder"])
+
+    def now(stage: str) -> None:
+        (folder / STAGE).write_text(stage, "utf-8")
+
+    try:
+        found = _compared(request, folder, now)
+    except MissingDependency:
+        raise
+    except Exception as error:  # frameworks raise any class
+        stage = (folder / STAGE).read_text("utf-8")
+        cause = error.__cause__ if isinstance(error, NNPipeError) and error.__cause__ is not None else error
+        found = Symptom("error", stage, type(cause).__name__, one_line(_without(request["model"], error), 1000))
+    return {"symptom": None if found is None else found.to_json()}
+
+
+def _without(path: str, error: BaseException) -> str:
+    return str(error).replace(path, "the model").replace(str(Path(path).parent), "") or type(error).__name__
+
+
+def _compared(request: Mapping[str, Any], folder: Path, now: Any) -> Symptom | None:
+    values = Values(Path(request["values"]), request["names"], request["samples"])
+    batches = [
+        {name: np.array(values.read(name, sample)) for name in request["inputs"]} for sample in range(values.samples)
+    ]
+    now("exporting")
+    chosen = fitting(way_of(request), Path(request["model"]), folder)
+    artifact = exported(chosen, folder)
+    claims: list[str] = []
+    assert chosen.plan is not None
+    assert chosen.runtime is not None
+    for number, compiler in enumerate(chosen.compilers):
+        now(f"compiling with {type(compiler).__name__}")
+        to = folder / f"step{number + 1}{suffix(chosen.plan, chosen.compilers[: number + 1])}"
+        artifact = compiler.compile(artifact, to, lambda: iter(batches))
+        claims += compiler.claims()
+    now("loading")
+    source = read_onnx(Path(request["model"])).io()
+    with chosen.runtime.load(artifact) as session:
+        now("running")
+        comparison, worst = AgreementAccumulator(), ""
+        for sample, batch in enumerate(batches):
+            given = session.infer(adapt(batch, source.inputs, session.io.inputs))
+            theirs = {spec.name: real(given[spec.name], spec) for spec in session.io.outputs}
+            ours = {name: values.read(name, sample) for name in request["outputs"]}
+            now("comparing")
+            comparison.add(ours, {name: theirs[name] for name in ours}, samples=1)
+            bad = (name for name in ours if np.isfinite(ours[name]).all() and not np.isfinite(theirs[name]).all())
+            worst = worst or next(bad, "")
+            now("running")
+    if worst:
+        return Symptom("not finite", "comparing", message=repr(worst))
+    result = comparison.result()
+    verdict, reason = result.verdict(Tolerances.from_json(request["tolerances"]), checked(claims))
+    if verdict != "different":
+        return None
+    return Symptom("difference", "comparing", message=reason, error=min(result.mean_relative, 1e30))
+
+
+def fitting(way: str | Way, path: Path, folder: Path) -> Planned:
+    """Return how a chain takes an ONNX file: as it is, or as declared layers that become another format.
+
+    Raises
+    ------
+    ConfigError
+        If it does not take one.
+    """
+    try:
+        return planned(way, models_of(path, folder, None, {}, as_given=True))
+    except SpecMismatch as error:
+        raise ConfigError(str(error)) from None
+
+
+def exported(chosen: Planned, folder: Path) -> Artifact:
+    """Return the file that the first stage of a chain reads."""
+    assert chosen.plan is not None
+    if chosen.plan.export == chosen.wrapper.weights_format == "onnx":
+        return Artifact.of(chosen.path, "onnx", read_onnx(chosen.path).io())
+    with chosen.wrapper.open(chosen.path) as model:
+        return model.export(folder / f"step0{suffix(chosen.plan, ())}", chosen.plan.export)

@@ -1,0 +1,138 @@
+"""Trying parts of a graph one by one, each in a process of its own."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nnpipe.core import errors
+from nnpipe.core.closing import Closing
+from nnpipe.core.errors import NNPipeError
+from nnpipe.workflows.isolation.subprocess_worker import TooLong, Worker
+from nnpipe.workflows.reduction.onnx_parts import Values, Whole
+from nnpipe.workflows.reduction.subprocess_tasks import STAGE, TASKS
+from nnpipe.workflows.reduction.symptom import Symptom
+
+_IMPORTING = 600.0  # seconds
+
+
+@dataclass(frozen=True)
+class TryOutcome:
+    """What came of a try: the symptom, or ``None``, and the seconds that it took."""
+
+    symptom: Symptom | None
+    seconds: float
+
+
+class Trying(Closing):
+    """Runs tasks in forks of a worker; used in a ``with`` block by one thread.
+
+    Parameters
+    ----------
+    chain
+        The described compilers and runtime, the format to export as, and the tolerances.
+    folder
+        The folder for files of tries.
+    """
+
+    def __init__(self, chain: Mapping[str, Any], folder: Path) -> None:
+        self._chain, self._folder = chain, folder
+        self._worker = Worker(f"{TASKS}:Tries")
+        self._warm = False
+        self.count = 0
+
+    def task(self, do: str, seconds: float, **request: Any) -> dict[str, Any]:
+        """Return the reply of a task other than a try.
+
+        Raises
+        ------
+        NNPipeError
+            If it fails, crashes, or takes too long.
+        """
+        reply: dict[str, Any] = self._worker.call({"do": do, "folder": str(self._new()), **request}, seconds)
+        if "crash" in reply:
+            raise NNPipeError(f"its process crashed ({reply['crash']})")
+        if "failed" in reply:
+            raise getattr(errors, reply["failed"], NNPipeError)(reply["message"])
+        return reply
+
+    def attempt(
+        self, whole: Whole, values: Values, places: Sequence[int], free: bool, seconds: float, warm: bool = True
+    ) -> TryOutcome | None:
+        """Try some nodes with the chain; return ``None`` if they make no model.
+
+        Parameters
+        ----------
+        warm
+            Whether to fork a process that has imported the frameworks; a new one otherwise.
+        """
+        part = whole.part(places, values, free)
+        if part is None:
+            return None
+        self._begin(warm)
+        folder = self._new()
+        part.write(folder / "model.onnx")
+        request = self._request(folder, values, part.inputs, part.outputs)
+        self.count += 1
+        try:
+            reply = self._worker.call({"do": "try", **request, **self._chain}, seconds)
+        except TooLong:
+            self._warm = False  # the worker has ended with the try
+            return TryOutcome(Symptom("hang", _stage(folder), message=f"{seconds:.3g} s"), seconds)
+        if "crash" in reply:
+            return TryOutcome(Symptom("crash", _stage(folder), reply["crash"]), 0.0)
+        if "failed" in reply:
+            raise getattr(errors, reply["failed"], NNPipeError)(reply["message"])
+        found = reply["symptom"]
+        return TryOutcome(None if found is None else Symptom.from_json(found), reply["seconds"])
+
+    def is_valid(
+        self, whole: Whole, values: Values, places: Sequence[int], free: bool, seconds: float, warm: bool
+    ) -> bool:
+        """Return whether the reference computes the recorded values from these nodes alone."""
+        part = whole.part(places, values, free)
+        assert part is not None
+        self._begin(warm)
+        folder = self._new()
+        part.write(folder / "model.onnx")
+        try:
+            found = self._worker.call(
+                {"do": "reference", **self._request(folder, values, part.inputs, part.outputs)}, seconds
+            )
+        except TooLong:
+            self._warm = False
+            return False
+        return bool(found.get("valid"))
+
+    def close(self) -> None:
+        """End the processes; closing twice does no harm."""
+        self._worker.close()
+        self._warm = False
+
+    def _begin(self, warm: bool) -> None:
+        """Start a worker, with or without the frameworks imported, unless it runs already."""
+        if warm != self._warm:
+            self._worker.close()
+        if warm and not self._warm:
+            self._worker.call({"do": "import", **self._chain}, _IMPORTING)
+        self._warm = warm
+
+    def _new(self) -> Path:
+        folder = self._folder / "try"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        return folder
+
+    def _request(self, folder: Path, values: Values, inputs: Sequence[str], outputs: Sequence[str]) -> dict[str, Any]:
+        return {
+            "folder": str(folder), "model": str(folder / "model.onnx"), "values": str(values.folder),
+            "names": values.names, "samples": values.samples, "inputs": list(inputs), "outputs": list(outputs),
+        }  # fmt: skip
+
+
+def _stage(folder: Path) -> str:
+    path = folder / STAGE
+    return path.read_text("utf-8") if path.is_file() else "starting"
