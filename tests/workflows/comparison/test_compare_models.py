@@ -1,0 +1,68 @@
+"""Models that are there already, compared in one call."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nnpipe as nn
+from nnpipe.core.errors import ConfigError
+from nnpipe.core.progress import silent
+from nnpipe.datasets.digits import DigitsDataset
+from nnpipe.measuring.paired_comparison import ComparisonPlan
+from nnpipe.testing.model_files import write_onnx_classifier
+from nnpipe.workflows.comparison.compare_models import _titles
+
+pytest.importorskip("onnxruntime")
+
+
+@pytest.fixture(scope="module")
+def samples() -> tuple[np.ndarray, np.ndarray]:
+    inputs, truth = DigitsDataset().read(np.arange(300))
+    return inputs["image"].astype(np.float32) / 16, truth["label"]
+
+
+@pytest.fixture(scope="module")
+def models(samples: Any, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """One that has seen all samples, and one that has every label wrong."""
+    folder, (images, labels) = tmp_path_factory.mktemp("models"), samples
+    wrong = (labels + 1) % 10
+    return [write_onnx_classifier(folder / "right.onnx", images, labels),
+            write_onnx_classifier(folder / "wrong.onnx", images, wrong)]  # fmt: skip
+
+
+def test_each_has_its_own_accuracy(models: list[Path], samples: Any) -> None:
+    images, labels = samples
+    means = np.stack([images[labels == digit].mean(0).ravel() for digit in range(10)])
+    nearest = ((images.reshape(-1, 1, 64) - means) ** 2).sum(-1).argmin(1)
+    found = nn.compare_models(models, data=samples, plan=ComparisonPlan(max_seconds=0.1), progress=silent)
+    assert found.titles == ("right.onnx", "wrong.onnx")
+    assert found.accuracy("right.onnx") == pytest.approx((nearest == labels).mean())
+    assert found.accuracy("wrong.onnx") == pytest.approx(((nearest + 1) % 10 == labels).mean())
+    assert not found.failures
+
+
+@pytest.mark.parametrize(
+    ("count", "given", "told"),
+    [
+        (1, {}, "a comparison needs two models or more"),
+        (2, {"titles": ["a"]}, "titles should be 2 different ones"),
+        (2, {"titles": ["a", "a"]}, "titles should be 2 different ones"),
+        (2, {"data": None}, "data is missing"),
+    ],
+)
+def test_what_cannot_be_is_one_line(
+    models: list[Path], samples: Any, count: int, given: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(ConfigError, match=told) as error:
+        nn.compare_models(models[:count], **{"data": samples, "progress": silent, **given})
+    assert len(str(error.value).splitlines()) == 1
+
+
+def test_titles_tell_files_apart() -> None:
+    assert _titles(["a/m.onnx", "b/n.onnx"]) == ["m.onnx", "n.onnx"]
+    assert _titles(["a/m.onnx", "b/m.onnx"]) == ["a/m.onnx", "b/m.onnx"]
+    assert _titles(["a/m.onnx"] * 3) == ["m.onnx", "m.onnx (2)", "m.onnx (3)"]
