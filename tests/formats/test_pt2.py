@@ -87,7 +87,8 @@ def refused(data: bytes, tmp_path: Path, match: str) -> None:
 def loaded(data: bytes, tmp_path: Path) -> Any:
     path = tmp_path / "stranger.pt2"
     path.write_bytes(data)
-    return torch.export.load(io.BytesIO(read_program(path).data))
+    with read_program(path).open() as archive:
+        return torch.export.load(archive)
 
 
 # -- honest files ---------------------------------------------------------------------------------
@@ -322,6 +323,21 @@ def test_weights_that_are_too_short_are_refused_before_memory_is_taken(honest: b
     refused(packed(entries | {f"archive/data/weights/{file}": b""}), tmp_path, "'linear.weight' needs")
 
 
+def test_weights_stay_in_the_file_until_they_are_loaded(honest: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "model.pt2"
+    path.write_bytes(honest)
+    program = read_program(path)
+    with program.open() as archive:
+        assert entries_of(archive.read())["archive/data/weights/weight_0"] == weight_of(honest)
+    path.write_bytes(honest.replace(weight_of(honest), bytes(len(weight_of(honest)))))
+    with pytest.raises(ArtifactError, match="damaged, or replaced while it was read"):
+        program.open()
+
+
+def weight_of(data: bytes) -> bytes:
+    return entries_of(data)["archive/data/weights/weight_0"]
+
+
 @pytest.mark.parametrize(
     "entry", [PROGRAM, WEIGHTS, CONSTANTS, "archive/archive_format", "archive/data/weights/weight_0"]
 )
@@ -360,7 +376,7 @@ def test_no_damage_gets_out_as_anything_but_an_artifact_error(
 
 def outcome(path: Path) -> ArtifactError | None:
     try:
-        read_program(path)
+        read_program(path).open().close()
     except ArtifactError as error:
         return error
     return None
@@ -386,6 +402,7 @@ def test_changed_bytes_are_noticed_or_harmless(
     if error is not None:
         assert str(path) in str(error)
     else:
-        kept = entries_of(read_program(path).data)
+        with read_program(path).open() as archive:
+            kept = entries_of(archive.read())
         whole = entries_of(honest)
         assert all(kept[name] == whole[name] for name in kept if "/weights/weight_" in name)

@@ -14,18 +14,17 @@ The layout is that of ``torch/_export/serde/schema.py`` and
 
 from __future__ import annotations
 
-import io
 import json
 import math
 import re
-import zipfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from nnpipe.core.errors import ArtifactError
 from nnpipe.core.tensors import IOSpec, TensorSpec
+from nnpipe.formats._pt2_archive import Entry, open_packed, read_entries
 from nnpipe.formats._pt2_check import IDENTIFIER, PLAIN, MalformedFile, check_strings, check_target, check_tree
 from nnpipe.formats.file_types import check_there, told
 
@@ -43,16 +42,34 @@ class ExportedProgram:
 
     Attributes
     ----------
+    path
+        Its file.
     io
         Its tensors, in the order of the graph; named after the keys of the
         dictionaries that the program takes and gives (``"boxes"``,
         ``"boxes.0"``), or as in its graph where there are none.
-    data
-        An archive for ``torch.export.load``.
     """
 
+    path: Path
     io: IOSpec
-    data: bytes
+    _entries: Mapping[str, Entry] = field(repr=False)
+
+    def open(self) -> BinaryIO:
+        """Return an archive for ``torch.export.load``, to be closed after use.
+
+        What was checked is kept; only the numbers in weights are read from the file while the archive is read, so that
+        they are in memory once.
+
+        Raises
+        ------
+        ArtifactError
+            If weights are damaged, or the file has been replaced by another one since it was checked.
+        """
+        return open_packed(self.path, self._entries)
+
+    def mentions(self, text: str) -> bool:
+        """Return whether a text occurs in the description of the program's graph, such as the name of an operator."""
+        return any(isinstance(each, bytes) and text.encode() in each for each in self._entries.values())
 
 
 def read_program(path: Path) -> ExportedProgram:
@@ -69,7 +86,7 @@ def read_program(path: Path) -> ExportedProgram:
         entries = _unpacked(path)
         name = _only_model(entries)
         program = _json(entries, f"models/{name}.json")
-        kept = {
+        kept: dict[str, Entry] = {
             "archive_format": entries["archive_format"],
             "archive_version": entries["archive_version"],
             ".data/version": entries.get(".data/version", b"6\n"),
@@ -79,7 +96,7 @@ def read_program(path: Path) -> ExportedProgram:
         for part, prefix in (("weights", "weight_"), ("constants", "tensor_")):
             kept |= _payload(entries, f"data/{part}/", f"{name}_{part}_config.json", prefix)
         kept[f"models/{name}.json"] = json.dumps(_cleaned(program)).encode()
-        return ExportedProgram(_interface(program), _packed(kept))
+        return ExportedProgram(path, _interface(program), kept)
     except MalformedFile as error:
         raise ArtifactError(f"{path}: {error}") from None
     except (LookupError, TypeError, ValueError, AttributeError, RecursionError, StopIteration) as error:
@@ -88,28 +105,9 @@ def read_program(path: Path) -> ExportedProgram:
         ) from None
 
 
-def _unpacked(path: Path) -> dict[str, bytes]:
+def _unpacked(path: Path) -> dict[str, Entry]:
     """Read the archive; names come without the folder that holds everything."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            infos = archive.infolist()
-            names = [info.filename for info in infos]
-            if len(set(names)) != len(names):
-                raise MalformedFile("two entries of the archive bear one name")
-            # PyTorch never compresses, so that what is unpacked is no larger than the file.
-            if any(info.compress_type != zipfile.ZIP_STORED or info.flag_bits & 1 for info in infos):
-                raise MalformedFile(
-                    f"compressed or encrypted, which exported programs never are{told(path, 'TorchExportModel')}"
-                )
-            if sum(info.file_size for info in infos) > path.stat().st_size:
-                raise MalformedFile("damaged: its parts are larger than the whole")
-            if len({name.partition("/")[0] for name in names}) == 1:
-                names = [name.partition("/")[2] for name in names]
-            entries = dict(zip(names, map(archive.read, infos), strict=True))
-    except (zipfile.BadZipFile, EOFError, OSError, NotImplementedError, RuntimeError, ValueError) as error:
-        raise MalformedFile(
-            f"damaged, or no exported PyTorch program: {error or type(error).__name__}{told(path, 'TorchExportModel')}"
-        ) from None
+    entries = read_entries(path)
     if entries.get("archive_format") != b"pt2":
         if "serialized_exported_program.json" in entries:
             raise MalformedFile("an exported program of PyTorch 2.8 or older; export it anew")
@@ -121,23 +119,24 @@ def _unpacked(path: Path) -> dict[str, bytes]:
     return entries
 
 
-def _only_model(entries: Mapping[str, bytes]) -> str:
+def _only_model(entries: Mapping[str, Entry]) -> str:
     models = [name[len("models/") : -len(".json")] for name in entries if re.fullmatch(r"models/.*\.json", name)]
     if len(models) != 1 or not IDENTIFIER.fullmatch(models[0]):
         raise MalformedFile(f"holds {len(models)} exported programs, expected one")
     return models[0]
 
 
-def _json(entries: Mapping[str, bytes], name: str) -> Any:
-    if name not in entries:
+def _json(entries: Mapping[str, Entry], name: str) -> Any:
+    content = entries.get(name)
+    if not isinstance(content, bytes):
         raise MalformedFile(f"damaged, or of another version of PyTorch: {name} is missing")
-    return json.loads(entries[name])
+    return json.loads(content)
 
 
-def _payload(entries: Mapping[str, bytes], folder: str, config: str, prefix: str) -> dict[str, bytes]:
+def _payload(entries: Mapping[str, Entry], folder: str, config: str, prefix: str) -> dict[str, Entry]:
     """Check the table of weights or constants; give it with the raw tensors that it names."""
     table = _json(entries, folder + config)["config"]
-    kept = {}
+    kept: dict[str, Entry] = {}
     for fqn, entry in table.items():
         file = entry["path_name"]
         if entry["use_pickle"] or not re.fullmatch(prefix + r"[a-z_0-9]+", file):
@@ -221,11 +220,3 @@ def _leaf_names(spec: Mapping[str, Any], path: str = "") -> Iterator[str]:
 def _spec(name: str, meta: Mapping[str, Any]) -> TensorSpec:
     shape = tuple(size.get("as_int") for size in meta["sizes"])
     return TensorSpec(name, shape, _DTYPES[meta["dtype"]][0])
-
-
-def _packed(entries: Mapping[str, bytes]) -> bytes:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
-        for name, data in entries.items():
-            archive.writestr("archive/" + name, data)
-    return buffer.getvalue()

@@ -135,9 +135,10 @@ def load_checked(program: ExportedProgram) -> Any:
     import torch
 
     with quiet():
-        if QUANTISED.encode() in program.data:
+        if program.mentions(QUANTISED):
             import torch.ao.quantization.fx._decomposed
-        return torch.export.load(io.BytesIO(program.data))
+        with program.open() as archive:
+            return torch.export.load(archive)
 
 
 def program_bytes(native: Any) -> bytes:

@@ -6,12 +6,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from installed import needs
 from repeated import RULES_OF_SESSIONS
 
+from nnpipe.compilers.onnx_quantizer import ONNXStaticQuantizer
+from nnpipe.core.errors import ConfigError
 from nnpipe.core.model import ModelWrapper
-from nnpipe.core.tensors import Batch
+from nnpipe.core.tensors import Batch, random_batch
 from nnpipe.modelwrappers.classification.pytorch_cnn import PyTorchDigitsCNN
+from nnpipe.modelwrappers.files import torch_export as module
 from nnpipe.modelwrappers.files.torch_export import TorchExportModel
+from nnpipe.runtimes.pytorch import PyTorchRuntime
 from nnpipe.testing.modelwrapper import ModelWrapperContract
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -51,6 +56,35 @@ def test_a_file_that_a_stranger_saved_runs_by_the_names_in_its_graph(tmp_path: P
     with model.session() as session:
         (result,) = session.infer(batch).values()
     np.testing.assert_array_equal(result, np.maximum(batch["first"], 0) - batch["second"])
+
+
+def test_a_large_program_is_written_as_onnx_with_its_weights_beside_it(
+    digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from nnpipe.formats.onnx import read_onnx
+    from nnpipe.runtimes.onnxruntime import ONNXRuntime
+
+    needs("onnx_ir", "onnxscript", "onnxruntime")
+    monkeypatch.setattr(module, "LARGEST", digits.stat().st_size - 1)
+    wrapper = TorchExportModel(model_path=digits)
+    made = wrapper.open().export(tmp_path / "large.onnx", "onnx")
+    assert read_onnx(made.path).external == ("large.onnx.0.weights",)
+    assert made.path.stat().st_size < digits.stat().st_size / 4
+    batch = random_batch(wrapper.io, 2)
+    with wrapper.open().session() as source, ONNXRuntime().load(made) as session:
+        for name, expected in source.infer(batch).items():
+            np.testing.assert_allclose(session.infer(batch)[name], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_large_program_is_refused_by_compilers_of_one_onnx_file(
+    digits: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrapper = TorchExportModel(model_path=digits)
+    wrapper.check_takers([ONNXStaticQuantizer])
+    monkeypatch.setattr(module, "LARGEST", digits.stat().st_size - 1)
+    wrapper.check_takers([PyTorchRuntime], remote=True)
+    with pytest.raises(ConfigError, match="ONNXStaticQuantizer works on one ONNX file"):
+        wrapper.check_takers([ONNXStaticQuantizer])
 
 
 def test_weights_in_bfloat16_are_shown_as_floats_that_hold_them(digits: Path, tmp_path: Path) -> None:

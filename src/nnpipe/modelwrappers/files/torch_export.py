@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, cast
@@ -11,15 +11,17 @@ import numpy as np
 
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
-from nnpipe.core.errors import ArtifactError, ConversionError, MissingDependency
-from nnpipe.core.files import write_bytes
+from nnpipe.core.compiler import ModelCompiler
+from nnpipe.core.errors import ArtifactError, ConfigError, ConversionError, MissingDependency
 from nnpipe.core.graph import Graph, Selector
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.messages import one_line
+from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec, random_batch
 from nnpipe.formats.pt2 import read_program
 from nnpipe.frameworks.torch_call import program_call
+from nnpipe.frameworks.torch_onnx import LARGEST, write_exported
 from nnpipe.frameworks.torch_program import load_checked, program_bytes, quiet
 from nnpipe.frameworks.torch_session import TorchSession, check_device
 from nnpipe.modelwrappers.files.file_model import FileModel
@@ -92,10 +94,26 @@ class TorchExportModel(FileModel):
         """
         if format != "onnx":
             return super().export(live, path, format)
-        write_bytes(path, self._as_onnx(live.native))
+        self._write_onnx(live.native, Path(path))
         return self.artifact_of(path, format, self.versions())
 
-    def _as_onnx(self, source: TorchSource) -> bytes:
+    def check_takers(self, takers: Sequence[type[ModelCompiler] | type[Runtime]], remote: bool = False) -> None:
+        """Raise :class:`ConfigError` if the program is too large for one ONNX file and one is needed."""
+        first = takers[0]
+        if "torch-export" in first.accepts or not self.model_path.is_file() or self.bytes_in_all <= LARGEST:
+            return
+        if issubclass(first, ModelCompiler) and first.one_file:
+            raise ConfigError(
+                f"{self.model_path}: has {self.bytes_in_all:,} bytes, and {first.__name__} works on one ONNX file of "
+                f"at most {LARGEST:,}; the runtimes ONNXRuntime and PyTorchRuntime run it as it is"
+            )
+        if remote and len(takers) == 1:
+            raise ConfigError(
+                f"{self.model_path}: has {self.bytes_in_all:,} bytes, more than the one file of {LARGEST:,} that is "
+                "sent to a target; measure it here"
+            )
+
+    def _write_onnx(self, source: TorchSource, path: Path) -> None:
         import torch
 
         try:
@@ -111,7 +129,7 @@ class TorchExportModel(FileModel):
             ) from None
         except Exception as error:  # its errors share no base but Exception
             raise ConversionError(f"{source.path}: PyTorch cannot export it to ONNX: {one_line(error)}") from None
-        return bytes(found.model_proto.SerializeToString())
+        write_exported(found, path, LARGEST)
 
     # -- analysis ---------------------------------------------------------------------------------
 
