@@ -142,6 +142,36 @@ PIECES = {
     "with scale": lambda x: torch.add(x, x.transpose(2, 3).transpose(2, 3), alpha=2) - torch.sub(1, x, alpha=3),
     "squeezed": lambda x: x.mean(1, keepdim=True).squeeze(1).unsqueeze(2)[:, 1],
     "as a sequence": nn.Sequential(nn.Flatten(2), nn.Conv1d(4, 3, 3, 2, 1), nn.BatchNorm1d(3), nn.Linear(24, 5)),
+    "upsampled": nn.Sequential(nn.Upsample(scale_factor=2, mode="bilinear"), nn.UpsamplingNearest2d(scale_factor=2)),
+    "upsampled to corners": nn.Upsample((9, 5), mode="bilinear", align_corners=True),
+    "upsampled by cubes": nn.Upsample((9, 5), mode="bicubic"),
+    "transposed convolutions": nn.Sequential(
+        nn.ConvTranspose2d(4, 6, 3, 2, 1, 1), nn.ConvTranspose2d(6, 4, 2, groups=2)
+    ),
+    "pooled with a last part": nn.Sequential(nn.MaxPool2d(3, 2, ceil_mode=True), nn.AvgPool2d(2, 2, ceil_mode=True)),
+    "adaptive, parts of unequal size": nn.AdaptiveAvgPool2d((4, 3)),
+    "groups normalised": nn.GroupNorm(2, 4),
+    "layers normalised": nn.LayerNorm(8),
+    "local responses": nn.LocalResponseNorm(3),
+    "padded with its own": lambda x: F.pad(F.pad(x, (1, 2, 0, 0), mode="circular"), (1, 1, 2, 1), mode="reflect"),
+    "cut in parts": lambda x: (
+        torch.stack([x.chunk(2, 1)[1], x.split([1, 2, 1], 1)[1]], 1) + x.unbind(1)[3][:, None, None]
+    ),
+    "rolled and flipped": lambda x: x.roll((1, -2), (2, 3)).flip(1, 3),
+    "picked": lambda x: x.index_select(3, torch.tensor([3, 0])) + x[:, :, :, [1, -1]],
+    "gathered": lambda x: x.gather(3, x.argsort(3)[..., :3]),
+    "the largest": lambda x: torch.cat([x.topk(2)[0], x.max(-1, keepdim=True)[0], x.std(-1, keepdim=True)], -1),
+    "sums up to here": lambda x: x.cumsum(1),
+    "truth values": lambda x: torch.where(
+        torch.logical_and(x > 0, ~(x > 1).any(1, keepdim=True)), x, torch.full_like(x, 2)
+    ),
+    "masked": lambda x: x.masked_fill(torch.arange(8) == 3, 0.5).tril(),
+    "whole numbers": lambda x: torch.div(x * 4, 1.5, rounding_mode="floor") + torch.arange(x.shape[3]).expand(6, 8),
+    "activations": lambda x: F.mish(F.elu(x) + F.softplus(x) + F.log_softmax(x, 2) + torch.erf(x) + x.abs().pow(1.5)),
+    "slices overwritten": lambda x: torch.slice_scatter(x, x[:, :, ::2] * 2, 2, 1, 6, 2),
+    "windows": lambda x: F.unfold(x, 2).unflatten(1, (4, 4)).unfold(3, 3, 2),
+    "summed as Einstein does": lambda x: torch.einsum("bchw,bdhw->bcd", x, x),
+    "shuffled in pixels": nn.Sequential(nn.PixelShuffle(2), nn.PixelUnshuffle(2), nn.ChannelShuffle(2), nn.PReLU(4)),
     "shuffled": lambda x: x.view(-1, 2, 2, 6, 8).transpose(1, 2).flatten(1, 2),
 }
 
@@ -185,6 +215,39 @@ def test_all_operators_compute_what_pytorch_computes(tmp_path: Path) -> None:
     check(list(PIECES), tmp_path)
 
 
+class Text(nn.Module):
+    """Reads sequences with recurrent layers and attention; shows embeddings, masks and states, too."""
+
+    def __init__(self, kind: Any) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(10, 8)
+        self.recurrent = kind(8, 6, 2, batch_first=True, bidirectional=True)
+        self.attention = nn.TransformerEncoderLayer(12, 2, 16, batch_first=True, activation="gelu")
+
+    def forward(self, x: Any) -> Any:
+        found, states = self.recurrent(self.embedding(x.to(torch.int64)))
+        last = states[0] if isinstance(states, tuple) else states
+        q = self.attention(found).unflatten(2, (2, 6)).transpose(1, 2)
+        seen = (x > 1)[:, None, None]
+        scores = F.scaled_dot_product_attention(q, q, q, attn_mask=seen) + F.scaled_dot_product_attention(
+            q, q, q, is_causal=True
+        )
+        return torch.cat([scores.flatten(1), last[-1]], 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
+def test_recurrent_layers_and_attention_are_the_same(kind: Any, tmp_path: Path) -> None:
+    network = randomised(Text(kind))
+    tokens = np.random.default_rng(0).integers(0, 10, (3, 7)).astype(np.float32)
+    tokens[:, 0] = 5  # no sequence is hidden as a whole
+    with torch.no_grad():
+        wanted = network(torch.from_numpy(tokens)).numpy()
+    io = IOSpec((TensorSpec("x", (None, 7), "float32"),), (TensorSpec("y", (None, wanted.shape[1]), "float32"),))
+    (found,) = outputs_of(LiteRTRuntime(), translated(network, io, tmp_path / "text.pt2"), io, [{"x": tokens}])
+    np.testing.assert_allclose(found["y"], wanted, rtol=1e-4, atol=1e-5)
+
+
 def test_operators_that_write_into_their_operand_change_it_for_others_too(tmp_path: Path) -> None:
     def function(x: Any) -> Any:
         x.flatten(1).relu_()
@@ -216,13 +279,24 @@ def test_a_program_of_few_operators_is_the_same(source: Artifact, tmp_path: Path
         np.testing.assert_allclose(found[name], array, atol=1e-5)
 
 
-@pytest.mark.slow
+class Spectrum(nn.Module):
+    """A layer that cannot be translated, inside a network."""
+
+    def forward(self, x: Any) -> Any:
+        return torch.view_as_real(torch.fft.fft(x)).flatten(1)
+
+
 @pytest.mark.parametrize(
     ("network", "told"),
     [
-        (lambda x: x.cumsum(1), r"PyTorch's aten\.cumsum\.default cannot be translated to TensorFlow"),
-        (nn.ConvTranspose2d(2, 3, 3), r"aten\.\w+\.\w+ cannot be translated|convolution that is transposed"),
-        (nn.MaxPool2d(3, 2, ceil_mode=True), "max_pool2d with ceil_mode is not translated"),
+        (
+            nn.Sequential(nn.Conv2d(2, 2, 1), Spectrum()),
+            r"PyTorch's aten\._fft_r2c\.default.*, .* cannot be translated to TensorFlow",
+        ),
+        (
+            nn.MaxPool2d(3, 2, dilation=2),
+            r"aten\.max_pool2d\.default.* cannot be translated as it is used: max_pool2d with dilation",
+        ),
     ],
 )
 def test_what_cannot_be_translated_is_named(network: Any, told: str, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from nnpipe.compilers._tflite_conversion import Call, TFLiteConverting
-from nnpipe.compilers._torch_to_tf import function_of
+from nnpipe.compilers._torch_tf.program import function_of
 from nnpipe.core.artifact import Artifact
 from nnpipe.frameworks.keras import import_keras
 from nnpipe.frameworks.torch_program import load_program
@@ -16,8 +16,10 @@ class TorchToTFLite(TFLiteConverting):
 
     Each operator is translated to TensorFlow, whose converter does the rest.
     Input images keep PyTorch's channels first and are transposed once; inside,
-    channels are last.  Operators of convolutional and dense networks are
-    supported; an error names any others.
+    channels are last.  PyTorch's core operators are translated, with
+    convolutions, pooling, normalisations, resizing, attention, and recurrent
+    layers.  An error names any others, such as Fourier transforms, and
+    operators whose results have as many elements as their values say.
     """
 
     requires: ClassVar[tuple[str, ...]] = ("torch", "tensorflow", "keras")

@@ -1,0 +1,313 @@
+"""Elementwise operators: arithmetic, comparisons, activations."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from nnpipe.compilers._torch_tf.values import Value, cast, common_type, operands, together, type_name
+from nnpipe.core.errors import CompileError
+
+Operator = Callable[..., Any]
+
+
+def unary(function: Callable[[Any], Any], floor: bool | None = None) -> Operator:
+    """Return an operator of one tensor; ``floor``: whether results are never negative, ``None`` if as the input."""
+
+    def operator(x: Value, *ignored: Any, **also: Any) -> Value:
+        return Value(function(x.held), x.channels_last, x.floor if floor is None else floor)
+
+    return operator
+
+
+def _real(function: Callable[[Any], Any], floor: bool | None = False) -> Operator:
+    """Return an operator of one tensor whose results are real numbers, also of integers."""
+    return unary(lambda held: function(held if held.dtype.is_floating else cast(held, "float32")), floor)
+
+
+def binary(function: Callable[[Any, Any], Any], keeps_floor: bool = False, dtype: str | None = None) -> Operator:
+    """Return an operator of two tensors or numbers in their common type, or in ``dtype``."""
+
+    def operator(x: Any, y: Any, **also: Any) -> Value:
+        (left, right), last = operands([x, y], dtype)
+        return Value(function(left, right), last, keeps_floor and _never_negative(x) and _never_negative(y))
+
+    return operator
+
+
+def _scaled(function: Callable[[Any, Any], Any], keeps_floor: bool = False) -> Operator:
+    def operator(x: Any, y: Any, alpha: float = 1) -> Value:
+        if alpha != 1:
+            y = Value(y.held * alpha, y.channels_last) if isinstance(y, Value) else y * alpha
+        found: Value = binary(function, keeps_floor)(x, y)
+        return found
+
+    return operator
+
+
+def _never_negative(value: Any) -> bool:
+    if isinstance(value, Value):
+        return value.floor
+    return isinstance(value, (bool, int, float)) and value >= 0
+
+
+def _bits(logical: Callable[..., Any], name: str) -> Operator:
+    """Return an operator on truth values; TensorFlow Lite has none on the bits of integers."""
+
+    def operator(*values: Value) -> Value:
+        held, last = operands(values)
+        if getattr(held[0], "dtype", None) != "bool" and not isinstance(held[0], bool):
+            raise CompileError(f"{name} of integers is not translated, only of truth values")
+        return Value(logical(*held), last)
+
+    return operator
+
+
+def _product(x: Any, y: Any) -> Any:
+    import tensorflow as tf
+
+    return tf.logical_and(x, y) if "bool" in (getattr(x, "dtype", ""), getattr(y, "dtype", "")) else x * y
+
+
+def _divided(x: Any, y: Any, rounding_mode: str | None = None) -> Value:
+    import tensorflow as tf
+
+    (left, right), last = operands([x, y])
+    whole = not _floating(left) and not _floating(right)
+    if rounding_mode == "floor":
+        return Value(tf.math.floordiv(left, right), last)
+    if whole:
+        left, right = cast(left, "float32"), cast(right, "float32")
+    found = left / right
+    if rounding_mode == "trunc":
+        found = _truncated(found)
+        found = tf.cast(found, tf.int64) if whole else found
+    return Value(found, last, rounding_mode is None and _never_negative(x) and _never_negative(y))
+
+
+def _floating(held: Any) -> bool:
+    return isinstance(held, float) or "float" in getattr(getattr(held, "dtype", None), "name", "")
+
+
+def _truncated(held: Any) -> Any:
+    import tensorflow as tf
+
+    return tf.sign(held) * tf.floor(tf.abs(held))
+
+
+def _fmod(x: Any, y: Any) -> Value:
+    (left, right), last = operands([x, y])
+    if not _floating(left):
+        raise CompileError("fmod of integers is not translated")
+    return Value(left - _truncated(left / right) * right, last)
+
+
+def _power(x: Any, y: Any) -> Value:
+    import tensorflow as tf
+
+    shortcuts: dict[float, tuple[Callable[[Any], Any], bool]] = {
+        2: (tf.math.square, True), 0.5: (tf.math.sqrt, True), -0.5: (tf.math.rsqrt, True),
+        3: (lambda held: tf.math.square(held) * held, False), -1: (lambda held: 1 / held, False),
+    }  # fmt: skip
+    if isinstance(y, (int, float)) and y in shortcuts and isinstance(x, Value) and "float" in x.dtype:
+        function, floor = shortcuts[y]
+        return Value(function(x.held), x.channels_last, floor or x.floor)
+    (left, right), last = operands([x, y])
+    return Value(tf.pow(left, right), last)
+
+
+def _clamp(x: Value, low: Any = None, high: Any = None) -> Value:
+    import tensorflow as tf
+
+    if any(isinstance(bound, Value) for bound in (low, high)):
+        x = x if low is None else binary(tf.maximum)(x, low)
+        return x if high is None else binary(tf.minimum)(x, high)
+    if (low, high) == (0, 6):
+        return Value(tf.nn.relu6(x.held), x.channels_last, True)
+    floating = "float" in x.dtype
+    held = x.held
+    if low is not None:
+        held = tf.nn.relu(held) if low == 0 and floating else tf.maximum(held, cast(low, x.dtype))
+    if high is not None and high != math.inf:
+        held = tf.minimum(held, cast(high, x.dtype))
+    return Value(held, x.channels_last, low is not None and low >= 0)
+
+
+def _hardtanh(x: Value, low: float = -1, high: float = 1) -> Value:
+    return _clamp(x, low, high)
+
+
+def _where(condition: Value, x: Any, y: Any) -> Value:
+    import tensorflow as tf
+
+    dtype = common_type([x, y])
+    (held, left, right), last = together([condition, x, y])
+    left, right = (
+        tf.constant(value, dtype) if isinstance(value, (bool, int, float)) else cast(value, dtype)
+        for value in (left, right)
+    )
+    return Value(tf.where(cast(held, "bool"), left, right), last, _never_negative(x) and _never_negative(y))
+
+
+def _masked_fill(x: Value, mask: Value, value: Any) -> Value:
+    value = Value(cast(value.held, x.dtype)) if isinstance(value, Value) else cast(value, x.dtype)
+    return _where(mask, value, x)
+
+
+def _lerp(x: Value, end: Value, weight: Any) -> Value:
+    (start, stop, part), last = operands([x, end, weight])
+    return Value(start + part * (stop - start), last)
+
+
+def _addcmul(x: Value, y: Value, z: Value, value: float = 1) -> Value:
+    (a, b, c), last = operands([x, y, z])
+    return Value(a + (b * c if value == 1 else value * b * c), last)
+
+
+def _addcdiv(x: Value, y: Value, z: Value, value: float = 1) -> Value:
+    (a, b, c), last = operands([x, y, z])
+    return Value(a + (b / c if value == 1 else value * b / c), last)
+
+
+def _gelu(x: Value, approximate: str = "none") -> Value:
+    import tensorflow as tf
+
+    return Value(tf.nn.gelu(x.held, approximate == "tanh"), x.channels_last)
+
+
+def _erf(held: Any) -> Any:
+    """Return the error function to 2e-7 (Abramowitz and Stegun 1964, 7.1.26); TensorFlow Lite has none."""
+    import tensorflow as tf
+
+    size = tf.abs(held)
+    t = 1 / (1 + 0.3275911 * size)
+    series = t * (0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429))))
+    return tf.sign(held) * (1 - series * tf.exp(-size * size))
+
+
+def _leaky_relu(x: Value, slope: float = 0.01) -> Value:
+    import tensorflow as tf
+
+    return Value(tf.nn.leaky_relu(x.held, slope), x.channels_last)
+
+
+def _prelu(x: Value, weight: Value) -> Value:
+    import tensorflow as tf
+
+    slopes = weight
+    if weight.rank == 1 and x.rank > 1:
+        slopes = Value(weight.held.reshape(-1, *(1,) * (x.rank - 2)))
+    (held, slope), last = operands([x, slopes])
+    return Value(tf.nn.relu(held) - slope * tf.nn.relu(-held), last)
+
+
+def _elu(x: Value, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Value:
+    import tensorflow as tf
+
+    if (alpha, scale, input_scale) == (1, 1, 1):
+        return Value(tf.nn.elu(x.held), x.channels_last)
+    low = alpha * (tf.exp(tf.minimum(x.held, 0.0) * input_scale) - 1)
+    return Value(scale * (tf.nn.relu(x.held) + low), x.channels_last)
+
+
+def _softplus_of(held: Any) -> Any:
+    import tensorflow as tf
+
+    # The usual form overflows for large numbers.
+    return tf.nn.relu(held) + tf.math.log(1 + tf.exp(-tf.abs(held)))
+
+
+def _softplus(x: Value, beta: float = 1, threshold: float = 20) -> Value:
+    return Value(_softplus_of(x.held * beta) / beta, x.channels_last, True)
+
+
+def _threshold(x: Value, threshold: float, value: float) -> Value:
+    import tensorflow as tf
+
+    return Value(tf.where(x.held > threshold, x.held, value), x.channels_last)
+
+
+def _to(x: Value, dtype: Any = None, *ignored: Any, **also: Any) -> Value:
+    wanted = also.get("dtype", dtype)
+    if isinstance(wanted, Value):  # to.other
+        return Value(cast(x.held, wanted.dtype), x.channels_last, x.floor)
+    name = type_name(wanted)
+    if name in ("None", "cpu") or isinstance(wanted, bool):
+        return x
+    return Value(cast(_whole(x.held, name), name), x.channels_last, x.floor)
+
+
+def _whole(held: Any, dtype: str) -> Any:
+    if dtype.startswith("uint") and _floating(held):
+        import tensorflow as tf
+
+        return tf.cast(held, tf.int32)  # negative numbers wrap in PyTorch
+    return held
+
+
+def _same(x: Value, *ignored: Any, **also: Any) -> Value:
+    return x
+
+
+def _dropout(x: Value, part: float, training: bool) -> Value:
+    if training and part:
+        raise CompileError("dropout in training is not translated; export the model for inference")
+    return x
+
+
+def operators() -> Mapping[str, Operator]:
+    """Return the operators by their names in PyTorch."""
+    import tensorflow as tf
+
+    nn, tm = tf.nn, tf.math
+    log_e = {2: 1 / math.log(2), 10: 1 / math.log(10)}
+    half = {
+        "sinh": lambda x: (tf.exp(x) - tf.exp(-x)) / 2, "cosh": lambda x: (tf.exp(x) + tf.exp(-x)) / 2,
+        "tan": lambda x: tf.sin(x) / tf.cos(x), "asinh": lambda x: tf.sign(x) * tm.log(tf.abs(x) + tf.sqrt(x * x + 1)),
+        "acosh": lambda x: tm.log(x + tf.sqrt(x * x - 1)), "atanh": lambda x: 0.5 * tm.log((1 + x) / (1 - x)),
+        "erf": _erf, "log": tm.log, "log2": lambda x: tm.log(x) * log_e[2], "log10": lambda x: tm.log(x) * log_e[10],
+        "log1p": lambda x: tm.log(1 + x), "expm1": lambda x: tf.exp(x) - 1, "sin": tm.sin, "cos": tm.cos,
+        "tanh": tm.tanh, "reciprocal": lambda x: 1 / x, "mish": lambda x: x * tm.tanh(_softplus_of(x)),
+        "silu": lambda x: x * tm.sigmoid(x), "log_sigmoid": lambda x: -_softplus_of(-x),
+        "hardswish": lambda x: x * nn.relu6(x + 3) * (1 / 6), "selu": nn.selu,
+        "softsign": lambda x: x / (1 + tf.abs(x)), "tanhshrink": lambda x: x - tm.tanh(x), "logit": lambda x: tm.log(
+            x / (1 - x)
+        ),
+    }  # fmt: skip
+    never_negative = {
+        "exp": tf.exp, "sigmoid": tm.sigmoid, "sqrt": tf.sqrt, "rsqrt": tm.rsqrt,
+        "exp2": lambda x: tf.exp(x * math.log(2)), "hardsigmoid": lambda x: nn.relu6(x + 3) * (1 / 6),
+    }  # fmt: skip
+    whole = {  # these leave integers as they are
+        "floor": tf.floor, "ceil": tm.ceil, "round": tm.round, "trunc": _truncated,
+    }  # fmt: skip
+    return {
+        **{name: _real(function) for name, function in half.items()},
+        **{name: _real(function, True) for name, function in never_negative.items()},
+        **{name: unary(lambda x, f=f: f(x) if x.dtype.is_floating else x) for name, f in whole.items()},
+        "relu": unary(nn.relu, True), "relu6": unary(nn.relu6, True), "hardtanh": _hardtanh, "clamp": _clamp,
+        "clamp_min": _clamp, "clamp_max": lambda x, high: _clamp(x, None, high), "gelu": _gelu,
+        "leaky_relu": _leaky_relu, "prelu": _prelu, "_prelu_kernel": _prelu, "elu": _elu, "softplus": _softplus,
+        "threshold": _threshold, "abs": unary(tf.abs, True), "neg": unary(tm.negative, False),
+        "square": unary(tm.square, True), "sign": unary(tf.sign, False), "sgn": unary(tf.sign, False),
+        "logical_not": unary(lambda x: tm.logical_not(cast(x, "bool"))),
+        "isnan": unary(lambda x: x != x), "isinf": unary(lambda x: tf.abs(x) == math.inf),
+        "bitwise_not": _bits(tf.logical_not, "bitwise_not"), "bitwise_and": _bits(tf.logical_and, "bitwise_and"),
+        "bitwise_or": _bits(tf.logical_or, "bitwise_or"), "bitwise_xor": _bits(tf.not_equal, "bitwise_xor"),
+        "__and__": _bits(tf.logical_and, "__and__"), "__or__": _bits(tf.logical_or, "__or__"),
+        "logical_and": binary(tf.logical_and, dtype="bool"), "logical_or": binary(tf.logical_or, dtype="bool"),
+        "logical_xor": binary(tf.not_equal, dtype="bool"),
+        "pow": _power, "add": _scaled(lambda x, y: x + y, True), "sub": _scaled(lambda x, y: x - y),
+        "rsub": lambda x, y, alpha=1: _scaled(lambda a, b: a - b)(y, x, alpha),
+        "mul": binary(_product, True), "div": _divided, "true_divide": _divided,
+        "floor_divide": binary(tm.floordiv), "remainder": binary(tm.floormod), "fmod": _fmod,
+        "maximum": binary(tf.maximum), "minimum": binary(tf.minimum), "max.other": binary(tf.maximum),
+        "min.other": binary(tf.minimum), "atan2": binary(tm.atan2),
+        "eq": binary(tf.equal), "ne": binary(tf.not_equal), "lt": binary(tf.less), "le": binary(tf.less_equal),
+        "gt": binary(tf.greater), "ge": binary(tf.greater_equal),
+        "where": _where, "masked_fill": _masked_fill, "lerp": _lerp, "addcmul": _addcmul, "addcdiv": _addcdiv,
+        "dropout": _dropout, "clone": _same, "contiguous": _same, "detach": _same, "alias": _same,
+        "lift_fresh_copy": _same, "feature_dropout": _dropout, "alpha_dropout": _dropout,
+        "to": _to, "_to_copy": _to, "type_as": lambda x, y: Value(cast(x.held, y.dtype), x.channels_last, x.floor),
+    }  # fmt: skip

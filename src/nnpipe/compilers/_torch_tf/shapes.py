@@ -1,0 +1,260 @@
+"""Operators that change shapes or the order of axes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from nnpipe.compilers._torch_tf.values import TO_LAST, Value, cast, known, shape_of, turned, type_name
+from nnpipe.core.errors import CompileError
+
+_FIRST = [0, 3, 1, 2]
+
+
+def view(x: Value, size: Sequence[Any], *ignored: Any) -> Value:
+    """Return the tensor in another shape."""
+    import tensorflow as tf
+
+    if not isinstance(size, (list, tuple)):  # view.dtype
+        return Value(cast(x.held, type_name(size)), x.channels_last, x.floor)
+    lengths = list(size)
+    if _equal(lengths, x.shape):
+        return x
+    open_places = [place for place, length in enumerate(lengths) if not isinstance(length, int)]
+    if len(open_places) == 1 and not any(isinstance(length, int) and length == -1 for length in lengths):
+        lengths[open_places[0]] = -1
+    if x.channels_last and x.shape[2:] == (1, 1):
+        return Value(tf.reshape(x.held, shape_of(lengths)), floor=x.floor)
+    return Value(tf.reshape(x.first(), shape_of(lengths)), floor=x.floor)
+
+
+def _flatten(x: Value, start: int = 0, end: int = -1) -> Value:
+    import tensorflow as tf
+
+    if x.rank == 0:
+        return view(x, [1])
+    start, end = start % x.rank, end % x.rank
+    middle = x.shape[start : end + 1]
+    fused = -1 if None in middle else math.prod(int(length or 0) for length in middle)
+    shape = [*x.shape[:start], fused, *x.shape[end + 1 :]]
+    if shape.count(None) + shape.count(-1) == 1:
+        return view(x, [-1 if length is None else length for length in shape])
+    dynamic = tf.shape(x.first())
+    return Value(tf.reshape(x.first(), tf.concat([dynamic[:start], [fused], dynamic[end + 1 :]], 0)), floor=x.floor)
+
+
+def _unflatten(x: Value, axis: int, sizes: Sequence[Any]) -> Value:
+    lengths, place = x.lengths(), axis % x.rank
+    return view(x, [*lengths[:place], *sizes, *lengths[place + 1 :]])
+
+
+def permute(x: Value, axes: Sequence[int]) -> Value:
+    """Return the tensor with its axes in another order; the two orders of images cost nothing."""
+    order = [axis % x.rank for axis in axes]
+    if x.channels_last and order == list(TO_LAST):
+        return Value(x.held, floor=x.floor)
+    if not x.channels_last and order == _FIRST and x.rank == 4:
+        return Value(x.held, True, x.floor)
+    return Value(turned(x.held, [x.axis(axis) for axis in order]), floor=x.floor)
+
+
+def transpose(x: Value, one: int, other: int) -> Value:
+    """Return the tensor with two axes exchanged."""
+    order = list(range(x.rank))
+    one, other = one % x.rank, other % x.rank
+    order[one], order[other] = other, one
+    return permute(x, order)
+
+
+def _t(x: Value) -> Value:
+    return x if x.rank < 2 else transpose(x, 0, 1)
+
+
+def _movedim(x: Value, source: Any, destination: Any) -> Value:
+    sources, places = ([value] if isinstance(value, int) else value for value in (source, destination))
+    taken = {place % x.rank: axis % x.rank for axis, place in zip(sources, places, strict=True)}
+    rest = iter(axis for axis in range(x.rank) if axis not in taken.values())
+    return permute(x, [taken[place] if place in taken else next(rest) for place in range(x.rank)])
+
+
+def unsqueeze(x: Value, axis: int) -> Value:
+    """Return the tensor with a new axis of length 1."""
+    import tensorflow as tf
+
+    return Value(tf.expand_dims(x.first(), axis % (x.rank + 1)), floor=x.floor)
+
+
+def _squeeze(x: Value, axes: Any = None) -> Value:
+    import tensorflow as tf
+
+    given = range(x.rank) if axes is None else [axes] if isinstance(axes, int) else axes
+    chosen = sorted({axis % max(x.rank, 1) for axis in given if x.rank and x.shape[axis] == 1})
+    if x.channels_last and chosen == [2, 3]:
+        return Value(tf.squeeze(x.held, [1, 2]), floor=x.floor)
+    return Value(tf.squeeze(x.first(), chosen) if chosen else x.first(), floor=x.floor)
+
+
+def expand(x: Value, size: Sequence[Any], *ignored: Any, **also: Any) -> Value:
+    """Return the tensor repeated along axes of length 1; -1 keeps a length."""
+    import tensorflow as tf
+
+    missing = len(size) - x.rank
+    here = [*([1] * missing), *x.lengths()]
+    lengths = [have if isinstance(want, int) and want == -1 else want for have, want in zip(here, size, strict=True)]
+    if not missing and _equal(lengths, x.shape):
+        return x
+    if all(isinstance(have, int) and have == 1 for have in here) and x.rank == 0:
+        return Value(tf.fill(shape_of(lengths), x.held), floor=x.floor)
+    return Value(tf.broadcast_to(x.first(), shape_of(lengths)), floor=x.floor)
+
+
+def _equal(lengths: Sequence[Any], shape: Sequence[int | None]) -> bool:
+    """Return whether fixed lengths are those of a shape."""
+    return all(isinstance(length, int) for length in lengths) and list(lengths) == list(shape)
+
+
+def _expand_as(x: Value, other: Value) -> Value:
+    return expand(x, other.lengths())
+
+
+def _repeat(x: Value, times: Sequence[Any]) -> Value:
+    import tensorflow as tf
+
+    held = x.first()
+    for _ in range(len(times) - x.rank):
+        held = tf.expand_dims(held, 0)
+    return Value(tf.tile(held, shape_of(times)), floor=x.floor)
+
+
+def repeat_interleave(x: Value, times: Any, axis: int | None = None, **also: Any) -> Value:
+    """Return each element of an axis several times."""
+    if axis is None:
+        x, axis = view(x, [-1]), 0
+    place = axis % x.rank
+    count = known(times, "repeat_interleave")
+    lengths = x.lengths()
+    wide = expand(unsqueeze(x, place + 1), [*lengths[: place + 1], count, *lengths[place + 1 :]])
+    joined = lengths[place] * count
+    return view(wide, [*lengths[:place], joined, *lengths[place + 1 :]])
+
+
+def _pixel_shuffle(x: Value, factor: int) -> Value:
+    n, c, h, w = x.lengths()
+    parts = view(x, [n, c // factor**2, factor, factor, h, w])
+    return view(permute(parts, [0, 1, 4, 2, 5, 3]), [n, c // factor**2, h * factor, w * factor])
+
+
+def _pixel_unshuffle(x: Value, factor: int) -> Value:
+    n, c, h, w = x.lengths()
+    parts = view(x, [n, c, h // factor, factor, w // factor, factor])
+    return view(permute(parts, [0, 1, 3, 5, 2, 4]), [n, c * factor**2, h // factor, w // factor])
+
+
+def _channel_shuffle(x: Value, groups: int) -> Value:
+    n, c, *rest = x.lengths()
+    return view(transpose(view(x, [n, groups, c // groups, *rest]), 1, 2), [n, c, *rest])
+
+
+def _as_strided(x: Value, size: Sequence[Any], stride: Sequence[Any], offset: int | None = None) -> Value:
+    """Return a view of a tensor in PyTorch's plain memory layout; the program's walk refuses others."""
+    import tensorflow as tf
+
+    if all(isinstance(length, int) for length in x.shape):
+        sizes = [known(length, "as_strided") for length in size]
+        grid = np.indices(sizes, sparse=True)
+        places = sum((axis * step for axis, step in zip(grid, stride, strict=True)), np.array(offset or 0))
+        count = math.prod(int(length or 0) for length in x.shape)
+        if np.array_equal(places.ravel(), np.arange(count)):
+            return view(x, sizes)
+        flat = tf.reshape(x.first(), [-1])
+        return Value(tf.gather(flat, np.broadcast_to(places, sizes).astype(np.int32)), floor=x.floor)
+    # With a free length, only the same elements in another shape.
+    steps, expected = list(stride), 1
+    for length, step in zip(reversed(list(size)), reversed(steps), strict=True):
+        if not isinstance(length, int) and length is not size[0]:
+            raise CompileError("as_strided with a free length is not translated")
+        if isinstance(step, int) and step != expected:
+            raise CompileError("as_strided with a free length is not translated")
+        expected = expected * length if isinstance(length, int) else expected
+    if offset:
+        raise CompileError("as_strided with a free length is not translated")
+    return view(x, [-1, *size[1:]])
+
+
+def _diagonal(x: Value, offset: int = 0, one: int = 0, other: int = 1) -> Value:
+    import tensorflow as tf
+
+    rest = [axis for axis in range(x.rank) if axis not in (one % x.rank, other % x.rank)]
+    held = turned(x.first(), [*rest, one % x.rank, other % x.rank])
+    rows, columns = (known(length, "diagonal") for length in held.shape[-2:])
+    places = [r * columns + r + offset for r in range(rows) if 0 <= r + offset < columns]
+    flat = view(Value(held), [*Value(held).lengths()[:-2], rows * columns])
+    return Value(tf.gather(flat.held, np.array(places, np.int32), axis=-1))
+
+
+def _triangle(upper: bool) -> Callable[..., Value]:
+    def operator(x: Value, diagonal: int = 0) -> Value:
+        import tensorflow as tf
+
+        rows, columns = (known(length, "tril and triu") for length in x.shape[-2:])
+        ones = np.ones((rows, columns), bool)
+        kept = np.triu(ones, diagonal) if upper else np.tril(ones, diagonal)
+        held = x.first()
+        return Value(tf.where(kept, held, tf.zeros((), held.dtype)), floor=x.floor)
+
+    return operator
+
+
+def _unfold(x: Value, axis: int, size: int, step: int) -> Value:
+    """Return the windows of an axis, each along a new last axis."""
+    import tensorflow as tf
+
+    place, length = axis % x.rank, known(x.shape[axis], "unfold")
+    places = np.arange(0, length - size + 1, step)[:, None] + np.arange(size)
+    found = tf.gather(x.first(), places.astype(np.int32), axis=place)
+    return Value(turned(found, [*range(place + 1), *range(place + 2, x.rank + 1), place + 1]), floor=x.floor)
+
+
+def _im2col(x: Value, size: Any, dilation: Any, padding: Any, stride: Any) -> Value:
+    """Return the windows of an image as columns."""
+    import tensorflow as tf
+
+    held = x.first()
+    if any(padding):
+        held = tf.pad(held, [[0, 0], [0, 0], *([p, p] for p in padding)])
+    for axis, k, d, s in zip((2, 4), size, dilation, stride, strict=True):
+        length = known(held.shape[axis], "unfold")
+        starts = np.arange(0, length - d * (k - 1), s)
+        held = tf.gather(held, (np.arange(k)[:, None] * d + starts).astype(np.int32), axis=axis)
+    n, c, k0, rows, k1, columns = Value(held).lengths()
+    return view(permute(Value(held, floor=x.floor), [0, 1, 2, 4, 3, 5]), [n, c * k0 * k1, rows * columns])
+
+
+def _col2im(x: Value, size: Any, kernel: Any, dilation: Any, padding: Any, stride: Any) -> Value:
+    """Return the image of columns that do not overlap."""
+    if list(kernel) != list(stride) or any(padding) or any(n % k for n, k in zip(size, kernel, strict=True)):
+        raise CompileError("fold with windows that overlap or are padded is not translated")
+    (rows, columns), (k0, k1) = size, kernel
+    n, c = x.length(0), known(x.shape[1], "fold") // (k0 * k1)
+    parts = view(x, [n, c, k0, k1, rows // k0, columns // k1])
+    return view(permute(parts, [0, 1, 4, 2, 5, 3]), [n, c, rows, columns])
+
+
+def operators() -> Mapping[str, Callable[..., Any]]:
+    """Return the operators by their names in PyTorch."""
+    return {
+        "view": view, "reshape": view, "_unsafe_view": view, "_reshape_alias": view, "view_copy": view,
+        "view_as": lambda x, other: view(x, other.lengths()), "reshape_as": lambda x, other: view(x, other.lengths()),
+        "flatten": _flatten, "unflatten": _unflatten, "permute": permute, "permute_copy": permute,
+        "transpose": transpose, "swapaxes": transpose, "t": _t, "numpy_T": _t, "movedim": _movedim,
+        "mT": lambda x: transpose(x, -1, -2), "unsqueeze": unsqueeze, "squeeze": _squeeze, "expand": expand,
+        "expand_as": _expand_as, "repeat": _repeat, "tile": _repeat, "repeat_interleave": repeat_interleave,
+        "pixel_shuffle": _pixel_shuffle, "pixel_unshuffle": _pixel_unshuffle, "channel_shuffle": _channel_shuffle,
+        "native_channel_shuffle": _channel_shuffle, "as_strided": _as_strided, "diagonal": _diagonal,
+        "unfold": _unfold, "im2col": _im2col, "col2im": _col2im,
+        "tril": _triangle(False), "triu": _triangle(True),
+        "copy": lambda x, y, *ignored: expand(Value(cast(y.held, x.dtype), y.channels_last), x.lengths()),
+    }  # fmt: skip
