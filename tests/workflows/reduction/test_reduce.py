@@ -89,7 +89,7 @@ def test_a_folder_that_is_there_is_not_overwritten(faults: Any, tmp_path: Path) 
         ("attention", "hang", "Softmax", "hang"),
         ("attention", "nan", "Softmax>MatMul", "not finite"),
         ("attention", "raise", "Reshape>Transpose", "error"),
-        ("branches", "swap", "AveragePool>Sub", "difference"),
+        ("branches", "scale", "AveragePool>Sub", "difference"),
     ],
 )
 def test_other_faults(faults: Any, tmp_path: Path, structure: str, fault: str, pattern: str, kind: str) -> None:

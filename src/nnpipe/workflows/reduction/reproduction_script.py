@@ -73,6 +73,8 @@ _NNPIPE = """CHAIN = {chain}
 
 
 def computed(batch, made=[]):
+    from dataclasses import replace
+
     from nnpipe.core.batch_conversion import adapt
     from nnpipe.core.quantization import dequantize_linear
     from nnpipe.core.registry import component_from
@@ -80,20 +82,26 @@ def computed(batch, made=[]):
     from nnpipe.formats.onnx import read_onnx
 
     source = read_onnx(MODEL).io()
-    names = [spec.name for spec in source.inputs]
     if not made:
-        made.append(component_from(CHAIN["runtime"], Runtime).load(compiled(source, names)))
+        made.append(component_from(CHAIN["runtime"], Runtime).load(compiled(source)))
     io = made[0].io
-    found = made[0].infer(adapt(dict(zip(names, batch)), source.inputs, io.inputs))
+    names = in_order(source.inputs, io.inputs)
+    taken = tuple(replace(spec, name=name) for spec, name in zip(source.inputs, names))
+    found = made[0].infer(adapt(dict(zip(names, batch)), taken, io.inputs))
     specs = {{spec.name: spec for spec in io.outputs}}
     return [
-        found[spec.name] if specs[spec.name].scale is None
-        else dequantize_linear(found[spec.name], specs[spec.name].scale, specs[spec.name].zero_point)
-        for spec in source.outputs
+        found[name] if specs[name].scale is None
+        else dequantize_linear(found[name], specs[name].scale, specs[name].zero_point)
+        for name in in_order(source.outputs, io.outputs)
     ]
 
 
-def compiled(source, names):
+def in_order(ours, theirs):
+    names, others = [spec.name for spec in ours], [spec.name for spec in theirs]
+    return names if set(names) == set(others) else others
+
+
+def compiled(source):
     import tempfile
 
     from nnpipe.core.artifact import Artifact
@@ -102,8 +110,9 @@ def compiled(source, names):
     from nnpipe.core.registry import component_from
 
     folder = Path(tempfile.mkdtemp())
-    samples = [dict(zip(names, arrays)) for arrays in zip(*arrays("inputs.npz"))]
 {exporting}
+    names = in_order(source.inputs, artifact.io.inputs)
+    samples = [dict(zip(names, sample)) for sample in zip(*arrays("inputs.npz"))]
     for number, described in enumerate(CHAIN["compilers"]):
         compiler = component_from(described, ModelCompiler)
         artifact = compiler.compile(artifact, folder / f"model{{number}}{{compiler.suffix}}", lambda: iter(samples))

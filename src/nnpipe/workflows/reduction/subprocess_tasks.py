@@ -7,7 +7,8 @@ import os
 import resource
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from nnpipe.core.errors import ConfigError, MissingDependency, NNPipeError, NotS
 from nnpipe.core.messages import one_line
 from nnpipe.core.registry import component_from
 from nnpipe.core.runtime import Runtime
-from nnpipe.core.tensors import Batch, IOSpec, random_batch
+from nnpipe.core.tensors import Batch, IOSpec, TensorSpec, random_batch
 from nnpipe.formats.onnx import read_onnx
 from nnpipe.frameworks.onnxruntime import open_model
 from nnpipe.workflows.candidates.spec import CandidateSpec
@@ -222,22 +223,28 @@ def _compared(request: Mapping[str, Any], folder: Path, now: Any) -> Symptom | N
     now("exporting")
     chosen = fitting(way_of(request), Path(request["model"]), folder)
     artifact = exported(chosen, folder)
+    source = read_onnx(Path(request["model"])).io()
+    names = _named(source.inputs, artifact.io.inputs)
+    observed = [{names[name]: array for name, array in batch.items()} for batch in batches]
     claims: list[str] = []
     assert chosen.plan is not None
     assert chosen.runtime is not None
     for number, compiler in enumerate(chosen.compilers):
         now(f"compiling with {type(compiler).__name__}")
         to = folder / f"step{number + 1}{suffix(chosen.plan, chosen.compilers[: number + 1])}"
-        artifact = compiler.compile(artifact, to, lambda: iter(batches))
+        artifact = compiler.compile(artifact, to, lambda: iter(observed))
         claims += compiler.claims()
     now("loading")
-    source = read_onnx(Path(request["model"])).io()
     with chosen.runtime.load(artifact) as session:
         now("running")
+        inputs, outputs = (_named(getattr(source, side), getattr(session.io, side)) for side in ("inputs", "outputs"))
         comparison, worst = AgreementAccumulator(), ""
         for sample, batch in enumerate(batches):
-            given = session.infer(adapt(batch, source.inputs, session.io.inputs))
-            theirs = {spec.name: real(given[spec.name], spec) for spec in session.io.outputs}
+            renamed = {inputs[name]: array for name, array in batch.items()}
+            taken = tuple(replace(spec, name=inputs[spec.name]) for spec in source.inputs)
+            given = session.infer(adapt(renamed, taken, session.io.inputs))
+            specs = {spec.name: spec for spec in session.io.outputs}
+            theirs = {name: real(given[own], specs[own]) for name, own in outputs.items()}
             ours = {name: values.read(name, sample) for name in request["outputs"]}
             now("comparing")
             comparison.add(ours, {name: theirs[name] for name in ours}, samples=1)
@@ -251,6 +258,16 @@ def _compared(request: Mapping[str, Any], folder: Path, now: Any) -> Symptom | N
     if verdict != "different":
         return None
     return Symptom("difference", "comparing", message=reason, error=min(result.mean_relative, 1e30))
+
+
+def _named(ours: Sequence[TensorSpec], theirs: Sequence[TensorSpec]) -> dict[str, str]:
+    """Return the session's names of a model's tensors; declared layers have names of their own, in the same order."""
+    names, others = [spec.name for spec in ours], [spec.name for spec in theirs]
+    if set(names) == set(others):
+        return {name: name for name in names}
+    if len(names) != len(others):
+        raise SpecMismatch(f"the compiled model has the tensors {', '.join(others)}, not {', '.join(names)}")
+    return dict(zip(names, others, strict=True))
 
 
 def fitting(way: str | Way, path: Path, folder: Path) -> Planned:

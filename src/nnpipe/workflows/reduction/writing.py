@@ -20,7 +20,7 @@ from nnpipe.workflows.ways import Planned
 
 _PACKAGES = ("openvino", "nncf", "onnxruntime", "iree-base-compiler", "iree-base-runtime", "apache-tvm", "tensorflow",
              "tensorflow-cpu", "ai-edge-litert", "torch", "executorch", "keras")  # fmt: skip
-_SECONDS = 300.0  # that a script may take to show a fault other than a hang
+_LEAST, _SECONDS = 30.0, 300.0  # after which a script is taken to hang, importing frameworks included
 
 
 def write_reproducer(
@@ -73,10 +73,11 @@ def _keyed(arrays: Mapping[str, Any]) -> dict[str, Any]:
 def _ends_badly(folder: Path, symptom: Symptom, hang_after: float) -> bool:
     """Run the script, and return whether it shows the fault."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    seconds = min(max(hang_after, _LEAST), _SECONDS) if symptom.kind == "hang" else _SECONDS
     try:
         done = subprocess.run(
             [sys.executable, "reproduce.py"], cwd=folder, env=environment, capture_output=True, check=False,
-            stdin=subprocess.DEVNULL, timeout=min(hang_after, _SECONDS) if symptom.kind == "hang" else _SECONDS,
+            stdin=subprocess.DEVNULL, timeout=seconds,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         return symptom.kind == "hang"
