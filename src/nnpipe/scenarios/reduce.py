@@ -29,6 +29,7 @@ from nnpipe.core.errors import ConfigError
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.runtime import Runtime
 from nnpipe.scenarios._cli.command import Parsed, Role, add_model_path, execute, parse
+from nnpipe.scenarios._cli.option_types import output_folder
 from nnpipe.workflows.candidates.model_files import settle_model_path, wrapper_of_file
 from nnpipe.workflows.reduction.reduce import reduce
 from nnpipe.workflows.ways import Way, ways
@@ -40,7 +41,7 @@ ROLES = (
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run ``nnpipe reduce MODEL CHAIN [--dataset CLASS] [--output FOLDER]``."""
+    """Run ``nnpipe reduce MODEL CHAIN [--dataset CLASS] [--output OUTDIR]``."""
     return execute(_reduce, argv, "reduce")
 
 
@@ -57,9 +58,9 @@ def _options(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(flag, type=kind, default=default, metavar=unit, help=f"{help} (default: {default:g})")
     parser.add_argument(
         "--output",
-        type=Path,
+        type=output_folder,
         default=Path("reduced"),
-        metavar="FOLDER",
+        metavar="OUTDIR",
         help="a new folder to write (default: reduced)",
     )
 
