@@ -13,7 +13,7 @@ from nnpipe.testing.model_files import write_onnx_network
 def test_a_model_file_is_told_in_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for needed in ("onnx", "onnx_ir", "onnxruntime"):
         pytest.importorskip(needed, reason=f"{needed} is not installed")
-    path = tmp_path / "network.onnx"
+    path = tmp_path / "my network.onnx"
     write_onnx_network(path)
     assert main([str(path)]) == 0
     told = capsys.readouterr().out
@@ -21,7 +21,7 @@ def test_a_model_file_is_told_in_words(tmp_path: Path, capsys: pytest.CaptureFix
     assert "takes       " in told
     assert "operations  " in told
     assert "weights     " in told
-    assert f"nnpipe inference_performance ONNXModel DATASET OUT.json --model-path {path}" in told
+    assert f"nnpipe inference_performance ONNXModel DATASET OUT.json --model-path '{path}'" in told
 
 
 def test_quantisation_is_told(shared_data: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,6 +17,7 @@ from nnpipe.measuring.paired_comparison import ComparisonPlan, Medians, Verdict,
 from nnpipe.measuring.result_json import COMPARISON, read_json
 from nnpipe.measuring.run import SCHEMA, Run
 from nnpipe.measuring.series import Series
+from nnpipe.measuring.slow_candidates import slow_doubts
 
 _FEWEST_CALLS = {0.5: 1, 0.9: 10}  # calls that a block needs for each quantile
 # Limits on what is read from a file, since all pairs of these are compared.
@@ -88,7 +89,7 @@ class Comparison:
         raise ConfigError(f"no candidate is called {title!r}; there are {', '.join(run.title for run in self.runs)}")
 
     def to_json(self) -> dict[str, Any]:
-        """Return the comparison in its JSON form; ``verdicts`` are for human readers and ignored when it is read."""
+        """Return the comparison in its JSON form; ``verdicts`` and ``slow`` are for readers, ignored when read."""
         titles = [run.title for run in self.whole]
         return {
             "schema": SCHEMA,
@@ -100,6 +101,7 @@ class Comparison:
                 {**found.to_json(), "first": titles[found.first], "second": titles[found.second]}
                 for found in self.verdicts()
             ],
+            "slow": {title: doubt.reason for title, doubt in slow_doubts(self.whole).items()},
             "plan": asdict(self.plan),
             "seconds": self.seconds,
             "failures": dict(self.failures),

@@ -23,6 +23,7 @@ Kind = Literal[
     "chance",
     "constant",
     "settings",
+    "slow",
 ]
 """The kinds of doubt; ``docs/measuring.md`` says how each is found."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from pathlib import Path
 
@@ -43,7 +44,7 @@ def describe_file(path: Path) -> str:
     lines += [
         "",
         "measure it with",
-        f"  nnpipe inference_performance {cls.__name__} DATASET OUT.json --model-path {path}",
+        f"  nnpipe inference_performance {cls.__name__} DATASET OUT.json --model-path {shlex.quote(str(path))}",
         f"nnpipe info {cls.__name__} explains the options for what it wants of samples",
     ]
     return "\n".join(lines)

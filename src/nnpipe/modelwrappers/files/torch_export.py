@@ -20,9 +20,10 @@ from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec, random_batch
 from nnpipe.formats.pt2 import read_program
+from nnpipe.frameworks.framework_output import hushed
 from nnpipe.frameworks.torch_call import program_call
 from nnpipe.frameworks.torch_onnx import LARGEST, write_exported
-from nnpipe.frameworks.torch_program import load_checked, program_bytes, quiet
+from nnpipe.frameworks.torch_program import load_checked, program_bytes
 from nnpipe.frameworks.torch_session import TorchSession, check_device
 from nnpipe.modelwrappers.files.file_model import FileModel
 from nnpipe.modelwrappers.frameworks.pytorch_graph import intermediates, layer_of, read_graph
@@ -117,7 +118,7 @@ class TorchExportModel(FileModel):
         import torch
 
         try:
-            with quiet():
+            with hushed():
                 found = torch.onnx.export(
                     source.program, (), dynamo=True, opset_version=_OPSET, verbose=False,
                     input_names=[spec.name for spec in self.io.inputs],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from nnpipe.measuring.doubt import Doubt
 from nnpipe.measuring.paired_comparison import ComparisonPlan, Verdict
 from nnpipe.measuring.quality_doubts import prepared_unknown, quality_doubts
 from nnpipe.measuring.run import Run
+from nnpipe.measuring.slow_candidates import slow_doubts
 from nnpipe.report.document import Cell, Table
 from nnpipe.report.formatting import NOTHING, Scale, clean, count, digits, points, share
 from nnpipe.report.quantity_text import kinds
@@ -132,13 +133,17 @@ def remarks(comparison: Comparison) -> list[str]:
         for run in comparison.whole
         for doubt in settings_doubts(run)
     ]
+    told += [
+        f"Mind that {clean(title, 60)} is {clean(doubt.reason, 600)}."
+        for title, doubt in slow_doubts(comparison.whole).items()
+    ]
     told += [f"{clean(title, 60)} fell out: {clean(reason)}" for title, reason in comparison.failures.items()]
     return told
 
 
-def _doubts(run: Run) -> tuple[Doubt, ...]:
+def _doubts(run: Run, slow: Mapping[str, Doubt]) -> tuple[Doubt, ...]:
     """Return those that hold for candidates that took turns, too; whether times vary shows in their intervals."""
-    return (*quality_doubts(run), *settings_doubts(run))
+    return (*quality_doubts(run), *settings_doubts(run), *([slow[run.title]] if run.title in slow else []))
 
 
 def comparison_table(comparison: Comparison) -> Table:
@@ -147,12 +152,12 @@ def comparison_table(comparison: Comparison) -> Table:
     found, tails = comparison.verdicts(), comparison.verdicts(0.9)
     best = leader(found) if found else 0
     medians = [_overall(run, 0.5) for run in runs]
-    scale = Scale.of_times(medians)
+    scale, slow = Scale.of_times(medians), slow_doubts(runs)
     gaps = [accuracies(runs[best], run, comparison.plan.confidence) for run in runs]
     columns = [
         ("Candidate", [Cell(clean(run.title, 60)) for run in runs]),
         # Beside the name, where no narrow screen hides it.
-        ("Doubts", [Cell(kinds(doubts) if (doubts := _doubts(run)) else NOTHING) for run in runs]),
+        ("Doubts", [Cell(kinds(doubts) if (doubts := _doubts(run, slow)) else NOTHING) for run in runs]),
         (f"Median, {scale.unit}", [Cell(scale.text(value, 4), value) for value in medians]),
         ("Time by the fastest's", [_against(place, best, found) for place in range(len(runs))]),
         (f"p90, {scale.unit}", [Cell(scale.text(_overall(run, 0.9), 4), _overall(run, 0.9)) for run in runs]),

@@ -1,0 +1,31 @@
+"""A candidate far slower than the best float one of its model is marked, with the cause where one is known."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nnpipe.measuring.run import Run
+from nnpipe.measuring.series import Series
+from nnpipe.measuring.slow_candidates import slow_doubts
+
+
+def run(title: str, milliseconds: int, *claims: str, model: str = "a", **timing: object) -> Run:
+    inference = Series({"latency_ns": np.full(5, milliseconds * 1_000_000)})
+    artifact = {"claims": ["float"], "parent": {"claims": list(claims), "parent": None}}
+    components = {"wrapper": {"class": model}}
+    return Run(title, (), components, {}, {}, dict(timing), {"inference": inference}, artifact=artifact)
+
+
+def test_the_cause_is_told_where_it_is_known() -> None:
+    runs = [run("ort", 10), run("tvm", 100, settings=["TVM without tuning"]), run("dynamic", 40, "int8-weights")]
+    found = slow_doubts(runs)
+    assert {title: doubt.reason for title, doubt in found.items()} == {
+        "tvm": "10.0 times slower than 'ort' in floats: TVM without tuning",
+        "dynamic": "4.0 times slower than 'ort' in floats: no cause is known",
+    }
+
+
+def test_only_float_candidates_of_the_same_model_are_a_measure() -> None:
+    assert not slow_doubts([run("float", 30), run("int8", 2, "int8"), run("limit", 90)])
+    assert not slow_doubts([run("one", 1), run("other", 100, model="b")])
+    assert not slow_doubts([Run("none", (), {}, {}, {}, {}, {}), run("one", 1)])
