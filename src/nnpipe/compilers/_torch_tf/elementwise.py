@@ -26,6 +26,11 @@ def _real(function: Callable[[Any], Any], floor: bool | None = False) -> Operato
     return unary(lambda held: function(held if held.dtype.is_floating else cast(held, "float32")), floor)
 
 
+def _rounded(function: Callable[[Any], Any]) -> Operator:
+    """Return an operator of one tensor that leaves integers as they are."""
+    return unary(lambda held: function(held) if held.dtype.is_floating else held)
+
+
 def binary(function: Callable[[Any, Any], Any], keeps_floor: bool = False, dtype: str | None = None) -> Operator:
     """Return an operator of two tensors or numbers in their common type, or in ``dtype``."""
 
@@ -279,13 +284,13 @@ def operators() -> Mapping[str, Operator]:
         "exp": tf.exp, "sigmoid": tm.sigmoid, "sqrt": tf.sqrt, "rsqrt": tm.rsqrt,
         "exp2": lambda x: tf.exp(x * math.log(2)), "hardsigmoid": lambda x: nn.relu6(x + 3) * (1 / 6),
     }  # fmt: skip
-    whole = {  # these leave integers as they are
+    whole = {
         "floor": tf.floor, "ceil": tm.ceil, "round": tm.round, "trunc": _truncated,
     }  # fmt: skip
     return {
         **{name: _real(function) for name, function in half.items()},
         **{name: _real(function, True) for name, function in never_negative.items()},
-        **{name: unary(lambda x, f=f: f(x) if x.dtype.is_floating else x) for name, f in whole.items()},
+        **{name: _rounded(function) for name, function in whole.items()},
         "relu": unary(nn.relu, True), "relu6": unary(nn.relu6, True), "hardtanh": _hardtanh, "clamp": _clamp,
         "clamp_min": _clamp, "clamp_max": lambda x, high: _clamp(x, None, high), "gelu": _gelu,
         "leaky_relu": _leaky_relu, "prelu": _prelu, "_prelu_kernel": _prelu, "elu": _elu, "softplus": _softplus,

@@ -80,7 +80,7 @@ def _matrix(have: int, want: int, mode: str, corners: bool, factor: float | None
     import torch
 
     units = torch.eye(have)[:, None]
-    how = {"scale_factor": factor, "recompute_scale_factor": False} if factor else {"size": want}
+    how: dict[str, Any] = {"scale_factor": factor, "recompute_scale_factor": False} if factor else {"size": want}
     if mode == "bicubic":
         how = {"scale_factor": (1.0, factor), "recompute_scale_factor": False} if factor else {"size": (1, want)}
         found = torch.nn.functional.interpolate(units[:, None], mode=mode, align_corners=corners, **how)[:, 0]
