@@ -7,6 +7,7 @@ import json
 import pickle
 import warnings
 import zipfile
+from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -147,6 +148,72 @@ def test_usual_layers_pass(module: Any, tmp_path: Path) -> None:
     if isinstance(found, tuple):
         found, expected = found[0], expected[0]
     assert torch.allclose(found, expected)
+
+
+class Outside(torch.nn.Module):
+    """Takes and gives what models from outside do."""
+
+    def __init__(self, autocast: bool = False) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 4)
+        self.autocast = autocast
+
+    def forward(self, x: Any, times: int, absent: Any = None, other: Any = None) -> Any:
+        y = self.linear(x) * times
+        with torch.no_grad():
+            positive = (y > 0) & (x > 0)
+        with torch.autocast("cpu", enabled=self.autocast):
+            square = y @ y.transpose(0, 1)
+        return {"pair": (positive, None, times), "square": square, "sum": OrderedDict(a=y + other, b=None)}
+
+
+def outside(autocast: bool = False) -> bytes:
+    program = torch.export.export(Outside(autocast), (torch.ones(2, 4), 3), {"absent": None, "other": torch.ones(1)})
+    buffer = io.BytesIO()
+    torch.export.save(program, buffer)
+    return buffer.getvalue()
+
+
+def test_fixed_arguments_inner_graphs_and_bits_are_read(tmp_path: Path) -> None:
+    data = outside()
+    original = torch.export.load(io.BytesIO(data)).module()
+    copy = loaded(data, tmp_path)
+    assert not any("higher_order" in str(node.target) for node in copy.graph.nodes)
+    spec = read_program(tmp_path / "stranger.pt2").io
+    assert [(s.name, s.dtype) for s in spec.inputs] == [("x", "float32"), ("other", "float32")]
+    assert [s.name for s in spec.outputs] == ["pair.0", "square", "sum.a"]
+    x, other = torch.randn(2, 4), torch.randn(1)
+    expected, found = original(x, 3, absent=None, other=other), copy.module()(x, other=other)
+    assert torch.equal(found["pair"][0], expected["pair"][0])
+    assert torch.equal(found["square"], expected["square"])
+    assert torch.equal(found["sum"]["a"], expected["sum"]["a"])
+
+
+def test_classes_of_results_become_dictionaries(honest: bytes, tmp_path: Path) -> None:
+    def change(program: Any) -> None:
+        signature = program["graph_module"]["module_call_graph"][0]["signature"]
+        tree = json.loads(signature["out_spec"])
+        tree[1]["type"] = "transformers.modeling_outputs.SomeOutput"
+        signature["out_spec"] = json.dumps(tree)
+
+    program = loaded(changed(honest, PROGRAM, change), tmp_path)
+    given = (torch.ones(2, 4), {"a": torch.ones(2, 3), "b": torch.ones(2, 2)})
+    assert list(program.module()(*given)) == ["sum", "rest"]
+
+
+@pytest.mark.parametrize("target", ["torch.ops.aten.from_file.default", "torch.ops.aten.__contains__.int", "torch.os"])
+def test_operators_of_inner_graphs_are_checked_too(tmp_path: Path, target: str) -> None:
+    def change(program: Any) -> None:
+        for node in program["graph_module"]["graph"]["nodes"]:
+            for entry in node["inputs"]:
+                if "as_graph" in entry["arg"]:
+                    entry["arg"]["as_graph"]["graph"]["nodes"][0]["target"] = target
+
+    refused(changed(outside(), PROGRAM, change), tmp_path, "no operator on tensors alone")
+
+
+def test_casts_that_are_not_in_the_file_are_refused(tmp_path: Path) -> None:
+    refused(outside(autocast=True), tmp_path, "under torch.autocast")
 
 
 # -- files that would run code --------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -16,8 +15,11 @@ _ARITHMETIC = frozenset(
     "_operator.or_ _operator.not_ torch.sym_int torch.sym_float torch.sym_not torch.sym_max torch.sym_min "
     "torch.sym_ite torch.sym_sum math.floor math.ceil math.trunc".split()
 )
-# Operators that reach beyond tensors: files, the screen, memory of others.
-_REACHING_OUT = re.compile(r"from_file|save|load|_print|set_|set_data|_test_.*|__.*")
+# Operators that reach beyond tensors: files, the screen, memory of others.  Of Python's own methods, those on bits
+# are computed on tensors like any other operator.
+_REACHING_OUT = re.compile(
+    r"from_file|save|load|_print|set_|set_data|_test_.*|__(?!i?(?:and|or|xor|lshift|rshift)__$).*"
+)
 # Lengths of axes are written as sympy writes expressions, and are evaluated.
 _LENGTH = re.compile(
     r"(?:Symbol\('[a-z]{1,4}\d{1,9}'|(?:positive|nonnegative|integer)=True|-?\d{1,19}|[(), ]"
@@ -28,7 +30,6 @@ _LONGEST_LENGTH = 500
 _FORBIDDEN = frozenset({"as_graph", "as_operator", "as_custom_obj", "as_string_to_argument"})
 _FREE_TEXT = frozenset({"as_string", "as_strings"})  # handed on as values, never as source
 _NAMES = frozenset({"name", "as_name"})
-_CONTAINERS = frozenset({"builtins.tuple", "builtins.list", "builtins.dict"})
 
 
 class MalformedFile(Exception):
@@ -64,21 +65,3 @@ def check_strings(value: Any, key: str = "") -> None:
             fine = PLAIN.fullmatch(value)
         if not fine:
             raise MalformedFile(f"holds {value[:80]!r} as {key}, which PyTorch would not write")
-
-
-def check_tree(tree: Any) -> None:
-    """Refuse structures of arguments and results other than tuples, lists and dicts."""
-    version, root = tree
-    if version != 1:
-        raise MalformedFile(f"structures of version {version} are unknown")
-    pending = [root]
-    while pending:
-        spec = pending.pop()
-        kind, context = spec["type"], spec["context"]
-        if kind is not None and kind not in _CONTAINERS:
-            raise MalformedFile(f"takes or gives a {str(kind)[:80]!r}, not only tuples, lists and dicts of tensors")
-        if context is not None and kind != "builtins.dict" and json.loads(context) is not None:
-            raise MalformedFile(f"the structure of a {kind} is damaged")
-        if kind == "builtins.dict" and not all(isinstance(name, str) for name in json.loads(context)):
-            raise MalformedFile("takes or gives a dict whose keys are not names")
-        pending += spec["children_spec"]

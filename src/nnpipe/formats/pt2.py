@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -25,7 +25,17 @@ from typing import Any, BinaryIO
 from nnpipe.core.errors import ArtifactError
 from nnpipe.core.tensors import IOSpec, TensorSpec
 from nnpipe.formats._pt2_archive import Entry, open_packed, read_entries
-from nnpipe.formats._pt2_check import IDENTIFIER, PLAIN, MalformedFile, check_strings, check_target, check_tree
+from nnpipe.formats._pt2_check import IDENTIFIER, PLAIN, MalformedFile, check_strings, check_target
+from nnpipe.formats._pt2_inline import flattened, with_names
+from nnpipe.formats._pt2_signature import (
+    Tree,
+    argument_of,
+    is_given,
+    leaf_names,
+    read_tree,
+    without_fixed,
+    written,
+)
 from nnpipe.formats.file_types import check_there, told
 
 # ScalarType in torch/_export/serde/schema.py, with the bytes of one element.
@@ -95,8 +105,9 @@ def read_program(path: Path) -> ExportedProgram:
         }
         for part, prefix in (("weights", "weight_"), ("constants", "tensor_")):
             kept |= _payload(entries, f"data/{part}/", f"{name}_{part}_config.json", prefix)
-        kept[f"models/{name}.json"] = json.dumps(_cleaned(program)).encode()
-        return ExportedProgram(path, _interface(program), kept)
+        cleaned, tensors = _cleaned(program)
+        kept[f"models/{name}.json"] = json.dumps(cleaned).encode()
+        return ExportedProgram(path, tensors, kept)
     except MalformedFile as error:
         raise ArtifactError(f"{path}: {error}") from None
     except (LookupError, TypeError, ValueError, AttributeError, RecursionError, StopIteration) as error:
@@ -161,60 +172,49 @@ def _repeats(meta: Mapping[str, Any]) -> bool:
     return bool(meta["sizes"]) and any(stride["as_int"] == 0 for stride in meta["strides"])
 
 
-def _cleaned(program: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the program with nothing but what is needed to compute, all of it checked."""
+def _cleaned(program: Mapping[str, Any]) -> tuple[dict[str, Any], IOSpec]:
+    """Return the program with nothing but what is needed to compute, all of it checked, and its tensors."""
     module = dict(program["graph_module"])
-    graph = dict(module["graph"])
+    original = module["graph"]
+    graph, renamed = flattened(original)
     graph["nodes"] = [node | {"metadata": {}} for node in graph["nodes"]]
     for node in graph["nodes"]:
         check_target(node["target"])
-    main = next(entry for entry in module["module_call_graph"] if entry["fqn"] == "")
-    signature = main["signature"] | {"forward_arg_names": None}
-    for side in ("in_spec", "out_spec"):
-        check_tree(json.loads(signature[side]))
-    module |= {"graph": graph, "metadata": {}, "treespec_namedtuple_fields": {}}
+    calls = next(entry for entry in module["module_call_graph"] if entry["fqn"] == "")["signature"]
+    fields = module.get("treespec_namedtuple_fields") or {}
+    taken, given = (read_tree(calls[side], fields) for side in ("in_spec", "out_spec"))
+    signature = dict(module["signature"])
+    values = original["tensor_values"]
+    inputs = _tensors("takes", signature["input_specs"], taken, values)
+    outputs = _tensors("gives", signature["output_specs"], given, values)
+    input_specs, graph["inputs"], taken = without_fixed(signature["input_specs"], graph["inputs"], taken)
+    output_specs, graph["outputs"], given = without_fixed(signature["output_specs"], graph["outputs"], given)
+    signature |= {"input_specs": input_specs, "output_specs": with_names(output_specs, renamed)}
+    calls = calls | {"forward_arg_names": None}
+    module |= {"graph": graph, "signature": signature, "metadata": {}, "treespec_namedtuple_fields": {}}
     module["module_call_graph"] = []
     cleaned = dict(program) | {"graph_module": module, "guards_code": []}
     check_strings(cleaned)
-    check_strings({key: value for key, value in signature.items() if key not in ("in_spec", "out_spec")})
-    module["module_call_graph"] = [{"fqn": "", "signature": signature}]
-    return cleaned
+    check_strings({key: value for key, value in calls.items() if key not in ("in_spec", "out_spec")})
+    calls |= {"in_spec": written(taken), "out_spec": written(given)}
+    module["module_call_graph"] = [{"fqn": "", "signature": calls}]
+    return cleaned, IOSpec(inputs, outputs)
 
 
-def _interface(program: Mapping[str, Any]) -> IOSpec:
-    """Describe the tensors that go in and come out."""
-    module = program["graph_module"]
-    values = module["graph"]["tensor_values"]
-    signature = module["signature"]
-    calls = next(entry for entry in module["module_call_graph"] if entry["fqn"] == "")["signature"]
-    inputs = [spec["user_input"]["arg"] for spec in signature["input_specs"] if "user_input" in spec]
-    outputs = [spec["user_output"]["arg"] for spec in signature["output_specs"] if "user_output" in spec]
-    sides = []
-    for what, arguments, tree in (("takes", inputs, calls["in_spec"]), ("gives", outputs, calls["out_spec"])):
-        if any("as_tensor" not in argument for argument in arguments):
-            raise MalformedFile(f"{what} something that is no tensor")
-        nodes = [argument["as_tensor"]["name"] for argument in arguments]
-        names = list(_leaf_names(json.loads(tree)[1]))
-        if len(names) != len(nodes):
-            raise MalformedFile(f"{what} {len(nodes)} tensors in its graph and {len(names)} in its signature")
-        if "" in names or len(set(names)) != len(names):
-            names = [name if name and names.count(name) == 1 else node for name, node in zip(names, nodes, strict=True)]
-        sides.append(tuple(_spec(name, values[node]) for name, node in zip(names, nodes, strict=True)))
-    return IOSpec(*sides)
-
-
-def _leaf_names(spec: Mapping[str, Any], path: str = "") -> Iterator[str]:
-    """Yield the way to each leaf from the outermost dictionary on; nothing where there is none."""
-    if spec["type"] is None:
-        yield path
-        return
-    children = spec["children_spec"]
-    if spec["type"] == "builtins.dict":
-        keys = [f"{path}.{key}" if path else key for key in json.loads(spec["context"])]
-    else:
-        keys = [f"{path}.{index}" if path else "" for index in range(len(children))]
-    for key, child in zip(keys, children, strict=True):
-        yield from _leaf_names(child, key)
+def _tensors(what: str, specs: Sequence[Any], tree: Tree, values: Mapping[str, Any]) -> tuple[TensorSpec, ...]:
+    """Describe the tensors among what the program takes or gives; what is fixed is no concern of a caller."""
+    arguments = [argument_of(spec) for spec in specs if is_given(spec)]
+    names = list(leaf_names(tree))
+    if len(names) != len(arguments):
+        raise MalformedFile(f"{what} {len(arguments)} values in its graph and {len(names)} in its signature")
+    found = [(name, argument) for name, argument in zip(names, arguments, strict=True) if argument is not None]
+    if any("as_tensor" not in argument for _, argument in found):
+        raise MalformedFile(f"{what} something that is no tensor")
+    names = [name for name, _ in found]
+    nodes = [argument["as_tensor"]["name"] for _, argument in found]
+    if "" in names or len(set(names)) != len(names):
+        names = [name if name and names.count(name) == 1 else node for name, node in zip(names, nodes, strict=True)]
+    return tuple(_spec(name, values[node]) for name, node in zip(names, nodes, strict=True))
 
 
 def _spec(name: str, meta: Mapping[str, Any]) -> TensorSpec:

@@ -1,0 +1,147 @@
+"""What an exported PyTorch program takes and gives: tensors alone, in tuples, lists and dicts.
+
+Programs of models from outside take and give more: fixed numbers, ``None`` for what was left out, and dataclasses
+such as the outputs of Hugging Face's models.  The numbers are part of the graph already, and a dataclass is named
+values like a dict.  So all of this is taken away, and what is left needs no class of others to be loaded.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import compress
+from typing import Any
+
+from nnpipe.formats._pt2_check import MalformedFile
+
+_TUPLE, _LIST, _DICT = "builtins.tuple", "builtins.list", "builtins.dict"
+_CONTAINERS = frozenset({_TUPLE, _LIST, _DICT})
+_REFUSED = frozenset({"collections.defaultdict"})  # its structure names a function to import
+_NAMED_TUPLE = "collections.namedtuple"
+_FIXED = frozenset({"as_none", "as_int", "as_float", "as_bool", "as_string"})
+
+Tree = dict[str, Any]
+"""A ``TreeSpec`` of ``torch/utils/_pytree.py`` as JSON: ``type``, ``context``, ``children_spec``."""
+
+
+def read_tree(text: str, fields: Mapping[str, Any]) -> Tree:
+    """Return the structure of arguments or results with nothing but tuples, lists and dicts.
+
+    Parameters
+    ----------
+    text
+        The structure as PyTorch writes it.
+    fields
+        The fields of named tuples, by the names of their classes.
+
+    Raises
+    ------
+    MalformedFile
+        If it is of another version, damaged, or of a kind whose parts have no names.
+    """
+    version, root = json.loads(text)
+    if version != 1:
+        raise MalformedFile(f"structures of version {version} are unknown")
+    return _plain(root, fields)
+
+
+def _plain(spec: Mapping[str, Any], fields: Mapping[str, Any]) -> Tree:
+    kind, context = spec["type"], spec["context"]
+    if kind is None:
+        return {"type": None, "context": None, "children_spec": []}
+    children = [_plain(child, fields) for child in spec["children_spec"]]
+    if kind in (_TUPLE, _LIST):
+        if context is not None and json.loads(context) is not None:
+            raise MalformedFile(f"the structure of a {kind} is damaged")
+        return {"type": kind, "context": "null", "children_spec": children}
+    names = _names(kind, context, fields) if kind not in _REFUSED else None
+    if names is None or not all(isinstance(name, str) for name in names):
+        if kind == _DICT:
+            raise MalformedFile("takes or gives a dict whose keys are not names")
+        raise MalformedFile(f"takes or gives a {str(kind)[:80]!r}, not only tensors with names")
+    if len(set(names)) != len(names) or len(names) != len(children):
+        raise MalformedFile(f"the structure of a {str(kind)[:80]} is damaged")
+    return {"type": _DICT, "context": json.dumps(names), "children_spec": children}
+
+
+def _names(kind: str, context: Any, fields: Mapping[str, Any]) -> list[Any] | None:
+    """Return the names of the parts of a dict or of a class like one; ``None`` if it has none."""
+    found = json.loads(context) if isinstance(context, str) else None
+    if kind == _NAMED_TUPLE:
+        found = fields[found]["field_names"] if isinstance(found, str) else None
+    if isinstance(found, list) and len(found) == 2 and all(isinstance(part, list) for part in found):
+        found = found[0]  # of a dataclass; those that are None come second
+    return found if isinstance(found, list) else None
+
+
+def leaf_names(spec: Tree, path: str = "") -> Iterator[str]:
+    """Yield the way to each leaf from the outermost dictionary on; nothing where there is none."""
+    if spec["type"] is None:
+        yield path
+        return
+    children = spec["children_spec"]
+    if spec["type"] == _DICT:
+        keys = [f"{path}.{key}" if path else key for key in json.loads(spec["context"])]
+    else:
+        keys = [f"{path}.{index}" if path else "" for index in range(len(children))]
+    for key, child in zip(keys, children, strict=True):
+        yield from leaf_names(child, key)
+
+
+def _without(spec: Tree, kept: Iterator[bool]) -> Tree | None:
+    """Return a structure without the leaves that are not to be kept; ``None`` if it is such a leaf."""
+    if spec["type"] is None:
+        return spec if next(kept) else None
+    children = [_without(child, kept) for child in spec["children_spec"]]
+    context = spec["context"]
+    if spec["type"] == _DICT:
+        names = json.loads(context)
+        context = json.dumps([name for name, child in zip(names, children, strict=True) if child is not None])
+    return spec | {"context": context, "children_spec": [child for child in children if child is not None]}
+
+
+def written(tree: Tree) -> str:
+    """Return a structure as PyTorch writes it."""
+    return json.dumps([1, tree])
+
+
+def is_given(spec: Mapping[str, Any]) -> bool:
+    """Return whether an input or output of the graph is one that a caller gives or gets."""
+    return any(kind in spec for kind in ("user_input", "user_output", "constant_input"))
+
+
+def argument_of(spec: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return what a caller gives or gets; ``None`` if that is a fixed value."""
+    if _is_fixed(spec):
+        return None
+    (value,) = spec.values()
+    found: Mapping[str, Any] = value["arg"]
+    return found
+
+
+def without_fixed(specs: Sequence[Any], values: Sequence[Any], tree: Tree) -> tuple[list[Any], list[Any], Tree]:
+    """Leave out the inputs or outputs of a graph that are fixed values.
+
+    No node uses such an input: its value stands in its place.
+
+    Parameters
+    ----------
+    specs
+        The specification of each input or output.
+    values
+        The inputs or outputs of the graph, in the same order.
+    tree
+        The structure of those that a caller gives or gets.
+    """
+    if len(values) != len(specs):
+        raise MalformedFile(f"damaged: {len(values)} values in its graph and {len(specs)} in its signature")
+    kept = [not _is_fixed(spec) for spec in specs]
+    given = iter([keep for spec, keep in zip(specs, kept, strict=True) if is_given(spec)])
+    pruned = _without(tree, given) or {"type": _TUPLE, "context": "null", "children_spec": []}
+    return list(compress(specs, kept)), list(compress(values, kept)), pruned
+
+
+def _is_fixed(spec: Mapping[str, Any]) -> bool:
+    if "constant_input" in spec:
+        return True
+    return any(kind in spec and set(spec[kind]["arg"]) <= _FIXED for kind in ("user_input", "user_output"))
