@@ -21,6 +21,7 @@ from nnpipe.formats.onnx import read_onnx
 
 _PIECE = 1 << 20  # numbers checked at once
 _LARGEST = float(np.finfo(np.float16).max)
+_MASK = 1e30  # values beyond are no results of computations but masks
 
 
 class ONNXFloat16(ONNXRewriter):
@@ -50,7 +51,7 @@ class ONNXFloat16(ONNXRewriter):
             shaped = Path(folder, "shaped.onnx")
             onnx.shape_inference.infer_shapes_path(str(in_one_file(artifact.path, Path(folder))), str(shaped))
             model = onnx.load_model(str(shaped))
-        _check_range(model.graph)
+        _clamp_masks(model.graph)
         float16 = _converter()
         model = float16.convert_float_to_float16(
             model,
@@ -63,16 +64,40 @@ class ONNXFloat16(ONNXRewriter):
         return read_onnx(destination).io(artifact.io)
 
 
-def _check_range(graph: Any) -> None:
-    """Raise ``CompileError`` for weights beyond the range of float16."""
+def _clamp_masks(graph: Any) -> None:
+    """Set the lowest float32 and the like, which mask attention, to the lowest and largest float16.
+
+    Infinite ones would give NaN where a whole row is masked.
+
+    Raises
+    ------
+    CompileError
+        If a weight with other values as well has values beyond the range of float16.
+    """
     from onnx import TensorProto, numpy_helper
 
-    for constant in graph.initializer:
-        if constant.data_type == TensorProto.FLOAT:
-            array = numpy_helper.to_array(constant).reshape(-1)
-            pieces = (array[start : start + _PIECE] for start in range(0, array.size, _PIECE))
-            if any(np.any(np.isfinite(piece) & (np.abs(piece) > _LARGEST)) for piece in pieces):
-                raise CompileError(f"weight {constant.name!r} has values beyond the range of float16")
+    constants = [(f"weight {constant.name!r}", constant) for constant in graph.initializer]
+    constants += [
+        (f"constant {node.output[0]!r}", attribute.t)
+        for node in graph.node
+        if node.op_type in ("Constant", "ConstantOfShape")
+        for attribute in node.attribute
+        if attribute.name == "value"
+    ]
+    for told, constant in constants:
+        if constant.data_type != TensorProto.FLOAT:
+            continue
+        array = numpy_helper.to_array(constant)
+        flat = array.reshape(-1)
+        pieces = [flat[start : start + _PIECE] for start in range(0, flat.size, _PIECE)]
+        large = [np.isfinite(piece) & (np.abs(piece) > _LARGEST) for piece in pieces]
+        if not any(map(np.any, large)):
+            continue
+        masking = all(bool((np.abs(piece[at]) > _MASK).all()) for piece, at in zip(pieces, large, strict=True))
+        if not masking:
+            raise CompileError(f"{told} has values beyond the range of float16")
+        clamped = np.clip(array, -_LARGEST, _LARGEST).astype(np.float32)
+        constant.CopyFrom(numpy_helper.from_array(clamped, constant.name))
 
 
 def _converter() -> Any:

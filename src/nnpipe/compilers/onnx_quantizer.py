@@ -11,6 +11,13 @@ from typing import Any, Literal
 import numpy as np
 
 from nnpipe.compilers._onnx import ONNXRewriter, in_one_file, optimised
+from nnpipe.compilers._onnx_attention import (
+    ATTENTION_TYPES,
+    DYNAMIC_TYPES,
+    PRODUCTS,
+    gathers_of_activations,
+    has_attention,
+)
 from nnpipe.compilers._onnx_integer_io import give_integers, take_integers
 from nnpipe.compilers._quantisation import IntegerIOCompiler, WeightQuantisingCompiler
 from nnpipe.core.arguments import argument
@@ -27,7 +34,17 @@ _OPSET = 13  # the first in which QuantizeLinear supports scales per channel
 _IR_VERSION = 7  # of operator set 13; from version 4 on, weights need not be inputs
 
 
-class ONNXStaticQuantizer(ONNXRewriter, WeightQuantisingCompiler, IntegerIOCompiler):
+class _OperatorChoice(ONNXRewriter, WeightQuantisingCompiler):
+    """Base of quantisers of which one can say what they quantise."""
+
+    operator_types: tuple[str, ...] = argument(
+        (),
+        help="operators such as Conv to quantise; by default all that ONNX Runtime can quantise from samples, but in "
+        "models with attention only matrix products, convolutions and embeddings, and matrix products without samples",
+    )
+
+
+class ONNXStaticQuantizer(_OperatorChoice, IntegerIOCompiler):
     """Quantises ONNX models to 8 bits, with ranges of activations from calibration samples (QDQ form)."""
 
     activation_type: Literal["int8", "uint8"] = argument("uint8", help="integer type of quantised activations")
@@ -71,11 +88,19 @@ class ONNXStaticQuantizer(ONNXRewriter, WeightQuantisingCompiler, IntegerIOCompi
         assert calibration is not None  # checked by compile()
         with tempfile.TemporaryDirectory() as folder:
             quantised = Path(folder, "quantised.onnx")
+            prepared = _prepared(artifact.path, Path(folder))
+            graph = onnx.load_model(str(prepared), load_external_data=False).graph
+            attention = has_attention(graph)
+            types = self.operator_types or (ATTENTION_TYPES if attention else ())
+            # Their results go to operators in floats: rounding them would only double the error.
+            unrounded = PRODUCTS if attention and self.inference_output_type == "float32" else ()
             quantize_static(
-                str(_prepared(artifact.path, Path(folder))),
+                str(prepared),
                 str(quantised),
                 _Reader(iter(calibration())),
                 quant_format=QuantFormat.QDQ,
+                op_types_to_quantize=list(types) or None,
+                nodes_to_exclude=gathers_of_activations(graph) if attention else None,
                 per_channel=self.per_channel,
                 reduce_range=self.reduce_range,
                 activation_type=getattr(QuantType, _TYPES[self.activation_type]),
@@ -83,6 +108,7 @@ class ONNXStaticQuantizer(ONNXRewriter, WeightQuantisingCompiler, IntegerIOCompi
                 calibrate_method=getattr(CalibrationMethod, _METHODS[self.calibration_method]),
                 extra_options={
                     "CalibPercentile": self.percentile,
+                    "OpTypesToExcludeOutputQuantization": list(unrounded),
                     # Otherwise, operations such as reshaping before the first computation would use floats.
                     "ForceQuantizeNoInputCheck": self.inference_input_type != "float32",
                 },
@@ -96,8 +122,12 @@ class ONNXStaticQuantizer(ONNXRewriter, WeightQuantisingCompiler, IntegerIOCompi
         return read_onnx(destination).io(artifact.io)
 
 
-class ONNXDynamicQuantizer(ONNXRewriter, WeightQuantisingCompiler):
-    """Quantises weights of ONNX models to 8 bits, and activations in every inference; needs no samples."""
+class ONNXDynamicQuantizer(_OperatorChoice):
+    """Quantises weights of ONNX models to 8 bits, and activations in every inference; needs no samples.
+
+    Convolutions stay in floats unless ``operator_types`` names them: ONNX Runtime takes several times as long for
+    dynamically quantised ones.
+    """
 
     def claims(self) -> tuple[Claim, ...]:
         """Return 8-bit weights and dynamically quantised activations."""
@@ -114,6 +144,7 @@ class ONNXDynamicQuantizer(ONNXRewriter, WeightQuantisingCompiler):
             quantize_dynamic(
                 str(_prepared(artifact.path, Path(folder))),
                 str(destination),
+                op_types_to_quantize=list(self.operator_types or DYNAMIC_TYPES),
                 per_channel=self.per_channel,
                 reduce_range=self.reduce_range,
                 weight_type=getattr(QuantType, _TYPES[self.weight_type]),

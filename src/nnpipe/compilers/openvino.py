@@ -57,6 +57,12 @@ class OpenVINOCompiler(WritingCompiler):
         "the first one or in none; auto enables it where this machine's processor overflows; for int8",
     )
 
+    model_type: Literal["auto", "transformer", "other"] = argument(
+        "auto",
+        help="how NNCF treats attention: transformer keeps masks and softmax in floats and smooths activations; auto "
+        "finds out whether the model has attention or embeddings; for int8",
+    )
+
     def needs_calibration(self) -> bool:
         """Return whether activations are quantised to integers."""
         return self.precision == "int8"
@@ -89,10 +95,14 @@ class OpenVINOCompiler(WritingCompiler):
         nncf = _nncf()
         _fold_constants(model.native)
         _widen_biases(model.native)
+        kind = self.model_type
+        if kind == "auto":
+            kind = "transformer" if _is_transformer(model.native) else "other"
         with _hushed():
             return nncf.quantize(
                 model.native,
                 nncf.Dataset(samples),
+                model_type=nncf.ModelType.TRANSFORMER if kind == "transformer" else None,
                 preset=getattr(nncf.QuantizationPreset, _PRESETS[self.activation_preset]),
                 subset_size=len(samples),
                 fast_bias_correction=self.bias_correction == "fast",
@@ -110,6 +120,40 @@ class OpenVINOCompiler(WritingCompiler):
         if self.activation_range == "minmax":  # the mean is NNCF's own choice
             found.activations_range_estimator_params = RangeEstimatorParametersSet.MINMAX
         return found
+
+
+def _is_transformer(native: Any) -> bool:
+    """Return whether a model has attention, or embeddings, for which NNCF fails in models that it takes for others."""
+    for operation in native.get_ordered_ops():
+        kind = operation.get_type_name()
+        if kind == "ScaledDotProductAttention":
+            return True
+        if kind == "Gather" and _is_table(operation.input_value(0).get_node()):
+            return True
+        if kind == "Softmax" and "MatMul" in _next_kinds(operation):
+            return True
+    return False
+
+
+def _is_table(node: Any) -> bool:
+    if node.get_type_name() == "Convert":
+        node = node.input_value(0).get_node()
+    floats = node.get_element_type().get_type_name() in ("f32", "f16")
+    return bool(node.get_type_name() == "Constant" and floats and len(node.shape) == 2)
+
+
+def _next_kinds(operation: Any) -> set[str]:
+    """Return the kinds of operations that take a result, directly or by way of those that only move numbers."""
+    found: set[str] = set()
+    waiting = [operation]
+    while waiting:
+        for target in waiting.pop().output(0).get_target_inputs():
+            node = target.get_node()
+            kind = node.get_type_name()
+            if kind in ("Reshape", "Transpose", "Select", "Convert", "Multiply") and kind not in found:
+                waiting.append(node)
+            found.add(kind)
+    return found
 
 
 def _fold_constants(native: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,12 @@ import numpy as np
 
 from nnpipe.core.errors import ArtifactError, ConfigError
 from nnpipe.core.messages import one_line
+from nnpipe.core.processor import adds_bytes_in_16_bits
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 from nnpipe.formats.onnx import ONNXFile
 
+log = logging.getLogger("nnpipe")
 _DTYPES = {
     f"tensor({theirs})": ours
     for theirs, ours in {
@@ -30,6 +33,8 @@ _LEVELS = {
     "extended": "ORT_ENABLE_EXTENDED",
     "all": "ORT_ENABLE_ALL",
 }
+_EXACT = "session.x64quantprecision"
+_REPLACED = "replace the existing tensor"  # how that option fails where a weight is used twice
 _FATAL = 4  # log severity: errors are raised, so there is nothing to print
 
 
@@ -84,22 +89,37 @@ def open_model(
     options.intra_op_num_threads = num_threads
     options.inter_op_num_threads = 1  # the default execution mode is sequential, so further threads would be idle
     options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, _LEVELS[optimisation])
-    # There, products of uint8 and int8 are summed in 16 bits and saturate, which can ruin the accuracy.
-    options.add_session_config_entry("session.x64quantprecision", "1" if exact_integers else "0")
+    # Elsewhere, the option gains nothing, and models with attention do not load with it.
+    exact = exact_integers and adds_bytes_in_16_bits()
+    options.add_session_config_entry(_EXACT, "1" if exact else "0")
     for name in file.batch_names if batch is not None else ():
         options.add_free_dimension_override_by_name(name, batch)
     if profile is not None:
         options.enable_profiling = True
         options.profile_file_prefix = str(profile)
-    try:
-        native = onnxruntime.InferenceSession(
+
+    def opened() -> Any:
+        return onnxruntime.InferenceSession(
             content or str(file.path),
             options,
             providers=providers,
             enable_fallback=0,  # the fallback would print a message and try the same again
         )
+
+    try:
+        native = opened()
     except Exception as error:  # its errors share no base but Exception
-        raise ArtifactError(f"{file.path}: ONNX Runtime cannot load it: {one_line(error, 500)}") from None
+        if not exact or _REPLACED not in str(error):
+            raise ArtifactError(f"{file.path}: ONNX Runtime cannot load it: {one_line(error, 500)}") from None
+        log.warning(
+            "%s: ONNX Runtime cannot load it with exact integers: sums of 8-bit products may overflow on this "
+            "processor; weights of 7 bits (--reduce-range) avoid that", file.path,
+        )  # fmt: skip
+        options.add_session_config_entry(_EXACT, "0")
+        try:
+            native = opened()
+        except Exception as again:
+            raise ArtifactError(f"{file.path}: ONNX Runtime cannot load it: {one_line(again, 500)}") from None
     native.disable_fallback()
     if native.get_providers()[0] != providers[0]:
         raise ConfigError("ONNX Runtime found no usable GPU (CUDA or cuDNN do not load); use --device cpu")
