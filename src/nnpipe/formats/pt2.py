@@ -37,6 +37,7 @@ from nnpipe.formats._pt2_signature import (
     written,
 )
 from nnpipe.formats.file_types import check_there, told
+from nnpipe.formats.onnx_contents import Contents
 
 # ScalarType in torch/_export/serde/schema.py, with the bytes of one element.
 _DTYPES = {
@@ -44,6 +45,8 @@ _DTYPES = {
     7: ("float32", 4), 8: ("float64", 8), 12: ("bool", 1), 13: ("bfloat16", 2), 28: ("uint16", 2),
     34: ("uint32", 4), 35: ("uint64", 8),
 }  # fmt: skip
+
+_ELEMENT = "_operator.getitem"
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,25 @@ class ExportedProgram:
             If weights are damaged, or the file has been replaced by another one since it was checked.
         """
         return open_packed(self.path, self._entries)
+
+    def contents(self) -> Contents:
+        """Return the counts of operations and weights, without reading any weight."""
+        found = Contents()
+        for name, content in self._entries.items():
+            if not isinstance(content, bytes) or not name.endswith(".json"):
+                continue
+            if name.startswith("models/"):
+                targets = (str(node["target"]) for node in json.loads(content)["graph_module"]["graph"]["nodes"])
+                # An element that is taken out of a list of results is no operation of its own.
+                found.operations.update(
+                    target.removeprefix("torch.ops.").lstrip("_") for target in targets if target != _ELEMENT
+                )
+            elif name.startswith("data/weights/"):
+                for entry in json.loads(content)["config"].values():
+                    meta = entry["tensor_meta"]
+                    found.numbers[_DTYPES[meta["dtype"]][0]] += math.prod(int(size["as_int"]) for size in meta["sizes"])
+                    found.tensors += 1
+        return found
 
     def mentions(self, text: str) -> bool:
         """Return whether a text occurs in the description of the program's graph, such as the name of an operator."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -74,6 +75,27 @@ def test_a_large_program_is_written_as_onnx_with_its_weights_beside_it(
     with wrapper.open().session() as source, ONNXRuntime().load(made) as session:
         for name, expected in source.infer(batch).items():
             np.testing.assert_allclose(session.infer(batch)[name], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_operations_and_weights_are_counted_as_the_loaded_program_has_them(tmp_path: Path) -> None:
+    class Halves(torch.nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = torch.nn.Linear(4, 4)
+            self.register_buffer("counts", torch.arange(4))
+
+        def forward(self, x: object) -> object:
+            first, second = torch.chunk(self.linear(x), 2, dim=1)
+            return first * second + self.counts[:2]
+
+    path = tmp_path / "halves.pt2"
+    batch = torch.export.Dim("batch")
+    torch.export.save(torch.export.export(Halves(), (torch.ones(2, 4),), dynamic_shapes=({0: batch},)), path)
+    wrapper = TorchExportModel(model_path=path)
+    found, live = wrapper.contents(), wrapper.open()
+    assert found.operations == Counter(each.kind for each in live.get_inference_graph().operations)
+    assert found.tensors == len(live.get_weights())
+    assert found.numbers == {"float32": 20, "int64": 4}
 
 
 def test_a_large_program_is_refused_by_compilers_of_one_onnx_file(

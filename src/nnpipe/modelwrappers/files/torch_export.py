@@ -19,6 +19,7 @@ from nnpipe.core.messages import one_line
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec, random_batch
+from nnpipe.formats.onnx_contents import Contents
 from nnpipe.formats.pt2 import read_program
 from nnpipe.frameworks.framework_output import hushed
 from nnpipe.frameworks.torch_call import program_call
@@ -131,6 +132,10 @@ class TorchExportModel(FileModel):
         except Exception as error:  # its errors share no base but Exception
             raise ConversionError(f"{source.path}: PyTorch cannot export it to ONNX: {one_line(error)}") from None
         write_exported(found, path, LARGEST)
+
+    def contents(self) -> Contents:
+        """Return the counts of the program's parts, without reading any weight."""
+        return read_program(self.model_path).contents()
 
     # -- analysis ---------------------------------------------------------------------------------
 
