@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from nnpipe.core.files import replacing, write_bytes
+from nnpipe.formats.onnx import read_onnx
+from nnpipe.formats.onnx_external_data import write_joined
 
 LARGEST = (1 << 31) - 1
 """Bytes that one ONNX file can hold, a limit of protocol buffers."""
 
 _MARGIN = 64 << 20  # bytes for the graph itself
+_SMALL = 64 << 20  # bytes of weights of which copies in memory do no harm
 
 
 def write_exported(found: Any, path: Path, largest: int) -> None:
     """Write an exported model.
 
-    Weights that do not fit into one file are written one after another to ``NAME.0.weights`` beside it, so that no copy
-    of all of them is made in memory.  The model is written last, so that it never exists without them.
+    Large weights are written one after another, so that no copy of all of them is made in memory.  Those that do not
+    fit into one file stand in ``NAME.0.weights`` beside it; the model is written last, so that it never exists without
+    them.
 
     Parameters
     ----------
@@ -29,10 +34,17 @@ def write_exported(found: Any, path: Path, largest: int) -> None:
         Bytes that one file can hold, usually :data:`LARGEST`.
     """
     weights = (value.const_value for value in found.model.graph.initializers.values())
-    if sum(weight.nbytes for weight in weights if weight is not None) + _MARGIN <= largest:
+    size = sum(weight.nbytes for weight in weights if weight is not None)
+    if size <= min(_SMALL, largest - _MARGIN):
         write_bytes(path, found.model_proto.SerializeToString())
         return
     import onnx_ir
 
     with replacing(path) as temporary:
-        onnx_ir.save(found.model, temporary, external_data=f"{path.name}.0.weights")
+        if size + _MARGIN > largest:
+            onnx_ir.save(found.model, temporary, external_data=f"{path.name}.0.weights")
+            return
+        with TemporaryDirectory(prefix=f".{path.stem[:80]}.", suffix=".partial", dir=path.parent) as folder:
+            apart = Path(folder, "model.onnx")
+            onnx_ir.save(found.model, apart, external_data="weights")
+            write_joined(read_onnx(apart), temporary)

@@ -14,6 +14,7 @@ from nnpipe.compilers.onnx_quantizer import ONNXStaticQuantizer
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.tensors import Batch, random_batch
+from nnpipe.frameworks import torch_onnx
 from nnpipe.modelwrappers.classification.pytorch_cnn import PyTorchDigitsCNN
 from nnpipe.modelwrappers.files import torch_export as module
 from nnpipe.modelwrappers.files.torch_export import TorchExportModel
@@ -59,18 +60,23 @@ def test_a_file_that_a_stranger_saved_runs_by_the_names_in_its_graph(tmp_path: P
     np.testing.assert_array_equal(result, np.maximum(batch["first"], 0) - batch["second"])
 
 
-def test_a_large_program_is_written_as_onnx_with_its_weights_beside_it(
-    digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_large_program_is_written_as_onnx_weight_by_weight(
+    digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: bool
 ) -> None:
+    """A program that fits into one ONNX file becomes one; a larger one gets its weights beside it."""
     from nnpipe.formats.onnx import read_onnx
     from nnpipe.runtimes.onnxruntime import ONNXRuntime
 
     needs("onnx_ir", "onnxscript", "onnxruntime")
-    monkeypatch.setattr(module, "LARGEST", digits.stat().st_size - 1)
+    monkeypatch.setattr(torch_onnx, "_SMALL", 0)
+    if not whole:
+        monkeypatch.setattr(module, "LARGEST", digits.stat().st_size - 1)
     wrapper = TorchExportModel(model_path=digits)
     made = wrapper.open().export(tmp_path / "large.onnx", "onnx")
-    assert read_onnx(made.path).external == ("large.onnx.0.weights",)
-    assert made.path.stat().st_size < digits.stat().st_size / 4
+    beside = [] if whole else ["large.onnx.0.weights"]
+    assert list(read_onnx(made.path).external) == beside
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["large.onnx", *beside, "large.onnx.json"]
     batch = random_batch(wrapper.io, 2)
     with wrapper.open().session() as source, ONNXRuntime().load(made) as session:
         for name, expected in source.infer(batch).items():
