@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,14 @@ class CandidateSettings:
 
 
 @dataclass(frozen=True)
+class Refusal:
+    """A candidate that would not work, and the cause."""
+
+    title: str
+    cause: str
+
+
+@dataclass(frozen=True)
 class ModelSettings:
     """A model, the path of its weights, and the ways to run it; the title of an only model may be empty."""
 
@@ -73,8 +81,10 @@ class Pipeline:
         return sum(len(model.candidates) for model in self.models)
 
     @classmethod
-    def from_settings(cls, settings: Mapping[str, Any]) -> Pipeline:
+    def from_settings(cls, settings: Mapping[str, Any], refused: list[Refusal] | None = None) -> Pipeline:
         """Return the pipeline of these settings.
+
+        With ``refused``, candidates that cannot be made are added to it and left out of the pipeline.
 
         Raises
         ------
@@ -91,7 +101,7 @@ class Pipeline:
             title=text_of(data.get("title", "Benchmark"), "title"),
             output=output,
             dataset=component_of(data["dataset"], Dataset, "dataset"),
-            models=tuple(_for_calls(model, measure, load) for model in _models(data, output)),
+            models=tuple(_for_calls(model, measure, load) for model in _models(data, output, refused)),
             measure=measure,
             load=load,
             verify=made_of(VerifyOptions, part_of(data, "verify"), "verify"),
@@ -109,7 +119,7 @@ _MODEL_KEYS = ("title", "class", "arguments", "path", "training")
 _CANDIDATE_KEYS = ("title", "models", "export", "compilers", "runtime", "protocol", "remote", "serve", "time_limit")
 
 
-def _models(data: Mapping[str, Any], output: Path) -> tuple[ModelSettings, ...]:
+def _models(data: Mapping[str, Any], output: Path, refused: list[Refusal] | None) -> tuple[ModelSettings, ...]:
     """Return the models, each with its candidates."""
     if ("model" in data) == ("models" in data):
         raise ConfigError("pipeline: give either model, or models: a list of them, each with a title")
@@ -121,7 +131,7 @@ def _models(data: Mapping[str, Any], output: Path) -> tuple[ModelSettings, ...]:
         for number, entry in enumerate(entries):
             if "models" in entry:
                 raise ConfigError(f"candidates.{number}.models: there is only one model; leave it out")
-        return (_model(data["model"], "model", output / "model", list(enumerate(entries))),)
+        return (_model(data["model"], "model", output / "model", list(enumerate(entries)), refused),)
     given = data["models"]
     if not isinstance(given, list) or not given:
         raise ConfigError("models: expected a list with at least one entry")
@@ -133,7 +143,7 @@ def _models(data: Mapping[str, Any], output: Path) -> tuple[ModelSettings, ...]:
     found = []
     for number, (title, model) in enumerate(zip(titles, given, strict=True)):
         own = [(place, entry) for place, entry in enumerate(entries) if title in wanted[place]]
-        found.append(_model(model, f"models.{number}", output / file_name(title), own))
+        found.append(_model(model, f"models.{number}", output / file_name(title), own, refused))
     return tuple(found)
 
 
@@ -167,12 +177,18 @@ def _titles_of(entry: Mapping[str, Any], where: str, known: Sequence[str]) -> Se
     return named
 
 
-def _model(data: Any, where: str, default: Path, entries: Sequence[tuple[int, Mapping[str, Any]]]) -> ModelSettings:
+def _model(
+    data: Any,
+    where: str,
+    default: Path,
+    entries: Sequence[tuple[int, Mapping[str, Any]]],
+    refused: list[Refusal] | None,
+) -> ModelSettings:
     model = check_keys(data, _MODEL_KEYS, where, ("class",))
     title = text_of(model["title"], f"{where}.title") if "title" in model else ""
     wrapper, path = model_of(model, default, where)
     training = model.get("training")
-    candidates = tuple(_candidate(entry, f"candidates.{number}", wrapper, title) for number, entry in entries)
+    candidates = tuple(_candidates(entries, wrapper, title, refused))
     _check_titles([candidate.title for candidate in candidates], "candidates")
     return ModelSettings(
         title,
@@ -183,12 +199,28 @@ def _model(data: Any, where: str, default: Path, entries: Sequence[tuple[int, Ma
     )
 
 
-def _candidate(data: Mapping[str, Any], where: str, wrapper: ModelWrapper, model: str) -> CandidateSettings:
+def _candidates(
+    entries: Sequence[tuple[int, Mapping[str, Any]]],
+    wrapper: ModelWrapper,
+    model: str,
+    refused: list[Refusal] | None,
+) -> Iterator[CandidateSettings]:
+    for number, entry in entries:
+        where = f"candidates.{number}"
+        title = f"{model}: " * bool(model) + text_of(entry["title"], f"{where}.title")
+        try:
+            yield _candidate(entry, where, wrapper, title)
+        except NNPipeError as error:
+            if refused is None:
+                raise
+            refused.append(Refusal(title, str(error).removeprefix(f"{where} ({title}): ")))
+
+
+def _candidate(data: Mapping[str, Any], where: str, wrapper: ModelWrapper, title: str) -> CandidateSettings:
     given = [] if data.get("compilers") is None else data["compilers"]
     if not isinstance(given, list):
         raise ConfigError(f"{where}.compilers: expected a list")
     compilers = tuple(component_of(item, ModelCompiler, f"{where}.compilers.{i}") for i, item in enumerate(given))
-    title = f"{model}: " * bool(model) + text_of(data["title"], f"{where}.title")
     limit = made_of(LimitOptions, _only(data, "time_limit"), where).time_limit if "time_limit" in data else None
     if data.get("runtime") is None:
         if compilers or data.get("export"):
