@@ -130,6 +130,37 @@ def testing(path: Path, folder: Path) -> Cost:
     )  # fmt: skip
 
 
+_PROGRAM = """
+import sys
+import torch
+from torch import nn
+
+hidden = (layer for _ in range(int(sys.argv[1])) for layer in (nn.Linear(4096, 4096), nn.Tanh()))
+network = nn.Sequential(nn.Flatten(), nn.Linear(64, 4096), *hidden, nn.Linear(4096, 10)).eval()
+shapes = ({0: torch.export.Dim("batch", min=1)},)
+torch.export.save(torch.export.export(network, (torch.rand(2, 8, 8, 1),), dynamic_shapes=shapes), sys.argv[2])
+"""
+
+
+def write_program(folder: Path, size: int) -> Path:
+    """Write an exported PyTorch program of at least so many bytes."""
+    path = folder / "large.pt2"
+    subprocess.run([sys.executable, "-c", _PROGRAM, str(-(-size // _BLOCK)), str(path)], check=True)
+    return path
+
+
+def testing_program(path: Path, folder: Path) -> Cost:
+    """Return what such a program takes by way of ONNX Runtime; its goal is 1.3 times the file in memory."""
+    cost = nnpipe(
+        "inference_tester", "TorchExportModel", "none", "ONNXRuntime", "DigitsDataset", str(folder / "tested.json"),
+        "--model-path", str(path), "--scale", "16", "--test-fraction", "0.02", "--verify-samples", "2",
+        "--warmup-runs", "1", "--measure-seconds", "1",
+    )  # fmt: skip
+    for made in folder.glob("tested.onnx*"):
+        made.unlink()
+    return cost
+
+
 def refusing(path: Path, folder: Path) -> Cost:
     """Return what a quantiser takes to refuse a file of more than 2 GB; its goal is 2 s and 200 MB."""
     return nnpipe(
@@ -219,6 +250,8 @@ def parts(quick: bool) -> list[dict[str, Any]]:
             )
             paths[-1] = write_onnx(folder, 1 << 30)
             sizes[-1] = (folder / "weights.bin").stat().st_size
+        if not quick:
+            found.append(_programs(folder, wanted))
         for name in ("ONNXRuntimeOptimizer", "ONNXFloat16"):
             made = [sound(compiling(path, name, path.parent)) for path in paths]
             found.append(_times(f"{name}, bytes", sizes, made, 3))
@@ -231,6 +264,16 @@ def parts(quick: bool) -> list[dict[str, Any]]:
             growth("splitting pictures a second time", "of the bytes read first", counts, shares, 0.5, seen_on=EPYC)
         )
     return found
+
+
+def _programs(folder: Path, wanted: Sequence[int]) -> dict[str, Any]:
+    sizes, costs = [], []
+    for size in wanted:
+        path = write_program(folder, size)
+        sizes.append(path.stat().st_size)
+        costs.append(sound(testing_program(path, folder)))
+        path.unlink()
+    return _times("inference_tester of a .pt2 file, bytes", sizes, costs, 1.3)
 
 
 def sound(cost: Cost) -> Cost:

@@ -17,7 +17,7 @@ from typing import Any
 
 from _table import report
 
-MODULES = ("_scale_sweep", "_scale_database", "_scale_report", "_scale_files", "_scale_checkpoint")
+MODULES = ("_scale_sweep", "_scale_database", "_scale_report", "_scale_files", "_scale_checkpoint", "_scale_graph")
 
 
 def main() -> int:
