@@ -13,6 +13,8 @@ import pytest
 from installed import needs
 from network_contracts import TorchNetworkContract
 
+from nnpipe.compilers._torch_tf.table import table
+from nnpipe.compilers._torch_tf.untranslated import UNTRANSLATED
 from nnpipe.compilers.torch_to_tflite import TorchToTFLite
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import CompileError, ConfigError
@@ -305,6 +307,31 @@ def test_what_cannot_be_translated_is_named(network: Any, told: str, tmp_path: P
     with pytest.raises(CompileError, match=told) as caught:
         translated(wrapped, io, tmp_path / "odd.pt2")
     assert_one_line(caught.value)
+
+
+class Refused(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("places", torch.arange(3))
+
+    def forward(self, x: Any) -> Any:
+        weights = self.places.float().cumprod(0)  # of weights alone, so it is computed beforehand
+        return torch.fft.rfft(x * weights).abs() + x.median(1, keepdim=True).values
+
+
+def test_known_refusals_are_those_that_are_translated_nowhere(tmp_path: Path) -> None:
+    path = tmp_path / "refused.pt2"
+    torch.export.save(torch.export.export(Refused(), (torch.ones(2, 3),)), path)
+    (cause,) = TorchToTFLite().refusals(path)
+    assert "PyTorch's aten.fft_rfft.default, aten.median.dim cannot" in cause
+    assert not {name.split(".")[0] for name in table()} & UNTRANSLATED
+    assert all(hasattr(torch.ops.aten, name) for name in UNTRANSLATED)
+
+
+def test_nothing_is_known_against_what_is_translated(tmp_path: Path) -> None:
+    path = tmp_path / "fine.pt2"
+    torch.export.save(torch.export.export(nn.Sequential(nn.Linear(3, 2), nn.GELU()), (torch.ones(2, 3),)), path)
+    assert TorchToTFLite().refusals(path) == ()
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from nnpipe.compilers.iree import IREECompiler
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.errors import NotSupported
@@ -141,3 +142,10 @@ def test_tvm_refuses_to_expand_to_a_shape_that_only_comes_with_the_input(tmp_pat
     artifact = model(tmp_path, [node("Expand", "x shape")], free, ("float32", [2, 3, 6]))
     with pytest.raises(NotSupported, match="TVM computes Expand 'the Expand' wrongly"):
         compiler.compile(artifact, tmp_path / "model.so")
+
+
+def test_iree_refuses_a_file_before_compiling(tmp_path: Path) -> None:
+    path = write(tmp_path / "m.onnx", [node("Det", "x")])
+    (cause,) = IREECompiler().refusals(path)
+    assert cause.startswith("IREE computes Det 'the Det' wrongly")
+    assert IREECompiler().refusals(write(path, NO_PEEPHOLES)) == ()

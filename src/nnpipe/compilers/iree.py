@@ -22,7 +22,7 @@ from nnpipe.core.tensors import IOSpec, TensorSpec
 from nnpipe.formats.onnx import read_onnx
 from nnpipe.formats.sealed import SealedFile, write_sealed
 from nnpipe.frameworks.iree import FORMAT, FUNCTION, instructions_here, takes
-from nnpipe.frameworks.onnx_known_faults import IREE, refuse_wrong
+from nnpipe.frameworks.onnx_known_faults import IREE, faults_in, refuse_wrong
 from nnpipe.frameworks.processors import FEATURES, MACHINE, machine
 
 log = logging.getLogger("nnpipe")
@@ -76,6 +76,10 @@ class IREECompiler(WritingCompiler, FixesBatch):
     def target_name(self) -> str:
         """Return the name of the processor."""
         return self.target
+
+    def refusals(self, path: Path) -> tuple[str, ...]:
+        """Return the nodes that IREE is known to compute wrongly."""
+        return faults_in(path, "IREE", IREE)
 
     def _write(self, artifact: Artifact, destination: Path, calibration: Calibration | None) -> IOSpec:
         with tempfile.TemporaryDirectory() as name:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, ClassVar
 
 from nnpipe.compilers._tflite_conversion import Call, TFLiteConverting
-from nnpipe.compilers._torch_tf.program import function_of
+from nnpipe.compilers._torch_tf.program import ALREADY_QUANTISED, function_of
+from nnpipe.compilers._torch_tf.untranslated import UNTRANSLATED
 from nnpipe.core.artifact import Artifact
+from nnpipe.formats.pt2 import read_program
 from nnpipe.frameworks.keras import import_keras
-from nnpipe.frameworks.torch_program import load_program
+from nnpipe.frameworks.torch_program import QUANTISED, load_program
 
 
 class TorchToTFLite(TFLiteConverting):
@@ -26,6 +29,15 @@ class TorchToTFLite(TFLiteConverting):
     install: ClassVar[str] = "nnpipe[torch,tensorflow]"
     accepts: ClassVar[tuple[str, ...]] = ("torch-export",)
     packages: ClassVar[tuple[str, ...]] = ("torch", "tensorflow", "tensorflow-cpu")
+
+    def refusals(self, path: Path) -> tuple[str, ...]:
+        """Return the operators of a program that are known to have no translation, and whether it is quantised."""
+        program = read_program(path)
+        if program.mentions(QUANTISED):
+            return (ALREADY_QUANTISED,)
+        named = (name.removeprefix("torch.ops.") for name in program.operators_on_inputs())
+        unknown = [name for name in named if name.split(".")[1] in UNTRANSLATED]
+        return (f"PyTorch's {', '.join(unknown)} cannot be translated to TensorFlow",) if unknown else ()
 
     def _call(self, artifact: Artifact) -> tuple[Call, list[Any]]:
         loaded = load_program(artifact.path)

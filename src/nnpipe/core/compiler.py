@@ -107,6 +107,26 @@ class ModelCompiler(Component):
         Calibration batches are checked as they are read.
         """
 
+    def refusals(self, path: Path) -> tuple[str, ...]:
+        """Return why the compiler is known to refuse a model file, found quickly and without compiling.
+
+        Parameters
+        ----------
+        path
+            A file in a format of ``accepts``.
+
+        Returns
+        -------
+        tuple of str
+            One line for each cause.  Empty if nothing is known, as by default; compiling may fail nevertheless.
+
+        Raises
+        ------
+        ArtifactError
+            If the file is missing or damaged.
+        """
+        return ()
+
     def claims(self) -> tuple[Claim, ...]:
         """Return which properties of its source the result keeps; comparisons of the two use this.
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -102,6 +102,22 @@ class ExportedProgram:
     def mentions(self, text: str) -> bool:
         """Return whether a text occurs in the description of the program's graph, such as the name of an operator."""
         return any(isinstance(each, bytes) and text.encode() in each for each in self._entries.values())
+
+    def operators_on_inputs(self) -> tuple[str, ...]:
+        """Return the operators whose values depend on the program's inputs, each once, in the order of the graph.
+
+        Operators on weights alone are left out.  Names are as in the file: ``"torch.ops.aten.relu.default"``.
+        """
+        (name,) = (name for name in self._entries if name.startswith("models/"))
+        module = _json(self._entries, name)["graph_module"]
+        inputs = (spec["user_input"]["arg"] for spec in module["signature"]["input_specs"] if "user_input" in spec)
+        depending = {value for argument in inputs for value in _values(argument)}
+        found: dict[str, None] = {}
+        for node in module["graph"]["nodes"]:
+            if any(value in depending for given in node["inputs"] for value in _values(given["arg"])):
+                found[node["target"]] = None
+                depending.update(value for made in node["outputs"] for value in _values(made))
+        return tuple(found)
 
 
 def read_program(path: Path) -> ExportedProgram:
@@ -237,6 +253,19 @@ def _tensors(what: str, specs: Sequence[Any], tree: Tree, values: Mapping[str, A
     if "" in names or len(set(names)) != len(names):
         names = [name if name and names.count(name) == 1 else node for name, node in zip(names, nodes, strict=True)]
     return tuple(_spec(name, values[node]) for name, node in zip(names, nodes, strict=True))
+
+
+def _values(argument: Any) -> Iterator[str]:
+    """Yield the names of the tensors and lengths in an argument of a node."""
+    if isinstance(argument, list):
+        for part in argument:
+            yield from _values(part)
+    elif isinstance(argument, Mapping):
+        for key, part in argument.items():
+            if key in ("name", "as_name") and isinstance(part, str):
+                yield part
+            else:
+                yield from _values(part)
 
 
 def _spec(name: str, meta: Mapping[str, Any]) -> TensorSpec:

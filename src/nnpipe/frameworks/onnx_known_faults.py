@@ -49,10 +49,24 @@ def refuse_wrong(path: Path, framework: str, table: Sequence[Wrong]) -> None:
     ArtifactError
         If the file is damaged.
     """
-    for node in read_nodes(path):
-        for entry in table:
-            if entry.operator == node.kind and entry.when(node):
-                raise NotSupported(f"{path}: {framework} computes {node.kind} {node.title!r} wrongly: {entry.how}")
+    for fault in faults_in(path, framework, table):
+        raise NotSupported(f"{path}: {fault}")
+
+
+def faults_in(path: Path, framework: str, table: Sequence[Wrong]) -> tuple[str, ...]:
+    """Return a line for each node of a file that a framework computes wrongly.
+
+    Raises
+    ------
+    ArtifactError
+        If the file is damaged.
+    """
+    return tuple(
+        f"{framework} computes {node.kind} {node.title!r} wrongly: {entry.how}"
+        for node in read_nodes(path)
+        for entry in table
+        if entry.operator == node.kind and entry.when(node)
+    )
 
 
 def _peepholes(node: ONNXNode) -> bool:

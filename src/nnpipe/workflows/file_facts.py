@@ -6,10 +6,13 @@ import shlex
 from collections import Counter
 from pathlib import Path
 
+from nnpipe.core.arguments import arguments_of
+from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.core.meaning import Meaning
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.preparation import Preparation
+from nnpipe.core.registry import components
 from nnpipe.core.tensors import IOSpec, TensorSpec, show_shape
 from nnpipe.modelwrappers.files.file_model import FileModel
 from nnpipe.workflows.candidates.model_files import format_of, wrapper_of
@@ -39,6 +42,7 @@ def describe_file(path: Path) -> str:
     lines += _meant(wrapper.preparation(), wrapper.meaning)
     lines += _contents(cls, wrapper)
     lines += [f"note        {remark}" for remark in getattr(wrapper, "remarks", ())]
+    lines += _refused(format, path)
     if why := _why_not(wrapper, path):
         return "\n".join([*lines, "", f"it cannot be run here: {why}"])
     lines += [
@@ -48,6 +52,17 @@ def describe_file(path: Path) -> str:
         f"nnpipe info {cls.__name__} explains the options for what it wants of samples",
     ]
     return "\n".join(lines)
+
+
+def _refused(format: str, path: Path) -> list[str]:
+    """Return lines on compilers that would refuse a file, with their default arguments."""
+    fitting = (cls for cls in components(ModelCompiler) if format in cls.accepts and not cls.missing())
+    usual = (cls.from_json({}) for cls in fitting if not any(each.required for each in arguments_of(cls)))
+    return [
+        f"note        {type(compiler).__name__} would refuse it: {cause}"
+        for compiler in usual
+        for cause in compiler.refusals(path)[:_MOST_NAMES]
+    ]
 
 
 def _why_not(wrapper: ModelWrapper, path: Path) -> str:

@@ -10,6 +10,7 @@ import pytest
 from nnpipe.compilers.onnx_float16 import ONNXFloat16
 from nnpipe.core.errors import ConfigError
 from nnpipe.scenarios.run import main
+from nnpipe.workflows.file_facts import describe_file
 from nnpipe.workflows.pipeline.dry_run import dry_run
 
 for needed in ("torch", "onnx", "onnxruntime", "ai_edge_litert"):
@@ -80,3 +81,24 @@ def test_the_exit_status_says_whether_all_would_work(
     assert main([str(file), "--dry-run"]) == status
     assert f"2 candidates, {status} of them impossible" in capsys.readouterr().out
     assert not (tmp_path / "out").exists()
+
+
+def test_operators_that_the_compiler_of_a_file_refuses_are_told(tmp_path: Path) -> None:
+    for needed in ("tensorflow", "keras"):
+        pytest.importorskip(needed, reason=f"{needed} is not installed")
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+    class Accumulated(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def forward(self, x: Any) -> Any:
+            return x.cumprod(1)
+
+    path = tmp_path / "m.pt2"
+    torch.export.save(torch.export.export(Accumulated(), (torch.ones(2, 3),)), path)
+    model = {"title": "m", "class": "TorchExportModel", "path": str(path)}
+    lite = {"title": "lite", "compilers": ["TorchToTFLite"], "runtime": "LiteRTRuntime"}
+    found = dry_run(settings(tmp_path, lite, {"title": "as it is"}, model=model))
+    assert [each.title for each in found.accepted] == ["m: as it is"]
+    assert [(each.title, each.cause) for each in found.refused] == [
+        ("m: lite", "PyTorch's aten.cumprod.default cannot be translated to TensorFlow")
+    ]
+    assert "TorchToTFLite would refuse it: PyTorch's aten.cumprod.default" in describe_file(path)

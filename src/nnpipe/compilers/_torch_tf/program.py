@@ -12,6 +12,7 @@ from nnpipe.core.errors import CompileError
 from nnpipe.core.messages import one_line
 from nnpipe.frameworks.torch_program import QUANTISED, LoadedProgram, quiet
 
+ALREADY_QUANTISED = "it is quantised already; start from the floats it came from, with --precision int8"
 _SHOWN = 5
 _CHECKS = ("_assert_tensor_metadata", "_assert_scalar", "_assert_async", "sym_constrain_range",
            "sym_constrain_range_for_size")  # fmt: skip
@@ -33,7 +34,7 @@ def function_of(loaded: LoadedProgram) -> Call:
     operators = table()
     native = loaded.native
     if any(QUANTISED in str(node.target) for node in native.graph.nodes):
-        raise CompileError("it is quantised already; start from the floats it came from, with --precision int8")
+        raise CompileError(ALREADY_QUANTISED)
     constants = _constants(native)
     if _changes_tensors(native) or _unknown(native, operators, constants):
         native = _decomposed(native, operators)

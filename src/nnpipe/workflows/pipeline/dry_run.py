@@ -9,6 +9,7 @@ from typing import Any
 
 from nnpipe.core.errors import NNPipeError
 from nnpipe.core.messages import one_line
+from nnpipe.modelwrappers.files.file_model import FileModel
 from nnpipe.workflows.pipeline.entries import made_from
 from nnpipe.workflows.pipeline.file import CandidateSettings, ModelSettings, Pipeline, Refusal
 
@@ -91,3 +92,12 @@ def _causes(model: ModelSettings, candidate: CandidateSettings) -> Iterator[str]
     elif not model.path.is_file():
         or_train = ", or say under training how it is trained" if model.wrapper.offers("train") else ""
         yield f"{model.path}: no such file; name the file of its weights as path{or_train}"
+    elif candidate.compilers and isinstance(model.wrapper, FileModel) and _is_taken_as_it_is(model, candidate):
+        try:
+            yield from candidate.compilers[0].refusals(model.path)
+        except NNPipeError as error:
+            yield str(error)
+
+
+def _is_taken_as_it_is(model: ModelSettings, candidate: CandidateSettings) -> bool:
+    return candidate.way is not None and candidate.way.export == model.wrapper.weights_format
