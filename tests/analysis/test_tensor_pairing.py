@@ -154,6 +154,16 @@ def test_a_small_missing_bias_is_seen_beside_rounding() -> None:
     assert "its bias is added once too often" in found.told
 
 
+def test_names_decide_where_rounding_hides_a_bias() -> None:
+    bias = 0.01 * np.random.default_rng(5).standard_normal(5)
+    source = {"prod": layer(KERNELS[0], np.zeros(5)), "bias": lambda x: x + bias[:, None, None], "relu": relu}
+    product = run(source)["prod"] - 0.6 * bias[:, None, None]  # as far from the source's product as rounding may be
+    other = {"prod": product, "bias": source["bias"](product), "relu": relu(source["bias"](product))}
+    assert [(pair.source.tensor, pair.other.tensor) for pair in pairs_of(source, other, "int8")] == [
+        (name, name) for name in source
+    ]
+
+
 def test_a_normalisation_without_its_shift_is_not_taken_for_the_layer_before_it() -> None:
     """Little more than one factor parts the two, and behind the wrong one of them everything would look spoilt."""
     random = np.random.default_rng(11)

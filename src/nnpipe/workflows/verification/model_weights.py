@@ -166,11 +166,20 @@ def _as_numbers(operation: Operation, place: int, constants: Mapping[str, _Const
     known = zero is not None and zero.values.dtype == constant.values.dtype
     less = constant.values.astype(np.int32) - (zero.values.astype(np.int32) if known and zero is not None else 0)
     steps = scale.values.reshape(-1)
-    axis = next((n for n, length in enumerate(less.shape) if length == steps.size), None) if steps.size > 1 else None
+    axis = _channels(operation.kind, less.shape, steps.size)
     if steps.size > 1 and axis is None:
         return None
     step = steps if steps.size == 1 else _along(steps, less.ndim, axis)
     return replace(constant, values=dequantize_linear(less, steps, None, axis), step=step)
+
+
+def _channels(kind: str, shape: tuple[int, ...], count: int) -> int | None:
+    """Return the axis of a weight that has as many channels as there are scales; ``None`` for a single scale."""
+    axes = [axis for axis, length in enumerate(shape) if length == count > 1]
+    if not axes:
+        return None
+    # Columns of a matrix product have scales of their own; other operations have channels of their outputs first.
+    return axes[-1] if "matmul" in kind.lower() else axes[0]
 
 
 def _multiplied_later(operation: Operation, constants: Mapping[str, _Constant], graph: Graph) -> _Constant | None:
