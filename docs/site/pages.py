@@ -12,7 +12,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 CONTENTS = {
-    "Choose": ["comparing", "sweeping", "agreement", "reduce", "breadth", "models-from-outside", "boards"],
+    "Choose": ["comparing", "sweeping", "agreement", "reduce", "breadth", "zoo", "models-from-outside", "boards"],
     "Examples": ["gallery/index"],
     "Measure": ["measuring", "quantities", "load", "defaults"],
     "Train": ["training", "callbacks", "experiments", "input-pipelines", "layers", "jobs", "launchers", "storage"],

@@ -70,6 +70,7 @@ def write_onnx_network(path: Path, seed: int = 0) -> Artifact:
     seed
         Seed of the weights.
     """
+    check_call(write_onnx_network, locals())
     import onnx
     from onnx import TensorProto, helper, numpy_helper
 

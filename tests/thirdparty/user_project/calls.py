@@ -70,6 +70,8 @@ def from_files() -> list[Path | None]:
     tried: nn.TestrunResult = nn.testrun("model.onnx", "scans.npy", "out", plugin="plugin.py", keep_going=True)
     vectors: nn.ConformanceResult = nn.conformance("vectors.tar.gz", only=[SignRuntime], jobs=2)
     support: nn.ONNXSupport = nn.onnx_support(["PyTorchONNXConversion"], opsets=[18])
+    reduced: nn.ReduceResult = nn.reduce("model.onnx", "openvino", to="reduced")
+    print(reduced.symptom, reduced.nodes)
     if not (vectors.passed and support.passed):
         vectors.show()
     return [pipeline.report, swept.model, swept.certificate, tried.page]

@@ -11,7 +11,7 @@ from nnpipe.core.errors import NNPipeError
 from nnpipe.core.messages import one_line
 from nnpipe.modelwrappers.files.file_model import FileModel
 from nnpipe.workflows.pipeline.entries import made_from
-from nnpipe.workflows.pipeline.file import CandidateSettings, ModelSettings, Pipeline, Refusal
+from nnpipe.workflows.pipeline.file import CandidateSettings, ImpossibleCandidate, ModelSettings, Pipeline
 
 _LONGEST = 500  # characters of a cause
 
@@ -33,7 +33,7 @@ class DryRun:
     """The candidates of a pipeline that would work, and the others with the causes."""
 
     accepted: tuple[Accepted, ...]
-    refused: tuple[Refusal, ...]
+    refused: tuple[ImpossibleCandidate, ...]
 
     def __str__(self) -> str:
         """Return one line for each candidate, and their numbers."""
@@ -62,7 +62,7 @@ def dry_run(settings: str | Path | Mapping[str, Any], changes: Sequence[str] = (
         If a setting outside the candidates is wrong, or the dataset's packages are not installed; the message names
         the place.
     """
-    refused: list[Refusal] = []
+    refused: list[ImpossibleCandidate] = []
     pipeline = made_from(settings, changes, lambda found: Pipeline.from_settings(found, refused))
     pipeline.dataset.check_installed()
     accepted = []
@@ -70,7 +70,7 @@ def dry_run(settings: str | Path | Mapping[str, Any], changes: Sequence[str] = (
         for candidate in model.candidates:
             causes = tuple(_causes(model, candidate))
             if causes:
-                refused.append(Refusal(candidate.title, "; ".join(causes)))
+                refused.append(ImpossibleCandidate(candidate.title, "; ".join(causes)))
             else:
                 accepted.append(Accepted(candidate.title, _formats(candidate)))
     return DryRun(tuple(accepted), tuple(refused))

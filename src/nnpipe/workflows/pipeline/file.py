@@ -42,7 +42,7 @@ class CandidateSettings:
 
 
 @dataclass(frozen=True)
-class Refusal:
+class ImpossibleCandidate:
     """A candidate that would not work, and the cause."""
 
     title: str
@@ -81,7 +81,7 @@ class Pipeline:
         return sum(len(model.candidates) for model in self.models)
 
     @classmethod
-    def from_settings(cls, settings: Mapping[str, Any], refused: list[Refusal] | None = None) -> Pipeline:
+    def from_settings(cls, settings: Mapping[str, Any], refused: list[ImpossibleCandidate] | None = None) -> Pipeline:
         """Return the pipeline of these settings.
 
         With ``refused``, candidates that cannot be made are added to it and left out of the pipeline.
@@ -119,7 +119,9 @@ _MODEL_KEYS = ("title", "class", "arguments", "path", "training")
 _CANDIDATE_KEYS = ("title", "models", "export", "compilers", "runtime", "protocol", "remote", "serve", "time_limit")
 
 
-def _models(data: Mapping[str, Any], output: Path, refused: list[Refusal] | None) -> tuple[ModelSettings, ...]:
+def _models(
+    data: Mapping[str, Any], output: Path, refused: list[ImpossibleCandidate] | None
+) -> tuple[ModelSettings, ...]:
     """Return the models, each with its candidates."""
     if ("model" in data) == ("models" in data):
         raise ConfigError("pipeline: give either model, or models: a list of them, each with a title")
@@ -182,7 +184,7 @@ def _model(
     where: str,
     default: Path,
     entries: Sequence[tuple[int, Mapping[str, Any]]],
-    refused: list[Refusal] | None,
+    refused: list[ImpossibleCandidate] | None,
 ) -> ModelSettings:
     model = check_keys(data, _MODEL_KEYS, where, ("class",))
     title = text_of(model["title"], f"{where}.title") if "title" in model else ""
@@ -203,7 +205,7 @@ def _candidates(
     entries: Sequence[tuple[int, Mapping[str, Any]]],
     wrapper: ModelWrapper,
     model: str,
-    refused: list[Refusal] | None,
+    refused: list[ImpossibleCandidate] | None,
 ) -> Iterator[CandidateSettings]:
     for number, entry in entries:
         where = f"candidates.{number}"
@@ -213,7 +215,7 @@ def _candidates(
         except NNPipeError as error:
             if refused is None:
                 raise
-            refused.append(Refusal(title, str(error).removeprefix(f"{where} ({title}): ")))
+            refused.append(ImpossibleCandidate(title, str(error).removeprefix(f"{where} ({title}): ")))
 
 
 def _candidate(data: Mapping[str, Any], where: str, wrapper: ModelWrapper, title: str) -> CandidateSettings:

@@ -1,7 +1,7 @@
 """Real architectures through every usual way: train each briefly, compile it, and compare it with its source.
 
-    python examples/zoo_matrix.py                              everything, in some hours
-    python examples/zoo_matrix.py --models bert vit --ways onnx onnx-int8
+    python examples/zoo/matrix.py                              everything, in some hours
+    python examples/zoo/matrix.py --models bert vit --ways onnx onnx-int8
 
 Each cell runs in a process of its own with a time limit.  Finished cells are kept
 in ``build/zoo`` and not repeated; delete a cell's file to try it again.  The table
@@ -51,7 +51,7 @@ def make(model: str, folder: Path) -> None:
     """Train a model, and write it with its samples to a folder, unless that has been done."""
     if (folder / "done").exists():
         return
-    sys.path.insert(0, str(_HERE.parent))
+    sys.path.insert(0, str(_HERE.parents[1]))
     found = getattr(importlib.import_module(f"zoo.{MODELS[model]}"), model.removeprefix("keras_"))
     network, test, calibration = found()
     given(network, test, folder, calibration=calibration)
