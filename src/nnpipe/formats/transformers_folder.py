@@ -1,0 +1,84 @@
+"""Folders that ``save_pretrained`` of Hugging Face transformers writes, read without it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nnpipe.core.errors import ArtifactError
+
+_LARGEST = 4 << 20  # bytes of a JSON file; names of 20,000 classes take one
+_MOST_VALUES = 1 << 18
+_MOST_LAYERS, _GREATEST = 1024, 1 << 31
+_COUNTS = ("layer", "depth", "block", "stage")
+
+
+@dataclass(frozen=True)
+class TransformersFolder:
+    """The configuration, the preprocessing of images and the files of weights in a folder."""
+
+    path: Path
+    config: Mapping[str, Any]
+    preprocessor: Mapping[str, Any]
+    weights: tuple[Path, ...]
+
+    @property
+    def size(self) -> int:
+        """Return the bytes in all files of weights."""
+        return sum(path.stat().st_size for path in self.weights)
+
+
+def read_folder(folder: Path) -> TransformersFolder:
+    """Read the JSON files of a folder; weights stay on the disk.
+
+    Raises
+    ------
+    ArtifactError
+        If a file is missing, damaged or too large, or the model asks for code of its own.
+    """
+    if not (folder / "config.json").is_file():
+        raise ArtifactError(f"{folder}: no folder that save_pretrained wrote; it has no config.json")
+    config = _object(folder / "config.json")
+    for name, value in _entries(config):
+        if name in ("auto_map", "quantization_config", "trust_remote_code"):
+            raise ArtifactError(f"{folder / 'config.json'}: {name} asks for code or packages of its own; not loaded")
+        if isinstance(value, int) and not isinstance(value, bool):
+            most = _MOST_LAYERS if any(word in name for word in _COUNTS) else _GREATEST
+            if abs(value) > most:
+                raise ArtifactError(f"{folder / 'config.json'}: {name[:60]} is {value}, more than {most}")
+    weights = tuple(sorted(folder.glob("*.safetensors")))
+    if not weights:
+        raise ArtifactError(
+            f"{folder}: has no *.safetensors; pickled weights are not loaded, save them with safe_serialization"
+        )
+    other = folder / "preprocessor_config.json"
+    return TransformersFolder(folder, config, _object(other) if other.is_file() else {}, weights)
+
+
+def _object(path: Path) -> dict[str, Any]:
+    try:
+        if path.stat().st_size > _LARGEST:
+            raise ArtifactError(f"{path}: larger than {_LARGEST:,} bytes")
+        content = path.read_bytes()
+        if sum(map(content.count, (b",", b":", b"[", b"{"))) > _MOST_VALUES:
+            raise ArtifactError(f"{path}: has more than {_MOST_VALUES:,} values")
+        found = json.loads(content.decode("utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ArtifactError(f"{path}: cannot read it as JSON: {type(error).__name__}") from None
+    if not isinstance(found, dict):
+        raise ArtifactError(f"{path}: holds no JSON object")
+    return found
+
+
+def _entries(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict):
+        for key, each in value.items():
+            yield key, each
+            yield from _entries(each, key)
+    elif isinstance(value, list):
+        for each in value:
+            yield name, each
+            yield from _entries(each, name)

@@ -1,0 +1,120 @@
+"""Models of Hugging Face transformers from the folders that ``save_pretrained`` writes."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+from nnpipe.core.arguments import argument
+from nnpipe.core.errors import ArtifactError, ConfigError, NotSupported
+from nnpipe.core.live_model import LiveModel
+from nnpipe.core.meaning import Meaning
+from nnpipe.core.tensor_meaning import InputMeaning, OutputMeaning
+from nnpipe.core.tensors import IOSpec, TensorSpec
+from nnpipe.formats.transformers_folder import TransformersFolder, read_folder
+from nnpipe.modelwrappers.files._model_description import Known
+from nnpipe.modelwrappers.files._preprocessing import Preprocessing
+from nnpipe.modelwrappers.files._transformers_network import loaded, output_of
+from nnpipe.modelwrappers.frameworks.pytorch import PyTorchWrapper
+
+
+class TransformersModel(Preprocessing, PyTorchWrapper):
+    """A model from a folder that ``save_pretrained`` of Hugging Face transformers wrote.
+
+    The folder holds ``config.json`` and ``*.safetensors``.  Nothing is downloaded,
+    nothing pickled is read, and no code but that of the installed transformers
+    runs.  The output is the logits, or else the last hidden state.
+    """
+
+    requires: ClassVar[tuple[str, ...]] = ("transformers", "torch", "safetensors")
+    install: ClassVar[str] = "nnpipe[transformers]"
+
+    model_folder: Path = argument(help="the folder with config.json and *.safetensors", metavar="FOLDER")
+    sequence_length: int = argument(128, help="tokens of each text that a language model takes", minimum=1)
+    audio_samples: int = argument(16000, help="samples of each recording that a model of raw sound takes", minimum=400)
+
+    @property
+    def _name(self) -> str:
+        return f"{type(self).__name__} ({self.model_folder})"
+
+    def _read(self) -> TransformersFolder:
+        return read_folder(self.model_folder)
+
+    @cached_property
+    def io(self) -> IOSpec:
+        """Inputs by the configuration, and the main output."""
+        folder = self._read()
+        self.check_installed()
+        inputs = self._inputs(folder.config)
+        return IOSpec(inputs, (output_of(folder, inputs),))
+
+    def _inputs(self, config: Any) -> tuple[TensorSpec, ...]:
+        size, channels = config.get("image_size"), config.get("num_channels", 3)
+        if "conv_stride" in config and "feat_extract_norm" in config:
+            return (TensorSpec("input_values", (None, self.audio_samples), "float32"),)
+        if config.get("is_encoder_decoder"):
+            raise ArtifactError(f"{self.model_folder}: an encoder with a decoder, which is not read; export its parts")
+        if size is not None and "vocab_size" not in config:
+            height, width = size if isinstance(size, list) and len(size) == 2 else (size, size)
+            if all(isinstance(each, int) and 0 < each < 1 << 14 for each in (height, width, channels)):
+                return (TensorSpec("pixel_values", (None, channels, height, width), "float32"),)
+        elif "vocab_size" in config:
+            most = config.get("max_position_embeddings") or config.get("n_positions")
+            if isinstance(most, int) and self.sequence_length > most:
+                raise ConfigError(f"{self._name} takes at most {most} tokens; give --sequence-length {most}")
+            shape = (None, self.sequence_length)
+            return (TensorSpec("input_ids", shape, "int64"), TensorSpec("attention_mask", shape, "int64"))
+        kind = str(config.get("model_type"))[:60]
+        raise ArtifactError(f"{self.model_folder}: config.json does not tell which inputs a {kind!r} model takes")
+
+    def known(self) -> Known:
+        """Return the preprocessing of images and the names of classes that the folder states."""
+        folder, output = self._read(), self.io.outputs[0]
+        labels = folder.config.get("id2label") or {}
+        names = tuple(labels.get(str(number)) for number in range(len(labels))) if isinstance(labels, dict) else ()
+        complete = len(output.shape) == 2 and output.shape[-1] == len(names)
+        judged = (OutputMeaning("logits", "logits", names if complete else ()),) if output.name == "logits" else ()
+        said, first = folder.preprocessor, self.io.inputs[0]
+        if first.name != "pixel_values" or "image_mean" not in said:
+            return Known(Meaning(outputs=judged)) if judged else Known()
+        factor = said.get("rescale_factor", 1 / 255) if said.get("do_rescale", True) else 1
+        normal = said.get("do_normalize", True)
+        pixels = InputMeaning(
+            "pixel_values", "image", (0, 255), scale=1 / factor, layout="nchw",
+            mean=tuple(said["image_mean"]) if normal else (), deviation=tuple(said["image_std"]) if normal else (),
+            resize="bilinear" if said.get("do_resize", True) else "none",
+        )  # fmt: skip
+        return Known(Meaning((pixels,), judged), by=str(self.model_folder / "preprocessor_config.json"))
+
+    def build(self) -> Any:
+        """Return the network with the weights in the folder."""
+        return loaded(self._read(), self.io.inputs)
+
+    def load(self, live: LiveModel, path: str | Path) -> None:
+        """Read the folder's own weights again, or those that :meth:`save` wrote.
+
+        Raises
+        ------
+        ArtifactError
+            If the file is missing, damaged, or belongs to another model.
+        """
+        path = Path(path)
+        if path == self.model_folder or (path.parent == self.model_folder and path.is_file()):
+            live.native = self.fresh()
+        else:
+            super().load(live, path)
+
+    def classifies(self) -> bool:
+        """Return whether the output is one score for each class."""
+        return self.io.outputs[0].name == "logits" and len(self.io.outputs[0].shape) == 2
+
+    def loss(self, outputs: tuple[Any, ...], truth: Any) -> Any:
+        """Return the mean cross entropy of a classifier; raise :class:`NotSupported` for other models."""
+        if not self.classifies():
+            raise NotSupported(f"{self._name} is no classifier, and only classifiers are trained")
+        return super().loss(outputs, truth)
+
+    def finish(self, outputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return the outputs as they are."""
+        return outputs

@@ -1,0 +1,89 @@
+"""Folders of Hugging Face transformers as models."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from installed import ImportedWhenUsed, needs
+from repeated import RULES_OF_SESSIONS, SAME_IN_A_FRAMEWORK
+
+from nnpipe.core.dataset import Dataset
+from nnpipe.core.errors import ArtifactError, ConfigError
+from nnpipe.core.model import ModelWrapper
+from nnpipe.core.tensors import random_batch
+from nnpipe.datasets.digits import DigitsDataset
+from nnpipe.modelwrappers.files.transformers import TransformersModel
+from nnpipe.testing.modelwrapper import ModelWrapperContract
+
+needs("torch", "safetensors")
+transformers: Any = ImportedWhenUsed("transformers")
+SMALL = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 48}
+
+
+@pytest.fixture(scope="module")
+def vit(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("vit")
+    config = transformers.ViTConfig(**SMALL, image_size=8, patch_size=2, num_channels=1, num_labels=10)
+    transformers.ViTForImageClassification(config).save_pretrained(folder)
+    said = {"image_mean": [0.5], "image_std": [0.5], "rescale_factor": 1 / 16}
+    (folder / "preprocessor_config.json").write_text(json.dumps(said))
+    return folder
+
+
+class TestTransformersModel(ModelWrapperContract):
+    repeats = SAME_IN_A_FRAMEWORK | RULES_OF_SESSIONS
+
+    @pytest.fixture
+    def wrapper(self, vit: Path) -> ModelWrapper:
+        return TransformersModel(model_folder=vit, class_count=10, num_threads=2)
+
+    @pytest.fixture
+    def dataset(self) -> Dataset:
+        return DigitsDataset(test_fraction=0.7)
+
+
+def test_a_text_classifier_computes_what_transformers_computes(tmp_path: Path) -> None:
+    import torch
+
+    config = transformers.BertConfig(**SMALL, vocab_size=100, max_position_embeddings=16)
+    source = transformers.BertForSequenceClassification(config).eval()
+    source.save_pretrained(tmp_path)
+    wrapper = TransformersModel(model_folder=tmp_path, sequence_length=12)
+    batch = random_batch(wrapper.io, 3)
+    batch["attention_mask"][:, 0] = 1
+    with wrapper.open().session() as session, torch.no_grad():
+        expected = source(**{name: torch.from_numpy(array) for name, array in batch.items()}).logits.numpy()
+        np.testing.assert_allclose(session.infer(batch)["logits"], expected, atol=1e-5)
+    with pytest.raises(ConfigError, match="--sequence-length 16"):
+        _ = TransformersModel(model_folder=tmp_path).io
+
+
+def test_pickled_weights_are_refused(vit: Path, tmp_path: Path) -> None:
+    shutil.copy(vit / "config.json", tmp_path)
+    (tmp_path / "pytorch_model.bin").write_bytes(b"\x80\x04.")
+    with pytest.raises(ArtifactError, match="pickled weights are not loaded"):
+        _ = TransformersModel(model_folder=tmp_path).io
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"architectures": ["PreTrainedTokenizer"]}, "has no model 'PreTrainedTokenizer'"),
+        ({"model_type": "own"}, "no model_type 'own'"),
+        ({"auto_map": {"AutoModel": "own.Model"}}, "auto_map asks for code"),
+        ({"num_hidden_layers": 1 << 20}, "num_hidden_layers is"),
+        ({"intermediate_size": 1 << 30}, "more than the files can hold"),
+    ],
+)
+def test_hostile_configurations_are_refused(vit: Path, tmp_path: Path, change: dict[str, Any], told: str) -> None:
+    shutil.copytree(vit, tmp_path / "copy")
+    path = tmp_path / "copy" / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(ArtifactError, match=told) as caught:
+        _ = TransformersModel(model_folder=path.parent).io
+    assert "\n" not in str(caught.value)
