@@ -63,6 +63,25 @@ def test_a_text_classifier_computes_what_transformers_computes(tmp_path: Path) -
         _ = TransformersModel(model_folder=tmp_path).io
 
 
+def test_a_language_model_is_exported(tmp_path: Path) -> None:
+    config = transformers.GPT2Config(
+        n_embd=32, n_layer=1, n_head=2, vocab_size=100, n_positions=16, bos_token_id=0, eos_token_id=0
+    )
+    transformers.GPT2LMHeadModel(config).save_pretrained(tmp_path)
+    wrapper = TransformersModel(model_folder=tmp_path, sequence_length=8)
+    assert wrapper.io.outputs[0].shape == (None, 8, 100)
+    with wrapper.open() as model:
+        assert model.export(tmp_path / "model.pt2", "torch-export").format == "torch-export"
+
+
+def test_damaged_preprocessing_is_named(vit: Path, tmp_path: Path) -> None:
+    shutil.copytree(vit, tmp_path / "copy")
+    path = tmp_path / "copy" / "preprocessor_config.json"
+    path.write_text(json.dumps({"image_mean": ["half"], "image_std": [0.5]}))
+    with pytest.raises(ArtifactError, match=r"preprocessor_config\.json: rescale_factor, image_mean and image_std"):
+        TransformersModel(model_folder=path.parent).known()
+
+
 def test_pickled_weights_are_refused(vit: Path, tmp_path: Path) -> None:
     shutil.copy(vit / "config.json", tmp_path)
     (tmp_path / "pytorch_model.bin").write_bytes(b"\x80\x04.")

@@ -27,7 +27,7 @@ def class_of(folder: TransformersFolder) -> tuple[Any, Any]:
         kept = {name: value for name, value in folder.config.items() if "attn_implementation" not in name}
         with hushed():
             config = CONFIG_MAPPING[kind].from_dict(kept)
-            config._attn_implementation = "eager"  # the others read the mask's values, which no export can follow
+            config._attn_implementation = "eager"  # others may read the mask's values, which no export follows
             cls = (
                 getattr(transformers, str(names[0]), None)
                 if names
@@ -66,21 +66,38 @@ def output_of(folder: TransformersFolder, inputs: Sequence[TensorSpec]) -> Tenso
     import torch
 
     cls, config = class_of(folder)
+    # A mask's values would be read, which are not there; without one, shapes are the same.
+    known = [spec for spec in inputs if spec.name != "attention_mask"]
     try:
-        with hushed(), torch.device("meta"), torch.no_grad():
+        with hushed(), torch.device("meta"):
             network = cls(config)
-            module = wrapped(network, [spec for spec in inputs if spec.name != "attention_mask"])
-            # A mask's values would be read, which are not there; without one, shapes are the same.
-            known = [spec for spec in inputs if spec.name != "attention_mask"]
-            given = [torch.zeros([2, *spec.shape[1:]], dtype=getattr(torch, spec.dtype)) for spec in known]
-            shape = tuple(module(*given).shape)
-    except Exception as error:  # so do networks
-        raise ArtifactError(f"{folder.path}: {cls.__name__} cannot be run: {one_line(error)}") from None
+    except Exception as error:  # networks fail in every way there is
+        raise _cannot_run(folder, cls, error) from None
     needed = sum(weight.numel() for weight in network.parameters())
     if needed > folder.size + _SLACK:  # even with one byte for each
         raise ArtifactError(f"{folder.path}: config.json asks for {needed:,} weights, more than the files can hold")
+    try:
+        shape = _shape_on("meta", wrapped(network, known), known)
+    except Exception:  # some networks read values on the way
+        try:
+            with hushed():
+                shape = _shape_on("cpu", wrapped(cls(config), known), known)
+        except Exception as error:
+            raise _cannot_run(folder, cls, error) from None
     logits = any(part in cls.__name__ for part in ("For", "Head"))
     return TensorSpec("logits" if logits else "last_hidden_state", (None, *shape[1:]), "float32")
+
+
+def _shape_on(device: str, module: Any, inputs: Sequence[TensorSpec]) -> tuple[int, ...]:
+    import torch
+
+    with hushed(), torch.device(device), torch.no_grad():
+        given = [torch.zeros([2, *spec.shape[1:]], dtype=getattr(torch, spec.dtype)) for spec in inputs]
+        return tuple(module(*given).shape)
+
+
+def _cannot_run(folder: TransformersFolder, cls: type, error: Exception) -> ArtifactError:
+    return ArtifactError(f"{folder.path}: {cls.__name__} cannot be run: {one_line(error)}")
 
 
 def loaded(folder: TransformersFolder, inputs: Sequence[TensorSpec]) -> Any:

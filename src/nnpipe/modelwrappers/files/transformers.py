@@ -79,10 +79,19 @@ class TransformersModel(Preprocessing, PyTorchWrapper):
         if first.name != "pixel_values" or "image_mean" not in said:
             return Known(Meaning(outputs=judged)) if judged else Known()
         factor = said.get("rescale_factor", 1 / 255) if said.get("do_rescale", True) else 1
+        mean, deviation = said["image_mean"], said.get("image_std")
+        numbers = [
+            factor,
+            *(mean if isinstance(mean, list) else []),
+            *(deviation if isinstance(deviation, list) else []),
+        ]
+        if len(numbers) < 3 or not all(type(each) in (int, float) for each in numbers) or factor <= 0:
+            where = folder.path / "preprocessor_config.json"
+            raise ArtifactError(f"{where}: rescale_factor, image_mean and image_std are no numbers to normalise with")
         normal = said.get("do_normalize", True)
         pixels = InputMeaning(
             "pixel_values", "image", (0, 255), scale=1 / factor, layout="nchw",
-            mean=tuple(said["image_mean"]) if normal else (), deviation=tuple(said["image_std"]) if normal else (),
+            mean=tuple(mean) if normal else (), deviation=tuple(deviation) if normal else (),
             resize="bilinear" if said.get("do_resize", True) else "none",
         )  # fmt: skip
         return Known(Meaning((pixels,), judged), by=str(self.model_folder / "preprocessor_config.json"))
