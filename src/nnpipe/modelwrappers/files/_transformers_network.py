@@ -37,7 +37,8 @@ def class_of(folder: TransformersFolder) -> tuple[Any, Any]:
         raise ArtifactError(f"{where}: transformers cannot read it: {one_line(error)}") from None
     if not isinstance(cls, type) or not issubclass(cls, transformers.PreTrainedModel):
         raise ArtifactError(f"{where}: transformers has no model {str(names[0])[:60]!r}")
-    if cls.config_class is not None and not isinstance(config, cls.config_class):
+    wanted = getattr(cls, "config_class", None)
+    if wanted is not None and not isinstance(config, wanted):
         raise ArtifactError(f"{where}: {cls.__name__} is no model of the type {kind!r}")
     return cls, config
 

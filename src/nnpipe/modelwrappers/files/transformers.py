@@ -72,20 +72,18 @@ class TransformersModel(Preprocessing, PyTorchWrapper):
         """Return the preprocessing of images and the names of classes that the folder states."""
         folder, output = self._read(), self.io.outputs[0]
         labels = folder.config.get("id2label") or {}
-        names = tuple(labels.get(str(number)) for number in range(len(labels))) if isinstance(labels, dict) else ()
+        names = tuple(str(labels.get(str(number))) for number in range(len(labels))) if isinstance(labels, dict) else ()
         complete = len(output.shape) == 2 and output.shape[-1] == len(names)
         judged = (OutputMeaning("logits", "logits", names if complete else ()),) if output.name == "logits" else ()
         said, first = folder.preprocessor, self.io.inputs[0]
         if first.name != "pixel_values" or "image_mean" not in said:
             return Known(Meaning(outputs=judged)) if judged else Known()
         factor = said.get("rescale_factor", 1 / 255) if said.get("do_rescale", True) else 1
-        mean, deviation = said["image_mean"], said.get("image_std")
-        numbers = [
-            factor,
-            *(mean if isinstance(mean, list) else []),
-            *(deviation if isinstance(deviation, list) else []),
-        ]
-        if len(numbers) < 3 or not all(type(each) in (int, float) for each in numbers) or factor <= 0:
+        mean, deviation = (
+            [*each] if isinstance(each, list) else [] for each in map(said.get, ("image_mean", "image_std"))
+        )
+        numbers = [factor, *mean, *deviation]
+        if not mean or not deviation or not all(type(each) in (int, float) for each in numbers) or factor <= 0:
             where = folder.path / "preprocessor_config.json"
             raise ArtifactError(f"{where}: rescale_factor, image_mean and image_std are no numbers to normalise with")
         normal = said.get("do_normalize", True)
