@@ -11,6 +11,7 @@ from nnpipe.formats.onnx import read_onnx
 from nnpipe.formats.onnx_external_data import write_joined
 
 _FATAL = 4  # log severity: errors are raised, so there is nothing to print
+_MADE = "fused/"
 
 
 class ONNXRewriter(WritingCompiler):
@@ -45,6 +46,9 @@ def in_one_file(source: Path, folder: Path) -> Path:
 def optimised(source: Path, destination: Path, level: str) -> None:
     """Optimise a model with ONNX Runtime and write the result.
 
+    Tensors that are new in the result get names of their own: ONNX Runtime makes the same names again when it
+    fuses further at loading, and then refuses the model ("Attempt to replace the existing tensor", 1.31).
+
     Parameters
     ----------
     source, destination
@@ -52,6 +56,7 @@ def optimised(source: Path, destination: Path, level: str) -> None:
     level
         A member of ``onnxruntime.GraphOptimizationLevel``.
     """
+    import onnx
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -61,6 +66,32 @@ def optimised(source: Path, destination: Path, level: str) -> None:
     # Nothing is run, so weights need not be repacked for kernels, which would take their memory once more.
     options.add_session_config_entry("session.disable_prepacking", "1")
     onnxruntime.InferenceSession(str(source), options, providers=["CPUExecutionProvider"])
+    known = _tensors(onnx.load_model(str(source), load_external_data=False).graph)
+    model = onnx.load_model(str(destination))
+    if new := _tensors(model.graph) - known:
+        prefix = _MADE
+        while any(name.startswith(prefix) for name in known):  # the source has been optimised before
+            prefix += _MADE
+        _rename(model.graph, {name: f"{prefix}{name}" for name in new})
+        onnx.save_model(model, str(destination))
+
+
+def _tensors(graph: Any) -> set[str]:
+    """Return the names of the tensors that a graph computes or holds, without those of graphs inside."""
+    return {name for node in graph.node for name in node.output} | {held.name for held in graph.initializer}
+
+
+def _rename(graph: Any, names: dict[str, str]) -> None:
+    """Rename tensors of a graph, also where graphs inside use them."""
+    for node in graph.node:
+        for held in (node.input, node.output):
+            held[:] = [names.get(name, name) for name in held]
+        for attribute in node.attribute:
+            for inner in (attribute.g, *attribute.graphs) if attribute.HasField("g") else attribute.graphs:
+                _rename(inner, names)
+    for held in (*graph.initializer, *graph.value_info, *graph.output, *graph.sparse_initializer):
+        named = held.values if hasattr(held, "values") else held
+        named.name = names.get(named.name, named.name)
 
 
 def fix_batch(model: Any, io: IOSpec, batch: int) -> None:

@@ -24,12 +24,13 @@ from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.claims import Claim
 from nnpipe.core.compiler import Calibration
-from nnpipe.core.errors import ConfigError
+from nnpipe.core.errors import CompileError, ConfigError
 from nnpipe.core.tensors import Batch, IOSpec
 from nnpipe.formats.onnx import read_onnx
 
 _METHODS = {"minmax": "MinMax", "entropy": "Entropy", "percentile": "Percentile"}
 _TYPES = {"int8": "QInt8", "uint8": "QUInt8"}
+_ADDING = frozenset(("Add", "Gemm", "Conv", "ConvTranspose"))
 _OPSET = 13  # the first in which QuantizeLinear supports scales per channel
 _IR_VERSION = 7  # of operator set 13; from version 4 on, weights need not be inputs
 
@@ -138,13 +139,22 @@ class ONNXDynamicQuantizer(_OperatorChoice):
         return "dynamic"
 
     def _write(self, artifact: Artifact, destination: Path, calibration: Calibration | None) -> IOSpec:
+        import onnx
         from onnxruntime.quantization import QuantType, quantize_dynamic
 
+        types = self.operator_types or DYNAMIC_TYPES
         with tempfile.TemporaryDirectory() as folder:
+            prepared = _prepared(artifact.path, Path(folder))
+            graph = onnx.load_model(str(prepared), load_external_data=False).graph
+            if not any(node.op_type in types for node in graph.node):
+                raise CompileError(
+                    f"there is no {', '.join(types)} to quantise; --operator-types names others, such as Conv, which "
+                    "is slower than in floats"
+                )
             quantize_dynamic(
-                str(_prepared(artifact.path, Path(folder))),
+                str(prepared),
                 str(destination),
-                op_types_to_quantize=list(self.operator_types or DYNAMIC_TYPES),
+                op_types_to_quantize=list(types),
                 per_channel=self.per_channel,
                 reduce_range=self.reduce_range,
                 weight_type=getattr(QuantType, _TYPES[self.weight_type]),
@@ -182,6 +192,7 @@ def _prepared(source: Path, folder: Path) -> Path:
     optimised(recent, fused, "ORT_ENABLE_BASIC")
     model = onnx.load_model(str(fused))
     _flatten_biases(model.graph)
+    _separate_biases(model.graph)
     _forget_stated_shapes(model.graph)
     onnx.save_model(onnx.shape_inference.infer_shapes(model), str(shaped))
     return shaped
@@ -202,6 +213,22 @@ def _flatten_biases(graph: Any) -> None:
     for constant in graph.initializer:
         if constant.name in added - elsewhere and len(constant.dims) == 2 and constant.dims[0] == 1:
             del constant.dims[0]
+
+
+def _separate_biases(graph: Any) -> None:
+    """Copy vectors that several nodes add: ONNX Runtime gives a shared bias the scale of one of them (1.31)."""
+    vectors = {constant.name: constant for constant in graph.initializer if len(constant.dims) == 1}
+    seen: set[str] = set()
+    for node in graph.node:
+        if node.op_type not in _ADDING:
+            continue
+        for place, name in enumerate(node.input):
+            if name in seen:
+                copy = graph.initializer.add()
+                copy.CopyFrom(vectors[name])
+                copy.name = node.input[place] = f"{name}/{node.output[0]}"
+            elif name in vectors:
+                seen.add(name)
 
 
 def _forget_stated_shapes(graph: Any) -> None:

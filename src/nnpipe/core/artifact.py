@@ -164,7 +164,7 @@ class Artifact:
         return noted
 
     def linked(self, path: str | Path) -> Artifact:
-        """Give the file a second name in its folder, with a description beside it, and return that artifact.
+        """Link the file under a second name, write a description beside it, and return that artifact.
 
         Where the file system has no hard links, the file is copied.
         """

@@ -49,8 +49,8 @@ def refuse_wrong(path: Path, framework: str, table: Sequence[Wrong]) -> None:
     ArtifactError
         If the file is damaged.
     """
-    for fault in faults_in(path, framework, table):
-        raise NotSupported(f"{path}: {fault}")
+    if faults := faults_in(path, framework, table):
+        raise NotSupported(f"{path}: {faults[0]}")
 
 
 def faults_in(path: Path, framework: str, table: Sequence[Wrong]) -> tuple[str, ...]:

@@ -84,21 +84,21 @@ def open_model(
         if providers[0] not in onnxruntime.get_available_providers():
             raise ConfigError("the ONNX Runtime installed here cannot use a GPU: pip install onnxruntime-gpu")
     file.check_external()
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = _FATAL
-    options.intra_op_num_threads = num_threads
-    options.inter_op_num_threads = 1  # the default execution mode is sequential, so further threads would be idle
-    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, _LEVELS[optimisation])
     # Elsewhere, the option gains nothing, and models with attention do not load with it.
     exact = exact_integers and adds_bytes_in_16_bits()
-    options.add_session_config_entry(_EXACT, "1" if exact else "0")
-    for name in file.batch_names if batch is not None else ():
-        options.add_free_dimension_override_by_name(name, batch)
-    if profile is not None:
-        options.enable_profiling = True
-        options.profile_file_prefix = str(profile)
 
-    def opened() -> Any:
+    def opened(exact: bool) -> Any:
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = _FATAL
+        options.intra_op_num_threads = num_threads
+        options.inter_op_num_threads = 1  # the default execution mode is sequential, so further threads would be idle
+        options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, _LEVELS[optimisation])
+        options.add_session_config_entry(_EXACT, "1" if exact else "0")
+        for name in file.batch_names if batch is not None else ():
+            options.add_free_dimension_override_by_name(name, batch)
+        if profile is not None:
+            options.enable_profiling = True
+            options.profile_file_prefix = str(profile)
         return onnxruntime.InferenceSession(
             content or str(file.path),
             options,
@@ -107,7 +107,7 @@ def open_model(
         )
 
     try:
-        native = opened()
+        native = opened(exact)
     except Exception as error:  # its errors share no base but Exception
         if not exact or _REPLACED not in str(error):
             raise ArtifactError(f"{file.path}: ONNX Runtime cannot load it: {one_line(error, 500)}") from None
@@ -115,9 +115,8 @@ def open_model(
             "%s: ONNX Runtime cannot load it with exact integers: sums of 8-bit products may overflow on this "
             "processor; weights of 7 bits (--reduce-range) avoid that", file.path,
         )  # fmt: skip
-        options.add_session_config_entry(_EXACT, "0")
         try:
-            native = opened()
+            native = opened(False)
         except Exception as again:
             raise ArtifactError(f"{file.path}: ONNX Runtime cannot load it: {one_line(again, 500)}") from None
     native.disable_fallback()

@@ -111,7 +111,7 @@ def test_a_large_program_is_refused_by_compilers_of_one_onnx_file(
     wrapper.check_takers([ONNXStaticQuantizer])
     monkeypatch.setattr(module, "LARGEST", digits.stat().st_size - 1)
     wrapper.check_takers([PyTorchRuntime], remote=True)
-    with pytest.raises(ConfigError, match="ONNXStaticQuantizer works on one ONNX file"):
+    with pytest.raises(ConfigError, match="ONNXStaticQuantizer works on one file"):
         wrapper.check_takers([ONNXStaticQuantizer])
 
 

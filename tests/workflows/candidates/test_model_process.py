@@ -20,8 +20,8 @@ from nnpipe.modelwrappers.files.onnx import ONNXModel
 from nnpipe.testing.model_files import write_onnx_classifier
 from nnpipe.workflows.candidates.model_process import ModelProcess
 
-pytest.importorskip("onnxruntime")
-pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
+pytest.importorskip("onnx", reason="onnx is not installed")
 
 
 @dataclass

@@ -21,7 +21,7 @@ def digits() -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.fixture(scope="module")
 def network() -> Any:
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     x, y = (torch.from_numpy(array[:1200]) for array in digits())
     torch.manual_seed(0)
     found = torch.nn.Sequential(
@@ -43,7 +43,7 @@ def share_right(network: Any, x: np.ndarray, y: np.ndarray) -> float:
 
 
 def test_a_file_and_arrays(tmp_path: Path) -> None:
-    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
     x, y = digits()
     source = write_onnx_classifier(tmp_path / "nearest.onnx", x[:1200], y[:1200])
     means = np.stack([x[:1200][y[:1200] == digit].mean(0).ravel() for digit in range(10)])
@@ -124,7 +124,10 @@ def test_the_command_gives_the_same_accuracies(network: Any, tmp_path: Path) -> 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_model_of_keras_and_batches_of_tensorflow() -> None:
-    keras, tf = pytest.importorskip("keras"), pytest.importorskip("tensorflow")
+    keras, tf = (
+        pytest.importorskip("keras", reason="Keras is not installed"),
+        pytest.importorskip("tensorflow", reason="TensorFlow is not installed"),
+    )
     x, y = digits()
     x = x.transpose(0, 2, 3, 1)
     model = keras.Sequential([keras.Input((8, 8, 1)), keras.layers.Flatten(), keras.layers.Dense(10)])

@@ -16,7 +16,7 @@ from nnpipe.measuring.paired_comparison import ComparisonPlan
 from nnpipe.testing.model_files import write_onnx_classifier
 from nnpipe.workflows.comparison.compare_models import _titles
 
-pytest.importorskip("onnxruntime")
+pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,8 @@ from nnpipe.core.registry import find
 from nnpipe.core.tensors import IOSpec, TensorSpec
 from nnpipe.workflows.verification.model_weights import weights_of
 
-onnx = pytest.importorskip("onnx")
-pytest.importorskip("onnxruntime")
+onnx = pytest.importorskip("onnx", reason="onnx is not installed")
+pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
 
 
 def test_columns_of_a_square_matrix_have_their_own_scales(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Elementwise operators: arithmetic, comparisons, activations."""
+"""Elementwise operators: arithmetic and comparisons."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def unary(function: Callable[[Any], Any], floor: bool | None = None) -> Operator
     return operator
 
 
-def _real(function: Callable[[Any], Any], floor: bool | None = False) -> Operator:
+def real(function: Callable[[Any], Any], floor: bool | None = False) -> Operator:
     """Return an operator of one tensor whose results are real numbers, also of integers."""
     return unary(lambda held: function(held if held.dtype.is_floating else cast(held, "float32")), floor)
 
@@ -122,7 +122,8 @@ def _power(x: Any, y: Any) -> Value:
     return Value(tf.pow(left, right), last)
 
 
-def _clamp(x: Value, low: Any = None, high: Any = None) -> Value:
+def clamp(x: Value, low: Any = None, high: Any = None) -> Value:
+    """Return values between bounds; a bound of ``None`` is none."""
     import tensorflow as tf
 
     if any(isinstance(bound, Value) for bound in (low, high)):
@@ -137,10 +138,6 @@ def _clamp(x: Value, low: Any = None, high: Any = None) -> Value:
     if high is not None and high != math.inf:
         held = tf.minimum(held, cast(high, x.dtype))
     return Value(held, x.channels_last, low is not None and low >= 0)
-
-
-def _hardtanh(x: Value, low: float = -1, high: float = 1) -> Value:
-    return _clamp(x, low, high)
 
 
 def _where(condition: Value, x: Any, y: Any) -> Value:
@@ -175,12 +172,6 @@ def _addcdiv(x: Value, y: Value, z: Value, value: float = 1) -> Value:
     return Value(a + (b / c if value == 1 else value * b / c), last)
 
 
-def _gelu(x: Value, approximate: str = "none") -> Value:
-    import tensorflow as tf
-
-    return Value(tf.nn.gelu(x.held, approximate == "tanh"), x.channels_last)
-
-
 def _erf(held: Any) -> Any:
     """Return the error function to 2e-7 (Abramowitz and Stegun 1964, 7.1.26); TensorFlow Lite has none."""
     import tensorflow as tf
@@ -189,48 +180,6 @@ def _erf(held: Any) -> Any:
     t = 1 / (1 + 0.3275911 * size)
     series = t * (0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429))))
     return tf.sign(held) * (1 - series * tf.exp(-size * size))
-
-
-def _leaky_relu(x: Value, slope: float = 0.01) -> Value:
-    import tensorflow as tf
-
-    return Value(tf.nn.leaky_relu(x.held, slope), x.channels_last)
-
-
-def _prelu(x: Value, weight: Value) -> Value:
-    import tensorflow as tf
-
-    slopes = weight
-    if weight.rank == 1 and x.rank > 1:
-        slopes = Value(weight.held.reshape(-1, *(1,) * (x.rank - 2)))
-    (held, slope), last = operands([x, slopes])
-    return Value(tf.nn.relu(held) - slope * tf.nn.relu(-held), last)
-
-
-def _elu(x: Value, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Value:
-    import tensorflow as tf
-
-    if (alpha, scale, input_scale) == (1, 1, 1):
-        return Value(tf.nn.elu(x.held), x.channels_last)
-    low = alpha * (tf.exp(tf.minimum(x.held, 0.0) * input_scale) - 1)
-    return Value(scale * (tf.nn.relu(x.held) + low), x.channels_last)
-
-
-def _softplus_of(held: Any) -> Any:
-    import tensorflow as tf
-
-    # The usual form overflows for large numbers.
-    return tf.nn.relu(held) + tf.math.log(1 + tf.exp(-tf.abs(held)))
-
-
-def _softplus(x: Value, beta: float = 1, threshold: float = 20) -> Value:
-    return Value(_softplus_of(x.held * beta) / beta, x.channels_last, True)
-
-
-def _threshold(x: Value, threshold: float, value: float) -> Value:
-    import tensorflow as tf
-
-    return Value(tf.where(x.held > threshold, x.held, value), x.channels_last)
 
 
 def _to(x: Value, dtype: Any = None, *ignored: Any, **also: Any) -> Value:
@@ -265,7 +214,7 @@ def operators() -> Mapping[str, Operator]:
     """Return the operators by their names in PyTorch."""
     import tensorflow as tf
 
-    nn, tm = tf.nn, tf.math
+    tm = tf.math
     log_e = {2: 1 / math.log(2), 10: 1 / math.log(10)}
     half = {
         "sinh": lambda x: (tf.exp(x) - tf.exp(-x)) / 2, "cosh": lambda x: (tf.exp(x) + tf.exp(-x)) / 2,
@@ -273,28 +222,23 @@ def operators() -> Mapping[str, Operator]:
         "acosh": lambda x: tm.log(x + tf.sqrt(x * x - 1)), "atanh": lambda x: 0.5 * tm.log((1 + x) / (1 - x)),
         "erf": _erf, "log": tm.log, "log2": lambda x: tm.log(x) * log_e[2], "log10": lambda x: tm.log(x) * log_e[10],
         "log1p": lambda x: tm.log(1 + x), "expm1": lambda x: tf.exp(x) - 1, "sin": tm.sin, "cos": tm.cos,
-        "tanh": tm.tanh, "reciprocal": lambda x: 1 / x, "mish": lambda x: x * tm.tanh(_softplus_of(x)),
-        "silu": lambda x: x * tm.sigmoid(x), "log_sigmoid": lambda x: -_softplus_of(-x),
-        "hardswish": lambda x: x * nn.relu6(x + 3) * (1 / 6), "selu": nn.selu,
-        "softsign": lambda x: x / (1 + tf.abs(x)), "tanhshrink": lambda x: x - tm.tanh(x), "logit": lambda x: tm.log(
-            x / (1 - x)
-        ),
+        "tanh": tm.tanh, "reciprocal": lambda x: 1 / x,
+        "logit": lambda x: tm.log(x / (1 - x)),
     }  # fmt: skip
     never_negative = {
         "exp": tf.exp, "sigmoid": tm.sigmoid, "sqrt": tf.sqrt, "rsqrt": tm.rsqrt,
-        "exp2": lambda x: tf.exp(x * math.log(2)), "hardsigmoid": lambda x: nn.relu6(x + 3) * (1 / 6),
+        "exp2": lambda x: tf.exp(x * math.log(2)),
     }  # fmt: skip
     whole = {
         "floor": tf.floor, "ceil": tm.ceil, "round": tm.round, "trunc": _truncated,
     }  # fmt: skip
     return {
-        **{name: _real(function) for name, function in half.items()},
-        **{name: _real(function, True) for name, function in never_negative.items()},
+        **{name: real(function) for name, function in half.items()},
+        **{name: real(function, True) for name, function in never_negative.items()},
         **{name: _rounded(function) for name, function in whole.items()},
-        "relu": unary(nn.relu, True), "relu6": unary(nn.relu6, True), "hardtanh": _hardtanh, "clamp": _clamp,
-        "clamp_min": _clamp, "clamp_max": lambda x, high: _clamp(x, None, high), "gelu": _gelu,
-        "leaky_relu": _leaky_relu, "prelu": _prelu, "_prelu_kernel": _prelu, "elu": _elu, "softplus": _softplus,
-        "threshold": _threshold, "abs": unary(tf.abs, True), "neg": unary(tm.negative, False),
+        "clamp": clamp, "clamp_min": clamp, "clamp_max": lambda x, high: clamp(x, None, high),
+        "abs": unary(tf.abs, True),
+        "neg": unary(tm.negative, False),
         "square": unary(tm.square, True), "sign": unary(tf.sign, False), "sgn": unary(tf.sign, False),
         "logical_not": unary(lambda x: tm.logical_not(cast(x, "bool"))),
         "isnan": unary(lambda x: x != x), "isinf": unary(lambda x: tf.abs(x) == math.inf),

@@ -104,7 +104,7 @@ def _fixed(node: Any, size: Any) -> Any:
 
 
 def _shaped(node: Any, found: Any) -> Any:
-    """Tell TensorFlow the lengths that the program knows."""
+    """Return a result with the lengths that the program knows set for TensorFlow."""
     meta = node.meta.get("val")
     if isinstance(found, Value) and hasattr(found.held, "set_shape") and hasattr(meta, "shape"):
         lengths = [length if isinstance(length, int) else None for length in meta.shape]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from nnpipe.compilers._torch_tf import (
+    activations,
     attention,
     convolutions,
     creation,
@@ -21,8 +22,8 @@ from nnpipe.compilers._torch_tf import (
 )
 
 _MODULES = (
-    elementwise, reductions, shapes, pieces, creation, matrices, convolutions, pooling, normalisation, resizing,
-    attention, recurrent,
+    elementwise, activations, reductions, shapes, pieces, creation, matrices, convolutions, pooling, normalisation,
+    resizing, attention, recurrent,
 )  # fmt: skip
 
 

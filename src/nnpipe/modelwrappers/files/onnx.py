@@ -11,7 +11,7 @@ import numpy as np
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.compiler import ModelCompiler
-from nnpipe.core.errors import ConfigError, ConversionError
+from nnpipe.core.errors import ConversionError
 from nnpipe.core.files import replacing
 from nnpipe.core.graph import Graph, Profile, Selector
 from nnpipe.core.live_model import LiveModel
@@ -23,6 +23,7 @@ from nnpipe.formats.onnx import read_onnx
 from nnpipe.formats.onnx_contents import Contents, read_contents
 from nnpipe.formats.onnx_external_data import write_joined
 from nnpipe.frameworks.onnxruntime import io_of_model, open_model, session_of
+from nnpipe.modelwrappers.files._one_file import refuse_one_file
 from nnpipe.modelwrappers.files._onnx_external_data import write_beside
 from nnpipe.modelwrappers.files._onnx_graph import ONNXSource
 from nnpipe.modelwrappers.files.file_model import FileModel
@@ -91,20 +92,10 @@ class ONNXModel(FileModel):
         """Raise :class:`ConfigError` if a model is too large for one file and one file is needed."""
         if not self.model_path.is_file():  # opening it reports this
             return
-        size = self.bytes_in_all
-        if size <= _LARGEST:
-            return
-        first = takers[0]
-        if issubclass(first, ModelCompiler) and first.one_file:
-            raise ConfigError(
-                f"{self.model_path}: with its weights it has {size:,} bytes, and {first.__name__} works on one file of "
-                f"at most {_LARGEST:,}; the runtimes ONNXRuntime and OpenVINORuntime run it as it is"
-            )
-        if remote and len(takers) == 1:
-            raise ConfigError(
-                f"{self.model_path}: with its weights it has {size:,} bytes, more than the one file of {_LARGEST:,} "
-                "that is sent to a target; compile it for OpenVINO, or measure it here"
-            )
+        refuse_one_file(
+            self.model_path, self.bytes_in_all, _LARGEST, takers, remote,
+            runtimes="ONNXRuntime and OpenVINORuntime", instead="compile it for OpenVINO, or measure it here",
+        )  # fmt: skip
 
     def contents(self) -> Contents:
         """Return the counts of the file's parts, without reading any weight."""

@@ -12,7 +12,7 @@ import numpy as np
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.compiler import ModelCompiler
-from nnpipe.core.errors import ArtifactError, ConfigError, ConversionError, MissingDependency
+from nnpipe.core.errors import ArtifactError, ConversionError, MissingDependency
 from nnpipe.core.graph import Graph, Selector
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.messages import one_line
@@ -26,6 +26,7 @@ from nnpipe.frameworks.torch_call import program_call
 from nnpipe.frameworks.torch_onnx import LARGEST, write_exported
 from nnpipe.frameworks.torch_program import load_checked, program_bytes
 from nnpipe.frameworks.torch_session import TorchSession, check_device
+from nnpipe.modelwrappers.files._one_file import refuse_one_file
 from nnpipe.modelwrappers.files.file_model import FileModel
 from nnpipe.modelwrappers.frameworks.pytorch_graph import intermediates, layer_of, read_graph
 from nnpipe.modelwrappers.frameworks.pytorch_weights import get_arrays, set_arrays
@@ -101,19 +102,12 @@ class TorchExportModel(FileModel):
 
     def check_takers(self, takers: Sequence[type[ModelCompiler] | type[Runtime]], remote: bool = False) -> None:
         """Raise :class:`ConfigError` if the program is too large for one ONNX file and one is needed."""
-        first = takers[0]
-        if "torch-export" in first.accepts or not self.model_path.is_file() or self.bytes_in_all <= LARGEST:
+        if "torch-export" in takers[0].accepts or not self.model_path.is_file():
             return
-        if issubclass(first, ModelCompiler) and first.one_file:
-            raise ConfigError(
-                f"{self.model_path}: has {self.bytes_in_all:,} bytes, and {first.__name__} works on one ONNX file of "
-                f"at most {LARGEST:,}; the runtimes ONNXRuntime and PyTorchRuntime run it as it is"
-            )
-        if remote and len(takers) == 1:
-            raise ConfigError(
-                f"{self.model_path}: has {self.bytes_in_all:,} bytes, more than the one file of {LARGEST:,} that is "
-                "sent to a target; measure it here"
-            )
+        refuse_one_file(
+            self.model_path, self.bytes_in_all, LARGEST, takers, remote,
+            runtimes="ONNXRuntime and PyTorchRuntime", instead="measure it here",
+        )  # fmt: skip
 
     def _write_onnx(self, source: TorchSource, path: Path) -> None:
         import torch

@@ -106,7 +106,7 @@ class ModelProcess(Closing):
         crashed or took too long is.
         """
         if (refused := self._refused.get(recipe)) is not None:
-            raise type(refused)(str(refused))
+            raise refused
         known = self._made.get(recipe)
         if known is not None and known.is_file():
             if not last:
