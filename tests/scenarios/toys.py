@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+import os
+import signal
+from typing import Any, ClassVar
 
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
@@ -86,6 +88,7 @@ class Overwriter(Runtime):
 class _Rewriter(ModelCompiler):
     requires = ("onnx",)
     accepts, produces, suffix = ("onnx",), "onnx", ".onnx"
+    target: ClassVar[str] = "cpu"
 
     def _compile(self, artifact: Any, path: Any, calibration: Any) -> Any:
         import onnx
@@ -93,7 +96,8 @@ class _Rewriter(ModelCompiler):
         model = onnx.load_model(str(artifact.path))
         self.rewrite(model.graph)
         onnx.save_model(model, str(path))
-        return Artifact.of(path, "onnx", artifact.io, producer=self.describe(), parent=artifact)
+        target = type(self).target
+        return Artifact.of(path, "onnx", artifact.io, target=target, producer=self.describe(), parent=artifact)
 
     def rewrite(self, graph: Any) -> None:
         raise NotImplementedError
@@ -107,6 +111,28 @@ class Swapper(_Rewriter):
 
         weights = onnx.numpy_helper.to_array(graph.initializer[0])[:, ::-1]
         graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(weights.copy(), graph.initializer[0].name))
+
+
+class Breaker(_Rewriter):
+    """Writes a file that no runtime loads: its first node has an operator that does not exist."""
+
+    def rewrite(self, graph: Any) -> None:
+        graph.node[0].op_type = "Surprise"
+
+
+class Abroad(Breaker):
+    """Writes a file for another machine."""
+
+    target: ClassVar[str] = "edgetpu"
+
+
+class Crasher(Runtime):
+    """Crashes while it loads a model."""
+
+    accepts = ("onnx",)
+
+    def _load(self, artifact: Any) -> Any:
+        os.kill(os.getpid(), signal.SIGSEGV)
 
 
 class Mute(ONNXModel):

@@ -19,6 +19,18 @@ def machine(triple: str = "") -> str:
     return {"amd64": "x86_64", "arm64": "aarch64"}.get(name, name)
 
 
+def made_for_this(target: str) -> bool:
+    """Return whether a compiler's target, as artifacts state it, is this kind of machine.
+
+    Parameters
+    ----------
+    target
+        ``"cpu"``, ``"native"`` or ``"generic"``, which are any or this one; a triple, whose architecture is compared;
+        or the name of an accelerator.
+    """
+    return target in ("cpu", "native", "generic") or machine(target) == machine()
+
+
 def check_processor(file: SealedFile, path: Path, features_here: Callable[[], Iterable[str]]) -> None:
     """Check that this processor can run the code; running code for another one would crash the process.
 

@@ -11,7 +11,7 @@ import pytest
 
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.deployment import RemoteOptions
-from nnpipe.core.errors import ArtifactError
+from nnpipe.core.errors import CompileError
 from nnpipe.datasets.digits import DigitsDataset
 from nnpipe.modelwrappers.files.onnx import ONNXModel
 from nnpipe.protocols.network import NetworkProtocol
@@ -80,5 +80,6 @@ def test_an_error_names_the_file_that_the_user_gave(model: Artifact, tmp_path: P
     compiled = Artifact.read(write_onnx_network(tmp_path / "compiled.onnx").path)
     compiled.path.write_bytes(b"rubbish")
     spec = replace(spec_of(model), runtime=ONNXRuntime(), artifact=compiled)
-    with pytest.raises(ArtifactError, match=r"compiled\.onnx.*\(it was made from .*m\.onnx\)"), spec.open():
+    said = r"ONNXModel made a model from .*m\.onnx that ONNXRuntime refuses: .*compiled\.onnx: "
+    with pytest.raises(CompileError, match=said), spec.open():
         raise AssertionError

@@ -8,8 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nnpipe.core.errors import ConfigError, NNPipeError
+from nnpipe.core.compiler import ModelCompiler
+from nnpipe.core.errors import CompileError, ConfigError, NNPipeError
 from nnpipe.core.progress import silent
+from nnpipe.core.registry import find
+from nnpipe.core.runtime import Runtime
 from nnpipe.runtimes.onnxruntime import ONNXRuntime
 from nnpipe.testing.model_files import write_onnx_classifier
 from nnpipe.workflows.measurement.compile import compile
@@ -30,6 +33,35 @@ def test_a_compiled_model_is_described_and_runs(model: Path, tmp_path: Path) -> 
     with ONNXRuntime().load(made) as session:
         found = session.infer({"image": np.full((1, 1), 2.1, np.float32)})
     assert next(iter(found.values())).argmax() == 2
+
+
+def test_a_result_that_its_runtime_refuses_is_no_result(model: Path, tmp_path: Path) -> None:
+    way = Way("broken", (find("toys.Breaker", ModelCompiler)(),), ONNXRuntime())
+    with pytest.raises(
+        CompileError, match=r"Breaker made a model .*m\.onnx that ONNXRuntime refuses: .*Surprise"
+    ) as error:
+        compile(model, way, tmp_path / "out" / "broken.onnx")
+    assert len(str(error.value).splitlines()) == 1
+    assert not list((tmp_path / "out").glob("broken.onnx*"))
+
+
+def test_a_runtime_that_crashes_on_the_result_is_told_as_a_compiler_is(model: Path, tmp_path: Path) -> None:
+    way = Way("crashing", (find("toys.Swapper", ModelCompiler)(),), find("toys.Crasher", Runtime)())
+    with pytest.raises(NNPipeError, match=r"loading .*swapped\.onnx with Crasher crashed its process \(SIGSEGV\)"):
+        compile(model, way, tmp_path / "out" / "swapped.onnx")
+    assert not list((tmp_path / "out").glob("swapped.onnx*"))
+
+
+def test_what_cannot_be_loaded_here_is_compiled_and_told(
+    model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken = find("toys.Breaker", ModelCompiler)()
+    made = compile(model, Way("x", (broken,), find("toys.Runner", Runtime)()), tmp_path / "absent.onnx")
+    assert made.path.is_file()
+    assert "absent.onnx: not loaded, because Runner cannot run here: " in caplog.text
+    abroad = find("toys.Abroad", ModelCompiler)()
+    assert compile(model, Way("y", (abroad,), ONNXRuntime()), tmp_path / "abroad.onnx").path.is_file()
+    assert "abroad.onnx: not loaded, because it is for edgetpu and not for this machine" in caplog.text
 
 
 def test_a_module_is_traced_with_the_samples_that_quantisers_observe(tmp_path: Path) -> None:

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nnpipe.core.errors import ConfigError
+from nnpipe.core.compiler import ModelCompiler
+from nnpipe.core.errors import CompileError, ConfigError
 from nnpipe.core.progress import silent
+from nnpipe.core.registry import find
 from nnpipe.datasets.arrays import write_arrays
 from nnpipe.datasets.digits import DigitsDataset
 from nnpipe.measuring.load_options import LoadOptions
@@ -18,6 +20,7 @@ from nnpipe.measuring.quantities import quantity
 from nnpipe.measuring.run import Run
 from nnpipe.modelwrappers.files.onnx import ONNXModel
 from nnpipe.protocols.network import NetworkProtocol
+from nnpipe.runtimes.onnxruntime import ONNXRuntime
 from nnpipe.scenarios import inference_performance, inference_tester
 from nnpipe.testing.model_files import write_onnx_classifier
 from nnpipe.workflows.candidates.deployment import Deployment
@@ -67,6 +70,14 @@ def test_a_compiled_model_lies_where_it_was_wanted(model: Path, samples: Any, tm
     assert found.run.verification["verdict"] in ("same", "close")
     found.save(tmp_path / "again.json")
     assert Run.read(tmp_path / "again.json").title == "onnx-int8"
+
+
+def test_a_compiled_model_that_its_runtime_refuses_is_removed(model: Path, samples: Any, tmp_path: Path) -> None:
+    way = Way("broken", (find("toys.Breaker", ModelCompiler)(),), ONNXRuntime())
+    place = tmp_path / "broken.onnx"
+    with pytest.raises(CompileError, match=r"Breaker made a model from .* that ONNXRuntime refuses: .*Surprise"):
+        measure(model, data=samples, way=way, compiled_path=place, options=QUICK)
+    assert not list(tmp_path.glob("broken.onnx*"))
 
 
 @pytest.mark.parametrize("compiled", [False, True])

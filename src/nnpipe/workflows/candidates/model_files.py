@@ -146,6 +146,13 @@ def artifact_of(path: Path, format: str, runtime: Runtime | None) -> Artifact:
     return Artifact(path, format, _io_of(path, format, runtime), sha256_of(path))
 
 
+def remove_model(path: Path) -> None:
+    """Remove a model file that was made here, its description, and the files of its weights."""
+    weights = [each for each in path.parent.glob("*.weights") if each.name.startswith(f"{path.name}.")]
+    for each in (path, sidecar_of(path), *weights):
+        each.unlink(missing_ok=True)
+
+
 def _io_of(path: Path, format: str, runtime: Runtime | None) -> IOSpec:
     reader: Any = getattr(runtime, "io_of", None)
     if reader is not None:

@@ -124,6 +124,19 @@ class ModelProcess(Closing):
         self._made[recipe] = made
         return made
 
+    def load_result(self, made: CandidateSpec, seconds: float) -> None:
+        """Load a compiled model once, with its runtime; the model that it was made from is closed before.
+
+        Raises
+        ------
+        CompileError
+            If the runtime refuses it.
+        """
+        assert made.artifact is not None
+        what = f"loading {made.artifact.path} with {made.run_by}"
+        log.info("%s", what)
+        self._do(what, seconds, do="load-result", result=made.to_json())
+
     def run(self, samples: int, path: Path, seconds: float, runtime: Runtime | None = None) -> None:
         """Run the model on ``samples`` test samples, in its own framework or ``runtime``; write inputs and outputs."""
         described = None if runtime is None else runtime.describe()
@@ -146,6 +159,10 @@ class Loaded:
 
     def __call__(self, request: Mapping[str, Any]) -> str | None:
         """Carry out one step, and return the path of the file that it wrote."""
+        if request["do"] == "load-result":
+            self._close()  # both models may not fit into memory
+            CandidateSpec.from_json(request["result"]).open().close()
+            return None
         if self._spec is None or self._model is None:
             spec = CandidateSpec.from_json(request["candidate"])
             self._model = spec.loaded()
@@ -154,6 +171,11 @@ class Loaded:
             "load": lambda *_: None, "export": _export, "compile": _compile, "run": _run,
         }  # fmt: skip
         return steps[request["do"]](self._spec, self._model, request)
+
+    def _close(self) -> None:
+        if self._model is not None:
+            self._model.close()
+            self._model = None
 
 
 def _export(spec: CandidateSpec, model: LiveModel, request: Mapping[str, Any]) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from nnpipe.core.artifact import Artifact, sidecar_of
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.dataset import Dataset
-from nnpipe.core.errors import ArtifactError
+from nnpipe.core.errors import ArtifactError, CompileError
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.preparation import Preparation, differing
@@ -179,8 +179,10 @@ class CandidateSpec:
 
         Raises
         ------
+        CompileError
+            If the runtime refuses the model that was made for it; the message names both.
         NNPipeError
-            If it cannot be loaded.
+            If it cannot be loaded for another reason.
         """
         if self.runs_itself:
             model = self.wrapper.open() if model is None else model
@@ -197,10 +199,13 @@ class CandidateSpec:
         try:
             return self.runtime.load(artifact)
         except ArtifactError as error:
-            if str(self.model_path) in str(error):
+            if self.artifact is None:  # the file that the user gave
                 raise
-            # Also name the file that the user gave.
-            raise ArtifactError(f"{error} (it was made from {self.model_path})") from None
+            makers = " and ".join(type(each).__name__ for each in self.compilers or (self.wrapper,))
+            raise CompileError(
+                f"{makers} made a model from {self.model_path} that {self.run_by} refuses: {error}; try another "
+                "compiler or runtime, or find with 'nnpipe reduce' which nodes cause it"
+            ) from None
 
     def known_artifact(self) -> Artifact | None:
         """Return the compiled model, or else the description beside the weights; ``None`` if there is neither."""

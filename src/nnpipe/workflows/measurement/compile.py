@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.artifact import Artifact
-from nnpipe.core.errors import ConfigError
+from nnpipe.core.errors import ConfigError, MissingDependency, NNPipeError
 from nnpipe.core.progress import Progress
+from nnpipe.frameworks.processors import made_for_this
+from nnpipe.workflows.candidates.model_files import remove_model
 from nnpipe.workflows.candidates.model_process import ModelProcess
+from nnpipe.workflows.candidates.spec import CandidateSpec
 from nnpipe.workflows.candidates.stages import prepared
 from nnpipe.workflows.progress import bar
 from nnpipe.workflows.user_inputs.inputs import given, working_folder
-from nnpipe.workflows.ways import Way, planned
+from nnpipe.workflows.ways import Planned, Way, planned
+
+log = logging.getLogger("nnpipe")
 
 
 def compile(
@@ -29,7 +35,10 @@ def compile(
     time_limit: float = 3600.0,
     progress: Progress = bar,
 ) -> Artifact:
-    """Export a model and run compilers on it, in a subprocess.
+    """Export a model, run compilers on it, and load the result once with the runtime it is for, in a subprocess.
+
+    The result is not loaded, and a warning says so, if the runtime is not installed here, if its device is missing, or
+    if the model was compiled for another kind of processor.
 
     Parameters
     ----------
@@ -65,8 +74,10 @@ def compile(
     ------
     ConfigError
         If the model cannot be converted for the runtime, the way compiles nothing, or a quantiser has no samples.
+    CompileError
+        If a compiler fails, or the runtime refuses the result, which is then removed.
     NNPipeError
-        If a step fails, crashes, or does not finish in time.
+        If another step fails, or one crashes or does not finish in time.
 
     Examples
     --------
@@ -96,4 +107,26 @@ def compile(
             raise ConfigError(f"{observing[0]} observes samples while it quantises: give calibration")
         dataset = None if taken.dataset is None else prepared(taken.dataset)
         with ModelProcess(chosen.wrapper, dataset, chosen.path) as source:
-            return source.compile(chosen.plan, chosen.compilers, Path(to), calibration_samples, time_limit)
+            made = source.compile(chosen.plan, chosen.compilers, Path(to), calibration_samples, time_limit)
+            _load_once(source, chosen, made, time_limit)
+        return made
+
+
+def _load_once(source: ModelProcess, chosen: Planned, made: Artifact, seconds: float) -> None:
+    """Load the result with its runtime, if it can be loaded here, and remove it if that fails."""
+    assert chosen.runtime is not None
+    runtime = type(chosen.runtime).__name__
+    if not made_for_this(made.target):
+        log.warning("%s: not loaded, because it is for %s and not for this machine", made.path, made.target)
+        return
+    candidate = CandidateSpec(
+        chosen.title, chosen.wrapper, chosen.path, chosen.compilers, chosen.runtime, artifact=made
+    )
+    try:
+        chosen.runtime.check_ready()
+        source.load_result(candidate, seconds)
+    except (MissingDependency, ConfigError) as error:  # a package or a device
+        log.warning("%s: not loaded, because %s cannot run here: %s", made.path, runtime, error)
+    except NNPipeError:
+        remove_model(made.path)
+        raise
