@@ -1,0 +1,52 @@
+"""The matrix as Markdown."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from zoo.cells import REFERENCE
+from zoo.matrix_file import MatrixFile
+
+_FINE = ("same", "close")
+
+
+def table(matrix: MatrixFile, output: Path) -> str:
+    """Return verdicts, times, and why each cell is refused, different or unclear."""
+    cells = {(model, way): _read(output / model / f"{way}.json") for model in matrix.models for way in matrix.ways}
+    done = Counter(found["verdict"] for found in cells.values() if found)
+    total = sum(done.values())
+    fine = sum(done[verdict] for verdict in _FINE)
+    lines = [
+        f"{total} cells of {len(cells)}: " + ", ".join(f"{count} {verdict}" for verdict, count in done.most_common()),
+        f"({fine} of {total} same or close).",
+        "",
+        *_rows(matrix, cells, lambda found: found["verdict"]),
+        "",
+        f"Time of one sample on one thread, relative to `{REFERENCE}` in floats, both measured in turn:",
+        "",
+        *_rows(matrix, cells, lambda found: f"{found['time']:.2f}" if "time" in found else "–"),
+        "",
+    ]
+    lines += [
+        f"- {model}, {way}: {found['verdict']}: {' '.join(found['reason'].split())}"
+        for (model, way), found in cells.items()
+        if found and found["verdict"] not in _FINE
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _read(path: Path) -> Any:
+    return json.loads(path.read_text("utf-8")) if path.exists() else None
+
+
+def _rows(matrix: MatrixFile, cells: Any, word: Any) -> list[str]:
+    lines = ["| model | " + " | ".join(matrix.ways) + " |", "| --- |" + " --- |" * len(matrix.ways)]
+    for model in matrix.models:
+        held = [cells[model, way] for way in matrix.ways]
+        if not any(held):
+            continue
+        lines.append(f"| {model} | " + " | ".join(word(found) if found else "–" for found in held) + " |")
+    return lines
