@@ -309,7 +309,11 @@ def test_a_weight_used_twice_loads_without_exact_integers(
     source = write_graph(tmp_path / "model.onnx", nodes, ["w"], [])
     batches = [random_batch(source.io, 1, seed) for seed in range(20)]
     made = ONNXStaticQuantizer().compile(source, tmp_path / "made.onnx", lambda: batches)
+    assert made.outcome == {"weight_bits": 8}
     with ONNXRuntime().load(made) as session:
         session.infer(batches[0])
+        assert session.stats() == {"saturating_integers": True}
     assert "cannot load it with exact integers" in caplog.text
+    with ONNXRuntime().load(source) as session:  # it loads with them
+        assert session.stats() == {}
     assert not capfd.readouterr().err

@@ -94,6 +94,17 @@ def test_integers_stay_close_and_make_the_weights_small(tmp_path: Path) -> None:
         np.testing.assert_allclose(one["scores"], other["scores"], rtol=0, atol=2)
 
 
+@pytest.mark.parametrize(("overflows", "bits"), [(True, 7), (False, 8)])
+def test_how_many_bits_weights_have_is_told(
+    overflows: bool, bits: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("nncf", reason="NNCF is not installed")
+    monkeypatch.setattr("nnpipe.compilers.openvino.adds_bytes_in_16_bits", lambda: overflows)
+    source = write_onnx_network(tmp_path / "network.onnx")
+    made = OpenVINOCompiler(precision="int8").compile(source, tmp_path / "made.openvino", lambda: samples(3))
+    assert made.outcome == {"weight_bits": bits}
+
+
 def test_other_peoples_log_handlers_are_left_alone(tmp_path: Path) -> None:
     pytest.importorskip("nncf", reason="NNCF is not installed")  # and imports it, which sets its logger's level
     source = write_onnx_network(tmp_path / "network.onnx")

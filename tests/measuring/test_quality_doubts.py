@@ -51,6 +51,23 @@ def test_one_class_for_all_is_found_unless_all_are_of_it() -> None:
     assert kinds(judged(rare, rare)) == []
 
 
+@pytest.mark.parametrize(
+    ("session", "artifact", "expected"),
+    [
+        ({"saturating_integers": True}, {"claims": ["int8"], "outcome": {"weight_bits": 8}}, ["saturation"]),
+        ({"saturating_integers": True}, {"parent": {"outcome": {"weight_bits": 8}}}, ["saturation"]),
+        ({"saturating_integers": True}, {"claims": ["int8"], "outcome": 3}, ["saturation"]),
+        ({"saturating_integers": True}, {"claims": ["int8"], "outcome": {"weight_bits": 7}}, []),
+        ({"saturating_integers": True}, {"claims": ["float"]}, []),
+        ({}, {"claims": ["int8"], "outcome": {"weight_bits": 8}}, []),
+    ],
+)
+def test_weights_of_8_bits_are_doubted_where_kernels_saturate(
+    session: dict[str, Any], artifact: dict[str, Any], expected: list[str]
+) -> None:
+    assert kinds(replace(PLAIN, timing={"session": session}, artifact=artifact)) == expected
+
+
 def arrived(said: dict[str, Any] | None = None, **figures: Any) -> Run:
     meaning = {"inputs": [{"name": "x", **(said or {})}], "outputs": []}
     preparation = {"source": "description", "by": "", "meaning": meaning, "overridden": {}, "arrived": {"x": figures}}

@@ -91,13 +91,17 @@ def test_a_bare_file_says_what_it_takes_and_gives(compiled: Artifact, network: A
         OpenVINORuntime().io_of(tmp_path / "model.bin")
 
 
-def test_the_precision_used_is_told(compiled: Artifact) -> None:
+@pytest.mark.parametrize("overflows", [False, True])
+def test_the_precision_used_is_told(compiled: Artifact, overflows: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nnpipe.frameworks.openvino.adds_bytes_in_16_bits", lambda: overflows)
     for asked, told in (("f32", "f32"), ("bf16", "bf16")):
         with OpenVINORuntime(inference_precision=asked).load(compiled) as session:  # type: ignore[arg-type]
             if session.stats()["inference_precision"] != told:
                 pytest.skip(f"this processor computes {asked} as {session.stats()['inference_precision']}")
     with OpenVINORuntime().load(compiled) as session:
-        assert session.stats() == {"inference_precision": "f32", "num_threads": 1, "execution_devices": ["CPU"]}
+        stats = dict(session.stats())
+    assert stats.pop("saturating_integers", False) == overflows
+    assert stats == {"inference_precision": "f32", "num_threads": 1, "execution_devices": ["CPU"]}
 
 
 def test_a_missing_device_is_an_error_of_one_line(compiled: Artifact) -> None:

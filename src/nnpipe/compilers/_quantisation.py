@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
 
 from nnpipe.compilers.writing_compiler import WritingCompiler
 from nnpipe.core.arguments import argument
@@ -27,3 +29,6 @@ class WeightQuantisingCompiler(WritingCompiler):
     reduce_range: bool = argument(
         False, help="use 7 bits for weights, which avoids overflow on x86 processors without VNNI"
     )
+
+    def _outcome(self, destination: Path) -> Mapping[str, Any]:
+        return {"weight_bits": 7 if self.reduce_range else 8}

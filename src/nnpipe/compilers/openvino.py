@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -90,6 +90,15 @@ class OpenVINOCompiler(WritingCompiler):
             write_openvino(destination, xml, io, taken)
         return read_model(destination, "openvino").io
 
+    def _outcome(self, destination: Path) -> Mapping[str, Any]:
+        # NNCF's fix of the first layer leaves 8 bits in the others.
+        return {"weight_bits": 7 if self._overflow_fix() == "enable" else 8} if self.precision == "int8" else {}
+
+    def _overflow_fix(self) -> str:
+        if self.overflow_fix != "auto":
+            return self.overflow_fix
+        return "enable" if adds_bytes_in_16_bits() else "first_layer"
+
     def _quantised(self, model: OpenVINOModel, calibration: Calibration) -> Any:
         samples = [_in_order(model.taken, batch) for batch in calibration()]
         nncf = _nncf()
@@ -117,11 +126,8 @@ class OpenVINOCompiler(WritingCompiler):
         )
         from nncf.quantization.range_estimator import RangeEstimatorParametersSet
 
-        fix = self.overflow_fix
-        if fix == "auto":
-            fix = "enable" if adds_bytes_in_16_bits() else "first_layer"
         found = AdvancedQuantizationParameters(
-            overflow_fix=getattr(OverflowFix, fix.upper()),
+            overflow_fix=getattr(OverflowFix, self._overflow_fix().upper()),
             # Smoothing, NNCF's choice for transformers, made the errors of five of eight up to 17 times larger.
             smooth_quant_alphas=AdvancedSmoothQuantParameters(convolution=-1, matmul=-1),
         )

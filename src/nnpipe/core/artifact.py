@@ -53,8 +53,8 @@ class Artifact:
     trained
         For trained weights: which weights of the training these are, and their metrics.
     outcome
-        Facts that became known while the file was made, such as the time spent on tuning.  Under ``"handicaps"``,
-        short texts say why the model is slower than it could be.
+        Facts that became known while the file was made, such as the time spent on tuning, or the ``"weight_bits"`` of
+        8-bit quantisation, 7 or 8.  Under ``"handicaps"``, short texts say why the model is slower than it could be.
 
     Examples
     --------

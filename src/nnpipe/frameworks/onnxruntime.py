@@ -134,7 +134,17 @@ def session_of(native: Any, io: IOSpec, path: Path, device: str = "cpu", io_bind
     return FeedSession(native, io, path)
 
 
-class BoundSession(InferenceSession):
+class _ONNXSession(InferenceSession):
+    _native: Any
+
+    def stats(self) -> dict[str, Any]:
+        """Return whether sums of 8-bit products may saturate; nothing if they may not."""
+        exact = self._native.get_session_options().get_session_config_entry(_EXACT) == "1"
+        on_cpu = self._native.get_providers()[0] == "CPUExecutionProvider"
+        return {"saturating_integers": True} if on_cpu and adds_bytes_in_16_bits() and not exact else {}
+
+
+class BoundSession(_ONNXSession):
     """Runs with I/O binding, whose overhead for a tiny model is half of that of ``run``."""
 
     def __init__(self, native: Any, io: IOSpec, path: Path, device: str) -> None:
@@ -184,7 +194,7 @@ class BoundSession(InferenceSession):
         del self._binding, self._native
 
 
-class FeedSession(InferenceSession):
+class FeedSession(_ONNXSession):
     """Runs with ONNX Runtime's ordinary call, ``run``."""
 
     def __init__(self, native: Any, io: IOSpec, path: Path) -> None:

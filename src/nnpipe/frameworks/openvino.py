@@ -11,6 +11,7 @@ from unittest import mock
 import numpy as np
 
 from nnpipe.core.errors import ArtifactError, ConfigError, NotSupported
+from nnpipe.core.processor import adds_bytes_in_16_bits
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec
 from nnpipe.frameworks.openvino_models import OpenVINOModel, openvino_message, read_model
@@ -126,12 +127,14 @@ class OpenVINOSession(InferenceSession):
         )
 
     def stats(self) -> dict[str, Any]:
-        """Return the precision, the device and the number of threads that OpenVINO uses."""
+        """Return the precision, the device, the number of threads, and whether sums of 8-bit products may saturate."""
         found = {
             "inference_precision": _property(self._compiled, "INFERENCE_PRECISION_HINT"),
             "num_threads": _property(self._compiled, "INFERENCE_NUM_THREADS"),
             "execution_devices": _property(self._compiled, "EXECUTION_DEVICES"),
         }
+        if found["execution_devices"] == ["CPU"] and adds_bytes_in_16_bits():
+            found["saturating_integers"] = True
         return {name: value for name, value in found.items() if value is not None}
 
     def _close(self) -> None:

@@ -20,6 +20,7 @@ Kind = Literal[
     "overridden",
     "range",
     "quantised twice",
+    "saturation",
     "chance",
     "constant",
     "settings",
@@ -27,7 +28,9 @@ Kind = Literal[
 ]
 """The kinds of doubt; ``docs/measuring.md`` says how each is found."""
 
-OF_QUALITY: tuple[Kind, ...] = ("preprocessing", "overridden", "range", "quantised twice", "chance", "constant")
+OF_QUALITY: tuple[Kind, ...] = (
+    "preprocessing", "overridden", "range", "quantised twice", "saturation", "chance", "constant",
+)  # fmt: skip
 """The kinds that concern predictions, not times."""
 
 BARRING: tuple[Kind, ...] = ("chance", "constant")

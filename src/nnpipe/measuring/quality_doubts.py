@@ -43,7 +43,7 @@ _FEWEST = 20  # samples
 
 def quality_doubts(run: Run) -> tuple[Doubt, ...]:
     """Return the reasons to distrust the predictions of a run; empty if none is found."""
-    return (*_of_preparation(run.preparation), *_of_predictions(run))
+    return (*_of_preparation(run.preparation), *_of_saturation(run), *_of_predictions(run))
 
 
 def prepared_unknown(run: Run) -> bool:
@@ -128,6 +128,25 @@ def _misfit(
     beyond = max(made[0] - have[0], have[1] - made[1])
     if beyond > width or (have[1] - have[0]) < UNUSED * width:
         yield Doubt("range", f"{what} {name!r} go from {_range(have)}, the model was {how} for {_range(made)}")
+
+
+def _of_saturation(run: Run) -> Iterator[Doubt]:
+    if _mapping(run.timing.get("session")).get("saturating_integers") is True and _has_full_weights(run.artifact):
+        yield Doubt(
+            "saturation",
+            "sums of 8-bit products may saturate in the kernels used on this processor; weights of 7 bits avoid that "
+            "(--reduce-range of the quantisers for ONNX, --overflow-fix enable of OpenVINOCompiler)",
+        )
+
+
+def _has_full_weights(artifact: Any) -> bool:
+    """Return whether a model, or one that it was made from, was quantised to 8-bit integers, and not to 7 bits."""
+    while isinstance(artifact, Mapping):
+        claims, bits = artifact.get("claims"), _mapping(artifact.get("outcome")).get("weight_bits")
+        if bits == 8 or (bits is None and isinstance(claims, list | tuple) and "int8" in claims):
+            return True
+        artifact = artifact.get("parent")
+    return False
 
 
 def _of_predictions(run: Run) -> Iterator[Doubt]:
