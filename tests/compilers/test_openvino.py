@@ -14,7 +14,7 @@ from network_contracts import ONNXNetworkContract, onnx_reference
 
 from nnpipe.compilers.openvino import OpenVINOCompiler
 from nnpipe.core.artifact import Artifact
-from nnpipe.core.errors import MissingDependency
+from nnpipe.core.errors import CompileError, MissingDependency
 from nnpipe.core.tensors import Batch, random_batch
 from nnpipe.runtimes.openvino import OpenVINORuntime
 from nnpipe.testing.compiler import outputs_of
@@ -144,6 +144,49 @@ def test_integers_say_that_they_need_nncf(tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.raises(MissingDependency, match=r"nncf.*pip install") as caught:
         OpenVINOCompiler(precision="int8").compile(source, tmp_path / "made.openvino", lambda: samples(3))
     assert_one_line(caught.value)
+
+
+@pytest.fixture
+def ill_matched(tmp_path: Path) -> tuple[Artifact, list[Batch]]:
+    """A model and samples for it of lengths that do not go together, which only running it shows."""
+    helper = onnx.helper
+    inputs, outputs = (
+        [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape) for name, shape in side.items()]
+        for side in ({"x": ["n", 4], "z": ["n", "k"]}, {"y": ["n", 3]})
+    )
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["m"], name="product"), helper.make_node("Add", ["m", "z"], ["y"])]
+    weights = onnx.numpy_helper.from_array(np.ones((4, 3), np.float32), "w")
+    graph = helper.make_graph(nodes, "g", inputs, outputs, [weights])
+    path = tmp_path / "m.onnx"
+    onnx.save_model(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), str(path))
+    batch = {"x": np.ones((1, 4), np.float32), "z": np.ones((1, 5), np.float32)}
+    return Artifact.of(path, "onnx", OpenVINORuntime().io_of(path)), [batch]
+
+
+def test_why_nncf_cannot_quantise_is_told_with_the_operator(
+    ill_matched: tuple[Artifact, list[Batch]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nncf = pytest.importorskip("nncf", reason="NNCF is not installed")
+    source, batches = ill_matched
+
+    def said(compiler: OpenVINOCompiler) -> str:
+        with pytest.raises(CompileError) as caught:
+            compiler.compile(source, tmp_path / "made.openvino", lambda: batches)
+        assert_one_line(caught.value)
+        assert not list(tmp_path.glob("*made*"))
+        return str(caught.value)
+
+    told = said(OpenVINOCompiler(precision="int8"))
+    assert "m.onnx: NNCF cannot quantise it (at Add 'y'): " in told
+    assert "mismatch" in told
+    assert told.endswith("; try --model-type transformer, or --precision fp16")
+
+    def fails(*_: object, **__: object) -> None:
+        raise KeyError("product")
+
+    monkeypatch.setattr(nncf, "quantize", fails)
+    told = said(OpenVINOCompiler(precision="int8", model_type="transformer"))
+    assert "NNCF cannot quantise it (at MatMul 'product'): KeyError: 'product'; try --model-type other, or " in told
 
 
 def test_weights_that_are_reshaped_in_the_model_become_integers(tmp_path: Path) -> None:

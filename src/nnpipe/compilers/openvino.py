@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,12 +17,13 @@ from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.claims import Claim
 from nnpipe.core.compiler import Calibration
-from nnpipe.core.errors import MissingDependency
+from nnpipe.core.errors import CompileError, MissingDependency
+from nnpipe.core.messages import one_line
 from nnpipe.core.processor import adds_bytes_in_16_bits
 from nnpipe.core.tensors import Batch, IOSpec
 from nnpipe.frameworks.openvino import import_nncf
 from nnpipe.frameworks.openvino_files import write_openvino
-from nnpipe.frameworks.openvino_models import OpenVINOModel, read_model
+from nnpipe.frameworks.openvino_models import OpenVINOModel, openvino_message, read_model
 
 _PRESETS = {"performance": "PERFORMANCE", "mixed": "MIXED"}
 
@@ -107,7 +109,7 @@ class OpenVINOCompiler(WritingCompiler):
         kind = self.model_type
         if kind == "auto":
             kind = "transformer" if _is_transformer(model.native) else "other"
-        with _hushed():
+        with _hushed(), _told(model.native, "other" if kind == "transformer" else "transformer"):
             return nncf.quantize(
                 model.native,
                 nncf.Dataset(samples),
@@ -206,6 +208,22 @@ def _nncf() -> Any:
 def _in_order(taken: tuple[str, ...], batch: Batch) -> dict[int, np.ndarray]:
     """Return a sample by the indices of the model's inputs, which may have no names."""
     return {place: np.ascontiguousarray(batch[name]) for place, name in enumerate(taken)}
+
+
+@contextmanager
+def _told(native: Any, other_type: str) -> Iterator[None]:
+    """Turn NNCF's errors, of which many are defects of its own, into a line with the operator and what to try."""
+    operations = {each.get_friendly_name(): each.get_type_name() for each in native.get_ordered_ops()}
+    try:
+        yield
+    except Exception as error:  # they share no base but Exception
+        message = openvino_message(one_line(error, 5000) if isinstance(error, KeyError) else error)
+        named = [name for name in operations if re.search(rf"(?<![\w./]){re.escape(name)}(?![\w./])", message)]
+        place = max(named, key=len, default="")
+        where = f" (at {operations[place]} {place!r})" if place else ""
+        raise CompileError(
+            f"NNCF cannot quantise it{where}: {message}; try --model-type {other_type}, or --precision fp16"
+        ) from error
 
 
 @contextmanager

@@ -12,10 +12,14 @@ def one_line(error: object, limit: int = 300) -> str:
     'a report of several lines'
     >>> one_line(KeyError())
     'KeyError'
+    >>> one_line(KeyError("weight"))
+    "KeyError: 'weight'"
     >>> one_line("a report of several lines", 10)
     'a report …'
     """
     text = " ".join(str(error).split()) or type(error).__name__
+    if isinstance(error, KeyError) and error.args:  # its message is the key alone
+        text = f"{type(error).__name__}: {text}"
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
