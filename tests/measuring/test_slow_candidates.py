@@ -9,19 +9,21 @@ from nnpipe.measuring.series import Series
 from nnpipe.measuring.slow_candidates import slow_doubts
 
 
-def run(title: str, milliseconds: int, *claims: str, model: str = "a", **timing: object) -> Run:
+def run(title: str, milliseconds: int, *claims: str, model: str = "a", runtime: bool = True, **timing: object) -> Run:
     inference = Series({"latency_ns": np.full(5, milliseconds * 1_000_000)})
     artifact = {"claims": ["float"], "parent": {"claims": list(claims), "parent": None}}
-    components = {"wrapper": {"class": model}}
+    components = {"wrapper": {"class": model}, **({"runtime": {}} if runtime else {})}
     return Run(title, (), components, {}, {}, dict(timing), {"inference": inference}, artifact=artifact)
 
 
 def test_the_cause_is_told_where_it_is_known() -> None:
     runs = [run("ort", 10), run("tvm", 100, settings=["TVM without tuning"]), run("dynamic", 40, "int8-weights")]
+    runs.append(run("as it is", 50, runtime=False))
     found = slow_doubts(runs)
     assert {title: doubt.reason for title, doubt in found.items()} == {
         "tvm": "10.0 times slower than 'ort' in floats: TVM without tuning",
         "dynamic": "4.0 times slower than 'ort' in floats: no cause is known",
+        "as it is": "5.0 times slower than 'ort' in floats: it runs uncompiled, in its own framework",
     }
 
 

@@ -57,6 +57,11 @@ def check_there(path: Path) -> None:
             f"{path}: a TensorFlow SavedModel, a folder; "
             f"convert it: python -m tf2onnx.convert --saved-model {path} --output model.onnx --opset 18"
         )
+    if (path / "config.json").is_file():
+        raise ArtifactError(
+            f"{path}: a folder, not a model file; if save_pretrained of transformers wrote it, "
+            f"name TransformersModel instead, with --model-folder {path} --model-path {path}"
+        )
     raise ArtifactError(f"{path}: a folder, not a model file")
 
 

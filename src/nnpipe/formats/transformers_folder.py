@@ -10,6 +10,7 @@ from typing import Any
 
 from nnpipe.core.errors import ArtifactError
 
+CONFIGURATION = "config.json"
 _LARGEST = 4 << 20  # bytes of a JSON file; names of 20,000 classes take one
 _MOST_VALUES = 1 << 18
 _MOST_LAYERS, _GREATEST = 1024, 1 << 31
@@ -39,16 +40,16 @@ def read_folder(folder: Path) -> TransformersFolder:
     ArtifactError
         If a file is missing, damaged or too large, or the model asks for code of its own.
     """
-    if not (folder / "config.json").is_file():
-        raise ArtifactError(f"{folder}: no folder that save_pretrained wrote; it has no config.json")
-    config = _object(folder / "config.json")
+    if not (folder / CONFIGURATION).is_file():
+        raise ArtifactError(f"{folder}: no folder that save_pretrained wrote; it has no {CONFIGURATION}")
+    config = _object(folder / CONFIGURATION)
     for name, value in _entries(config):
         if name in ("auto_map", "quantization_config", "trust_remote_code"):
-            raise ArtifactError(f"{folder / 'config.json'}: {name} asks for code or packages of its own; not loaded")
+            raise ArtifactError(f"{folder / CONFIGURATION}: {name} asks for code or packages of its own; not loaded")
         if isinstance(value, int) and not isinstance(value, bool):
             most = _MOST_LAYERS if any(word in name for word in _COUNTS) else _GREATEST
             if abs(value) > most:
-                raise ArtifactError(f"{folder / 'config.json'}: {name[:60]} is {value}, more than {most}")
+                raise ArtifactError(f"{folder / CONFIGURATION}: {name[:60]} is {value}, more than {most}")
     weights = tuple(sorted(folder.glob("*.safetensors")))
     if not weights:
         raise ArtifactError(

@@ -20,7 +20,7 @@ _FLOATS = ("float", "float16", "bfloat16", "pruned", "clustered", "fine-tuned")
 def slow_doubts(runs: Sequence[Run]) -> Mapping[str, Doubt]:
     """Return a doubt, by title, for each candidate slower than :data:`TIMES` the best float one of its model.
 
-    It names the run's handicaps as the cause, or says that no cause is known.
+    It names the run's handicaps as the cause, or that it is not compiled, or says that no cause is known.
     """
     medians = {run.title: median for run in runs if (median := _median(run)) is not None}
     best: dict[str, Run] = {}
@@ -36,10 +36,16 @@ def slow_doubts(runs: Sequence[Run]) -> Mapping[str, Doubt]:
             continue
         ratio = medians[run.title] / medians[fastest.title]
         if ratio > TIMES:
-            told = run.timing.get("settings")
-            causes = ", ".join(map(str, told)) if isinstance(told, list) and told else "no cause is known"
+            causes = ", ".join(_causes(run)) or "no cause is known"
             found[run.title] = Doubt("slow", f"{ratio:.1f} times slower than {fastest.title!r} in floats: {causes}")
     return found
+
+
+def _causes(run: Run) -> Iterator[str]:
+    settings = run.timing.get("settings")
+    yield from map(str, settings if isinstance(settings, list) else ())
+    if "runtime" not in run.components:
+        yield "it runs uncompiled, in its own framework"
 
 
 def _median(run: Run) -> float | None:

@@ -12,6 +12,7 @@ import pytest
 from installed import ImportedWhenUsed, needs
 from repeated import RULES_OF_SESSIONS, SAME_IN_A_FRAMEWORK
 
+import nnpipe
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ArtifactError, ConfigError
 from nnpipe.core.model import ModelWrapper
@@ -61,6 +62,20 @@ def test_a_text_classifier_computes_what_transformers_computes(tmp_path: Path) -
         np.testing.assert_allclose(session.infer(batch)["logits"], expected, atol=1e-5)
     with pytest.raises(ConfigError, match="--sequence-length 16"):
         _ = TransformersModel(model_folder=tmp_path).io
+
+
+@pytest.mark.slow
+def test_a_folder_is_a_model_for_every_call(tmp_path: Path) -> None:
+    config = transformers.BertConfig(**SMALL, vocab_size=100, max_position_embeddings=16, num_labels=3)
+    transformers.BertForSequenceClassification(config).save_pretrained(tmp_path / "bert")
+    random = np.random.default_rng(0)
+    tokens = random.integers(1, 100, (40, 12))
+    data = ({"input_ids": tokens, "attention_mask": np.ones_like(tokens)}, random.integers(0, 3, 40))
+    made = nnpipe.compile(tmp_path / "bert", "onnx", tmp_path / "bert.onnx", calibration=data)
+    found = nnpipe.verify(tmp_path / "bert", made, data=data, samples=8)
+    assert (found.verdict, made.io.inputs[0].shape[1]) == ("same", 12)
+    with pytest.raises(ArtifactError, match="name TransformersModel instead"):
+        nnpipe.verify(made, tmp_path / "bert", data=data)
 
 
 def test_a_language_model_is_exported(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from nnpipe.core.files import replacing
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.registry import find
+from nnpipe.formats.transformers_folder import CONFIGURATION
 from nnpipe.workflows.candidates.model_files import format_of, wrapper_of
 from nnpipe.workflows.user_inputs.data import Arrays
 
@@ -27,8 +28,9 @@ def models_of(
     Parameters
     ----------
     model
-        The path of a model file; an ``nn.Module`` of PyTorch; a Keras model; a live model; a wrapper, which has new
-        weights or those of its own file; or ``(wrapper, path)`` with the file of its weights.
+        The path of a model file, or of a folder that ``save_pretrained`` of transformers wrote; an ``nn.Module`` of
+        PyTorch; a Keras model; a live model; a wrapper, which has new weights or those of its own file; or
+        ``(wrapper, path)`` with the file of its weights.
     folder
         The folder for the file, if there is none yet.
     samples
@@ -55,6 +57,8 @@ def models_of(
     if isinstance(model, LiveModel):
         return [(model.wrapper, model.save(folder / "weights").path)]
     if isinstance(model, (str, Path)):
+        if (Path(model) / CONFIGURATION).is_file():
+            return _of_folder(Path(model), samples, dict(preparation))
         return _of_file(Path(model), dict(preparation), as_given)
     above = {f"{cls.__module__}.{cls.__qualname__}" for cls in type(model).__mro__}
     if _MODULE in above:
@@ -68,6 +72,17 @@ def models_of(
         "a model is a file, a torch.nn.Module, a model of Keras, or a LiveModel or ModelWrapper of nnpipe, not "
         f"{type(model).__name__}"
     )
+
+
+def _of_folder(path: Path, samples: Arrays | None, preparation: dict[str, Any]) -> Models:
+    """Return the wrapper of a folder of transformers; texts have the length of the samples."""
+    cls = find("TransformersModel", ModelWrapper)
+    cls.check_installed()
+    texts = (
+        [array for array in samples.inputs.values() if array.dtype.kind == "i" and array.ndim == 2] if samples else []
+    )
+    length = {"sequence_length": texts[0].shape[1]} if texts else {}
+    return [(cls.from_json({"model_folder": str(path), **length, **preparation}), path)]
 
 
 def _of_file(path: Path, preparation: dict[str, Any], as_given: bool) -> Models:

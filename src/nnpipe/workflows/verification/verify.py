@@ -179,7 +179,7 @@ def _file(artifact: Any, folder: Path, samples: Arrays | None) -> Path:
 
 
 def _check_there(path: Path) -> None:
-    if not path.is_file():
+    if not path.exists():
         raise ArtifactError(f"{path}: no such model file")
 
 
