@@ -185,10 +185,10 @@ def _written(path: Path, content: bytes) -> Path:
         (b"", "empty"),
         (b"\x08\x07", "it holds no graph"),
         (b"\x3a\x7f\x0a", "beyond the end"),
-        (b"\x3b", "no known kind"),
-        (b"\x08" + b"\xff" * 11, "a number without an end"),
+        (b"\x3b", "an unknown wire type"),
+        (b"\x08" + b"\xff" * 11, "an integer of variable length does not end"),
         (b"\x3a\x02\x5a\x05", "beyond the end"),
-        (b"\x38\x01", "a number where a message belongs"),
+        (b"\x38\x01", "a number in the place of a message"),
     ],
 )
 def test_damaged_files_are_named_in_one_line(tmp_path: Path, content: bytes, cause: str) -> None:

@@ -209,7 +209,7 @@ def test_operators_of_inner_graphs_are_checked_too(tmp_path: Path, target: str) 
                 if "as_graph" in entry["arg"]:
                     entry["arg"]["as_graph"]["graph"]["nodes"][0]["target"] = target
 
-    refused(changed(outside(), PROGRAM, change), tmp_path, "no operator on tensors alone")
+    refused(changed(outside(), PROGRAM, change), tmp_path, "not an operator on tensors alone")
 
 
 def test_casts_that_are_not_in_the_file_are_refused(tmp_path: Path) -> None:
@@ -343,7 +343,7 @@ def test_only_operators_on_tensors_may_be_called(honest: bytes, tmp_path: Path, 
     def change(program: Any) -> None:
         program["graph_module"]["graph"]["nodes"][0]["target"] = target
 
-    refused(changed(honest, PROGRAM, change), tmp_path, "no operator on tensors alone")
+    refused(changed(honest, PROGRAM, change), tmp_path, "not an operator on tensors alone")
 
 
 def test_objects_that_tensors_could_hide_in_are_refused(honest: bytes, tmp_path: Path) -> None:
@@ -411,7 +411,7 @@ def weight_of(data: bytes) -> bytes:
 def test_missing_entries_are_named(honest: bytes, tmp_path: Path, entry: str) -> None:
     entries = entries_of(honest)
     del entries[entry]
-    refused(packed(entries), tmp_path, "damaged|not of an exported|expected one|no exported PyTorch program")
+    refused(packed(entries), tmp_path, "damaged|not of an exported|expected one|not an exported PyTorch program")
 
 
 def test_files_of_older_versions_say_so(tmp_path: Path) -> None:
@@ -419,7 +419,7 @@ def test_files_of_older_versions_say_so(tmp_path: Path) -> None:
 
 
 def test_other_archives_are_told_apart(tmp_path: Path) -> None:
-    refused(packed({"word/document.xml": b"<xml/>"}), tmp_path, "no exported PyTorch program")
+    refused(packed({"word/document.xml": b"<xml/>"}), tmp_path, "not an exported PyTorch program")
 
 
 @settings(max_examples=examples(200), deadline=None)

@@ -93,17 +93,23 @@ def _set(what: Any, name: str, value: Any) -> None:
     [
         (lambda model: _set(model, "version", 2), "schema version 2"),
         (lambda model: _set(model, "subgraphs", []), "it holds no graph"),
-        (_graph(lambda graph: _set(graph, "inputs", [0, 3])), "an input or output is a tensor that is not there"),
-        (_graph(lambda graph: _set(graph, "outputs", [-1])), "an input or output is a tensor that is not there"),
-        (_graph(lambda graph: _set(graph.operators[0], "inputs", [0, 9])), "an operator uses a tensor that is not"),
-        (_graph(lambda graph: _set(graph.operators[0], "opcodeIndex", 5)), "an operator is of no known kind"),
-        (_graph(lambda graph: _set(graph.tensors[0], "buffer", 7)), "a tensor's content is not there"),
+        (_graph(lambda graph: _set(graph, "inputs", [0, 3])), "an input or output is a tensor that does not exist"),
+        (_graph(lambda graph: _set(graph, "outputs", [-1])), "an input or output is a tensor that does not exist"),
+        (
+            _graph(lambda graph: _set(graph.operators[0], "inputs", [0, 9])),
+            "an operator uses a tensor that does not exist",
+        ),
+        (
+            _graph(lambda graph: _set(graph.operators[0], "opcodeIndex", 5)),
+            "an operator refers to an operator code that does not exist",
+        ),
+        (_graph(lambda graph: _set(graph.tensors[0], "buffer", 7)), "the buffer of a tensor does not exist"),
         (_graph(lambda graph: _set(graph.tensors[0], "type", 17)), "'int4' is no element type"),
         (_graph(lambda graph: _set(graph.tensors[0], "shape", [1] * 40)), "a list of 40 numbers"),
         (_graph(lambda graph: _set(graph.tensors[0], "shapeSignature", [1])), "two shapes of different length"),
         (_graph(lambda graph: _set(graph.tensors[0], "shapeSignature", [-2, 4])), "-2 is no axis length"),
         (_graph(lambda graph: _set(graph.tensors[0].quantization, "zeroPoint", [1, 2])), "1 scales and 2 zero points"),
-        (_graph(lambda graph: _set(graph.tensors[0].quantization, "scale", [np.nan])), "a scale that is not a number"),
+        (_graph(lambda graph: _set(graph.tensors[0].quantization, "scale", [np.nan])), "a scale that is not finite"),
         (_graph(lambda graph: _set(graph.tensors[0].quantization, "scale", [-1.0])), "above zero"),
     ],
 )
@@ -130,7 +136,7 @@ def test_two_tensors_of_one_name_are_refused(rewritten: Rewrite) -> None:
         for tensor in model.subgraphs[0].tensors[:2]:
             tensor.name = b"twin"
 
-    with pytest.raises(ArtifactError, match="two inputs or outputs bear one name"):
+    with pytest.raises(ArtifactError, match="two inputs or outputs have the same name"):
         read_tflite(rewritten(spoil))
 
 

@@ -1,7 +1,7 @@
-"""Errors that the readers of formats raise among themselves; callers get an ArtifactError that names the file."""
+"""The error that the low-level readers raise; the public readers turn it into an ArtifactError that names the file."""
 
 from __future__ import annotations
 
 
 class Damaged(ValueError):
-    """The bytes are not what they should be."""
+    """An error about bytes that do not follow the format."""

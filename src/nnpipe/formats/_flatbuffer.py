@@ -1,8 +1,9 @@
-"""Reading FlatBuffers with every offset checked.
+"""A reader of FlatBuffers that checks every offset.
 
-The layout is that of https://flatbuffers.dev/internals/: a table starts with
-the signed distance back to its vtable, which holds the sizes of itself and of
-the table and then, field by field, the distance from the table's start or 0.
+The layout is described at https://flatbuffers.dev/internals/.  A table starts
+with the signed distance back to its vtable.  The vtable holds its own size, the
+size of the table, and for each field the field's offset from the start of the
+table, or 0 if the field is absent.
 """
 
 from __future__ import annotations
@@ -16,33 +17,33 @@ import numpy.typing as npt
 
 from nnpipe.formats._errors import Damaged
 
-_STRING_LIMIT = 1 << 16  # a tensor's name; far above any real one
+_STRING_LIMIT = 1 << 16  # bytes of a tensor's name; far more than any real name has
 
 
 @dataclass(frozen=True)
 class FlatBufferTable:
-    """A table at ``position`` in ``data``; fields are asked for by their number in the schema."""
+    """A FlatBuffer table at ``position`` in ``data``, whose fields are read by their number in the schema."""
 
     data: memoryview
     position: int
 
     @classmethod
     def root(cls, data: memoryview) -> FlatBufferTable:
-        """Return the table that the file is about."""
+        """Return the root table of the file."""
         return cls(data, _unsigned(data, 0))
 
     def integer(self, field: int, code: str) -> int:
-        """Read an integer of a :mod:`struct` format code; absent ones are 0."""
+        """Return an integer field, read with a :mod:`struct` format code; 0 if the field is absent."""
         at = self._at(field)
         return 0 if at is None else int(_unpack(self.data, code, at))
 
     def table(self, field: int) -> FlatBufferTable | None:
-        """Return the table that a field leads to."""
+        """Return the table that a field refers to, or ``None`` if the field is absent."""
         at = self._at(field)
         return None if at is None else FlatBufferTable(self.data, at + _unsigned(self.data, at))
 
     def text(self, field: int) -> str:
-        """Read a string; an absent one is empty."""
+        """Return a string field; the empty string if the field is absent."""
         start, count = self._vector(field, 1)
         if count > _STRING_LIMIT:
             raise Damaged(f"a name of {count} bytes")
@@ -52,24 +53,25 @@ class FlatBufferTable:
             raise Damaged("a name that is not UTF-8") from None
 
     def numbers(self, field: int, dtype: str, limit: int) -> npt.NDArray[np.generic]:
-        """Return a vector of at most ``limit`` numbers, as a view; an absent one is empty."""
+        """Return a view of a vector of at most ``limit`` numbers; an empty array if the field is absent."""
         kind = np.dtype(dtype)
         start, count = self._vector(field, kind.itemsize)
         if count > limit:
-            raise Damaged(f"a list of {count} numbers where {limit} would be many")
+            raise Damaged(f"a list of {count} numbers, more than the limit of {limit}")
         return np.frombuffer(self.data, kind, count, start) if count else np.empty(0, kind)
 
     def count(self, field: int) -> int:
-        """Length of a vector of tables."""
+        """Return the length of a vector of tables; 0 if the field is absent."""
         return self._vector(field, 4)[1]
 
     def tables(self, field: int) -> Iterator[FlatBufferTable]:
-        """Go through a vector of tables."""
+        """Yield the tables of a vector of tables."""
         start, count = self._vector(field, 4)
         for at in range(start, start + 4 * count, 4):
             yield FlatBufferTable(self.data, at + _unsigned(self.data, at))
 
     def _vector(self, field: int, size: int) -> tuple[int, int]:
+        """Return the offset of a vector's first element and the number of elements of ``size`` bytes."""
         at = self._at(field)
         if at is None:
             return 0, 0
@@ -80,6 +82,7 @@ class FlatBufferTable:
         return at + 4, count
 
     def _at(self, field: int) -> int | None:
+        """Return the offset of a field in the file, or ``None`` if the field is absent."""
         vtable = self.position - int(_unpack(self.data, "<i", self.position))
         size = _unpack(self.data, "<H", vtable)
         where = 4 + 2 * field
@@ -94,7 +97,7 @@ def _unsigned(data: memoryview, at: int) -> int:
 
 
 def _unpack(data: memoryview, code: str, at: int) -> int:
-    if at < 0:  # struct would count from the end
+    if at < 0:  # struct would count a negative offset from the end
         raise Damaged("a reference to before the start of the file")
     try:
         value: int = struct.unpack_from(code, data, at)[0]

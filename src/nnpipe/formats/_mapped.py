@@ -1,4 +1,4 @@
-"""Map an ONNX file into memory, so that only the parts used are read."""
+"""Memory-mapped ONNX files, of which only the parts in use are read from the disk."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ from nnpipe.formats._errors import Damaged
 
 @contextmanager
 def mapped_onnx(path: str | Path) -> Iterator[memoryview]:
-    """Yield the content of a file; errors in reading it become an :class:`ArtifactError` that names the file."""
+    """Yield the content of an ONNX file, mapped into memory.
+
+    Errors inside the ``with`` block that come from reading the file are raised as an :class:`ArtifactError` that names
+    the file.
+    """
     try:
         with open(path, "rb") as handle, mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ) as content:
             with memoryview(content) as data:

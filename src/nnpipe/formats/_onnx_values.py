@@ -1,4 +1,4 @@
-"""Single values of an ONNX file: what a tensor is, and small constants.
+"""Readers of single values in an ONNX file: descriptions of tensors, and constants with one element.
 
 Field numbers are those of ``onnx/onnx.proto3``.
 """
@@ -16,13 +16,16 @@ from nnpipe.formats._protobuf import Span, fields, integers, spans, text
 DTYPES = dict(
     enumerate("float32 uint8 int8 uint16 int16 int32 int64 string bool float16 float64 uint32 uint64".split(), 1)
 ) | {16: "bfloat16"}
-"""Names of element types by their number."""
+"""Names of element types by their number in ``TensorProto.DataType``."""
 
 _TENSOR_DIMS, _TENSOR_TYPE, _TENSOR_FLOATS, _TENSOR_INT32S, _TENSOR_RAW = 1, 2, 4, 5, 9
 
 
 def value_info(data: memoryview, span: Span) -> tuple[str, tuple[str | None, tuple[int | None, ...] | None]]:
-    """Read a ValueInfoProto: name, element type, shape."""
+    """Return the name of a tensor with its element type and shape, read from a ValueInfoProto.
+
+    The element type is ``None`` if it is not stated or unknown; the shape is ``None`` if it is not stated.
+    """
     name, dtype, shape = "", None, None
     for number, value in messages(data, span):
         if number == 1:
@@ -38,13 +41,16 @@ def value_info(data: memoryview, span: Span) -> tuple[str, tuple[str | None, tup
 
 
 def _length(data: memoryview, span: Span) -> int | None:
-    """Read a dimension; one that bears a name, or nothing, is free."""
+    """Return the length of a dimension; ``None`` for a free one, which has a name or nothing instead of a length."""
     known = [value for number, value in fields(data, span) if number == 1 and isinstance(value, int)]
     return known[-1] if known and known[-1] < 1 << 63 else None
 
 
 def first_axis_name(data: memoryview, span: Span) -> str:
-    """Read from a ValueInfoProto what its first axis is called; nothing if it has a length or no name."""
+    """Return the name of a tensor's first axis, read from a ValueInfoProto.
+
+    The empty string is returned if the axis has a length or no name.
+    """
     for kind in spans(data, span, 2):
         for tensor in spans(data, kind, 1):
             for shape in spans(data, tensor, 2):
@@ -56,7 +62,7 @@ def first_axis_name(data: memoryview, span: Span) -> str:
 
 
 def only_element(data: memoryview, span: Span) -> float | None:
-    """Return the only element of a TensorProto that has one, if it is a number."""
+    """Return the element of a TensorProto with one element; ``None`` if it has more, or holds no number."""
     kind, size, raw, plain = "", 1, b"", 0.0
     for number, value in fields(data, span):
         content = b"" if isinstance(value, int) else bytes(data[value[0] : min(value[1], value[0] + 16)])
@@ -78,7 +84,7 @@ def only_element(data: memoryview, span: Span) -> float | None:
 
 
 def messages(data: memoryview, span: Span) -> Iterator[tuple[int, Span]]:
-    """Fields that hold messages or texts; integers are passed over."""
+    """Yield the number of each field that is not an integer, and the span of its content."""
     for number, value in fields(data, span):
         if not isinstance(value, int):
             yield number, value

@@ -1,6 +1,6 @@
-"""Reading protocol buffers field by field, with every length checked.
+"""A reader of protocol buffers, field by field, that checks every length.
 
-The wire format is that of https://protobuf.dev/programming-guides/encoding/.
+The wire format is described at https://protobuf.dev/programming-guides/encoding/.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from collections.abc import Iterator
 from nnpipe.formats._errors import Damaged
 
 Span = tuple[int, int]
-"""Where a field's content starts and ends."""
+"""The offsets at which a field's content starts and ends."""
 
 _FIXED = {1: 8, 5: 4}
 _VARINT, _LENGTH = 0, 2
 
 
 def fields(data: memoryview, span: Span) -> Iterator[tuple[int, int | Span]]:
-    """Go through a message: field number, and its integer or where its content lies.
+    """Yield the number of each field of a message, with its integer or the span of its content.
 
-    Integers come as unsigned; numbers of fixed size come as where they lie.
+    Integers are yielded as unsigned ones.  For numbers of fixed size the span is yielded.
     """
     at, end = span
     while at < end:
@@ -34,19 +34,19 @@ def fields(data: memoryview, span: Span) -> Iterator[tuple[int, int | Span]]:
         elif kind in _FIXED:
             length = _FIXED[kind]
         else:
-            raise Damaged("a field of no known kind")
+            raise Damaged("a field has an unknown wire type")
         if length > end - at:
-            raise Damaged("a field reaches beyond the end of what holds it")
+            raise Damaged("a field reaches beyond the end of its message")
         yield number, (at, at + length)
         at += length
 
 
 def varint(data: memoryview, at: int, end: int) -> tuple[int, int]:
-    """Read an integer of variable length; give it and where it ends."""
+    """Return an integer of variable length, and the offset after it."""
     value = shift = 0
     while True:
         if at >= end or shift > 63:
-            raise Damaged("a number without an end")
+            raise Damaged("an integer of variable length does not end")
         byte = data[at]
         at += 1
         value |= (byte & 0x7F) << shift
@@ -56,26 +56,26 @@ def varint(data: memoryview, at: int, end: int) -> tuple[int, int]:
 
 
 def spans(data: memoryview, span: Span, wanted: int) -> Iterator[Span]:
-    """Where the contents of all fields of one number lie."""
+    """Yield the span of the content of each field with the number ``wanted``."""
     for number, value in fields(data, span):
         if number == wanted:
             if isinstance(value, int):
-                raise Damaged("a number where a message belongs")
+                raise Damaged("a number in the place of a message")
             yield value
 
 
 def text(data: memoryview, value: int | Span) -> str:
-    """Read a string."""
+    """Return the string that a field holds."""
     if isinstance(value, int):
-        raise Damaged("a number where a text belongs")
+        raise Damaged("a number in the place of a string")
     try:
         return bytes(data[value[0] : value[1]]).decode("utf-8")
     except UnicodeDecodeError:
-        raise Damaged("a text that is not UTF-8") from None
+        raise Damaged("a string that is not UTF-8") from None
 
 
 def integers(data: memoryview, value: int | Span) -> list[int]:
-    """Read a field of signed integers, stored one by one or packed."""
+    """Return the signed integers of a field: one that is stored alone, or several that are packed."""
     found = [] if isinstance(value, tuple) else [value]
     if isinstance(value, tuple):
         at, end = value
@@ -86,8 +86,8 @@ def integers(data: memoryview, value: int | Span) -> list[int]:
 
 
 def integer(data: memoryview, value: int | Span) -> int:
-    """Read a field of one signed integer; of several the last one counts."""
+    """Return the signed integer of a field, the last one if several are packed."""
     found = integers(data, value)
     if not found:
-        raise Damaged("a number that is left out")
+        raise Damaged("a number is missing")
     return found[-1]

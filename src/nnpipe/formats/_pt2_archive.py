@@ -1,4 +1,4 @@
-"""The archive of an exported PyTorch program, read and packed anew without taking its weights into memory."""
+"""The reader of the archive of an exported PyTorch program, and a writer of copies that keeps weights out of memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import BinaryIO, cast
 
 from nnpipe.core.errors import ArtifactError
 from nnpipe.formats._pt2_check import MalformedFile
-from nnpipe.formats.file_types import told
+from nnpipe.formats.file_types import file_type_hint
 
 _RAW = ("data/weights/", "data/constants/")
 _LOCAL_HEADER = struct.Struct("<4s22xHH")  # APPNOTE.TXT of PKWARE, 4.3.7: lengths of the name and of the extra field
@@ -23,14 +23,14 @@ _BLOCK = 1 << 20
 
 @dataclass(frozen=True)
 class StoredPart:
-    """The raw bytes of tensors, left where they are in the file.
+    """The position in the file of the raw bytes of a tensor.
 
     Attributes
     ----------
     start, length
-        Their position and length in the file, in bytes.
+        Position and length of the bytes in the file, in bytes.
     crc
-        Their CRC-32 according to the archive.
+        CRC-32 of the bytes according to the archive.
     """
 
     start: int
@@ -45,31 +45,30 @@ Entry = bytes | StoredPart
 """The content of one entry of an archive."""
 
 _Piece = bytes | tuple[int, int]
-"""Bytes, or the start and the end of a part of another file."""
+"""Bytes, or the start and end of a part of another file."""
 
 
 def read_entries(path: Path) -> dict[str, Entry]:
-    """Return the entries of an archive by name, without the folder that holds everything.
+    """Return the entries of an archive by name; the outermost folder is removed from the names.
 
     Raises
     ------
     MalformedFile
-        If the file is no archive, is damaged, or is compressed.
+        If the file is not an archive, is damaged, compressed or encrypted.
     """
     try:
         with zipfile.ZipFile(path) as archive, open(path, "rb") as handle:
             infos = archive.infolist()
             names = [info.filename for info in infos]
             if len(set(names)) != len(names):
-                raise MalformedFile("two entries of the archive bear one name")
-            # PyTorch never compresses, so that what is unpacked is no larger than the file.
+                raise MalformedFile("two entries of the archive have the same name")
+            # PyTorch never compresses, so the unpacked entries are no larger than the file.
             if any(info.compress_type != zipfile.ZIP_STORED or info.flag_bits & 1 for info in infos):
-                raise MalformedFile(
-                    f"compressed or encrypted, which exported programs never are{told(path, 'TorchExportModel')}"
-                )
+                hint = file_type_hint(path, "TorchExportModel")
+                raise MalformedFile(f"compressed or encrypted, which exported programs never are{hint}")
             size = path.stat().st_size
             if sum(info.file_size for info in infos) > size:
-                raise MalformedFile("damaged: its parts are larger than the whole")
+                raise MalformedFile("damaged: its entries together are larger than the file")
             if len({name.partition("/")[0] for name in names}) == 1:
                 names = [name.partition("/")[2] for name in names]
             return {
@@ -79,12 +78,14 @@ def read_entries(path: Path) -> dict[str, Entry]:
                 for name, info in zip(names, infos, strict=True)
             }
     except (zipfile.BadZipFile, EOFError, OSError, NotImplementedError, RuntimeError, ValueError) as error:
+        hint = file_type_hint(path, "TorchExportModel")
         raise MalformedFile(
-            f"damaged, or no exported PyTorch program: {error or type(error).__name__}{told(path, 'TorchExportModel')}"
+            f"damaged, or not an exported PyTorch program: {error or type(error).__name__}{hint}"
         ) from None
 
 
 def _stored(info: zipfile.ZipInfo, handle: BinaryIO, size: int) -> StoredPart:
+    """Return the position of an entry's content in the file, which is ``size`` bytes long."""
     handle.seek(info.header_offset)
     header = handle.read(_LOCAL_HEADER.size)
     if len(header) < _LOCAL_HEADER.size or not header.startswith(b"PK\3\4"):
@@ -97,12 +98,12 @@ def _stored(info: zipfile.ZipInfo, handle: BinaryIO, size: int) -> StoredPart:
 
 
 def open_packed(path: Path, entries: Mapping[str, Entry]) -> BinaryIO:
-    """Return a readable archive of these entries, whose raw tensors are read from ``path`` when they are needed.
+    """Return a readable archive of these entries; the raw tensors are read from ``path`` when they are needed.
 
     Raises
     ------
     ArtifactError
-        If raw tensors are damaged, or the file has been replaced by another one meanwhile.
+        If raw tensors are damaged, or if the file has been replaced since the entries were read.
     """
     try:
         with ExitStack() as stack:
@@ -115,6 +116,7 @@ def open_packed(path: Path, entries: Mapping[str, Entry]) -> BinaryIO:
 
 
 def _packed(handle: BinaryIO, entries: Mapping[str, Entry]) -> list[_Piece]:
+    """Return the pieces of a zip archive of these entries, after checking the CRC-32 of every raw tensor."""
     pieces = _Pieces()
     with zipfile.ZipFile(cast("BinaryIO", pieces), "w", zipfile.ZIP_STORED) as archive:
         for name, content in entries.items():
@@ -137,9 +139,9 @@ def _packed(handle: BinaryIO, entries: Mapping[str, Entry]) -> list[_Piece]:
 
 
 class _Pieces:
-    """Collects what is written; what was read from another file is kept as its position there.
+    """A file object that collects the written bytes as pieces; bytes copied from another file are kept as a position.
 
-    It cannot seek, so that nothing is written over.
+    It cannot seek, so ``zipfile`` does not overwrite earlier bytes.
     """
 
     def __init__(self) -> None:
@@ -157,11 +159,11 @@ class _Pieces:
         return len(data)
 
     def flush(self) -> None:
-        """Do nothing: nothing is buffered."""
+        """Do nothing, because nothing is buffered."""
 
 
 class _PackedArchive(io.RawIOBase):
-    """A file that consists of bytes and of parts of another file, which it owns."""
+    """A read-only file that consists of bytes and of parts of a source file, which it closes."""
 
     def __init__(self, source: BinaryIO, pieces: Sequence[_Piece]) -> None:
         self._source, self._pieces = source, pieces
@@ -182,7 +184,7 @@ class _PackedArchive(io.RawIOBase):
         return self._at
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        """Fill a buffer; only at the end of the file is it not filled."""
+        """Fill a buffer and return the number of bytes read, which is less than its size only at the file's end."""
         wanted = memoryview(buffer).cast("B")
         done = 0
         while done < len(wanted) and self._at < self._size:

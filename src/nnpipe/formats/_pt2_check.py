@@ -1,4 +1,4 @@
-"""What may stand in an exported PyTorch program: operators on tensors, and names that are only names."""
+"""Checks of the operators and strings in an exported PyTorch program, so that loading it runs no foreign code."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _ARITHMETIC = frozenset(
     "_operator.or_ _operator.not_ torch.sym_int torch.sym_float torch.sym_not torch.sym_max torch.sym_min "
     "torch.sym_ite torch.sym_sum math.floor math.ceil math.trunc".split()
 )
-# Operators that reach beyond tensors: files, the screen, memory of others.  Of Python's own methods, those on bits
-# are computed on tensors like any other operator.
+# Operators that reach beyond tensors: to files, to the screen, or to foreign memory.  Of the operators named like
+# Python's special methods only the bitwise ones are allowed: they compute on tensors.
 _REACHING_OUT = re.compile(
     r"from_file|save|load|_print|set_|set_data|_test_.*|__(?!i?(?:and|or|xor|lshift|rshift)__$).*"
 )
-# Lengths of axes are written as sympy writes expressions, and are evaluated.
+# PyTorch writes the lengths of axes as sympy expressions and evaluates them when it loads the file.
 _LENGTH = re.compile(
     r"(?:Symbol\('[a-z]{1,4}\d{1,9}'|(?:positive|nonnegative|integer)=True|-?\d{1,19}|[(), ]"
     r"|Integer|Rational|Add|Mul|Max|Min|Mod|PythonMod|ModularIndexing|FloorDiv|CeilDiv|CleanDiv"
@@ -28,24 +28,24 @@ _LENGTH = re.compile(
 )
 _LONGEST_LENGTH = 500
 _FORBIDDEN = frozenset({"as_graph", "as_operator", "as_custom_obj", "as_string_to_argument"})
-_FREE_TEXT = frozenset({"as_string", "as_strings"})  # handed on as values, never as source
+_FREE_TEXT = frozenset({"as_string", "as_strings"})  # passed on as values, never as source code
 _NAMES = frozenset({"name", "as_name"})
 
 
 class MalformedFile(Exception):
-    """What is wrong with the file, without its name."""
+    """An error that says what is wrong with a file, without the file's name."""
 
 
 def check_target(target: Any) -> None:
-    """Refuse to call anything but operators on tensors and arithmetic on lengths."""
+    """Raise :class:`MalformedFile` unless ``target`` is an operator on tensors or arithmetic on lengths."""
     found = _OPERATOR.fullmatch(str(target))
     if (found and not _REACHING_OUT.fullmatch(found[1])) or target in _ARITHMETIC:
         return
-    raise MalformedFile(f"calls {str(target)[:80]!r}, which is no operator on tensors alone; it is not loaded")
+    raise MalformedFile(f"calls {str(target)[:80]!r}, which is not an operator on tensors alone; it is not loaded")
 
 
 def check_strings(value: Any, key: str = "") -> None:
-    """Refuse strings that PyTorch would not write, where they may end up in source code."""
+    """Raise :class:`MalformedFile` for a string that PyTorch would not write and that may end up in source code."""
     if isinstance(value, Mapping):
         for inner, part in value.items():
             if inner in _FORBIDDEN:

@@ -1,8 +1,8 @@
-"""Graphs within the graph of an exported PyTorch program, put in the place of the operators that call them.
+"""Inlining of inner graphs in an exported PyTorch program.
 
-``torch.no_grad()`` and ``torch.autocast(enabled=False)`` in a model become operators of higher order, whose argument
-is a graph: Llama's rotary embedding is one.  For an inference, the nodes of that graph do the same by themselves.
-What is left is one plain graph, every node of which is checked.
+``torch.no_grad()`` and ``torch.autocast(enabled=False)`` in a model become higher-order operators, which have a graph
+as an argument; Llama's rotary embedding has one.  For inference, the nodes of the inner graph give the same result
+without the operator.  The result is one flat graph, so every node can be checked.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from nnpipe.formats._pt2_check import MalformedFile
 
 _PREFIX = "torch.ops.higher_order."
-# Where the graph stands among the arguments; those of the graph itself follow it.
+# The position of the graph among the operator's arguments; the arguments of the graph follow it.
 _GRAPH_AT = {
     "wrap_with_set_grad_enabled": 1,
     "wrap_with_autocast": 4,
@@ -27,7 +27,7 @@ _VALUE_NAMES = ("name", "as_name")
 
 
 def flattened(graph: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return a graph in which graphs that are arguments stand in the place of their operators.
+    """Return a graph in which each operator that calls an inner graph is replaced by the nodes of that graph.
 
     Parameters
     ----------
@@ -37,13 +37,13 @@ def flattened(graph: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]
     Returns
     -------
     tuple
-        The graph, and the new names of values that it renames.
+        The flat graph, and the new names of renamed values by their old names.
 
     Raises
     ------
     MalformedFile
-        If a graph is called under ``torch.autocast``, whose casts are not in the graph, or with other arguments
-        than it takes.
+        If a graph is called under an enabled ``torch.autocast``, whose casts are not in the graph, or with
+        arguments that do not fit its inputs.
     """
     if not any(str(node["target"]).startswith(_PREFIX) for node in graph["nodes"]):
         return dict(graph), {}
@@ -55,7 +55,7 @@ def flattened(graph: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]
 
 
 class _Whole:
-    """The plain graph while it is put together."""
+    """The flat graph under construction."""
 
     def __init__(self, graph: Mapping[str, Any]) -> None:
         self.nodes: list[dict[str, Any]] = []
@@ -65,7 +65,10 @@ class _Whole:
         self._renamings = 0
 
     def add(self, nodes: list[dict[str, Any]], names: dict[str, str]) -> None:
-        """Append nodes, with ``names`` for the values of their graph; results of inner graphs are added to it."""
+        """Append the nodes of a graph, with inner graphs inlined.
+
+        ``names`` gives the new names of the graph's values; the results of inner graphs are added to it.
+        """
         for node in nodes:
             target = str(node["target"])
             operator = target.removeprefix(_PREFIX)
@@ -78,7 +81,7 @@ class _Whole:
         arguments = [entry["arg"] for entry in node["inputs"]]
         if operator == _AUTOCAST and arguments[_AUTOCAST_ENABLED] != {"as_bool": False}:
             raise MalformedFile(
-                "computes a part of itself under torch.autocast, whose casts are not in the file; export the model "
+                "computes a part of the model under torch.autocast, whose casts are not in the file; export the model "
                 "without autocast"
             )
         at = _GRAPH_AT[operator]
@@ -87,7 +90,7 @@ class _Whole:
         called = [_name_of(each) for entry in node["outputs"] for each in entry.get("as_tensors", [entry])]
         results = list(map(_name_of, inner["outputs"]))
         if len(called) != len(results):
-            raise MalformedFile(f"damaged: an inner graph gives {len(results)} values, not {len(called)}")
+            raise MalformedFile(f"damaged: an inner graph returns {len(results)} values, not {len(called)}")
         for outer, result in zip(called, results, strict=True):
             own.setdefault(result, names.get(outer, outer))
         self._add_values(inner, own)
@@ -95,7 +98,10 @@ class _Whole:
         names.update((outer, own[result]) for outer, result in zip(called, results, strict=True))
 
     def _add_values(self, inner: Mapping[str, Any], own: dict[str, str]) -> None:
-        """Describe the values of an inner graph in the plain one, and add names that are free there to ``own``."""
+        """Add the descriptions of an inner graph's values to the flat graph.
+
+        Values that ``own`` does not name yet get a name that is unused in the flat graph.
+        """
         for table in _TABLES:
             for name, value in inner.get(table, {}).items():
                 if name not in own:
@@ -115,7 +121,7 @@ class _Whole:
 
 
 def _bound(inputs: list[Any], given: list[Any]) -> dict[str, str]:
-    """Return by the names of a graph's inputs the names of the values that it is called with."""
+    """Return the names of the values that a graph is called with, by the names of its inputs; without constants."""
     if len(inputs) != len(given):
         raise MalformedFile(f"damaged: an inner graph takes {len(inputs)} values, and is given {len(given)}")
     names = {}
@@ -137,7 +143,7 @@ def _kind(argument: Mapping[str, Any]) -> str:
 
 
 def _name_of(argument: Mapping[str, Any]) -> str:
-    """Return the name of the one value that an argument is."""
+    """Return the name of the only value in an argument."""
     (value,) = argument.values()
     return str(value["name"] if "name" in value else value["as_name"])
 

@@ -1,8 +1,9 @@
-"""What an exported PyTorch program takes and gives: tensors alone, in tuples, lists and dicts.
+"""The signature of an exported PyTorch program, reduced to tensors in tuples, lists and dicts.
 
-Programs of models from outside take and give more: fixed numbers, ``None`` for what was left out, and dataclasses
-such as the outputs of Hugging Face's models.  The numbers are part of the graph already, and a dataclass is named
-values like a dict.  So all of this is taken away, and what is left needs no class of others to be loaded.
+Programs from outside also take and return fixed numbers, ``None`` for arguments that were left out, and dataclasses
+such as the outputs of Hugging Face models.  The fixed numbers are already part of the graph, and a dataclass holds
+named values like a dict.  So the fixed values are removed and dataclasses become dicts, and no foreign class has to be
+imported to load the program.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ Tree = dict[str, Any]
 
 
 def read_tree(text: str, fields: Mapping[str, Any]) -> Tree:
-    """Return the structure of arguments or results with nothing but tuples, lists and dicts.
+    """Return the structure of arguments or results, expressed with tuples, lists and dicts only.
 
     Parameters
     ----------
@@ -37,7 +38,7 @@ def read_tree(text: str, fields: Mapping[str, Any]) -> Tree:
     Raises
     ------
     MalformedFile
-        If it is of another version, damaged, or of a kind whose parts have no names.
+        If the structure is of another version, is damaged, or holds a container whose parts have no names.
     """
     version, root = json.loads(text)
     if version != 1:
@@ -57,25 +58,25 @@ def _plain(spec: Mapping[str, Any], fields: Mapping[str, Any]) -> Tree:
     names = _names(kind, context, fields) if kind not in _REFUSED else None
     if names is None or not all(isinstance(name, str) for name in names):
         if kind == _DICT:
-            raise MalformedFile("takes or gives a dict whose keys are not names")
-        raise MalformedFile(f"takes or gives a {str(kind)[:80]!r}, not only tensors with names")
+            raise MalformedFile("takes or returns a dict whose keys are not strings")
+        raise MalformedFile(f"takes or returns a {str(kind)[:80]!r}, not only tensors with names")
     if len(set(names)) != len(names) or len(names) != len(children):
         raise MalformedFile(f"the structure of a {str(kind)[:80]} is damaged")
     return {"type": _DICT, "context": json.dumps(names), "children_spec": children}
 
 
 def _names(kind: str, context: Any, fields: Mapping[str, Any]) -> list[Any] | None:
-    """Return the names of the parts of a dict or of a class like one; ``None`` if it has none."""
+    """Return the names of the parts of a dict, named tuple or dataclass; ``None`` if the container has no names."""
     found = json.loads(context) if isinstance(context, str) else None
     if kind == _NAMED_TUPLE:
         found = fields[found]["field_names"] if isinstance(found, str) else None
     if isinstance(found, list) and len(found) == 2 and all(isinstance(part, list) for part in found):
-        found = found[0]  # of a dataclass; those that are None come second
+        found = found[0]  # a dataclass: its fields with values, then those that are None
     return found if isinstance(found, list) else None
 
 
 def leaf_names(spec: Tree, path: str = "") -> Iterator[str]:
-    """Yield the way to each leaf from the outermost dictionary on; nothing where there is none."""
+    """Yield the path of each leaf, such as ``"boxes.0"``, from the outermost dict on; ``""`` for a leaf in no dict."""
     if spec["type"] is None:
         yield path
         return
@@ -89,7 +90,7 @@ def leaf_names(spec: Tree, path: str = "") -> Iterator[str]:
 
 
 def _without(spec: Tree, kept: Iterator[bool]) -> Tree | None:
-    """Return a structure without the leaves that are not to be kept; ``None`` if it is such a leaf."""
+    """Return a structure without the leaves for which ``kept`` yields false; ``None`` if it is such a leaf itself."""
     if spec["type"] is None:
         return spec if next(kept) else None
     children = [_without(child, kept) for child in spec["children_spec"]]
@@ -106,12 +107,12 @@ def written(tree: Tree) -> str:
 
 
 def is_given(spec: Mapping[str, Any]) -> bool:
-    """Return whether an input or output of the graph is one that a caller gives or gets."""
+    """Return whether an input or output of the graph belongs to the arguments or results of the program."""
     return any(kind in spec for kind in ("user_input", "user_output", "constant_input"))
 
 
 def argument_of(spec: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return what a caller gives or gets; ``None`` if that is a fixed value."""
+    """Return the argument in the specification of an input or output; ``None`` if it is a fixed value."""
     if _is_fixed(spec):
         return None
     (value,) = spec.values()
@@ -120,9 +121,9 @@ def argument_of(spec: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def without_fixed(specs: Sequence[Any], values: Sequence[Any], tree: Tree) -> tuple[list[Any], list[Any], Tree]:
-    """Leave out the inputs or outputs of a graph that are fixed values.
+    """Return the specifications, values and structure of a graph's inputs or outputs without the fixed values.
 
-    No node uses such an input: its value stands in its place.
+    No node uses such an input, because the nodes hold its value.
 
     Parameters
     ----------
@@ -131,7 +132,12 @@ def without_fixed(specs: Sequence[Any], values: Sequence[Any], tree: Tree) -> tu
     values
         The inputs or outputs of the graph, in the same order.
     tree
-        The structure of those that a caller gives or gets.
+        The structure of the arguments or results of the program.
+
+    Raises
+    ------
+    MalformedFile
+        If the numbers of specifications and values differ.
     """
     if len(values) != len(specs):
         raise MalformedFile(f"damaged: {len(values)} values in its graph and {len(specs)} in its signature")

@@ -1,4 +1,4 @@
-"""Recognise the type of a file by its first bytes, to explain why it is not the expected kind of model."""
+"""Recognition of a file's type by its content, for messages that explain why it is not the expected kind of model."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from nnpipe.core.errors import ArtifactError
 
 _PAGE = (b"<!doctype html", b"<html", b"<?xml")
 _SEALED = b"NNPIPE-1"
-_OLD_TORCH = bytes.fromhex("80028a0a6cfc9c46")  # a pickled number that PyTorch put first until 1.6
+_OLD_TORCH = bytes.fromhex("80028a0a6cfc9c46")  # a pickled number at the start of files of PyTorch before 1.6
 _COMPRESSED = (b"\x1f\x8b", b"\xfd7zXZ", b"BZh", b"\x28\xb5\x2f\xfd")
-# In the order in which they are asked for: a TorchScript archive also holds a data.pkl.
+# They are tried in this order, because a TorchScript archive also holds a data.pkl.
 _ARCHIVES = (
     ("/archive_format", "an exported PyTorch program, for TorchExportModel"),
     ("serialized_exported_program.json", "an exported program of PyTorch 2.8 or older; export it anew"),
@@ -24,20 +24,21 @@ _ARCHIVES = (
 )  # fmt: skip
 
 
-def told(path: Path, own: str | None = None) -> str:
-    """Tell what a file is, to be put behind a message that it is not what was wanted.
+def file_type_hint(path: Path, own: str | None = None) -> str:
+    """Return what a file is, to be appended to a message that it is not the expected kind.
 
     Parameters
     ----------
     path
-        The file; it is not read beyond its start, its end and the names in an archive.
+        The file; only its start, its end and the names in an archive are read.
     own
-        The wrapper that wanted it, if one did: of a damaged file of its own kind there is nothing to tell.
+        The wrapper that expected the file.  If the file is of this wrapper's kind, it must be damaged, and there is no
+        hint.
 
     Returns
     -------
     str
-        ``" (it is ...)"``, or nothing.
+        ``" (it is ...)"``, or the empty string if the type is not recognised.
     """
     try:
         found = _kind(path)
@@ -47,7 +48,7 @@ def told(path: Path, own: str | None = None) -> str:
 
 
 def check_there(path: Path) -> None:
-    """Raise :class:`ArtifactError` unless ``path`` is a file; a folder is answered with what to do about it."""
+    """Raise :class:`ArtifactError` unless ``path`` is a file; for known kinds of folders it says what to do instead."""
     if path.is_file():
         return
     if not path.is_dir():

@@ -1,8 +1,8 @@
-"""Looking into HDF5 files that may come from anybody.
+"""Readers of weights and names in HDF5 files from untrusted sources.
 
-No link is followed, no other file is opened, and what an attribute or a
-dataset claims is known before memory is taken for it.  h5py is imported by
-whoever opens the file.
+They follow no links and open no other files.  They check the claimed size of an
+attribute before they read it; callers of :func:`array` check the shape of a
+dataset.  Callers open the file with h5py.
 """
 
 from __future__ import annotations
@@ -13,20 +13,28 @@ from typing import Any
 
 import numpy as np
 
-_ATTRIBUTE_LIMIT = 1 << 20  # names of layers or weights; far above any real model
+_ATTRIBUTE_LIMIT = 1 << 20  # bytes of the names of layers or weights; far more than any real model has
 _DEPTH_LIMIT = 64
 
 
 class WeightsMismatch(Exception):
-    """The file's weights are not those of the model."""
+    """An error about weights in a file that do not belong to the model."""
 
 
 def datasets(group: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """List the model's weights in a file of the present layout; what an optimiser left there is passed over."""
+    """Yield the path and the HDF5 dataset of each weight in a file of the layout of Keras 3.
+
+    The state of the optimiser is left out.
+
+    Raises
+    ------
+    ValueError
+        If groups are nested too deeply, or if a member is a link or not an array of numbers in this file.
+    """
     import h5py
 
     if prefix.count("/") > _DEPTH_LIMIT:
-        raise ValueError("groups within groups without end")
+        raise ValueError(f"groups are nested more than {_DEPTH_LIMIT} deep")
     for name in group:
         path = f"{prefix}{name}"
         if path == "optimizer":
@@ -39,19 +47,35 @@ def datasets(group: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def dataset(group: Any, path: str) -> Any:
-    """Return an array of numbers by the names of groups and its own."""
+    """Return the HDF5 dataset at a path of names of groups that ends with its own name.
+
+    Raises
+    ------
+    WeightsMismatch
+        If a part of the path is missing.
+    ValueError
+        If a part of the path is a link, or if the path does not lead to an array of numbers in this file.
+    """
     for part in path.split("/"):
         group = child(group, part)
     return _checked(path, group)
 
 
 def child(group: Any, name: str) -> Any:
-    """Return a member of a group unless it is a link, which may lead to another file."""
+    """Return a member of a group.
+
+    Raises
+    ------
+    WeightsMismatch
+        If the group has no such member.
+    ValueError
+        If the member is a link, which may lead to another file.
+    """
     import h5py
 
     link = group.get(name, getclass=True, getlink=True) if isinstance(group, h5py.Group) else None
     if link is None:
-        raise WeightsMismatch(f"{name} is announced and missing")
+        raise WeightsMismatch(f"{name} is listed in the file, but missing")
     if link is not h5py.HardLink:
         raise ValueError(f"{name} is a link, which is not followed")
     return group[name]
@@ -68,12 +92,18 @@ def _checked(path: str, item: Any) -> Any:
 
 
 def array(item: Any) -> np.ndarray:
-    """Read a dataset; whoever calls this has looked at its shape."""
+    """Return the content of a dataset; the caller has checked its shape."""
     return np.asarray(item[()])
 
 
 def names(group: Any, name: str) -> list[str]:
-    """Read a list of names; long ones are spread over ``name0``, ``name1``, ..."""
+    """Return a list of names from the attribute ``name``; long lists are split over ``name0``, ``name1``, ...
+
+    Raises
+    ------
+    ValueError
+        If an attribute is longer than the names of any real model.
+    """
     parts = [name] if name in group.attrs else []
     while name not in group.attrs and f"{name}{len(parts)}" in group.attrs:
         parts.append(f"{name}{len(parts)}")

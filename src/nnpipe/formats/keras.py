@@ -1,6 +1,6 @@
-"""Keras's files, opened without Keras: where their structure and their weights lie.
+"""Readers of the structure and the weights in Keras files, which do not need Keras.
 
-A ``.keras`` archive holds the structure as JSON and the weights as HDF5; an
+A ``.keras`` archive holds the structure as JSON and the weights as HDF5.  An
 ``.h5`` file holds weights and, sometimes, the structure in an attribute.
 """
 
@@ -16,18 +16,24 @@ from typing import Any
 
 from nnpipe.core.errors import ArtifactError, MissingDependency
 from nnpipe.core.messages import one_line
-from nnpipe.formats.file_types import check_there, told
+from nnpipe.formats.file_types import check_there, file_type_hint
 
 CONFIG, WEIGHTS, METADATA = "config.json", "model.weights.h5", "metadata.json"
 _CONFIG_LIMIT = 64 << 20
-_EXPANSION_LIMIT = 16  # Keras does not compress; who recompresses weights gains a tenth
+_EXPANSION_LIMIT = 16  # Keras does not compress, and compression makes weights smaller by about a tenth
 _SLACK = 1 << 20
 _HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
 _ZIP_MAGIC = b"PK"
 
 
 def kind_of(path: Path) -> str:
-    """Tell ``"keras"``, ``"hdf5"`` or ``"else"``; an :class:`ArtifactError` if there is no file, or nothing in it."""
+    """Return ``"keras"``, ``"hdf5"`` or ``"else"`` according to the first bytes of a file.
+
+    Raises
+    ------
+    ArtifactError
+        If the file is missing or empty.
+    """
     check_there(path)
     with open(path, "rb") as handle:
         start = handle.read(len(_HDF5_MAGIC))
@@ -39,17 +45,17 @@ def kind_of(path: Path) -> str:
 
 
 def most_bytes(path: Path) -> int:
-    """Return how many bytes of weights a file may hold at most; one that claims more is a lie."""
+    """Return the largest number of bytes of weights that a file of this size can hold; a larger claim is false."""
     return path.stat().st_size * _EXPANSION_LIMIT + _SLACK
 
 
 def structure_in(path: Path) -> bytes | None:
-    """Read the JSON text of the structure, or ``None`` where a file holds weights alone.
+    """Return the JSON text of the model's structure; ``None`` if the file holds only weights.
 
     Raises
     ------
     ArtifactError
-        If the file is missing, damaged, of another kind, or its structure is larger than any model's.
+        If the file is missing, damaged or of another kind, or if its structure is larger than any model's.
     """
     kind = kind_of(path)
     if kind == "keras":
@@ -58,12 +64,20 @@ def structure_in(path: Path) -> bytes | None:
     if kind == "hdf5":
         with open_weights(path) as file:
             return _attribute(path, file)
-    raise ArtifactError(f"{path}: neither a .keras archive nor an .h5 file{told(path, 'KerasModel')}")
+    raise ArtifactError(f"{path}: neither a .keras archive nor an .h5 file{file_type_hint(path, 'KerasModel')}")
 
 
 @contextmanager
 def open_weights(path: Path) -> Iterator[Any]:
-    """Open the HDF5 weights of a Keras file of any kind, as an ``h5py.File``."""
+    """Yield the HDF5 weights of a ``.keras`` or ``.h5`` file as an open ``h5py.File``.
+
+    Raises
+    ------
+    MissingDependency
+        If h5py is not installed.
+    ArtifactError
+        If the file is missing, damaged or of another kind.
+    """
     try:
         import h5py
     except ImportError as error:
@@ -75,7 +89,7 @@ def open_weights(path: Path) -> Iterator[Any]:
     elif kind == "hdf5":
         source = path
     else:
-        raise ArtifactError(f"{path}: not a Keras file, .keras or HDF5{told(path, 'KerasModel')}")
+        raise ArtifactError(f"{path}: not a Keras file, .keras or HDF5{file_type_hint(path, 'KerasModel')}")
     try:
         file = h5py.File(source, "r")
     except Exception as error:
@@ -85,7 +99,7 @@ def open_weights(path: Path) -> Iterator[Any]:
 
 
 def _attribute(path: Path, file: Any) -> bytes | None:
-    """Read the structure in an HDF5 file."""
+    """Return the structure in an HDF5 file; ``None`` if it holds only weights."""
     try:
         if "model_config" not in file.attrs:
             return None
@@ -93,7 +107,7 @@ def _attribute(path: Path, file: Any) -> bytes | None:
         size = math.prod(claimed.shape or ()) * claimed.dtype.itemsize
         text = file.attrs["model_config"] if size <= _CONFIG_LIMIT else bytes(0)
         data = text.encode("utf-8", "replace") if isinstance(text, str) else bytes(text)
-    except Exception as error:  # h5py raises what it likes for damaged content
+    except Exception as error:  # h5py raises errors of many types for damaged content
         raise ArtifactError(f"{path}: its structure is damaged ({one_line(error)})") from None
     if max(len(data), size) > _CONFIG_LIMIT:
         raise ArtifactError(f"{path}: its structure is {max(len(data), size):,} bytes long, far more than any model's")
@@ -115,11 +129,11 @@ def _member(path: Path, archive: zipfile.ZipFile, name: str, limit: int) -> byte
         info = archive.getinfo(name)
     except KeyError:
         raise ArtifactError(
-            f"{path}: an archive without {name}, so not a Keras model{told(path, 'KerasModel')}"
+            f"{path}: an archive without {name}, so not a Keras model{file_type_hint(path, 'KerasModel')}"
         ) from None
     if info.file_size > limit:
         raise ArtifactError(f"{path}: its {name} claims {info.file_size:,} bytes, far more than the file can hold")
     try:
         return archive.read(info)
-    except Exception as error:  # zlib, checksums, encryption: each has errors of its own
+    except Exception as error:  # zlib, checksums and encryption raise errors of different types
         raise ArtifactError(f"{path}: its {name} is damaged ({one_line(error)})") from None

@@ -1,9 +1,9 @@
-"""What an ONNX file says about itself.
+"""The reader of the inputs, outputs and external weights of an ONNX file.
 
-Field numbers are those of ``onnx/onnx.proto3``.  ONNX has no place for the
-quantisation of a model's inputs and outputs; it is read off the
-``DequantizeLinear`` that an integer input goes into and the
-``QuantizeLinear`` that an integer output comes from.
+Field numbers are those of ``onnx/onnx.proto3``.  ONNX has no field for the
+quantisation of a model's inputs and outputs.  It is taken from the
+``DequantizeLinear`` nodes that use an integer input and from the
+``QuantizeLinear`` node that computes an integer output.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from nnpipe.core.tensors import IOSpec, TensorSpec
 from nnpipe.formats._errors import Damaged
 from nnpipe.formats._onnx_values import first_axis_name, messages, only_element, value_info
 from nnpipe.formats._protobuf import Span, fields, spans, text
-from nnpipe.formats.file_types import check_there, told
+from nnpipe.formats.file_types import check_there, file_type_hint
 
 _MODEL_GRAPH, _MODEL_FUNCTIONS = 7, 25
 _GRAPH_NODE, _GRAPH_INITIALIZER, _GRAPH_INPUT, _GRAPH_OUTPUT, _GRAPH_SPARSE = 1, 5, 11, 12, 15
@@ -30,29 +30,30 @@ _FUNCTION_NODE, _FUNCTION_ATTRIBUTE = 7, 11
 _ATTRIBUTE_TENSORS, _ATTRIBUTE_GRAPHS, _ATTRIBUTE_SPARSE = (5, 10), (6, 11), (22, 23)
 _SPARSE_TENSORS = (1, 2)
 _TENSOR_NAME, _TENSOR_EXTERNAL = 8, 13
-_DEPTH_LIMIT = 32  # graphs within graphs
+_DEPTH_LIMIT = 32  # levels of nested graphs
 
 
 @dataclass(frozen=True)
 class ONNXFile:
-    """What a file takes and gives, and which files beside it hold its weights.
+    """The inputs and outputs of an ONNX file, and the names of the files with its external weights.
 
     Parameters
     ----------
     path
         The file.
     inputs, outputs
-        Element type and shape by name; ``None`` for what is not stated, or
-        is no plain tensor.
+        Element type and shape by name; ``None`` for each of them that the file
+        does not state, and for values that are not tensors.
     quantisation
         Scale and zero point by name of input or output.
     external
-        Files with weights, relative to the file's folder.
+        Paths of the files with weights, relative to the file's folder.
     zipped
-        Outputs that are dictionaries of scores by class, as converters of
-        scikit-learn make them, with the tensor that a ``ZipMap`` makes each of.
+        Outputs that are dictionaries of scores by class, which converters of
+        scikit-learn write, with the name of the tensor that a ``ZipMap`` node
+        turns into each dictionary.
     batch_names
-        What the first axes of inputs are called where their length is free.
+        Names of the inputs' first axes whose length is free.
     """
 
     path: Path
@@ -64,7 +65,7 @@ class ONNXFile:
     batch_names: frozenset[str] = frozenset()
 
     def unzipped(self) -> ONNXFile:
-        """Return the file as it would be with tensors of scores, ``(n, classes)``, in place of dictionaries."""
+        """Return a copy in which tensors of scores, ``(n, classes)``, replace the dictionaries of scores."""
         outputs = {
             self.zipped.get(name, name): ("float32", (None, None)) if name in self.zipped else value
             for name, value in self.outputs.items()
@@ -72,18 +73,19 @@ class ONNXFile:
         return replace(self, outputs=outputs)
 
     def io(self, source: IOSpec | None = None) -> IOSpec:
-        """Return inputs and outputs.
+        """Return the specifications of the inputs and outputs.
 
         Parameters
         ----------
         source
-            Those of the model that this one was made from, whose shapes stand
-            in for those that the file does not state.
+            The inputs and outputs of the model that this one was made from; their
+            shapes are used where the file does not state a shape.
 
         Raises
         ------
         ArtifactError
-            If nothing says of one what it is.
+            If the element type or the shape of an input or output is not known,
+            or if it is a dictionary.
         """
         shapes = {spec.name: spec.shape for spec in source} if source else {}
         return IOSpec(
@@ -97,7 +99,7 @@ class ONNXFile:
         return TensorSpec(spec.name, spec.shape, spec.dtype, *found) if found else spec
 
     def check_external(self) -> None:
-        """Raise :class:`ArtifactError` if weights lie anywhere but in files of the model's own folder or below."""
+        """Raise :class:`ArtifactError` if a file with weights is missing, or is outside the model's folder."""
         folder = self.path.resolve().parent
         for location in self.external:
             place = (folder / location).resolve()
@@ -108,7 +110,7 @@ class ONNXFile:
 
     @property
     def bytes_in_all(self) -> int:
-        """Bytes of the file and of the files beside it that hold its weights, as far as they are there."""
+        """Size of the file and of its existing files with weights, in bytes."""
         places = [self.path, *(self.path.parent / location for location in self.external)]
         return sum(place.stat().st_size for place in places if place.is_file())
 
@@ -119,10 +121,11 @@ class ONNXFile:
         shape: tuple[int | None, ...] | None,
         known: tuple[int | None, ...] | None,
     ) -> TensorSpec:
+        """Return the specification of one input or output; ``known`` replaces a shape that is not stated."""
         shape = known if shape is None else shape
         if name in self.zipped:
             raise ArtifactError(
-                f"{self.path}: {name!r} is a dictionary of scores by class, no tensor: convert the model with "
+                f"{self.path}: {name!r} is a dictionary of scores by class, not a tensor: convert the model with "
                 "options={'zipmap': False}"
             )
         if dtype is None or shape is None:
@@ -131,7 +134,7 @@ class ONNXFile:
 
 
 def read_onnx(path: str | Path) -> ONNXFile:
-    """Read what an ONNX file takes and gives.
+    """Return the inputs, outputs and files with weights of an ONNX file.
 
     Raises
     ------
@@ -149,7 +152,7 @@ def read_onnx(path: str | Path) -> ONNXFile:
         reader.read()
         return reader.result(path)
     except (Damaged, SpecMismatch) as error:
-        raise ArtifactError(f"{path}: not a usable ONNX model: {error}{told(path, 'ONNXModel')}") from None
+        raise ArtifactError(f"{path}: not a usable ONNX model: {error}{file_type_hint(path, 'ONNXModel')}") from None
 
 
 @dataclass
@@ -163,9 +166,9 @@ class _Reader:
     external: dict[str, None] = field(default_factory=dict)
 
     def read(self) -> None:
-        """Go through the whole model once."""
+        """Read the whole model once and collect its inputs, outputs, nodes and constants."""
         whole = (0, len(self.data))
-        # A message that stands twice is one whose fields are merged; graphs are therefore looked at in turn.
+        # protobuf merges the fields of a message that occurs twice, so every graph is read.
         found = False
         for graph in spans(self.data, whole, _MODEL_GRAPH):
             found = True
@@ -183,7 +186,7 @@ class _Reader:
             self.texts(entry, 1, 2)
 
     def texts(self, span: Span, *wanted: int) -> None:
-        """Check that some fields of a message are texts."""
+        """Raise :class:`Damaged` unless the ``wanted`` fields of a message are valid UTF-8."""
         for number, value in messages(self.data, span):
             if number in wanted:
                 text(self.data, value)
@@ -215,11 +218,11 @@ class _Reader:
             elif number == _NODE_OP_TYPE:
                 kind = text(self.data, value)
             elif number in (_NODE_NAME, _NODE_DOMAIN):
-                text(self.data, value)  # which no framework takes that is none
+                text(self.data, value)  # frameworks refuse names that are not UTF-8
             elif number == _NODE_ATTRIBUTE:
                 self.attribute(value, depth)
         for name in inputs:
-            # A graph within a node may use the tensors around it.
+            # A graph inside a node may use the tensors of the outer graph.
             self.consumers.setdefault(name, []).append((kind if name == inputs[0] else "", inputs))
         if depth == 0:
             self.producers.update((name, (kind, inputs)) for name in outputs)
@@ -250,7 +253,7 @@ class _Reader:
                 self.constants[text(self.data, value)] = span
 
     def result(self, path: Path) -> ONNXFile:
-        """Put together what was found."""
+        """Return the description of the file, made from what was collected."""
         inputs = dict(value_info(self.data, span) for span in self.inputs)
         outputs = dict(value_info(self.data, span) for span in self.outputs)
         # Old files list their weights among the inputs.
@@ -271,7 +274,10 @@ class _Reader:
         return ONNXFile(path, inputs, outputs, known, tuple(self.external), zipped, names)
 
     def parameters(self, operands: list[str]) -> tuple[float, int] | None:
-        """Scale and zero point of a (de)quantising node, if they are single numbers stored in the file."""
+        """Return the scale and zero point of a quantising or dequantising node.
+
+        ``None`` is returned unless both are single numbers that are stored in the file.
+        """
         scale = self._number(operands[1]) if len(operands) > 1 else None
         zero = self._number(operands[2]) if len(operands) > 2 and operands[2] else 0.0
         if scale is None or zero is None or not 0 < scale < math.inf:

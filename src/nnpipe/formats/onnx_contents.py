@@ -1,4 +1,4 @@
-"""What an ONNX file is made of, counted without reading any weight: operations and weights of its main graph.
+"""Counts of the operators and weights in the main graph of an ONNX file, which need no weight to be read.
 
 Field numbers are those of ``onnx/onnx.proto3``.
 """
@@ -21,16 +21,16 @@ _DIMS, _DATA_TYPE = 1, 2
 
 @dataclass
 class Contents:
-    """What a model holds.
+    """The number of operators and weights in a model.
 
     Attributes
     ----------
     operations
-        How many there are of each kind; constants are none.
+        Number of operators of each kind, without ``Constant``.
     tensors
-        How many weights there are.
+        Number of weights.
     numbers
-        How many numbers they have of each type.
+        Number of elements of all weights of each element type.
     """
 
     operations: Counter[str] = field(default_factory=Counter)
@@ -39,12 +39,12 @@ class Contents:
 
 
 def read_contents(path: str | Path) -> Contents:
-    """Count what is in the main graph of a file that is known to be there.
+    """Return the number of operators and weights in the main graph of an ONNX file.
 
     Raises
     ------
     ArtifactError
-        If it is damaged; the message names it.
+        If the file is missing or damaged; the message names it.
     """
     found = Contents()
     with mapped_onnx(path) as data:

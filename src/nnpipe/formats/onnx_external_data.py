@@ -1,4 +1,4 @@
-"""Merge an ONNX file with its external weights into one file, piece by piece in bounded memory.
+"""A writer that merges an ONNX file and its external weights into one file, in bounded memory.
 
 Field numbers are those of ``onnx/onnx.proto3``.
 """
@@ -16,7 +16,7 @@ from nnpipe.formats._errors import Damaged
 from nnpipe.formats._protobuf import Span, fields, text, varint
 from nnpipe.formats.onnx import ONNXFile
 
-# What each kind of message holds that may hold weights, by the number of the field.
+# The fields of each kind of message whose content may hold weights: number of the field, and kind of its message.
 _WITHIN: dict[str, dict[int, str]] = {
     "model": {7: "graph", 25: "function"},
     "graph": {1: "node", 5: "tensor", 15: "sparse"},
@@ -25,7 +25,7 @@ _WITHIN: dict[str, dict[int, str]] = {
     "attribute": {5: "tensor", 6: "graph", 10: "tensor", 11: "graph", 22: "sparse", 23: "sparse"},
     "sparse": {1: "tensor", 2: "tensor"},
 }
-_DEPTH_LIMIT = 200  # messages within messages; graphs may be nested 32 times
+_DEPTH_LIMIT = 200  # levels of nested messages; graphs may be nested 32 times
 _RAW, _EXTERNAL, _LOCATION = 9, 13, 14
 _BLOCK = 1 << 20
 
@@ -40,23 +40,23 @@ class _Outside:
 
 
 _Piece = bytes | Span | _Outside
-"""What is written: bytes, a part of the model's own file, or of another one."""
+"""A piece of the output: bytes, a part of the model's own file, or a part of another file."""
 
 
 def write_joined(file: ONNXFile, path: Path) -> None:
-    """Write a model as one file.
+    """Write a model with its external weights as one file.
 
     Parameters
     ----------
     file
-        The model; that its weights lie where they may has been checked.
+        The model; its ``check_external`` has been called.
     path
-        What to write; it is there only in part where something fails.
+        The file to write; it may be incomplete after an error.
 
     Raises
     ------
     ArtifactError
-        If the model is damaged, or its weights reach beyond the files that hold them.
+        If the model is damaged, or if weights reach beyond the end of the files that hold them.
     """
     try:
         with open(file.path, "rb") as handle, mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ) as content:
@@ -73,7 +73,7 @@ def write_joined(file: ONNXFile, path: Path) -> None:
 
 
 def _pieces(data: memoryview, span: Span, kind: str, folder: Path, depth: int) -> list[_Piece]:
-    """List what a message is written as; one in which nothing lies elsewhere is one piece."""
+    """Return the pieces of a message with its external weights; one piece if the message has none."""
     if depth > _DEPTH_LIMIT:
         raise Damaged("graphs are nested too deeply")
     if kind == "tensor":
@@ -92,6 +92,7 @@ def _pieces(data: memoryview, span: Span, kind: str, folder: Path, depth: int) -
 
 
 def _tensor(data: memoryview, span: Span, folder: Path) -> list[_Piece]:
+    """Return the pieces of a TensorProto, with external data in the place of its reference to it."""
     entries: dict[str, str] = {}
     kept: list[_Piece] = []
     for number, whole, content in _fields(data, span):
@@ -108,9 +109,9 @@ def _tensor(data: memoryview, span: Span, folder: Path) -> list[_Piece]:
         start = int(entries.get("offset", "0"))
         length = int(entries.get("length", str(size - start)))
     except ValueError:
-        raise Damaged("a weight in another file at no number") from None
+        raise Damaged("the offset or length of an external weight is not a number") from None
     if not 0 <= start <= start + length <= size:
-        raise Damaged(f"a weight that reaches beyond the end of {entries['location']!r}")
+        raise Damaged(f"a weight reaches beyond the end of {entries['location']!r}")
     return [*kept, _head(_RAW, length), _Outside(place, start, length)]
 
 
@@ -133,7 +134,7 @@ def _length(piece: _Piece) -> int:
 
 
 def _fields(data: memoryview, span: Span) -> Iterator[tuple[int, Span, Span | None]]:
-    """Go through a message: field number, where the whole field lies, and where its content does."""
+    """Yield the number of each field of a message, the span of the field, and the span of its content if it has one."""
     at, end = span
     while at < end:
         start = at
@@ -148,9 +149,9 @@ def _fields(data: memoryview, span: Span) -> Iterator[tuple[int, Span, Span | No
         elif tag & 7 in (1, 5):
             at += 8 if tag & 7 == 1 else 4
         else:
-            raise Damaged("a field of no known kind")
+            raise Damaged("a field has an unknown wire type")
         if at > end:
-            raise Damaged("a field reaches beyond the end of what holds it")
+            raise Damaged("a field reaches beyond the end of its message")
         yield tag >> 3, (start, at), content
 
 
@@ -167,6 +168,6 @@ def _write(piece: _Piece, data: memoryview, out: BinaryIO) -> None:
             while left:
                 block = source.read(min(left, _BLOCK))
                 if not block:
-                    raise Damaged("a weight that ends too soon")
+                    raise Damaged("a file with weights became shorter while it was read")
                 out.write(block)
                 left -= len(block)

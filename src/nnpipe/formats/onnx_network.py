@@ -1,7 +1,7 @@
-"""The network in an ONNX file, read with numpy alone: operations, constants, inputs and outputs.
+"""The reader of the network in an ONNX file, which needs numpy only: nodes, constants, inputs and outputs.
 
-Field numbers are those of ``onnx/onnx.proto3``.  A file may come from
-anybody: no tensor is made that the file does not hold byte for byte.
+Field numbers are those of ``onnx/onnx.proto3``.  A file may come from an
+untrusted source, so memory is allocated only for bytes that the file holds.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ _DIMS, _TYPE, _FLOATS, _INT32S, _INT64S, _NAME, _RAW, _DOUBLES, _UINT64S, _EXTER
 
 @dataclass(frozen=True)
 class ONNXNetwork:
-    """A model's main graph.
+    """The main graph of an ONNX model.
 
     Attributes
     ----------
     inputs, outputs
-        Element type and shape by name, ``None`` for what is not stated; inputs without the constants among them.
+        Element type and shape by name, ``None`` for each that is not stated.  Constants are not among the inputs.
     constants
         Arrays by name.
     nodes
-        The operations, in order.  Of attributes, also lists of numbers and tensors are there; graphs are not.
+        The nodes, in the order of the file.  Attributes that are tensors are arrays.
     opset
-        The version of the operators of ONNX itself.
+        Version of ONNX's own operators.
     """
 
     inputs: Mapping[str, tuple[str | None, tuple[int | None, ...] | None]]
@@ -55,12 +55,12 @@ class ONNXNetwork:
 
 
 def read_onnx_network(path: str | Path) -> ONNXNetwork:
-    """Read a file.
+    """Return the network in an ONNX file, with the weights in its external files.
 
     Raises
     ------
     ArtifactError
-        If the file is missing, damaged, not ONNX, or holds less than it says; the message names it.
+        If the file is missing, damaged or not ONNX, or if weights are missing; the message names it.
     """
     path = Path(path)
     file = read_onnx(path)
@@ -98,7 +98,7 @@ class _Reader:
                     self.constants[name] = array
 
     def tensor(self, span: Span) -> tuple[str, np.ndarray]:
-        """Read a tensor, of which the file must hold every number."""
+        """Return the name and the content of a tensor; raise :class:`Damaged` unless the file holds every element."""
         name, kind, dims, raw = "", 0, [], None
         pieces: dict[int, list[Any]] = {_FLOATS: [], _INT32S: [], _INT64S: [], _DOUBLES: [], _UINT64S: []}
         elsewhere: dict[str, str] = {}
@@ -120,9 +120,9 @@ class _Reader:
                 entry = dict.fromkeys((1, 2), "") | {n: text(self.data, v) for n, v in fields(self.data, value)}
                 elsewhere[entry[1]] = entry[2]
         if len(dims) > _DIMENSIONS_LIMIT or any(extent < 0 for extent in dims):
-            raise Damaged(f"the tensor {name[:60]!r} has no shape that there is")
+            raise Damaged(f"the tensor {name[:60]!r} has an impossible shape")
         if kind not in _TYPES and kind != _BFLOAT16:
-            raise Damaged(f"the tensor {name[:60]!r} holds what is no number")
+            raise Damaged(f"the elements of the tensor {name[:60]!r} are of an unsupported type")
         dtype, count = np.dtype(_TYPES.get(kind, "<u2")), math.prod(dims)
         if outside:
             raw = self.outside(elsewhere, count * dtype.itemsize)
@@ -130,24 +130,27 @@ class _Reader:
         if flat is None and raw is None:
             flat = self.plain(pieces, dtype)
         if flat is None or flat.size != count:
-            raise Damaged(f"the tensor {name[:60]!r} holds another number of values than its shape {tuple(dims)}")
+            raise Damaged(f"the number of values in the tensor {name[:60]!r} does not fit its shape {tuple(dims)}")
         if kind == _BFLOAT16:
             flat = (flat.astype("<u4") << 16).view("<f4")
         return name, np.array(flat.reshape(dims))
 
     def outside(self, place: Mapping[str, str], size: int) -> bytes:
-        """Read from another file, which was seen to lie in the model's folder."""
+        """Return ``size`` bytes of an external file, whose location ``check_external`` has checked."""
         offset = int(place.get("offset", "0") or 0)
         length = int(place.get("length", "0") or 0) or size
         path = self.folder / place.get("location", "")
         if length != size or offset < 0 or offset + size > path.stat().st_size:
-            raise Damaged(f"{place.get('location', '')!r} does not hold what is said to lie there")
+            raise Damaged(f"{place.get('location', '')!r} does not hold the bytes that the model refers to")
         with open(path, "rb") as handle:
             handle.seek(offset)
             return handle.read(size)
 
     def plain(self, pieces: Mapping[int, list[Any]], dtype: np.dtype[Any]) -> np.ndarray:
-        """Return numbers that stand in fields of their own kind; short floats stand as integers."""
+        """Return the elements of a tensor that are stored in the field of their type.
+
+        Integers below 64 bits and floats of 16 bits are stored in the field of int32 numbers.
+        """
         if dtype.kind == "f" and dtype.itemsize >= 4:
             fixed = "<f4" if dtype.itemsize == 4 else "<f8"
             held = [
@@ -169,4 +172,4 @@ class _Reader:
         try:
             return np.array(numbers, dtype)
         except OverflowError:
-            raise Damaged("a number that its type cannot hold") from None
+            raise Damaged("a number does not fit its element type") from None

@@ -1,4 +1,4 @@
-"""The operations of an ONNX file, read with numpy alone: what each is, and what it takes.
+"""The reader of the nodes of an ONNX file: operators with their inputs, outputs and attributes.
 
 Field numbers are those of ``onnx/onnx.proto3``.
 """
@@ -17,24 +17,27 @@ from nnpipe.formats._protobuf import Span, fields, integer, integers, spans, tex
 
 _GRAPH, _FUNCTIONS, _FUNCTION_NODE = 7, 25, 7
 _NODE, _ATTRIBUTE, _DOMAIN = 1, 5, 7
-_DEPTH_LIMIT = 32  # graphs within graphs
+_DEPTH_LIMIT = 32  # levels of nested graphs
 
 Within = Callable[[Span], Any]
-"""Gives what is within an attribute, of where it lies."""
+"""A function that returns the content of an attribute, given the span of the content."""
 
 
 @dataclass(frozen=True)
 class ONNXNode:
-    """One operation.
+    """A node of an ONNX graph.
 
     Parameters
     ----------
-    kind, name
-        The operator, with its domain before ``::`` where it is not ONNX's own, and what the file calls this use of it.
+    kind
+        The operator; its domain and ``::`` come first if it is not one of ONNX's own.
+    name
+        The node's name in the file; it may be empty.
     inputs, outputs
-        Names of tensors; empty where one is left out.
+        Names of tensors; an empty name stands for an input or output that is left out.
     attributes
-        Those that are a number, a text, or a list of numbers; of others only the name, with ``None``.
+        Values of the attributes that are a number, a string or a list of numbers; an empty tuple for a list of
+        strings, and ``None`` for the others.
     """
 
     kind: str
@@ -45,21 +48,21 @@ class ONNXNode:
 
     @property
     def title(self) -> str:
-        """Its name, or else what it gives."""
+        """The node's name, or the name of its first output if it has none."""
         return self.name or next(filter(None, self.outputs), "")
 
     def takes(self, place: int) -> str:
-        """Name the input at a place; empty if it is left out."""
+        """Return the name of the input at an index, or the empty string if it is left out."""
         return self.inputs[place] if place < len(self.inputs) else ""
 
 
 def read_nodes(path: str | Path) -> list[ONNXNode]:
-    """Read the operations of a file that is known to be there, those of graphs within nodes and of functions too.
+    """Return the nodes of an ONNX file, including those of graphs inside nodes and of functions.
 
     Raises
     ------
     ArtifactError
-        If it is damaged; the message names it.
+        If the file is missing or damaged; the message names it.
     """
     found: list[ONNXNode] = []
     with mapped_onnx(path) as data:
@@ -90,7 +93,10 @@ class _Reader:
 
 
 def read_node(data: memoryview, span: Span, tensor: Within, graph: Within) -> ONNXNode:
-    """Read a NodeProto; tensors and graphs within its attributes are what these functions make of them."""
+    """Return a node, read from a NodeProto.
+
+    ``tensor`` returns the value of an attribute that is a tensor; ``graph`` is called for each graph in an attribute.
+    """
     texts: dict[int, list[str]] = {1: [], 2: [], 3: [], 4: [], _DOMAIN: []}
     attributes: dict[str, Any] = {}
     for number, value in fields(data, span):
@@ -112,7 +118,7 @@ def _attribute(data: memoryview, span: Span, tensor: Within, graph: Within) -> t
         if number == 1:
             name = text(data, content)
         elif number == 20:
-            listed = content in (6, 7, 8)  # of floats, integers or texts, perhaps empty
+            listed = content in (6, 7, 8)  # a list of floats, integers or strings, which may be empty
         elif number == 3:
             value = integer(data, content)
         elif number == 8:
@@ -135,5 +141,5 @@ def _attribute(data: memoryview, span: Span, tensor: Within, graph: Within) -> t
 def _floats(data: memoryview, span: Span) -> list[float]:
     size = span[1] - span[0]
     if size % 4 or not size:
-        raise Damaged("numbers that are cut off")
+        raise Damaged("a list of floats is cut off")
     return list(struct.unpack(f"<{size // 4}f", data[span[0] : span[1]]))

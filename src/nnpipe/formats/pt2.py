@@ -1,12 +1,12 @@
-"""Exported PyTorch programs (``.pt2``): what they take and give, and a copy that is safe to load.
+"""The reader of exported PyTorch programs (``.pt2``): their inputs and outputs, and a copy that is safe to load.
 
 ``torch.export.load`` trusts its file: it unpickles weights and sample inputs,
 and evaluates lengths of axes and guards as Python.  Here the archive is read
 without PyTorch, everything that is not needed is dropped, everything else is
-checked against what PyTorch itself writes, and the result is packed anew: the
-loader sees nothing that was not looked at.
+checked against what PyTorch itself writes, and the result is packed anew, so
+the loader sees only checked content.
 
-What is left can call operators of PyTorch on tensors, and nothing else.
+The copy can call operators of PyTorch on tensors, and nothing else.
 
 The layout is that of ``torch/_export/serde/schema.py`` and
 ``torch/export/pt2_archive`` in PyTorch 2.9 to 2.13.
@@ -36,7 +36,7 @@ from nnpipe.formats._pt2_signature import (
     without_fixed,
     written,
 )
-from nnpipe.formats.file_types import check_there, told
+from nnpipe.formats.file_types import check_there, file_type_hint
 from nnpipe.formats.onnx_contents import Contents
 
 # ScalarType in torch/_export/serde/schema.py, with the bytes of one element.
@@ -51,16 +51,16 @@ _ELEMENT = "_operator.getitem"
 
 @dataclass(frozen=True)
 class ExportedProgram:
-    """A program that has been checked.
+    """An exported program that has been checked.
 
     Attributes
     ----------
     path
-        Its file.
+        The file of the program.
     io
-        Its tensors, in the order of the graph; named after the keys of the
-        dictionaries that the program takes and gives (``"boxes"``,
-        ``"boxes.0"``), or as in its graph where there are none.
+        The tensors of the program, in the order of the graph.  Their names are
+        the keys of the dicts that the program takes and returns (``"boxes"``,
+        ``"boxes.0"``), or the names in the graph if there are no such keys.
     """
 
     path: Path
@@ -68,10 +68,10 @@ class ExportedProgram:
     _entries: Mapping[str, Entry] = field(repr=False)
 
     def open(self) -> BinaryIO:
-        """Return an archive for ``torch.export.load``, to be closed after use.
+        """Return an archive for ``torch.export.load``; the caller closes it.
 
-        What was checked is kept; only the numbers in weights are read from the file while the archive is read, so that
-        they are in memory once.
+        The checked content comes from memory.  Only the elements of weights are read from the file while the archive
+        is read, so that they are in memory only once.
 
         Raises
         ------
@@ -88,7 +88,7 @@ class ExportedProgram:
                 continue
             if name.startswith("models/"):
                 targets = (str(node["target"]) for node in json.loads(content)["graph_module"]["graph"]["nodes"])
-                # An element that is taken out of a list of results is no operation of its own.
+                # Taking an element out of a list of results does not count as an operator.
                 found.operations.update(
                     target.removeprefix("torch.ops.").lstrip("_") for target in targets if target != _ELEMENT
                 )
@@ -100,13 +100,13 @@ class ExportedProgram:
         return found
 
     def mentions(self, text: str) -> bool:
-        """Return whether a text occurs in the description of the program's graph, such as the name of an operator."""
+        """Return whether a string, such as the name of an operator, occurs in the description of the program."""
         return any(isinstance(each, bytes) and text.encode() in each for each in self._entries.values())
 
     def operators_on_inputs(self) -> tuple[str, ...]:
-        """Return the operators whose values depend on the program's inputs, each once, in the order of the graph.
+        """Return the names of the operators that depend on the program's inputs, each once, in the order of the graph.
 
-        Operators on weights alone are left out.  Names are as in the file: ``"torch.ops.aten.relu.default"``.
+        Operators that only use weights are left out.  Names are as in the file: ``"torch.ops.aten.relu.default"``.
         """
         (name,) = (name for name in self._entries if name.startswith("models/"))
         module = _json(self._entries, name)["graph_module"]
@@ -121,13 +121,13 @@ class ExportedProgram:
 
 
 def read_program(path: Path) -> ExportedProgram:
-    """Read and check an exported program.
+    """Return an exported program after checking everything in its file.
 
     Raises
     ------
     ArtifactError
-        If the file is missing, damaged, of another kind, or holds what could
-        run code; the message names it and what was found.
+        If the file is missing, damaged, of another kind, or holds something
+        that could run code; the message names the file and the reason.
     """
     check_there(path)
     try:
@@ -155,12 +155,12 @@ def read_program(path: Path) -> ExportedProgram:
 
 
 def _unpacked(path: Path) -> dict[str, Entry]:
-    """Read the archive; names come without the folder that holds everything."""
+    """Return the entries of the archive by name, after checking that it holds an exported program."""
     entries = read_entries(path)
     if entries.get("archive_format") != b"pt2":
         if "serialized_exported_program.json" in entries:
             raise MalformedFile("an exported program of PyTorch 2.8 or older; export it anew")
-        raise MalformedFile(f"no exported PyTorch program{told(path, 'TorchExportModel')}")
+        raise MalformedFile(f"not an exported PyTorch program{file_type_hint(path, 'TorchExportModel')}")
     if entries.get("byteorder", b"little") != b"little":
         raise MalformedFile("written on a big-endian machine")
     if any(name.startswith("data/aotinductor/") for name in entries):
@@ -183,7 +183,7 @@ def _json(entries: Mapping[str, Entry], name: str) -> Any:
 
 
 def _payload(entries: Mapping[str, Entry], folder: str, config: str, prefix: str) -> dict[str, Entry]:
-    """Check the table of weights or constants; give it with the raw tensors that it names."""
+    """Return the table of weights or constants and the raw tensors that it names, after checking them."""
     table = _json(entries, folder + config)["config"]
     kept: dict[str, Entry] = {}
     for fqn, entry in table.items():
@@ -201,17 +201,17 @@ def _payload(entries: Mapping[str, Entry], folder: str, config: str, prefix: str
             raise MalformedFile(f"damaged: {fqn!r} needs {elements * width} bytes, {folder}{file} holds {len(data)}")
         kept[folder + file] = data
     if any(not PLAIN.fullmatch(fqn) for fqn in table):
-        raise MalformedFile("a weight bears a name that PyTorch would not give")
+        raise MalformedFile("a weight has a name that PyTorch would not give")
     return kept | {folder + config: json.dumps({"config": table}).encode()}
 
 
 def _repeats(meta: Mapping[str, Any]) -> bool:
-    """Return whether elements are stored once and seen several times, which needs no memory of its own."""
+    """Return whether a tensor repeats stored elements by a stride of 0, which takes no additional memory."""
     return bool(meta["sizes"]) and any(stride["as_int"] == 0 for stride in meta["strides"])
 
 
 def _cleaned(program: Mapping[str, Any]) -> tuple[dict[str, Any], IOSpec]:
-    """Return the program with nothing but what is needed to compute, all of it checked, and its tensors."""
+    """Return a checked copy of the program with only the parts that are needed to run it, and its tensors."""
     module = dict(program["graph_module"])
     original = module["graph"]
     graph, renamed = flattened(original)
@@ -240,7 +240,7 @@ def _cleaned(program: Mapping[str, Any]) -> tuple[dict[str, Any], IOSpec]:
 
 
 def _tensors(what: str, specs: Sequence[Any], tree: Tree, values: Mapping[str, Any]) -> tuple[TensorSpec, ...]:
-    """Describe the tensors among what the program takes or gives; what is fixed is no concern of a caller."""
+    """Return the specifications of the program's inputs or outputs; fixed values are left out."""
     arguments = [argument_of(spec) for spec in specs if is_given(spec)]
     names = list(leaf_names(tree))
     if len(names) != len(arguments):

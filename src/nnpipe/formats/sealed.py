@@ -1,13 +1,14 @@
-"""Compiled models whose own format neither names their tensors nor notices damage.
+"""Reading and writing of sealed files: compiled models with a trailer that describes them and reveals damage.
 
-Behind the content, which other tools read as if nothing followed it, stands a
-trailer: a JSON object that says what the content is and what it takes and
-gives, the object's length (8 bytes, little-endian), the SHA-256 of all that
-comes before (32 bytes), and the mark ``NNPIPE-1`` (8 bytes).
+They are used for formats that neither name a model's tensors nor detect damage.
+The trailer follows the model, and other tools ignore it.  It consists of a JSON
+object with the format, the inputs and the outputs of the model, the object's
+length (8 bytes, little-endian), the SHA-256 of everything before it (32 bytes),
+and the mark ``NNPIPE-1`` (8 bytes).
 
-Machine code and flatbuffers from a damaged file crash the process that runs
-them; here damage is noticed first.  The seal is no signature: whoever makes a
-file can seal it.
+Machine code and FlatBuffers from a damaged file can crash the process that runs
+them, so damage is detected first.  The seal is not a signature: anybody can
+seal a file.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _FOOTER = _LENGTH + _DIGEST + len(_MARK)
 
 @dataclass(frozen=True)
 class SealedFile:
-    """What a sealed file holds.
+    """The content of a sealed file.
 
     Attributes
     ----------
@@ -40,7 +41,7 @@ class SealedFile:
     io
         Inputs and outputs, in the order in which the model takes and gives them.
     notes
-        What else its runtime must know.
+        Other values that the runtime needs.
     """
 
     content: bytes
@@ -50,14 +51,14 @@ class SealedFile:
 
 
 def write_sealed(path: Path, file: SealedFile) -> None:
-    """Write content and trailer."""
+    """Write the content and the trailer of a sealed file."""
     said = json.dumps({"format": file.format, "io": file.io.to_json(), "notes": dict(file.notes)}).encode()
     whole = file.content + said + len(said).to_bytes(_LENGTH, "little")
     path.write_bytes(whole + hashlib.sha256(whole).digest() + _MARK)
 
 
 def read_sealed(path: Path, format: str) -> SealedFile:
-    """Read a file and check that it is whole.
+    """Return the content of a sealed file after checking that it is undamaged.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What a TensorFlow Lite file says about itself.
+"""The reader of the inputs and outputs of a TensorFlow Lite file.
 
 Field numbers are those of ``tflite/schema/schema.fbs`` (schema version 3).
 """
@@ -15,10 +15,10 @@ from nnpipe.core.errors import ArtifactError, SpecMismatch
 from nnpipe.core.tensors import IOSpec, TensorSpec
 from nnpipe.formats._errors import Damaged
 from nnpipe.formats._flatbuffer import FlatBufferTable
-from nnpipe.formats.file_types import check_there, told
+from nnpipe.formats.file_types import check_there, file_type_hint
 
 IDENTIFIER = b"TFL3"
-"""Bytes 4 to 8 of every such file."""
+"""Bytes 4 to 7 of every TensorFlow Lite file."""
 
 _DTYPES = (
     "float32 float16 int32 uint8 int64 string bool int16 complex64 int8 float64 complex128 uint64 resource variant "
@@ -34,7 +34,7 @@ _MAP_NAME, _MAP_TENSOR = 0, 1
 
 _RANK_LIMIT = 32
 _SIGNATURE_LIMIT = 1 << 10
-_LIST_LIMIT = 1 << 16  # inputs, outputs, and channels of a quantised input
+_LIST_LIMIT = 1 << 16  # inputs, outputs, or channels of a quantised tensor
 
 
 @dataclass(frozen=True)
@@ -44,10 +44,10 @@ class TFLiteFile:
     Parameters
     ----------
     io
-        Tensors by the names of the file's signature, or by their own where
-        there is none, in the order of the graph.
+        Tensors in the order of the graph, with the names of the file's signature,
+        or with their own names if there is no signature.
     inputs, outputs
-        Number of each tensor in the file's first graph, by name.
+        Index of each tensor in the file's first graph, by name.
     """
 
     io: IOSpec
@@ -56,7 +56,7 @@ class TFLiteFile:
 
 
 def read_tflite(path: str | Path) -> TFLiteFile:
-    """Read what a TensorFlow Lite file takes and gives.
+    """Return the inputs and outputs of a TensorFlow Lite file.
 
     Raises
     ------
@@ -67,9 +67,9 @@ def read_tflite(path: str | Path) -> TFLiteFile:
     check_there(path)
     with open(path, "rb") as handle:
         if handle.read(8)[4:] != IDENTIFIER:
-            found = told(path, "TFLiteModel") or " (it does not bear the mark TFL3)"
+            found = file_type_hint(path, "TFLiteModel") or " (the mark TFL3 is missing)"
             raise ArtifactError(f"{path}: not a TensorFlow Lite model{found}")
-        # Not closed here: views into it live on in the frames of an error and close it with themselves.
+        # Not closed here: after an error, the traceback still holds views of it, and closing it would raise.
         data = memoryview(mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ))
     try:
         return _parsed(data)
@@ -98,9 +98,17 @@ def _parsed(data: memoryview) -> TFLiteFile:
 
 
 def _check_references(model: FlatBufferTable) -> None:
-    """See that tensors, buffers and operators that are referred to exist; the interpreter trusts that some do."""
+    """Check that all tensors, buffers and operators exist that the graphs refer to.
+
+    The interpreter of TensorFlow Lite does not check all of these references.
+
+    Raises
+    ------
+    Damaged
+        If one does not exist, or if lists share so many bytes that reading them would take too long.
+    """
     codes, buffers = model.count(_MODEL_OPERATOR_CODES), model.count(_MODEL_BUFFERS)
-    # Nothing forbids lists to share their bytes, but a file must not cost much more time than its size.
+    # The format allows lists that share bytes; the budget keeps the time to read them in proportion to the file's size.
     budget = 2 * len(model.data)
     for graph in model.tables(_MODEL_SUBGRAPHS):
         tensors = graph.count(_GRAPH_TENSORS)
@@ -108,23 +116,23 @@ def _check_references(model: FlatBufferTable) -> None:
         if budget < 0:
             raise Damaged("its lists overlap")
         if any(tensor.integer(_TENSOR_BUFFER, "<I") >= max(buffers, 1) for tensor in graph.tables(_GRAPH_TENSORS)):
-            raise Damaged("a tensor's content is not there")
+            raise Damaged("the buffer of a tensor does not exist")
         for operator in graph.tables(_GRAPH_OPERATORS):
             if operator.integer(_OPERATOR_CODE, "<I") >= codes:
-                raise Damaged("an operator is of no known kind")
+                raise Damaged("an operator refers to an operator code that does not exist")
             for field in (_OPERATOR_INPUTS, _OPERATOR_OUTPUTS):
                 numbers = operator.numbers(field, "<i4", _LIST_LIMIT)
                 budget -= numbers.nbytes
-                # -1 stands for an optional input that is left out.
+                # -1 marks an optional input that is left out.
                 if budget < 0 or (numbers.size and not -1 <= numbers.min() <= numbers.max() < tensors):
-                    raise Damaged("an operator uses a tensor that is not there")
+                    raise Damaged("an operator uses a tensor that does not exist")
 
 
 def _signature(model: FlatBufferTable) -> FlatBufferTable | None:
-    """Choose the signature of the first graph; the usual one where there are several."""
+    """Return a signature of the first graph, ``serving_default`` if it has that one; ``None`` if it has none."""
     count = model.count(_MODEL_SIGNATURES)
     if count > _SIGNATURE_LIMIT:
-        raise Damaged(f"{count} signatures where one would do")
+        raise Damaged(f"{count} signatures, more than the limit of {_SIGNATURE_LIMIT}")
     of_first = [s for s in model.tables(_MODEL_SIGNATURES) if s.integer(_SIGNATURE_GRAPH, "<I") == 0]
     usual = [s for s in of_first if s.text(_SIGNATURE_KEY) == "serving_default"]
     return next(iter(usual or of_first), None)
@@ -137,18 +145,19 @@ def _by_name(
     signature: FlatBufferTable | None,
     signature_field: int,
 ) -> dict[str, int]:
+    """Return the indices of the graph's inputs or outputs by name."""
     numbers = [int(number) for number in graph.numbers(field, "<i4", _LIST_LIMIT)]
     if not all(0 <= number < len(tensors) for number in numbers):
-        raise Damaged("an input or output is a tensor that is not there")
+        raise Damaged("an input or output is a tensor that does not exist")
     if signature is not None:
         entries = list(signature.tables(signature_field))
         found = {entry.text(_MAP_NAME): entry.integer(_MAP_TENSOR, "<I") for entry in entries}
         if set(found.values()) == set(numbers) and len(found) == len(entries):
             return dict(sorted(found.items(), key=lambda pair: numbers.index(pair[1])))
-    # Nothing makes converters name tensors; where they have not, the number stands in.
+    # Converters need not name tensors; an unnamed one is named after its index.
     found = {tensors[number].text(_TENSOR_NAME) or f"tensor_{number}": number for number in numbers}
     if len(found) < len(set(numbers)):
-        raise Damaged("two inputs or outputs bear one name")
+        raise Damaged("two inputs or outputs have the same name")
     return found
 
 
@@ -156,7 +165,7 @@ def _spec(name: str, tensor: FlatBufferTable) -> TensorSpec:
     code = tensor.integer(_TENSOR_TYPE, "<b")
     dtype = _DTYPES[code] if 0 <= code < len(_DTYPES) else f"type {code}"
     fixed = [int(n) for n in tensor.numbers(_TENSOR_SHAPE, "<i4", _RANK_LIMIT)]
-    # The signature, where there is one, has -1 where the shape has 1 for want of knowledge.
+    # If there is a shape signature, it has -1 for a free axis, for which the shape has 1.
     free = [int(n) for n in tensor.numbers(_TENSOR_SIGNATURE, "<i4", _RANK_LIMIT)]
     if free and len(free) != len(fixed):
         raise Damaged(f"tensor {name!r} has two shapes of different length")
@@ -173,13 +182,13 @@ def _quantisation(
         return None, None, None
     scales = [float(s) for s in quantisation.numbers(_QUANT_SCALE, "<f4", _LIST_LIMIT)]
     zeros = [int(z) for z in quantisation.numbers(_QUANT_ZERO, "<i8", _LIST_LIMIT)] or [0] * len(scales)
-    # A scale of 0 is how converters say that a tensor is not quantised, or always zero.
+    # Converters write a scale of 0 for a tensor that is not quantised or is always zero.
     if not scales or scales == [0.0]:
         return None, None, None
     if len(scales) != len(zeros):
         raise Damaged(f"tensor {name!r} has {len(scales)} scales and {len(zeros)} zero points")
     if not all(math.isfinite(scale) for scale in scales):
-        raise Damaged(f"tensor {name!r} has a scale that is not a number")
+        raise Damaged(f"tensor {name!r} has a scale that is not finite")
     if len(scales) == 1:
         return scales[0], zeros[0], None
     return tuple(scales), tuple(zeros), quantisation.integer(_QUANT_AXIS, "<i")

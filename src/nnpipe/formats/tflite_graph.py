@@ -1,4 +1,4 @@
-"""The operators and constants in a TensorFlow Lite file.
+"""The reader of the operators and constants in a TensorFlow Lite file.
 
 Field numbers are those of ``tflite/schema/schema.fbs`` (schema version 3).
 """
@@ -31,7 +31,7 @@ _LIST_LIMIT = 1 << 16
 
 @dataclass(frozen=True)
 class TFLiteNode:
-    """An operator: the number of its kind or the name of a custom one, and the numbers of its tensors."""
+    """An operator: the code of its kind, the name of a custom one, and the indices of its tensors."""
 
     code: int
     custom: str
@@ -46,18 +46,18 @@ class TFLiteGraph:
     Attributes
     ----------
     names
-        A name for each tensor by number, unique in the graph.
+        Names of the tensors, in the order of their indices; unique in the graph.
     tensors
-        What is known of each tensor by number; those of types that arrays
-        cannot have are missing.
+        Specification of each tensor by index.  Tensors of unknown types, or
+        quantised in an unknown way, are missing.
     fixed
-        Numbers of the tensors whose shape says nothing of free axes.
+        Indices of the tensors without a shape signature, which would mark free axes.
     constants
-        Where in the file the content of constant tensors starts, by number.
+        Offset in the file of the content of constant tensors, by index.
     nodes
         Operators in the order in which they are computed.
     inputs, outputs
-        Numbers of tensors by the names under which they are put and got.
+        Indices of the input and output tensors by name.
     """
 
     names: tuple[str, ...]
@@ -70,14 +70,14 @@ class TFLiteGraph:
 
 
 def read_graph(path: Path) -> TFLiteGraph:
-    """Read the first graph of a file.
+    """Return the first graph of a file.
 
     Raises
     ------
     ArtifactError
         If the file is missing, damaged, or not TensorFlow Lite; the message names it.
     """
-    file = read_tflite(path)  # which sees that everything referred to is there
+    file = read_tflite(path)  # this checks that everything exists that the graph refers to
     with open(path, "rb") as handle:
         data = memoryview(mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ))
     try:
@@ -89,7 +89,7 @@ def read_graph(path: Path) -> TFLiteGraph:
         for number, (name, table) in enumerate(zip(names, tables, strict=True)):
             try:
                 tensors[number] = _spec(name, table)
-            except SpecMismatch:  # of a type, or quantised in a way, that is not known
+            except SpecMismatch:  # its type or its quantisation is not known
                 continue
         codes = [_code(table) for table in model.tables(_MODEL_OPERATOR_CODES)]
         nodes = tuple(
@@ -112,7 +112,10 @@ def read_graph(path: Path) -> TFLiteGraph:
 def _constants(
     held: list[tuple[int, int]], tensors: dict[int, TensorSpec], computed: set[int], size: int
 ) -> dict[int, int]:
-    """Find tensors with content that numpy can hold; of several that share it, the first."""
+    """Return the offsets of the content of constant tensors by index.
+
+    Only types that numpy has are included, and only the first of several tensors that share their content.
+    """
     found: dict[int, int] = {}
     for number, (start, length) in enumerate(held):
         spec = tensors.get(number)
@@ -120,21 +123,21 @@ def _constants(
             continue
         if spec.dtype in DTYPES - {"string", "bfloat16"} and start + length <= size:
             count = math.prod(n or 0 for n in spec.shape)
-            if count * np.dtype(spec.dtype).itemsize == length:  # sparse ones and those of 4 bits are not
+            if count * np.dtype(spec.dtype).itemsize == length:  # false for sparse tensors and elements of 4 bits
                 found[number] = start
     return found
 
 
 def _code(table: FlatBufferTable) -> tuple[int, str]:
-    """Number of an operator's kind, and the name of a custom one."""
+    """Return the code of an operator's kind, and the name of a custom operator or the empty string."""
     number = max(table.integer(_CODE_DEPRECATED, "<b"), table.integer(_CODE_BUILTIN, "<i"))
     return number, table.text(_CODE_CUSTOM) if number == _CUSTOM else ""
 
 
 def _content(table: FlatBufferTable) -> tuple[int, int]:
-    """Where a buffer's bytes start in the file, and how many there are."""
+    """Return the offset of a buffer's content in the file, and its length in bytes."""
     offset, size = table.integer(_BUFFER_OFFSET, "<Q"), table.integer(_BUFFER_SIZE, "<Q")
-    if offset > 1:  # files above 2 GB hold their buffers behind everything else
+    if offset > 1:  # files over 2 GB hold their buffers after everything else
         return offset, size
     return table._vector(_BUFFER_DATA, 1)
 

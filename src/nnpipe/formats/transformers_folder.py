@@ -1,4 +1,4 @@
-"""Folders that ``save_pretrained`` of Hugging Face transformers writes, read without it."""
+"""The reader of folders that ``save_pretrained`` of Hugging Face transformers writes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from nnpipe.core.errors import ArtifactError
 
 CONFIGURATION = "config.json"
-_LARGEST = 4 << 20  # bytes of a JSON file; names of 20,000 classes take one
+_LARGEST = 4 << 20  # bytes of a JSON file; the names of 20,000 classes take about 1 MiB
 _MOST_VALUES = 1 << 18
 _MOST_LAYERS, _GREATEST = 1024, 1 << 31
 _COUNTS = ("layer", "depth", "block", "stage")
@@ -19,7 +19,7 @@ _COUNTS = ("layer", "depth", "block", "stage")
 
 @dataclass(frozen=True)
 class TransformersFolder:
-    """The configuration, the preprocessing of images and the files of weights in a folder."""
+    """The configuration, the image preprocessing and the weight files of a folder."""
 
     path: Path
     config: Mapping[str, Any]
@@ -28,24 +28,24 @@ class TransformersFolder:
 
     @property
     def size(self) -> int:
-        """Return the bytes in all files of weights."""
+        """The size of all weight files together, in bytes."""
         return sum(path.stat().st_size for path in self.weights)
 
 
 def read_folder(folder: Path) -> TransformersFolder:
-    """Read the JSON files of a folder; weights stay on the disk.
+    """Return the content of the JSON files in a folder and the paths of its weight files.
 
     Raises
     ------
     ArtifactError
-        If a file is missing, damaged or too large, or the model asks for code of its own.
+        If a file is missing, damaged or too large, or if the model needs its own code.
     """
     if not (folder / CONFIGURATION).is_file():
-        raise ArtifactError(f"{folder}: no folder that save_pretrained wrote; it has no {CONFIGURATION}")
+        raise ArtifactError(f"{folder}: not a folder that save_pretrained wrote; it has no {CONFIGURATION}")
     config = _object(folder / CONFIGURATION)
     for name, value in _entries(config):
         if name in ("auto_map", "quantization_config", "trust_remote_code"):
-            raise ArtifactError(f"{folder / CONFIGURATION}: {name} asks for code or packages of its own; not loaded")
+            raise ArtifactError(f"{folder / CONFIGURATION}: {name} asks for additional code or packages; not loaded")
         if isinstance(value, int) and not isinstance(value, bool):
             most = _MOST_LAYERS if any(word in name for word in _COUNTS) else _GREATEST
             if abs(value) > most:

@@ -18,7 +18,7 @@ from nnpipe.core.live_model import LiveModel
 from nnpipe.core.messages import one_line
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
-from nnpipe.formats.file_types import check_there, told
+from nnpipe.formats.file_types import check_there, file_type_hint
 from nnpipe.modelwrappers.files.file_model import FileModel
 
 _EXPANSION_LIMIT, _SLACK = 200, 64 << 20
@@ -133,7 +133,7 @@ def _opened(path: Path, trusted: tuple[str, ...]) -> Any:
                 f"{path}: a pickle, which could run code and is not loaded; "
                 "save the estimator with skops.io.dump, or convert it to ONNX"
             )
-        raise ArtifactError(f"{path}: not a skops file{told(path, 'SklearnModel')}")
+        raise ArtifactError(f"{path}: not a skops file{file_type_hint(path, 'SklearnModel')}")
     from skops.io import get_untrusted_types, load
 
     try:
@@ -152,7 +152,7 @@ def _opened(path: Path, trusted: tuple[str, ...]) -> Any:
         raise
     except Exception as error:  # damaged files fail in every way there is
         raise ArtifactError(
-            f"{path}: damaged, or not a skops file: {one_line(error)}{told(path, 'SklearnModel')}"
+            f"{path}: damaged, or not a skops file: {one_line(error)}{file_type_hint(path, 'SklearnModel')}"
         ) from None
     if not hasattr(estimator, "predict") or not hasattr(estimator, "n_features_in_"):
         raise ArtifactError(f"{path}: holds a {type(estimator).__name__}, not an estimator that has been fitted")

@@ -16,7 +16,7 @@ from nnpipe.core.model import ModelWrapper
 from nnpipe.core.registry import components
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.tensors import IOSpec
-from nnpipe.formats.file_types import check_there, told
+from nnpipe.formats.file_types import check_there, file_type_hint
 
 _FORMATS = {
     ".onnx": "onnx", ".tflite": "tflite", ".keras": "keras", ".h5": "keras", ".hdf5": "keras", ".pt2": "torch-export",
@@ -45,7 +45,7 @@ def _told_format(path: Path) -> str:
         if path.exists():
             check_there(path)
         raise ArtifactError(
-            f"{path}: nothing tells what it is; its name should end in {', '.join(sorted(known))}{told(path)}"
+            f"{path}: nothing tells what it is; its name should end in {', '.join(sorted(known))}{file_type_hint(path)}"
         )
     return found
 
