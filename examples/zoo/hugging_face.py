@@ -67,9 +67,18 @@ def deit() -> Any:
     return _pictures(tf.DeiTForImageClassification, config, epochs=5)
 
 
+class MaskedScores(Scores):
+    """A model of texts with a mask; its inputs have the names that transformers gives them."""
+
+    def forward(self, input_ids: Any, attention_mask: Any) -> Any:
+        """Return the scores of classes, ``(n, 4)``."""
+        return super().forward(input_ids, attention_mask)
+
+
 def _text(make: type, config: Any, *, mask: bool = False, **options: Any) -> Any:
     names = ("input_ids", "attention_mask") if mask else ("input_ids",)
-    return trained(lambda: Scores(make(config), *names), sentences(mask=mask), **options)
+    kind = MaskedScores if mask else Scores
+    return trained(lambda: kind(make(config), *names), sentences(mask=mask), **options)
 
 
 def _bert() -> Any:
