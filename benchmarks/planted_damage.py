@@ -26,7 +26,6 @@ run) or with ``--quick`` (under 60 s).
 from __future__ import annotations
 
 import argparse
-import contextlib
 import re
 import sys
 import tempfile
@@ -45,7 +44,7 @@ from _table import EPYC, report
 
 from nnpipe.analysis.agreement import Tolerances
 from nnpipe.analysis.suspect_operations import Suspect, between
-from nnpipe.analysis.weight_comparison import weigh
+from nnpipe.analysis.weight_changes import Weighing
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.claims import Claim
 from nnpipe.core.compiler import ModelCompiler
@@ -55,11 +54,10 @@ from nnpipe.core.live_model import LiveModel
 from nnpipe.core.registry import find
 from nnpipe.workflows.candidates.model_files import runtime_for, wrapper_of
 from nnpipe.workflows.verification.claims import declared_claims
+from nnpipe.workflows.verification.compare_inside import compare_inside
 from nnpipe.workflows.verification.compare_outputs import Reference, bound, outputs_of, verified
-from nnpipe.workflows.verification.first_difference import Divergence, divergence, judged
-from nnpipe.workflows.verification.model_weights import weights_of
+from nnpipe.workflows.verification.first_difference import Divergence, divergence, judged, paired_values
 from nnpipe.workflows.verification.opaque_files import explained
-from nnpipe.workflows.verification.weight_suspects import led_by_weights
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 CALIBRATION, SAMPLES = 32, 24
@@ -164,17 +162,14 @@ def _held(made: Converted, artifact: Artifact, numbers: list[int]) -> tuple[str,
         binding = bound(source.io, session.io, {}, ())
         found = verified(session, reference, Tolerances(), binding, made.claims)
         outputs = [] if inside else list(outputs_of(session, source.io, samples, binding))
-    weights = None
+    weights: Weighing | str = ""
     if inside:
-        where = divergence(source, inside, binding, samples, made.claims)
-        with contextlib.suppress(NNPipeError):  # one of the two does not show its weights
-            weights = weigh(weights_of(source), weights_of(inside), made.claims)
-            if weights.wrong:
-                where = led_by_weights(where, source.get_inference_graph(), inside.get_inference_graph(), weights)
+        where, weights = compare_inside(source, inside, binding, samples, made.claims)
+        where = Divergence((), ()) if isinstance(where, str) else where
     else:
         different = found["verdict"] == "different"
         where = explained(source, artifact.path, samples, reference.outputs, outputs, made.claims, different)
-    return str({**found, **judged(found, where, weights)}["verdict"]), where
+    return str({**found, **judged(found, where, None if isinstance(weights, str) else weights)}["verdict"]), where
 
 
 def planted(made: Converted, kind: str, folder: Path, random: np.random.Generator) -> tuple[Plant, Artifact] | None:
@@ -225,7 +220,9 @@ class Regions:
         assert other is not None
         source = self.model.live
         binding = bound(source.io, other.io, {}, ())
-        levels = divergence(source, other, binding, self.model.batches(range(8)), ("float",)).levels
+        levels = divergence(
+            paired_values(source, other, binding, self.model.batches(range(8)), ("float",)), ("float",)
+        ).levels
         ours = _computing(source.get_inference_graph(), [level.tensor for level in levels])
         theirs = _computing(other.get_inference_graph(), [level.other for level in levels])
         return list(zip(ours, theirs, strict=True))

@@ -169,7 +169,11 @@ def suspects_among(
     """
     claims = tuple(claims)
     levels = tuple(level_of(pair, axis, claims) for pair in pairs)
-    biases = {n: told for n, pair in enumerate(pairs) if (told := _wrong_bias(pair, axis, inputs_of, at_rest))}
+    biases = {
+        n: told
+        for n, pair in enumerate(pairs)
+        if level_of(pair, axis, ("float",)).over > 0 and (told := _wrong_bias(pair, axis, inputs_of, at_rest))
+    }
     levels = tuple(
         replace(level, over=max(level.over, _BIAS)) if n in biases else level for n, level in enumerate(levels)
     )

@@ -97,6 +97,7 @@ class TensorPairing:
         self.position = {place.tensor: number for number, place in enumerate(other)}
         self.users = users(source)
         self.other_users = users(other)
+        self.sizes = {name: array.size for name, array in values.items()}
         carried = handed_on(other) | counted(other, values)
         self.values = {
             name: array
@@ -213,14 +214,7 @@ class TensorPairing:
         nearby = {place.tensor for place in self._unaccounted(computed)[:_AHEAD]}
         taken = {name for name, _, _ in self.found.values()} | set(self.outputs.values())
         sure = {name for name, _, certain in self.found.values() if certain}
-        # Intermediate results of a fused operation need no counterpart: a fault is visible in the result, unless that
-        # is smaller and averaging has removed the noise.
-        taken |= {
-            name
-            for name, array in self.values.items()
-            for user in self.other_users.get(name, ())
-            if user.tensor in sure and self.values[user.tensor].size == array.size
-        }
+        taken |= self._intermediate(sure)
         best: dict[str, tuple[float, ComputedTensor, tuple[int, ...] | None]] = {}
         for place in self.source:
             if place.tensor not in computed or not comparable(computed[place.tensor]):
@@ -238,6 +232,19 @@ class TensorPairing:
             fresh[place.tensor] = (name, order, False)
         self.found |= fresh
         return bool(fresh)
+
+    def _intermediate(self, sure: set[str]) -> set[str]:
+        """Return the other model's tensors that only lead to certain ones.
+
+        Converters move factors and constants from one operation to the next, so these need no counterpart.  A fault in
+        them is visible in the result, unless that is smaller and averaging has removed the noise.
+        """
+        found: set[str] = set()
+        for place in reversed(self.other):
+            size, users = self.sizes.get(place.tensor, 0), self.other_users.get(place.tensor, ())
+            if any(user.tensor in sure | found and self.sizes.get(user.tensor, 0) >= size for user in users):
+                found.add(place.tensor)
+        return found
 
     # -- where values no longer tell ----------------------------------------------------------------
 

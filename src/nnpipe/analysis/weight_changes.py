@@ -40,7 +40,9 @@ class WeightChange:
     wrong
         A description of the violation; empty if there is none.
     remark
-        A description of what cannot be checked.
+        A description of what cannot be checked, or of a difference without effect.
+    rescaled
+        Whether it is a kernel with the source's numbers but for a factor and a constant of each channel.
     """
 
     name: str
@@ -57,6 +59,7 @@ class WeightChange:
     dead: tuple[int, ...]
     wrong: str = ""
     remark: str = ""
+    rescaled: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return the object in its JSON form."""
@@ -132,7 +135,7 @@ class Weighing:
             parts.append(f"rounded to integers, by up to {max(stepped):.2g} of a step")
         elif numbers != "float":
             parts.append(f"rounded to {numbers}")
-        elif not self.wrong:
+        elif not self.wrong and not any(tensor.remark for tensor in self.tensors):
             parts.append("the others unchanged" if "pruned" in changes else "" if changes else "unchanged")
         return ", ".join(part for part in parts if part)
 

@@ -12,7 +12,6 @@ from nnpipe.analysis.channel_noise import Array, decibels, power, rows_of
 from nnpipe.analysis.describe_differences import what_is_wrong
 from nnpipe.analysis.normalisation_folding import (
     Expected,
-    along,
     epsilon_of,
     expected_of,
     expected_vector,
@@ -22,6 +21,7 @@ from nnpipe.analysis.pruned_channels import thinned
 from nnpipe.analysis.suspect_operations import LEAST_OF_CHANNEL
 from nnpipe.analysis.weight_changes import Weighing, WeightChange
 from nnpipe.analysis.weights import WeightPair, Weights, pair_weights
+from nnpipe.analysis.weights_in_use import is_rescaled
 from nnpipe.core.claims import Claim, changes_of, numbers_of
 
 _EXACT, _FAINT = 1e-4, 1e-5  # of a number, and of the greatest of its tensor: rounding of floats
@@ -87,36 +87,6 @@ def weigh(source: Weights, other: Weights, claims: Iterable[Claim]) -> Weighing:
     return Weighing(claims, tuple(found), left, taken / max(1, sum(w.values.size for w in whole.tensors)))
 
 
-def adopted_weights(source: Weights, other: Weights) -> dict[str, Array]:
-    """Return the other model's weights by the source's names; empty if this is not possible for every kernel.
-
-    Folded normalisations are divided out again.
-    """
-    pairs = pair_weights(source, other)
-    epsilon = epsilon_of(pairs, source, other)
-    found: dict[str, Array] = {}
-    for pair in pairs:
-        if pair.source.values.ndim < 2:
-            found.setdefault(pair.source.name, pair.other.values)
-            continue
-        expected = expected_of(pair, source, other, epsilon)
-        found[pair.source.name] = expected.found
-        if expected.norm is None:
-            continue
-        factor = along(expected.norm.factor(expected.epsilon), expected.found.ndim, expected.axis)
-        kept = factor != 0
-        found[pair.source.name] = np.where(kept, expected.found / np.where(kept, factor, 1.0), pair.source.values)
-        own, bias = vector_beside(pair.source, source), vector_beside(pair.other, other)
-        if own is not None:
-            found[own.name] = own.values
-        beta = next((w for w in source.tensors if w.name == expected.norm.beta_name), None)
-        if beta is not None and bias is not None and bias.values.shape == beta.values.shape:
-            moved = expected_vector(expected, None if own is None else own.values)[0] - expected.norm.beta
-            found[beta.name] = bias.values - moved
-    wide = [weight for weight in source.tensors if weight.values.ndim > 1]
-    return found if wide and all(weight.name in found for weight in wide) else {}
-
-
 def _dead(kernels: Mapping[str, tuple[WeightPair, Expected]], pair: WeightPair | None) -> frozenset[int]:
     """Return the channels of a kernel that contain only 0; their biases may be removed, too."""
     if pair is None or pair.source.operation not in kernels:
@@ -158,9 +128,11 @@ def _kernel(pair: WeightPair, expected: Expected, claims: tuple[Claim, ...]) -> 
         told = _told(rows_of(numbers, axis), rows_of(found, axis), channels)
         if values is not None and 2 * values > found.size and "clustered" in changes:
             told += f"; it takes {values} different values"
+    rescaled = bool(channels) and not changes and is_rescaled(numbers, found, allowed)
     return WeightChange(
         pair.source.name, pair.other.name, pair.by, expected.norm.name if expected.norm else "",
         *_amounts(numbers, found, step, claims), _zeros(numbers, found), values, axis, channels, dead, told, remark,
+        rescaled,
     )  # fmt: skip
 
 

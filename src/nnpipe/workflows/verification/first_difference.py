@@ -10,7 +10,7 @@ import numpy as np
 
 from nnpipe.analysis.channel_noise import Array
 from nnpipe.analysis.suspect_operations import Level, Suspect, coarsest, sure_for, suspects_among
-from nnpipe.analysis.tensor_pairing import ComputedTensor, TensorPairing
+from nnpipe.analysis.tensor_pairing import ComputedTensor, Pair, TensorPairing
 from nnpipe.analysis.weight_changes import Weighing
 from nnpipe.core.batch_conversion import adapt
 from nnpipe.core.claims import Claim
@@ -90,10 +90,40 @@ class Divergence:
         return "\n".join([f"suspects{more}; {seen}:", *lines])
 
 
-def divergence(
+@dataclass(frozen=True)
+class PairedValues:
+    """The corresponding tensors of two models on some samples.
+
+    Parameters
+    ----------
+    source
+        The source.
+    graph, other_graph
+        The operations of the source and of the other model.
+    pairs
+        The corresponding tensors, in the order in which the source computes.
+    recompute
+        Runs the source on these samples.
+    outputs
+        The tensors of the source's outputs.
+    """
+
+    source: LiveModel
+    graph: Graph
+    other_graph: Graph
+    pairs: Sequence[Pair]
+    recompute: Rerun
+    outputs: frozenset[str]
+
+    def given(self) -> dict[str, Array]:
+        """Return the other model's values by the source's tensors, for the operations that follow."""
+        return {pair.source.tensor: pair.found for pair in self.pairs if pair.source.tensor not in self.outputs}
+
+
+def paired_values(
     source: LiveModel, other: LiveModel, binding: Binding, samples: Sequence[Batch], claims: Iterable[Claim]
-) -> Divergence:
-    """Compare each operation of the source with its counterpart in the other model.
+) -> PairedValues:
+    """Run two models and find out which of their tensors correspond.
 
     Parameters
     ----------
@@ -111,7 +141,6 @@ def divergence(
     NotSupported
         If no intermediate tensors correspond, or one model cannot return any.
     """
-    claims = tuple(claims)
     graph, other_graph = source.get_inference_graph(), other.get_inference_graph()
     batches = batches_of((source, other), list(samples[:_SAMPLES]))
     taken = binding.towards(source.io.inputs)
@@ -119,13 +148,18 @@ def divergence(
     values = _joined([other.get_intermediates(_EVERYTHING, batch) for batch in turned], other_graph)
     recompute = Rerun(source, graph, batches)
     outputs = _outputs(source, graph, other, other_graph, binding)
-    places = _places(other_graph)
     pairs = TensorPairing(
-        _places(graph), places, values, recompute, outputs, sure_for(claims), source.wrapper.channel_axis
+        _places(graph), _places(other_graph), values, recompute, outputs, sure_for(claims), source.wrapper.channel_axis
     ).pairs()
     if not pairs:
         raise NotSupported("no intermediate tensor of one side goes with one of the other")
-    at_rest = recompute({pair.source.tensor: np.zeros_like(pair.expected) for pair in pairs}, resting=True)
+    return PairedValues(source, graph, other_graph, pairs, recompute, frozenset(outputs))
+
+
+def divergence(values: PairedValues, claims: Iterable[Claim]) -> Divergence:
+    """Judge each operation of the source by its counterpart's values; ``claims`` are those of the conversion."""
+    graph, pairs, axis = values.graph, values.pairs, values.source.wrapper.channel_axis
+    at_rest = values.recompute({pair.source.tensor: np.zeros_like(pair.expected) for pair in pairs}, resting=True)
     computed = {tensor: operation.inputs for operation in graph.operations for tensor in operation.outputs}
     live = varying(graph)
     weighted = {
@@ -135,7 +169,8 @@ def divergence(
         for tensor in operation.outputs
         if tensor in live
     }
-    levels, suspects = suspects_among(pairs, source.wrapper.channel_axis, claims, computed, weighted, places, at_rest)
+    places = _places(values.other_graph)
+    levels, suspects = suspects_among(pairs, axis, tuple(claims), computed, weighted, places, at_rest)
     return Divergence(levels, suspects, coarsest(levels, weighted))
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from nnpipe.analysis.agreement import Tolerances
-from nnpipe.analysis.weight_comparison import adopted_weights, weigh
 from nnpipe.core.claims import Claim, changes_of, checked
 from nnpipe.core.errors import NNPipeError, NotSupported
 from nnpipe.core.live_model import LiveModel
@@ -19,11 +18,9 @@ from nnpipe.core.tensors import Batch
 from nnpipe.workflows.candidates.model_files import artifact_of, format_of, runtime_for, wrapper_of
 from nnpipe.workflows.candidates.spec import CandidateSpec
 from nnpipe.workflows.verification.claims import declared_claims, described, lineage, seen_claims
+from nnpipe.workflows.verification.compare_inside import compare_inside
 from nnpipe.workflows.verification.compare_outputs import Binding, Reference, bound, outputs_of, verified
-from nnpipe.workflows.verification.first_difference import divergence
-from nnpipe.workflows.verification.model_weights import source_types, weights_of
 from nnpipe.workflows.verification.opaque_files import explained
-from nnpipe.workflows.verification.weight_suspects import led_by_weights
 
 TASKS = __name__
 """The module of these functions, for the subprocess."""
@@ -138,25 +135,11 @@ def _compared(
     claims: tuple[Claim, ...],
     shown: str,
 ) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    adopted, weighed = False, None
-    try:
-        here, there = weights_of(source), weights_of(other)
-        weighed = weigh(here, there, claims)
-        found["weights"] = weighed.to_json()
-        if changes_of(claims) and (changed := adopted_weights(here, there)):
-            source.set_weights(source_types(source, changed))
-            adopted = True
-    except NNPipeError as error:
-        found["weights"] = str(error)
-    try:
-        where = divergence(source, other, binding, samples, claims)
-        if weighed is not None and weighed.wrong:
-            where = led_by_weights(where, source.get_inference_graph(), other.get_inference_graph(), weighed)
-        found["divergence"] = replace(where, shown=shown, adopted=adopted).to_json()
-    except NNPipeError as error:
-        found["divergence"] = str(error)
-    return found
+    where, weights = compare_inside(source, other, binding, samples, claims)
+    return {
+        "weights": weights if isinstance(weights, str) else weights.to_json(),
+        "divergence": where if isinstance(where, str) else replace(where, shown=shown).to_json(),
+    }
 
 
 def _last_step(

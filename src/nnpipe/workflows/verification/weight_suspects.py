@@ -34,8 +34,8 @@ def led_by_weights(where: Divergence, source: Graph, other: Graph, weights: Weig
     found: dict[str, Suspect] = {}
     here_live, there_live = varying(source), varying(other)
     for change in weights.wrong:
-        there = tuple(operation.name for operation in _computing_with(other, there_live, change.other))
-        for operation in _computing_with(source, here_live, change.name):
+        there = tuple(operation.name for operation in computing_with(other, there_live, change.other))
+        for operation in computing_with(source, here_live, change.name):
             known = found.get(operation.name) or by_values.get(operation.name)
             if known is None:
                 level = Level(operation.outputs[0], operation.name, operation.kind, operation.layer, "", 0, 0, 0, 0)
@@ -47,7 +47,7 @@ def led_by_weights(where: Divergence, source: Graph, other: Graph, weights: Weig
     return replace(where, suspects=(*found.values(), *rest))
 
 
-def _computing_with(graph: Graph, live: set[str], weight: str) -> list[Operation]:
+def computing_with(graph: Graph, live: set[str], weight: str) -> list[Operation]:
     """Return the operations that compute with a weight, also after its conversion or reshaping by others."""
     waiting, found = [weight], []
     while waiting:

@@ -1,0 +1,60 @@
+"""Comparing two models weight by weight and operation by operation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from nnpipe.analysis.adopted_weights import adopted_weights
+from nnpipe.analysis.weight_changes import Weighing
+from nnpipe.analysis.weight_comparison import weigh
+from nnpipe.analysis.weights import Weights
+from nnpipe.core.claims import Claim, changes_of
+from nnpipe.core.errors import NNPipeError
+from nnpipe.core.live_model import LiveModel
+from nnpipe.core.tensors import Batch
+from nnpipe.workflows.verification.compare_outputs import Binding
+from nnpipe.workflows.verification.first_difference import Divergence, divergence, paired_values
+from nnpipe.workflows.verification.model_weights import source_types, weights_of
+from nnpipe.workflows.verification.weight_suspects import led_by_weights
+from nnpipe.workflows.verification.weights_in_use import excused
+
+
+def compare_inside(
+    source: LiveModel, other: LiveModel, binding: Binding, samples: Sequence[Batch], claims: tuple[Claim, ...]
+) -> tuple[Divergence | str, Weighing | str]:
+    """Return the comparison by operations and by weights, or the reasons why there is none.
+
+    Parameters
+    ----------
+    source, other
+        The two models.  If the conversion claims changed weights, the source keeps the other model's afterwards.
+    binding
+        The correspondence of their inputs and outputs.
+    samples
+        Inputs of the source, those with the largest errors first.
+    claims
+        The claims of the conversion.
+    """
+    weighed: tuple[Weights, Weights, Weighing] | None = None
+    weights: Weighing | str
+    adopted = False
+    try:
+        here, there = weights_of(source), weights_of(other)
+        weights = weigh(here, there, claims)
+        weighed = here, there, weights
+        if changes_of(claims) and (changed := adopted_weights(here, there)):
+            source.set_weights(source_types(source, changed))
+            adopted = True
+    except NNPipeError as error:
+        weights = str(error)
+    try:
+        values = paired_values(source, other, binding, samples, claims)
+        where = replace(divergence(values, claims), adopted=adopted)
+        if weighed is not None and not changes_of(claims):
+            weights = excused(weighed[2], values, *weighed[:2])
+        if isinstance(weights, Weighing) and weights.wrong:
+            where = led_by_weights(where, values.graph, values.other_graph, weights)
+    except NNPipeError as error:
+        return str(error), weights
+    return where, weights

@@ -1,0 +1,148 @@
+"""Excusing weights that differ from the source's, where the values that are computed with them do not."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from nnpipe.analysis.adopted_weights import counterparts
+from nnpipe.analysis.channel_noise import Array, noise_to_signal
+from nnpipe.analysis.suspect_operations import sure_for
+from nnpipe.analysis.tensor_pairing import Pair
+from nnpipe.analysis.weight_changes import Weighing, WeightChange
+from nnpipe.analysis.weights import Weights
+from nnpipe.analysis.weights_in_use import has_no_effect, has_no_effect_in, is_lost
+from nnpipe.core.claims import Claim
+from nnpipe.workflows.verification.first_difference import PairedValues, varying
+from nnpipe.workflows.verification.model_weights import source_types
+from nnpipe.workflows.verification.weight_suspects import computing_with
+
+_MADE_UP_FOR = "other numbers, for which another operation makes up, as the values show"
+_LOST = "other numbers, whose difference is lost in the rounding of what they are added to"
+
+
+def excused(weighed: Weighing, values: PairedValues, here: Weights, there: Weights) -> Weighing:
+    """Return a comparison of weights in which differences that have no effect are remarks, not faults.
+
+    A difference is excused if the source's values, recomputed with the other model's numbers, show that the other model
+    does not compute with them as the source would.  A kernel must also be the source's up to a factor and a constant
+    for each channel, so that no number without an effect on these samples is excused with the others.
+
+    Parameters
+    ----------
+    weighed
+        The comparison of weights.
+    values
+        The corresponding tensors of the two models.
+    here, there
+        The weights of the source and of the other model.
+    """
+    if not weighed.wrong:
+        return weighed
+    theirs = counterparts(here, there)
+    betas = {norm.name: norm.beta_name for norm in here.normalised.values()}
+    own = {weight.name: weight.values for weight in here.tensors}
+    held = values.source.get_weights()
+    candidates = []
+    for change in weighed.wrong:
+        name = change.name if change.name in own else betas.get(change.folded, "")
+        if name not in theirs or not (change.rescaled or own[name].ndim == 1):
+            continue
+        pair = _first_after(values, name, weighed.claims)
+        if pair is not None and _is_reshaped(held.get(name), own[name]):
+            candidates.append(_Candidate(change, name, theirs[name].reshape(held[name].shape), pair))
+    found = {}
+    for together in _rounds(candidates):
+        for candidate, adopted in _adopting(together, values):
+            if remark := candidate.excuse(adopted, values.source.wrapper.channel_axis):
+                found[candidate.change.name] = replace(candidate.change, wrong="", remark=remark)
+    return replace(weighed, tensors=tuple(found.get(change.name, change) for change in weighed.tensors))
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A weight with other numbers, and the first pair of tensors that is computed with it."""
+
+    change: WeightChange
+    name: str
+    numbers: Array
+    pair: Pair
+
+    def excuse(self, adopted: Array, axis: int) -> str:
+        """Return why the difference is no fault; an empty string if it may be one."""
+        expected, found = self.pair.expected, self.pair.found
+        if self.numbers.ndim != 1:
+            return _MADE_UP_FOR if has_no_effect(expected, adopted, found, axis) else ""
+        channels, count = self.change.channels, self.numbers.size
+        if np.ptp(self.numbers) == 0 and count not in expected.shape[1:]:  # neutral, and part of a later operation
+            return _MADE_UP_FOR if has_no_effect(expected, adopted, found, axis) else ""
+        if is_lost(expected, adopted, channels, count):
+            return _LOST
+        return _MADE_UP_FOR if has_no_effect_in(expected, adopted, found, channels, count) else ""
+
+
+def _first_after(values: PairedValues, name: str, claims: Iterable[Claim]) -> Pair | None:
+    """Return the first pair that is computed with a weight, if there is exactly one, from and to certain pairs."""
+    pairs = {pair.source.tensor: pair for pair in values.pairs}
+    operations = values.graph.operations
+    following: dict[str, list[str]] = {}
+    for operation in operations:
+        for taken in operation.inputs:
+            following.setdefault(taken, []).extend(operation.outputs)
+    starts = [t for each in computing_with(values.graph, varying(values.graph), name) for t in each.outputs]
+    found = _until(pairs, starts, following)
+    if len(found) != 1:
+        return None
+    (last,) = found
+    before = {tensor: operation.inputs for operation in operations for tensor in operation.outputs}
+    least = sure_for(claims)
+    certain = {
+        tensor
+        for tensor, pair in pairs.items()
+        if pair.sure or (tensor in values.outputs and noise_to_signal(pair.expected, pair.found) < least)
+    }
+    return pairs[last] if certain.issuperset(found | _until(pairs, before.get(last, ()), before)) else None
+
+
+def _until(pairs: Container[str], starts: Iterable[str], following: Mapping[str, Iterable[str]]) -> set[str]:
+    """Return the paired tensors at which a walk from some tensors ends."""
+    waiting, seen, found = list(starts), set(), set()
+    while waiting:
+        tensor = waiting.pop()
+        if tensor in pairs:
+            found.add(tensor)
+        elif tensor not in seen:
+            seen.add(tensor)
+            waiting += following.get(tensor, ())
+    return found
+
+
+def _rounds(candidates: Sequence[_Candidate]) -> Iterator[list[_Candidate]]:
+    """Yield candidates together that do not change the same tensor, so that one run is enough for them."""
+    waiting = list(candidates)
+    while waiting:
+        first = {candidate.pair.source.tensor: candidate for candidate in reversed(waiting)}
+        yield list(first.values())
+        waiting = [candidate for candidate in waiting if candidate not in first.values()]
+
+
+def _is_reshaped(held: np.ndarray[Any, Any] | None, used: Array) -> bool:
+    """Return whether the source computes with all of a weight, in its order."""
+    return held is not None and held.size == used.size and bool(np.all(held.ravel() == used.ravel()))
+
+
+def _adopting(together: Sequence[_Candidate], values: PairedValues) -> Iterator[tuple[_Candidate, Array]]:
+    """Yield candidates with the tensors that the source computes with their numbers; then restore its weights."""
+    source = values.source
+    changed = {candidate.name: candidate.numbers for candidate in together}
+    before = {name: array for name, array in source.get_weights().items() if name in changed}
+    source.set_weights(source_types(source, changed))
+    try:
+        computed = values.recompute(values.given())
+    finally:
+        source.set_weights(before)
+    for candidate in together:
+        yield candidate, np.asarray(computed[candidate.pair.source.tensor], np.float64)
