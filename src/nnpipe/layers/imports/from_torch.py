@@ -16,6 +16,7 @@ from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import MissingDependency
 from nnpipe.core.messages import one_line
 from nnpipe.formats.onnx_nodes import ONNXNode
+from nnpipe.frameworks.torch_dynamic_shapes import dynamic_shapes
 from nnpipe.frameworks.torch_program import quiet
 from nnpipe.layers.graph.graph import NetworkGraph
 from nnpipe.layers.imports.torch_recurrent import KINDS, cells_of
@@ -71,20 +72,12 @@ def _program(module: Any, inputs: tuple[Any, ...]) -> Any:
     samples = torch.export.Dim("samples", min=1, max=1 << 20)
     free = tuple({0: samples} if tensor.ndim else None for tensor in inputs)
     try:
-        program = torch.export.export(module, inputs, dynamic_shapes=_shaped(module, free))
+        program = torch.export.export(module, inputs, dynamic_shapes=dynamic_shapes(module, free))
     except Exception:  # of several kinds; most modules with a fixed batch size fail here
         program = torch.export.export(module, inputs)
     schemas = [getattr(node.target, "_schema", None) for node in program.graph.nodes]
     # In-place writes to tensors that have views would be missed.
     return program.run_decompositions() if any(s is not None and s.is_mutable for s in schemas) else program
-
-
-def _shaped(module: Any, free: tuple[Any, ...]) -> Any:
-    import inspect
-
-    parameters = list(inspect.signature(module.forward).parameters.values())
-    starred = parameters and parameters[0].kind is inspect.Parameter.VAR_POSITIONAL
-    return (free,) if starred else free
 
 
 class _Words:

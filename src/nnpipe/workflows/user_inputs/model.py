@@ -13,6 +13,7 @@ from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.registry import find
 from nnpipe.formats.transformers_folder import CONFIGURATION
+from nnpipe.frameworks.torch_dynamic_shapes import dynamic_shapes
 from nnpipe.workflows.candidates.model_files import format_of, wrapper_of
 from nnpipe.workflows.user_inputs.data import Arrays
 
@@ -118,7 +119,7 @@ def _exported(module: Any, path: Path, samples: Arrays | None) -> Path:
         free = torch.export.Dim("samples", min=1, max=1 << 20)
         with torch.no_grad():
             try:
-                shapes = tuple({0: free} for _ in example)
+                shapes = dynamic_shapes(module, tuple({0: free} for _ in example))
                 program = torch.export.export(module, example, dynamic_shapes=shapes)
             except Exception:  # of several classes; most modules with a fixed number of samples fail here
                 one = tuple(tensor[:1] for tensor in example)
