@@ -1,12 +1,16 @@
-"""Writing what PyTorch's ONNX exporter returns, with weights of more than 2 GB in a file of their own."""
+"""Exporting PyTorch programs to ONNX, and writing them, with weights of more than 2 GB in a file of their own."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from nnpipe.core.files import replacing, write_bytes
+from nnpipe.core.messages import one_line
 from nnpipe.formats.onnx import read_onnx
 from nnpipe.formats.onnx_external_data import write_joined
 
@@ -15,6 +19,38 @@ LARGEST = (1 << 31) - 1
 
 _MARGIN = 64 << 20  # bytes for the graph itself
 _SMALL = 64 << 20  # bytes of weights of which copies in memory do no harm
+
+
+# Colours of terminals, and where PyTorch says in which of its own files something happened.
+_DECORATION = re.compile(r"\x1b\[[0-9;]*m|Original traceback:.*|Use tlparse.*|\(Refer to the full.*", re.DOTALL)
+
+
+@contextmanager
+def views_as_reshapes(program: Any) -> Iterator[None]:
+    """Let ``torch.export.ExportedProgram`` reshape tensors where it views them, during the block.
+
+    A view depends on the memory layout that PyTorch's operators gave their results.  The exporter replaces some
+    operators, such as attention, by others with another layout; a reshape computes the same with any.
+    """
+    import torch
+
+    views = [node for node in program.graph.nodes if node.target is torch.ops.aten.view.default]
+    for node in views:
+        node.target = torch.ops.aten.reshape.default
+    program.graph_module.recompile()
+    try:
+        yield
+    finally:
+        for node in views:
+            node.target = torch.ops.aten.view.default
+        program.graph_module.recompile()
+
+
+def cause_of(error: BaseException) -> str:
+    """Return in one line why an export failed: the first cause, since PyTorch's own message is mostly instructions."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return one_line(_DECORATION.sub("", str(error)) or type(error).__name__)
 
 
 def write_exported(found: Any, path: Path, largest: int) -> None:

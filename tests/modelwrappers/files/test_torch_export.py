@@ -11,7 +11,7 @@ from installed import needs
 from repeated import RULES_OF_SESSIONS
 
 from nnpipe.compilers.onnx_quantizer import ONNXStaticQuantizer
-from nnpipe.core.errors import ConfigError
+from nnpipe.core.errors import ConfigError, ConversionError
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.tensors import Batch, random_batch
 from nnpipe.frameworks import torch_onnx
@@ -81,6 +81,43 @@ def test_a_large_program_is_written_as_onnx_weight_by_weight(
     with wrapper.open().session() as source, ONNXRuntime().load(made) as session:
         for name, expected in source.infer(batch).items():
             np.testing.assert_allclose(session.infer(batch)[name], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_attention_whose_result_is_viewed_is_written_as_onnx(tmp_path: Path) -> None:
+    """PyTorch writes attention as products, whose results lie in memory in another order."""
+    from nnpipe.runtimes.onnxruntime import ONNXRuntime
+
+    needs("onnx_ir", "onnxscript", "onnxruntime")
+
+    class Heads(torch.nn.Module):  # type: ignore[misc]
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            heads = x.view(x.shape[0], -1, 2, 4).transpose(1, 2)
+            joined = torch.nn.functional.scaled_dot_product_attention(heads, heads, heads).transpose(1, 2)
+            return joined.contiguous().view(x.shape[0], -1, 8)
+
+    path = tmp_path / "heads.pt2"
+    batch = torch.export.Dim("batch")
+    torch.export.save(torch.export.export(Heads(), (torch.ones(2, 3, 8),), dynamic_shapes=({0: batch},)), path)
+    wrapper = TorchExportModel(model_path=path)
+    made = wrapper.open().export(tmp_path / "heads.onnx", "onnx")
+    inputs = random_batch(wrapper.io, 2)
+    with wrapper.open().session() as source, ONNXRuntime().load(made) as session:
+        for name, expected in source.infer(inputs).items():
+            np.testing.assert_allclose(session.infer(inputs)[name], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_failed_export_to_onnx_says_the_operator_not_what_to_report_to_pytorch(tmp_path: Path) -> None:
+    needs("onnx_ir", "onnxscript")
+
+    class Unknown(torch.nn.Module):  # type: ignore[misc]
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.linalg.qr(x)[0]
+
+    path = tmp_path / "unknown.pt2"
+    torch.export.save(torch.export.export(Unknown(), (torch.ones(2, 3, 3),)), path)
+    with pytest.raises(ConversionError, match="qr") as caught:
+        TorchExportModel(model_path=path).open().export(tmp_path / "unknown.onnx", "onnx")
+    assert "Create an issue" not in str(caught.value)
 
 
 def test_operations_and_weights_are_counted_as_the_loaded_program_has_them(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from nnpipe.formats.onnx_contents import Contents
 from nnpipe.formats.pt2 import read_program
 from nnpipe.frameworks.framework_output import hushed
 from nnpipe.frameworks.torch_call import program_call
-from nnpipe.frameworks.torch_onnx import LARGEST, write_exported
+from nnpipe.frameworks.torch_onnx import LARGEST, cause_of, views_as_reshapes, write_exported
 from nnpipe.frameworks.torch_program import load_checked, program_bytes
 from nnpipe.frameworks.torch_session import TorchSession, check_device
 from nnpipe.modelwrappers.files._one_file import refuse_one_file
@@ -113,7 +113,7 @@ class TorchExportModel(FileModel):
         import torch
 
         try:
-            with hushed():
+            with hushed(), views_as_reshapes(source.program):
                 found = torch.onnx.export(
                     source.program, (), dynamo=True, opset_version=_OPSET, verbose=False,
                     input_names=[spec.name for spec in self.io.inputs],
@@ -124,7 +124,7 @@ class TorchExportModel(FileModel):
                 f"exporting to ONNX needs {error.name}, which is not installed: pip install 'nnpipe[torch]'"
             ) from None
         except Exception as error:  # its errors share no base but Exception
-            raise ConversionError(f"{source.path}: PyTorch cannot export it to ONNX: {one_line(error)}") from None
+            raise ConversionError(f"{source.path}: PyTorch cannot export it to ONNX: {cause_of(error)}") from None
         write_exported(found, path, LARGEST)
 
     def contents(self) -> Contents:

@@ -15,6 +15,7 @@ from nnpipe.core.errors import ConversionError, MissingDependency, NotSupported
 from nnpipe.core.files import write_bytes
 from nnpipe.core.messages import one_line
 from nnpipe.core.tensors import IOSpec, TensorSpec, random_batch
+from nnpipe.frameworks.torch_onnx import cause_of, views_as_reshapes
 from nnpipe.frameworks.torch_session import tensor_of
 from nnpipe.modelwrappers.frameworks.pytorch_training_data import as_tuple
 
@@ -179,7 +180,7 @@ def _by_export(wrapper: PyTorchWrapper, module: Any) -> Any:
 
     program = exported_program(wrapper, module)
     try:
-        with _quiet():
+        with _quiet(), views_as_reshapes(program):
             found = torch.onnx.export(
                 program,
                 (),
@@ -195,7 +196,7 @@ def _by_export(wrapper: PyTorchWrapper, module: Any) -> Any:
             "pip install 'nnpipe[torch]'"
         ) from None
     except Exception as error:  # its errors share no base but Exception
-        raise ConversionError(f"PyTorch cannot export {type(wrapper).__name__} to ONNX: {one_line(error)}") from error
+        raise ConversionError(f"PyTorch cannot export {type(wrapper).__name__} to ONNX: {cause_of(error)}") from error
     return found.model_proto
 
 
