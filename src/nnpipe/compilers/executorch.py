@@ -25,6 +25,7 @@ class ExecuTorchCompiler(WritingCompiler, FixesBatch):
     requires: ClassVar[tuple[str, ...]] = ("executorch", "torch")
     install: ClassVar[str] = "nnpipe[executorch]"
     accepts: ClassVar[tuple[str, ...]] = ("torch-export",)
+    unsupported_types: ClassVar[tuple[str, ...]] = ("bfloat16",)  # it compiles them, and the results are wrong
     produces: ClassVar[str] = FORMAT
     suffix: ClassVar[str] = ".pte"
     packages: ClassVar[tuple[str, ...]] = ("executorch", "torch", "torchao")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 from nnpipe.compilers._onnx import ONNXRewriter, in_one_file, optimised
 from nnpipe.core.arguments import argument
@@ -23,6 +23,8 @@ class ONNXRuntimeOptimizer(ONNXRewriter):
     ONNX Runtime; ``all`` also arranges weights for the compiling machine, so that
     the result may not run on another one.
     """
+
+    unsupported_types: ClassVar[tuple[str, ...]] = ("bfloat16",)
 
     optimisation_level: Literal["basic", "extended", "all"] = argument(
         "extended", help="how far ONNX Runtime may rewrite the graph"

@@ -6,7 +6,7 @@ import platform
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -37,6 +37,8 @@ _IR_VERSION = 7  # of operator set 13; from version 4 on, weights need not be in
 
 class _OperatorChoice(ONNXRewriter, WeightQuantisingCompiler):
     """Base of quantisers of which one can say what they quantise."""
+
+    unsupported_types: ClassVar[tuple[str, ...]] = ("bfloat16",)
 
     operator_types: tuple[str, ...] = argument(
         (),

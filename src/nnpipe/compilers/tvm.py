@@ -35,6 +35,7 @@ class TVMCompiler(WritingCompiler, FixesBatch):
     requires: ClassVar[tuple[str, ...]] = ("tvm",)
     install: ClassVar[str] = "nnpipe[tvm]"
     accepts: ClassVar[tuple[str, ...]] = ("onnx", "torch-export")
+    unsupported_types: ClassVar[tuple[str, ...]] = ("bfloat16",)
     one_file: ClassVar[bool] = True
     produces: ClassVar[str] = FORMAT
     suffix: ClassVar[str] = ".so"

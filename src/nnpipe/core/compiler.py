@@ -36,6 +36,8 @@ class ModelCompiler(Component):
         The usual suffix of files in that format, with its dot.
     one_file
         Whether a model with weights in separate files must first be joined into one file.
+    unsupported_types
+        Element types of weights and values with which it compiles no model, such as ``("bfloat16",)``.
 
     Examples
     --------
@@ -57,6 +59,7 @@ class ModelCompiler(Component):
     produces: ClassVar[str] = ""
     suffix: ClassVar[str] = ""
     one_file: ClassVar[bool] = False
+    unsupported_types: ClassVar[tuple[str, ...]] = ()
 
     def needs_calibration(self) -> bool:
         """Return whether the compiler needs calibration samples with these arguments."""

@@ -23,6 +23,10 @@ class Runtime(Component):
     native_code
         Those of the formats whose files contain machine code that is run (a
         shared library); servers refuse these by default.
+    unsupported_types
+        Element types of weights and values with which it runs no model, such as ``("bfloat16",)``.
+    unsupported_io
+        Element types of inputs and outputs that cannot be put and got.
 
     Examples
     --------
@@ -42,6 +46,8 @@ class Runtime(Component):
 
     accepts: ClassVar[tuple[str, ...]] = ()
     native_code: ClassVar[tuple[str, ...]] = ()
+    unsupported_types: ClassVar[tuple[str, ...]] = ()
+    unsupported_io: ClassVar[tuple[str, ...]] = ()
 
     def load(self, artifact: Artifact) -> InferenceSession:
         """Load a model and return the session that runs it.

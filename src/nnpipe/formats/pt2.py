@@ -18,7 +18,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -26,6 +26,7 @@ from nnpipe.core.errors import ArtifactError
 from nnpipe.core.tensors import IOSpec, TensorSpec
 from nnpipe.formats._pt2_archive import Entry, open_packed, read_entries
 from nnpipe.formats._pt2_check import IDENTIFIER, PLAIN, MalformedFile, check_strings, check_target
+from nnpipe.formats._pt2_float32 import has_bfloat16, in_float32
 from nnpipe.formats._pt2_inline import flattened, with_names
 from nnpipe.formats._pt2_signature import (
     Tree,
@@ -80,6 +81,32 @@ class ExportedProgram:
         """
         return open_packed(self.path, self._entries)
 
+    @property
+    def has_bfloat16(self) -> bool:
+        """Whether any weight, input or intermediate value is bfloat16."""
+        return has_bfloat16(self._program())
+
+    def in_float32(self) -> ExportedProgram:
+        """Return the program with float32 wherever it has bfloat16, with equal weights; itself if it has none.
+
+        Raises
+        ------
+        ArtifactError
+            If the program reads the bits of numbers, or its weights are damaged.
+        """
+        if not self.has_bfloat16:
+            return self
+        wide = {"bfloat16": "float32"}
+        inputs, outputs = (
+            tuple(replace(spec, dtype=wide.get(spec.dtype, spec.dtype)) for spec in side)
+            for side in (self.io.inputs, self.io.outputs)
+        )
+        return replace(self, io=IOSpec(inputs, outputs), _entries=in_float32(self.path, self._entries))
+
+    def _program(self) -> Any:
+        (name,) = (name for name in self._entries if name.startswith("models/"))
+        return _json(self._entries, name)
+
     def contents(self) -> Contents:
         """Return the counts of operations and weights, without reading any weight."""
         found = Contents()
@@ -108,8 +135,7 @@ class ExportedProgram:
 
         Operators that only use weights are left out.  Names are as in the file: ``"torch.ops.aten.relu.default"``.
         """
-        (name,) = (name for name in self._entries if name.startswith("models/"))
-        module = _json(self._entries, name)["graph_module"]
+        module = self._program()["graph_module"]
         inputs = (spec["user_input"]["arg"] for spec in module["signature"]["input_specs"] if "user_input" in spec)
         depending = {value for argument in inputs for value in _values(argument)}
         found: dict[str, None] = {}

@@ -20,6 +20,7 @@ class ExecuTorchRuntime(SealedRuntime):
     requires: ClassVar[tuple[str, ...]] = ("executorch", "torch")
     install: ClassVar[str] = "nnpipe[executorch]"
     accepts: ClassVar[tuple[str, ...]] = (FORMAT,)
+    unsupported_io: ClassVar[tuple[str, ...]] = ("string", "bfloat16")
 
     def import_framework(self) -> None:
         """Import the runtime, which imports much of PyTorch's compiler as well."""

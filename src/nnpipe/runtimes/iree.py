@@ -21,6 +21,7 @@ class IREERuntime(SealedRuntime):
     requires: ClassVar[tuple[str, ...]] = ("iree.runtime",)
     install: ClassVar[str] = "nnpipe[iree]"
     accepts: ClassVar[tuple[str, ...]] = (FORMAT,)
+    unsupported_io: ClassVar[tuple[str, ...]] = ("string", "bfloat16")
     native_code: ClassVar[tuple[str, ...]] = (FORMAT,)
 
     def _load(self, artifact: Artifact) -> InferenceSession:

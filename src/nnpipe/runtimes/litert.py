@@ -22,6 +22,7 @@ class LiteRTRuntime(Runtime):
     requires: ClassVar[tuple[str, ...]] = ("ai_edge_litert|tflite_runtime|tensorflow",)
     install: ClassVar[str] = "nnpipe[litert]"
     accepts: ClassVar[tuple[str, ...]] = ("tflite",)
+    unsupported_io: ClassVar[tuple[str, ...]] = ("string", "bfloat16")
 
     num_threads: int = argument(1, help="threads that one inference may use; 0 leaves it to the runtime", minimum=0)
     delegates_list: tuple[Path, ...] = argument(

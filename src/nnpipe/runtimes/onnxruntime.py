@@ -23,6 +23,7 @@ class ONNXRuntime(Runtime, FixesBatch):
     requires: ClassVar[tuple[str, ...]] = ("onnxruntime",)
     install: ClassVar[str] = "nnpipe[onnx]"
     accepts: ClassVar[tuple[str, ...]] = ("onnx",)
+    unsupported_types: ClassVar[tuple[str, ...]] = ("bfloat16",)
 
     num_threads: int = argument(1, help="threads that one inference may use; 0 leaves it to the runtime", minimum=0)
     device: Literal["cpu", "cuda"] = argument("cpu", help="where to compute")

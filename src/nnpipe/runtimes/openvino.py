@@ -25,6 +25,7 @@ class OpenVINORuntime(Runtime, FixesBatch):
     requires: ClassVar[tuple[str, ...]] = ("openvino",)
     install: ClassVar[str] = "nnpipe[openvino]"
     accepts: ClassVar[tuple[str, ...]] = ("openvino", "onnx", "tflite")
+    unsupported_io: ClassVar[tuple[str, ...]] = ("string", "bfloat16")
 
     num_threads: int = argument(1, help="threads that one inference may use; 0 leaves it to the runtime", minimum=0)
     openvino_device: Literal["cpu", "gpu", "npu"] = argument("cpu", help="device to compute on")

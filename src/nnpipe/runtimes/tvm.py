@@ -21,6 +21,7 @@ class TVMRuntime(SealedRuntime):
     requires: ClassVar[tuple[str, ...]] = ("tvm",)
     install: ClassVar[str] = "nnpipe[tvm]"
     accepts: ClassVar[tuple[str, ...]] = (FORMAT,)
+    unsupported_io: ClassVar[tuple[str, ...]] = UNTAKEN
     native_code: ClassVar[tuple[str, ...]] = (FORMAT,)
 
     def _load(self, artifact: Artifact) -> InferenceSession:

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from installed import needs
 from repeated import RULES_OF_SESSIONS
 
+from nnpipe.compilers.executorch import ExecuTorchCompiler
 from nnpipe.compilers.onnx_quantizer import ONNXStaticQuantizer
-from nnpipe.core.errors import ConfigError, ConversionError
+from nnpipe.core.errors import ArtifactError, ConfigError, ConversionError
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.tensors import Batch, random_batch
 from nnpipe.frameworks import torch_onnx
 from nnpipe.modelwrappers.classification.pytorch_cnn import PyTorchDigitsCNN
 from nnpipe.modelwrappers.files import torch_export as module
+from nnpipe.modelwrappers.files.onnx import ONNXModel
 from nnpipe.modelwrappers.files.torch_export import TorchExportModel
+from nnpipe.runtimes.executorch import ExecuTorchRuntime
+from nnpipe.runtimes.onnxruntime import ONNXRuntime
+from nnpipe.runtimes.openvino import OpenVINORuntime
 from nnpipe.runtimes.pytorch import PyTorchRuntime
 from nnpipe.testing.modelwrapper import ModelWrapperContract
 
@@ -66,7 +73,6 @@ def test_a_large_program_is_written_as_onnx_weight_by_weight(
 ) -> None:
     """A program that fits into one ONNX file becomes one; a larger one gets its weights beside it."""
     from nnpipe.formats.onnx import read_onnx
-    from nnpipe.runtimes.onnxruntime import ONNXRuntime
 
     needs("onnx_ir", "onnxscript", "onnxruntime")
     monkeypatch.setattr(torch_onnx, "_SMALL", 0)
@@ -168,3 +174,121 @@ def test_weights_in_bfloat16_are_shown_as_floats_that_hold_them(digits: Path, tm
     name = next(name for name, array in small.get_weights().items() if array.ndim == 4)
     small.set_weights({name: 2 * kernels[0]})
     np.testing.assert_array_equal(small.get_weights([name])[name], 2 * kernels[0])
+
+
+class Small(torch.nn.Module):  # type: ignore[misc]
+    """A convolution, a normalisation, a mask and a tensor made on the way, all of one element type."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convolution = torch.nn.Conv2d(1, 4, 3, padding=1)
+        self.norm, self.linear = torch.nn.LayerNorm(256), torch.nn.Linear(256, 10)
+        self.register_buffer("mask", (torch.arange(256) % 7 > 0).float())
+
+    def forward(self, image: Any) -> Any:
+        kind = self.mask.dtype
+        x = torch.relu(self.convolution(image.to(kind))).flatten(1)
+        x = self.norm(x) * self.mask + torch.ones(x.shape[0], 1, dtype=kind)
+        return self.linear(x).to(image.dtype)
+
+
+@pytest.fixture(scope="module")
+def small() -> Any:
+    torch.manual_seed(0)
+    return Small().eval().bfloat16()
+
+
+@pytest.fixture(scope="module", params=["float32", "bfloat16"])
+def bfloat16_file(request: pytest.FixtureRequest, small: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with bfloat16 weights, whose input and output are of the one type or the other."""
+    return saved(small, torch.zeros(2, 1, 8, 8, dtype=getattr(torch, request.param)), tmp_path_factory.mktemp("small"))
+
+
+def saved(network: Any, example: Any, folder: Path) -> Path:
+    batch = torch.export.Dim("batch", min=1)
+    torch.export.save(torch.export.export(network, (example,), dynamic_shapes=({0: batch},)), folder / "small.pt2")
+    return folder / "small.pt2"
+
+
+def test_bfloat16_is_refused_before_the_export_with_a_remedy(bfloat16_file: Path) -> None:
+    wrapper = TorchExportModel(model_path=bfloat16_file)
+    wrapper.check_takers([PyTorchRuntime])
+    for takers in ([ONNXRuntime], [ExecuTorchCompiler, ExecuTorchRuntime], [ONNXStaticQuantizer, ONNXRuntime]):
+        with pytest.raises(ConfigError, match=f"bfloat16 .* with which {takers[0].__name__} .* --dtype float32"):
+            wrapper.check_takers(takers)
+    if wrapper.io.inputs[0].dtype == "bfloat16":
+        with pytest.raises(ConfigError, match="'image' is bfloat16, which OpenVINORuntime can neither take nor give"):
+            wrapper.check_takers([OpenVINORuntime])
+    else:
+        wrapper.check_takers([OpenVINORuntime])
+    assert wrapper.remarks == ("has bfloat16 weights or values; --dtype float32 converts it",)
+    converted = TorchExportModel(model_path=bfloat16_file, dtype="float32")
+    converted.check_takers([ExecuTorchCompiler, ExecuTorchRuntime])
+    assert converted.remarks == ()
+
+
+def test_bfloat16_is_converted_to_a_network_of_float32_with_equal_weights(
+    small: Any, bfloat16_file: Path, tmp_path: Path
+) -> None:
+    wrapper = TorchExportModel(model_path=bfloat16_file, dtype="float32")
+    assert {spec.dtype for spec in wrapper.io} == {"float32"}
+    batch = random_batch(wrapper.io, 3)
+    with torch.no_grad():
+        (expected,) = ((copy.deepcopy(small).float()(torch.from_numpy(array)).numpy()) for array in batch.values())
+    with wrapper.open() as model:
+        with model.session() as session:
+            (found,) = session.infer(batch).values()
+        np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+        made = model.export(tmp_path / "wide.pt2", "torch-export")
+        as_onnx = model.export(tmp_path / "wide.onnx", "onnx")
+    assert TorchExportModel(model_path=made.path).contents().numbers["bfloat16"] == 0
+    with TorchExportModel(model_path=made.path).open().session() as session:
+        np.testing.assert_array_equal(*session.infer(batch).values(), found)
+    needs("onnxruntime")
+    with ONNXRuntime().load(as_onnx) as session:
+        np.testing.assert_allclose(*session.infer(batch).values(), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_programs_without_bfloat16_stay_the_file_they_are(digits: Path, tmp_path: Path) -> None:
+    wrapper = TorchExportModel(model_path=digits, dtype="float32")
+    made = wrapper.open().export(tmp_path / "copy.pt2", "torch-export")
+    assert made.path.read_bytes() == digits.read_bytes()
+
+
+def test_programs_that_read_the_bits_of_bfloat16_are_not_converted(tmp_path: Path) -> None:
+    class Bits(torch.nn.Module):  # type: ignore[misc]
+        def forward(self, x: Any) -> Any:
+            return x.view(torch.int16) + 1
+
+    path = saved(Bits(), torch.zeros(2, 4, dtype=torch.bfloat16), tmp_path)
+    with pytest.raises(ArtifactError, match=r"small\.pt2: reads the bits of numbers"):
+        _ = TorchExportModel(model_path=path, dtype="float32").io
+
+
+def test_damaged_weights_are_not_converted(small: Any, tmp_path: Path) -> None:
+    path = saved(small, torch.zeros(2, 1, 8, 8), tmp_path)
+    kernel = small.linear.weight.detach().view(torch.int16).numpy().tobytes()
+    assert path.read_bytes().count(kernel) == 1
+    path.write_bytes(path.read_bytes().replace(kernel, bytes(len(kernel))))
+    with pytest.raises(ArtifactError, match=r"small\.pt2: damaged"):
+        TorchExportModel(model_path=path, dtype="float32").open().session()
+
+
+def test_an_onnx_file_with_bfloat16_weights_is_refused_by_runtimes_that_cannot_run_it(tmp_path: Path) -> None:
+    needs("onnx")
+    from onnx import TensorProto, helper
+
+    weight = helper.make_tensor("w", TensorProto.BFLOAT16, [3], [1.0, 2.0, 3.0])
+    nodes = [
+        helper.make_node("Cast", ["x"], ["h"], to=TensorProto.BFLOAT16),
+        helper.make_node("Mul", ["h", "w"], ["m"]),
+        helper.make_node("Cast", ["m"], ["y"], to=TensorProto.FLOAT),
+    ]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 3]) for name in "xy"]
+    graph = helper.make_graph(nodes, "half", ends[:1], ends[1:], [weight])
+    path = tmp_path / "half.onnx"
+    path.write_bytes(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)]).SerializeToString())
+    wrapper = ONNXModel(model_path=path)
+    wrapper.check_takers([OpenVINORuntime])
+    with pytest.raises(ConfigError, match="bfloat16 weights or values, with which ONNXRuntime does not work; export"):
+        wrapper.check_takers([ONNXRuntime])

@@ -24,6 +24,8 @@ from nnpipe.core.tensors import Batch, IOSpec, random_batch, show_shape
 from nnpipe.modelwrappers.files._model_description import Known, known_of
 from nnpipe.modelwrappers.files._preprocessing import Preprocessing
 
+_BFLOAT16 = "bfloat16"
+
 
 class FileModel(Preprocessing):
     """A model from a file that holds its structure.
@@ -77,8 +79,31 @@ class FileModel(Preprocessing):
         return known_of(Artifact.read(self.model_path, check=False) if described else None)
 
     def check_takers(self, takers: Sequence[type[ModelCompiler] | type[Runtime]], remote: bool = False) -> None:
-        """Raise :class:`ConfigError`, before anything slow, if the file is too large for the first of these."""
+        """Raise :class:`ConfigError`, before anything slow, if the file cannot be given to these.
+
+        Parameters
+        ----------
+        takers
+            The compilers in order, and the runtime.
+        remote
+            Whether the runtime is on another machine.
+        """
         return
+
+    def _check_bfloat16(self, takers: Sequence[type[ModelCompiler] | type[Runtime]], inside: bool, remedy: str) -> None:
+        """Raise :class:`ConfigError` if these cannot work with the model's bfloat16; ``inside`` says if it has any."""
+        at_ends = [spec.name for spec in self.io if spec.dtype == _BFLOAT16]
+        for taker in takers:
+            if (inside or at_ends) and _BFLOAT16 in taker.unsupported_types:
+                raise ConfigError(
+                    f"{self.model_path}: has bfloat16 weights or values, with which {taker.__name__} does not work; "
+                    f"{remedy}"
+                )
+            if at_ends and issubclass(taker, Runtime) and _BFLOAT16 in taker.unsupported_io:
+                raise ConfigError(
+                    f"{self.model_path}: tensor {at_ends[0]!r} is bfloat16, which {taker.__name__} can neither take "
+                    f"nor give; {remedy}"
+                )
 
     @property
     def remarks(self) -> tuple[str, ...]:

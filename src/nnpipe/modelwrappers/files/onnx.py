@@ -89,9 +89,11 @@ class ONNXModel(FileModel):
         return super().export(live, path, format)
 
     def check_takers(self, takers: Sequence[type[ModelCompiler] | type[Runtime]], remote: bool = False) -> None:
-        """Raise :class:`ConfigError` if a model is too large for one file and one file is needed."""
+        """Raise :class:`ConfigError` for bfloat16 that these do not work with, and a model too large for one file."""
         if not self.model_path.is_file():  # opening it reports this
             return
+        inside = "bfloat16" in self.contents().numbers
+        self._check_bfloat16(takers, inside, "export it in float32 where it was made")
         refuse_one_file(
             self.model_path, self.bytes_in_all, _LARGEST, takers, remote,
             runtimes="ONNXRuntime and OpenVINORuntime", instead="compile it for OpenVINO, or measure it here",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal, cast
 
@@ -32,6 +33,7 @@ from nnpipe.modelwrappers.frameworks.pytorch_graph import intermediates, layer_o
 from nnpipe.modelwrappers.frameworks.pytorch_weights import get_arrays, set_arrays
 
 _OPSET = 18
+_REMEDY = "--dtype float32 converts it"
 
 
 @dataclass
@@ -56,21 +58,31 @@ class TorchExportModel(FileModel):
     requires: ClassVar[tuple[str, ...]] = ("torch",)
     install: ClassVar[str] = "nnpipe[torch]"
 
+    dtype: Literal["auto", "float32"] = argument(
+        "auto", help="element type of weights and values: auto is that of the file, float32 converts bfloat16"
+    )
     device: Literal["cpu", "cuda"] = argument("cpu", help="where to compute")
     num_threads: int = argument(1, help="threads that one inference may use; 0 leaves it to the runtime", minimum=0)
 
     def read_io(self, path: Path) -> IOSpec:
         """Return the inputs and outputs of the program in a file."""
-        return read_program(path).io
+        program = read_program(path)
+        return program.in_float32().io if self.dtype == "float32" else program.io
 
     def read_model(self, path: Path) -> TorchSource:
         """Return the program of a file, checked and loaded by PyTorch."""
         check_device(self.device)
         checked = read_program(path)
+        used = checked.in_float32() if self.dtype == "float32" else checked
         try:
-            return TorchSource(path, load_checked(checked))
+            return TorchSource(path, load_checked(used), changed=used is not checked)
         except Exception as error:  # its errors share no base but Exception
             raise ArtifactError(f"{path}: PyTorch cannot load it: {one_line(error)}") from None
+
+    def content(self, live: LiveModel) -> bytes | Path:
+        """Return the present program: the path of its file, or its content if weights or numbers have changed."""
+        converted = self.dtype == "float32" and self._has_bfloat16
+        return self._content_of(live.native) if converted else super().content(live)
 
     def _content_of(self, native: TorchSource) -> bytes | Path:
         return program_bytes(native.program) if native.changed else native.path
@@ -101,8 +113,12 @@ class TorchExportModel(FileModel):
         return self.artifact_of(path, format, self.versions())
 
     def check_takers(self, takers: Sequence[type[ModelCompiler] | type[Runtime]], remote: bool = False) -> None:
-        """Raise :class:`ConfigError` if the program is too large for one ONNX file and one is needed."""
-        if "torch-export" in takers[0].accepts or not self.model_path.is_file():
+        """Raise :class:`ConfigError` for bfloat16 that these do not work with, and a program too large for ONNX."""
+        if not self.model_path.is_file():  # opening it reports this
+            return
+        if self.dtype == "auto":
+            self._check_bfloat16(takers, self._has_bfloat16, _REMEDY)
+        if "torch-export" in takers[0].accepts:
             return
         refuse_one_file(
             self.model_path, self.bytes_in_all, LARGEST, takers, remote,
@@ -127,8 +143,18 @@ class TorchExportModel(FileModel):
             raise ConversionError(f"{source.path}: PyTorch cannot export it to ONNX: {cause_of(error)}") from None
         write_exported(found, path, LARGEST)
 
+    @cached_property
+    def _has_bfloat16(self) -> bool:
+        return read_program(self.model_path).has_bfloat16
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Return a remark on bfloat16, with which many runtimes do not work."""
+        left = self.dtype == "auto" and self._has_bfloat16
+        return (f"has bfloat16 weights or values; {_REMEDY}",) if left else ()
+
     def contents(self) -> Contents:
-        """Return the counts of the program's parts, without reading any weight."""
+        """Return the counts of the program's parts as they are in the file, without reading any weight."""
         return read_program(self.model_path).contents()
 
     # -- analysis ---------------------------------------------------------------------------------
