@@ -33,7 +33,7 @@ from nnpipe.modelwrappers.frameworks.pytorch_graph import intermediates, layer_o
 from nnpipe.modelwrappers.frameworks.pytorch_weights import get_arrays, set_arrays
 
 _OPSET = 18
-_REMEDY = "--dtype float32 converts it"
+_REMEDY = "--dtype float32 converts it (preparation={'dtype': 'float32'} in Python)"
 
 
 @dataclass

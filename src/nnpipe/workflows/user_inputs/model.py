@@ -125,10 +125,6 @@ def _exported(module: Any, path: Path, samples: Arrays | None) -> Path:
                 one = tuple(tensor[:1] for tensor in example)
                 program = torch.export.export(module, one)
     except Exception as error:  # its errors have no common base class but Exception
-        if any(weight.dtype is torch.bfloat16 for weight in module.parameters()):
-            raise ConversionError(
-                f"{type(module).__name__} has bfloat16 weights and takes no float32 samples: give module.float()"
-            ) from error
         first = (str(error).splitlines() or [type(error).__name__])[0]
         raise ConversionError(f"torch.export cannot follow {type(module).__name__}: {first}") from error
     finally:
