@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -23,27 +21,6 @@ _SMALL = 64 << 20  # bytes of weights of which copies in memory do no harm
 
 # Colours of terminals, and where PyTorch says in which of its own files something happened.
 _DECORATION = re.compile(r"\x1b\[[0-9;]*m|Original traceback:.*|Use tlparse.*|\(Refer to the full.*", re.DOTALL)
-
-
-@contextmanager
-def views_as_reshapes(program: Any) -> Iterator[None]:
-    """Let ``torch.export.ExportedProgram`` reshape tensors where it views them, during the block.
-
-    A view depends on the memory layout that PyTorch's operators gave their results.  The exporter replaces some
-    operators, such as attention, by others with another layout; a reshape computes the same with any.
-    """
-    import torch
-
-    views = [node for node in program.graph.nodes if node.target is torch.ops.aten.view.default]
-    for node in views:
-        node.target = torch.ops.aten.reshape.default
-    program.graph_module.recompile()
-    try:
-        yield
-    finally:
-        for node in views:
-            node.target = torch.ops.aten.view.default
-        program.graph_module.recompile()
 
 
 def cause_of(error: BaseException) -> str:

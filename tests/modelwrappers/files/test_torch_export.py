@@ -89,21 +89,28 @@ def test_a_large_program_is_written_as_onnx_weight_by_weight(
             np.testing.assert_allclose(session.infer(batch)[name], expected, rtol=1e-4, atol=1e-5)
 
 
-def test_attention_whose_result_is_viewed_is_written_as_onnx(tmp_path: Path) -> None:
-    """PyTorch writes attention as products, whose results lie in memory in another order."""
+def test_attention_with_a_learnt_mask_whose_result_is_viewed_is_written_as_onnx(tmp_path: Path) -> None:
+    """With gradients, PyTorch computes attention with such a mask in another way, and its result cannot be viewed."""
     from nnpipe.runtimes.onnxruntime import ONNXRuntime
 
     needs("onnx_ir", "onnxscript", "onnxruntime")
 
     class Heads(torch.nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.bias = torch.nn.Embedding(3, 2)
+
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             heads = x.view(x.shape[0], -1, 2, 4).transpose(1, 2)
-            joined = torch.nn.functional.scaled_dot_product_attention(heads, heads, heads).transpose(1, 2)
+            mask = self.bias(torch.arange(3)[:, None] - torch.arange(3).clamp(max=0)).permute(2, 0, 1)[None]
+            joined = torch.nn.functional.scaled_dot_product_attention(heads, heads, heads, mask).transpose(1, 2)
             return joined.contiguous().view(x.shape[0], -1, 8)
 
     path = tmp_path / "heads.pt2"
     batch = torch.export.Dim("batch")
-    torch.export.save(torch.export.export(Heads(), (torch.ones(2, 3, 8),), dynamic_shapes=({0: batch},)), path)
+    with torch.no_grad():
+        program = torch.export.export(Heads(), (torch.ones(2, 3, 8),), dynamic_shapes=({0: batch},))
+    torch.export.save(program, path)
     wrapper = TorchExportModel(model_path=path)
     made = wrapper.open().export(tmp_path / "heads.onnx", "onnx")
     inputs = random_batch(wrapper.io, 2)

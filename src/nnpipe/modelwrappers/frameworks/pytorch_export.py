@@ -15,7 +15,7 @@ from nnpipe.core.errors import ConversionError, MissingDependency, NotSupported
 from nnpipe.core.files import write_bytes
 from nnpipe.core.messages import one_line
 from nnpipe.core.tensors import IOSpec, TensorSpec, random_batch
-from nnpipe.frameworks.torch_onnx import cause_of, views_as_reshapes
+from nnpipe.frameworks.torch_onnx import cause_of
 from nnpipe.frameworks.torch_session import tensor_of
 from nnpipe.modelwrappers.frameworks.pytorch_training_data import as_tuple
 
@@ -180,7 +180,7 @@ def _by_export(wrapper: PyTorchWrapper, module: Any) -> Any:
 
     program = exported_program(wrapper, module)
     try:
-        with _quiet(), views_as_reshapes(program):
+        with _quiet(), torch.no_grad():  # with gradients, attention would give another memory layout
             found = torch.onnx.export(
                 program,
                 (),
