@@ -36,11 +36,12 @@ _VIEWS |= {"bfloat16": _VIEWS["float"], "int8-weights": _VIEWS["int8"]}
 
 @dataclass(frozen=True)
 class Kernel:
-    """The weights of one operation; each of ``axes`` may be the axis of output channels."""
+    """The weights of one operation, with their name; each of ``axes`` may be the axis of output channels."""
 
     operation: str
     weights: Numbers
     axes: tuple[int, ...]
+    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,8 @@ class KernelMatch:
         The order of the other axes, and the axis of channels.
     scaled
         Whether the integers of each channel have their own scale, so that no channel is rounded to zeros only.
+    there
+        The numbers at the places of the channels in ``other``, up to a factor, in the order of axes of ``order``.
     """
 
     channels: int
@@ -76,11 +79,23 @@ class KernelMatch:
     order: tuple[int, ...] = ()
     axis: int = 0
     scaled: bool = False
+    there: Mapping[int, Reals] = field(default_factory=dict)
 
     @property
     def wrong(self) -> tuple[int, ...]:
         """The channels at whose position there are certainly wrong numbers."""
         return tuple(sorted({*self.moved, *self.silent, *self.other}))
+
+    def adopted(self, weights: Numbers) -> Reals:
+        """Return a kernel with the numbers of the file in the channels of ``other``, scaled to the kernel's own."""
+        turned = np.moveaxis(weights, self.axis, 0).astype(np.float64).transpose(0, *(1 + n for n in self.order))
+        rows = turned.reshape(len(turned), -1).copy()
+        for channel, there in self.there.items():
+            sign = -1.0 if np.dot(there, rows[channel]) < 0 else 1.0
+            rows[channel] = there * sign * np.sqrt(np.sum(np.square(rows[channel])) / np.sum(np.square(there)))
+        back = np.argsort([0, *(1 + n for n in self.order)])
+        found: Reals = np.moveaxis(rows.reshape(turned.shape).transpose(back), 0, self.axis)
+        return found
 
     @property
     def missing(self) -> float:
@@ -138,7 +153,10 @@ class Constants:
                 levels = unexplained(rows, there, tuple(inner[place] for place in layout.order))
                 other = tuple(sorted(n for n in telling if levels[n] < self._least))
                 placed = tuple(sorted({*telling} - {*other}))
-                return KernelMatch(len(telling), placed, placed, other=other, order=layout.order, axis=layout.axis)
+                return KernelMatch(
+                    len(telling), placed, placed, other=other, order=layout.order, axis=layout.axis,
+                    there={n: there[n] for n in other},
+                )  # fmt: skip
         return None
 
     def _under(self, kernel: Kernel, layout: _Layout, view: View) -> KernelMatch:
@@ -179,7 +197,7 @@ class Constants:
         scaled = view[0] == "int8" and float(np.mean(full)) >= _MOSTLY
         return KernelMatch(
             len(telling), found, tuple(sorted(placed)), moved, tuple(silent), tuple(other), layout.order, layout.axis,
-            scaled,
+            scaled, {n: there[n] for n in other},
         )  # fmt: skip
 
     def _rounded(self, row: Reals, there: Reals, usual: float) -> bool:

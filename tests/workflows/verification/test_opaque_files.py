@@ -71,11 +71,38 @@ def told(folder: Path, spoil: Callable[[Any], None], different: bool = True, net
     onnx.save(model, good)
     spoil(model)
     onnx.save(model, bad)
-    samples = [{"image": RANDOM.standard_normal((1, 3, 8, 8)).astype(np.float32)} for _ in range(12)]
     source, other = opened(good), opened(bad)
+    shape = (1, *(length or 1 for length in source.io.inputs[0].shape[1:]))
+    samples = [{"image": RANDOM.standard_normal(shape).astype(np.float32)} for _ in range(12)]
     with source.session() as one, other.session() as two:
         ours, theirs = (list(outputs_of(session, source.io, samples)) for session in (one, two))
     return explained(source, bad, samples, ours, theirs, ("float",), different)
+
+
+def of_sequences() -> Any:
+    """Places and a type are added to six tokens; then there are two matrices."""
+    node = onnx.helper.make_node
+    nodes = [
+        node("Add", ["image", "place"], ["placed"], "places"),
+        node("Add", ["placed", "type"], ["sum"], "types"),
+        node("MatMul", ["sum", "m0"], ["p0"], "matrix0"),
+        node("Relu", ["p0"], ["r0"], "relu0"),
+        node("MatMul", ["r0", "m1"], ["p1"], "matrix1"),
+        node("ReduceSum", ["p1", "tokens"], ["scores"], "sum", keepdims=0),
+    ]
+    shapes = {"place": (6, 16), "type": (16,), "m0": (16, 16), "m1": (16, 5)}
+    weights = {name: RANDOM.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+    kind = onnx.TensorProto.FLOAT
+    graph = onnx.helper.make_graph(
+        nodes, "net",
+        [onnx.helper.make_tensor_value_info("image", kind, ["n", 6, 16])],
+        [onnx.helper.make_tensor_value_info("scores", kind, ["n", 5])],
+        [onnx.numpy_helper.from_array(a, name) for name, a in {**weights, "tokens": np.array([1])}.items()],
+    )  # fmt: skip
+    return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+
+
+SEQUENCES = of_sequences()
 
 
 def weights_changed(name: str, change: Callable[[Any], Any]) -> Callable[[Any], None]:
@@ -138,6 +165,28 @@ def test_nothing_is_suspected_of_a_sound_file(tmp_path: Path) -> None:
     found = told(tmp_path, lambda model: None, different=False)
     assert found.suspects == ()
     assert "nothing tells" in str(found)
+
+
+def test_a_constant_that_moves_into_another_one_is_no_fault(tmp_path: Path) -> None:
+    moved = 0.5 * RANDOM.standard_normal(16).astype(np.float32)
+
+    def fold(model: Any) -> None:
+        weights_changed("place", lambda array: array + moved)(model)
+        weights_changed("type", lambda array: array - moved)(model)
+
+    assert not told(tmp_path, fold, False, SEQUENCES).suspects
+    half = weights_changed("place", lambda array: array + moved)
+    assert told(tmp_path, half, True, SEQUENCES).suspects[0].name == "places"
+
+
+def test_channels_of_a_matrix_that_takes_sequences_are_in_their_places(tmp_path: Path) -> None:
+    def swap(array: Any) -> Any:
+        array[:, [2, 9]] = array[:, [9, 2]]
+        return array
+
+    first = told(tmp_path, weights_changed("m0", swap), True, SEQUENCES).suspects[0]
+    assert first.name == "matrix0"
+    assert "weights of channels 2 and 9 are those of channels 9 and 2" in first.told
 
 
 def test_a_channel_that_nobody_hears_may_round_to_nothing(tmp_path: Path) -> None:

@@ -15,16 +15,18 @@ from typing import Any
 
 import numpy as np
 
-from nnpipe.analysis.channel_noise import bounded, power, rows_of
+from nnpipe.analysis.channel_noise import bounded, power
 from nnpipe.analysis.compiled_weights import Kernel, KernelMatch, held_in
 from nnpipe.analysis.describe_differences import listed
 from nnpipe.analysis.suspect_operations import Level, Suspect, sure_for
+from nnpipe.analysis.weights_in_use import has_no_effect
 from nnpipe.core.claims import Claim
 from nnpipe.core.graph import Graph, Operation
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.tensors import Batch
 from nnpipe.workflows.verification.file_content import content_of
 from nnpipe.workflows.verification.first_difference import Divergence, Rerun, batches_of, in_order, varying
+from nnpipe.workflows.verification.model_weights import source_types
 
 _EXPLAINS = 0.5  # the greatest share of the difference that a fault may leave unexplained
 _UNKNOWN = (
@@ -65,9 +67,14 @@ def explained(
     case = _Case.of(source, samples[:_SAMPLES], ours[:_SAMPLES], theirs[:_SAMPLES])
     kernels = case.kernels()
     held = held_in(content_of(path), list(kernels.values()), claims)
-    by_name = {name: case.heard(name, one) for name, one in zip(kernels, held, strict=True)}
+    by_name = {
+        name: case.in_use(kernel, case.heard(kernel, one))
+        for (name, kernel), one in zip(kernels.items(), held, strict=True)
+    }
     found = [
-        _Found(case.residual(name, one), name, _in_words(one), claims[0] in ("float", "float16") or _certain(one))
+        _Found(
+            case.residual(kernels[name], one), name, _in_words(one), claims[0] in ("float", "float16") or _certain(one)
+        )
         for name, one in by_name.items()
         if one.wrong
     ]
@@ -134,17 +141,23 @@ class _Case:
         for operation in in_order(self.graph):
             if not operation.outputs or operation.outputs[0] not in varying:
                 continue
-            large = [
-                weights[name] for name in _constants(operation, makers, weights, varying) if weights[name].ndim > 1
-            ]
+            names = [name for name in _constants(operation, makers, weights, varying) if weights[name].ndim > 1]
             value = self.values.get(operation.outputs[0])
-            if len(large) != 1 or value is None or value.ndim < 2:
+            if len(names) != 1 or value is None or value.ndim < 2:
                 continue
-            count = len(rows_of(value, self.source.wrapper.channel_axis))
-            axes = tuple(axis for axis, length in enumerate(large[0].shape) if length == count)
+            kernel = np.asarray(weights[names[0]])
+            count = value.shape[self.axis_of(value, kernel)]
+            axes = tuple(axis for axis, length in enumerate(kernel.shape) if length == count)
             if axes and count > 1:
-                found[operation.name] = Kernel(operation.name, np.asarray(large[0]), axes)
+                found[operation.name] = Kernel(operation.name, kernel, axes, names[0])
         return found
+
+    def axis_of(self, value: Any, weights: Any) -> int:
+        """Return the axis of channels of an operation's result; of a product with a matrix, that is the last one."""
+        rank = int(value.ndim)
+        if weights.ndim == 2 and value.shape[-1] in weights.shape:
+            return rank - 1
+        return min(self.source.wrapper.channel_axis % rank, rank - 1)
 
     def faults(self) -> Iterable[_Found]:
         """Yield faults that leave no trace in weights: a missing or doubled bias, an operation computed twice."""
@@ -186,18 +199,35 @@ class _Case:
             following = after[0] if alone else None
         return found
 
-    def residual(self, name: str, held: KernelMatch) -> float:
+    def residual(self, kernel: Kernel, held: KernelMatch) -> float:
         """Return the share of the difference that misplaced channels leave unexplained."""
         if len(held.wrong) != len(held.moved) + len(held.silent) or held.other:
             return 0.0  # the replacement is not known
-        return self.left_by(self._spoilt(name, held))
+        return self.left_by(self._spoilt(kernel, held))
 
-    def heard(self, name: str, held: KernelMatch) -> KernelMatch:
+    def heard(self, kernel: Kernel, held: KernelMatch) -> KernelMatch:
         """Return the match without zero channels that have no effect in the source either: these may round to zero."""
         silent = tuple(
-            channel for channel in held.silent if self._loud(self._spoilt(name, KernelMatch(1, silent=(channel,))))
+            channel for channel in held.silent if self._loud(self._spoilt(kernel, KernelMatch(1, silent=(channel,))))
         )
         return replace(held, silent=silent)
+
+    def in_use(self, kernel: Kernel, held: KernelMatch) -> KernelMatch:
+        """Return the match without other numbers that have no effect: something else in the file makes up for them."""
+        if not held.there:
+            return held
+        adopted = held.adopted(kernel.weights)
+        self.source.set_weights(source_types(self.source, {kernel.name: adopted}))
+        try:
+            changed = {tensor: self.rerun({}, tensor)[tensor].astype(np.float64) for tensor in self.there}
+        finally:
+            self.source.set_weights({kernel.name: kernel.weights})
+        # A source that returns intermediate values may round differently than when it runs as a whole.
+        none = all(
+            has_no_effect(self.here[tensor], self.here[tensor] + (other - self.values[tensor]), self.there[tensor], 1)
+            for tensor, other in changed.items()
+        )
+        return replace(held, other=(), there={}) if none else held
 
     def _loud(self, given: Mapping[str, Any]) -> bool:
         """Return whether these values change the source's outputs noticeably."""
@@ -208,12 +238,11 @@ class _Case:
                 return True
         return False
 
-    def _spoilt(self, name: str, held: KernelMatch) -> dict[str, Any]:
+    def _spoilt(self, kernel: Kernel, held: KernelMatch) -> dict[str, Any]:
         """Return an operation's values with misplaced or zero channels, by its tensor."""
-        operation = next(one for one in self.graph.operations if one.name == name)
-        tensor, axis = operation.outputs[0], self.source.wrapper.channel_axis
+        tensor = next(one.outputs[0] for one in self.graph.operations if one.name == kernel.operation)
         value = self.values[tensor]
-        axis = min(axis % value.ndim, value.ndim - 1)
+        axis = self.axis_of(value, kernel.weights)
         spoilt = np.moveaxis(value.copy(), axis, 0)
         original = spoilt.copy()
         for channel, place in held.moved.items():
