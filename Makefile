@@ -40,8 +40,9 @@ $(VENV)/.test: pyproject.toml $(wildcard constraints/*.txt) | $(BIN)/python
 demo: $(VENV)/.demo
 	@$(BIN)/nnpipe run examples/digits.yaml
 
+# Three processes on two cores: tests of jobs, servers and measurements wait for a third of the time.
 test: $(VENV)/.test
-	@$(TEST) -m "not slow" -n 2 --dist worksteal
+	@$(TEST) -m "not slow" -n 3 --dist worksteal
 
 test-all: $(VENV)/.test
 	@NNPIPE_TESTS=all $(TEST) -n 2 --dist worksteal

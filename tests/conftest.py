@@ -49,7 +49,7 @@ _FRAMEWORKS_FIRST = ("compilers", "runtimes", "frameworks", "onnxconverters", "m
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put folders that need the same frameworks beside each other, and mark what a test class ``repeats`` as slow.
 
-    Each of two workers is handed one half of the tests, and steals of the other's when it has done them: so most of the
+    Each worker is handed a part of the tests, and steals of the others' when it has done them: so most of the
     frameworks are imported by one worker alone.  What a class names in ``repeats`` are tests of a contract that another
     class runs.
     """
@@ -63,6 +63,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if getattr(item, "originalname", item.name) in getattr(getattr(item, "cls", None), "repeats", ()):
             item.add_marker(pytest.mark.slow)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makeitem(
+    collector: pytest.Module | pytest.Class, name: str, obj: object
+) -> list[pytest.Item] | None:
+    """Make no tests of functions and classes that are slow as a whole where none of them would be run.
+
+    A fifth of all tests are such, and every worker would make them only to leave them out.
+    """
+    if collector.config.option.markexpr != "not slow" or not name.startswith(("test", "Test")):
+        return None
+    marks = getattr(obj, "pytestmark", ())
+    if any(mark.name == "slow" for mark in (marks if isinstance(marks, list | tuple) else (marks,))):
+        return []
+    return [] if name in getattr(collector.obj, "repeats", ()) else None
 
 
 @pytest.hookimpl(wrapper=True)

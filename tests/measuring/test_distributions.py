@@ -7,9 +7,12 @@ import math
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from scipy import special, stats
+from installed import ImportedWhenUsed
 
 from nnpipe.measuring.distributions import beta_quantile, incomplete_beta, student_quantile
+
+special = ImportedWhenUsed("scipy.special")
+stats = ImportedWhenUsed("scipy.stats")
 
 PARAMETERS = st.floats(0.1, 1e5)
 

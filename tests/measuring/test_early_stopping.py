@@ -8,9 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy import stats
+from installed import ImportedWhenUsed
 
 from nnpipe.measuring.early_stopping import early_stopping, least_samples
+
+stats = ImportedWhenUsed("scipy.stats")
 
 PUBLISHED = {  # by percentile: for 0, 1, 2, 10 and 100 over-latency samples
     0.5: (7, 11, 14, 35, 237),

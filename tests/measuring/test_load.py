@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from installed import ImportedWhenUsed
 from property_examples import examples
-from scipy import stats
 
 from nnpipe.core.errors import ConfigError, SpecMismatch
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
@@ -18,6 +18,8 @@ from nnpipe.measuring.load import Load, LoadResult, Until
 from nnpipe.measuring.load_generator import LoadGenerator, half_width, run_load
 from nnpipe.measuring.punctuality import Punctuality, lateness
 from nnpipe.testing.fakes import FakeClock, FakeSession
+
+stats = ImportedWhenUsed("scipy.stats")
 
 SERVER = Load(scenario="server", rate=1000)
 

@@ -5,13 +5,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy import stats
+from installed import ImportedWhenUsed
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.measuring._load_loops import Poisson
 from nnpipe.measuring.early_stopping import least_samples
 from nnpipe.measuring.max_rate import LatencyBound, MaxRate, describe, find_max_rate
 from nnpipe.testing.fakes import FakeClock, FakeSession
+
+stats = ImportedWhenUsed("scipy.stats")
 
 QUERIES = [[{"x": np.full((1, 4), i, np.float32)}] for i in range(10)]
 

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
+from installed import ImportedWhenUsed
 
 from nnpipe.measuring.signed_rank import centre, pair_means, values_needed
+
+stats = ImportedWhenUsed("scipy.stats")
 
 
 @pytest.mark.parametrize("number", [6, 8, 13, 30])

@@ -7,11 +7,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from installed import needs
 
 import nnpipe as nn
 from nnpipe.core.progress import silent
 from nnpipe.datasets.digits import DigitsDataset
+from nnpipe.runtimes.onnxruntime import ONNXRuntime
 from nnpipe.testing.model_files import write_onnx_classifier
+from nnpipe.workflows.comparison.compare import _name, _planned
+from nnpipe.workflows.user_inputs.data import arrays_of
+from nnpipe.workflows.user_inputs.inputs import opened_by
+from nnpipe.workflows.ways import AS_IS
 
 
 def digits() -> tuple[np.ndarray, np.ndarray]:
@@ -54,6 +60,10 @@ def test_a_file_and_arrays(tmp_path: Path) -> None:
         progress=silent,
     )  # fmt: skip
     assert (result.titles, result.reference) == (("as it is", "onnx-int8"), "as it is")
+    assert result.comparison.title == "Ways to ship nearest.onnx"
+    assert result.files["as it is"].name == "nearest.onnx"
+    assert result.files["onnx-int8"].parent == tmp_path / "out"
+    assert result.files["onnx-int8"].name.startswith("01-")
     assert result.accuracy("as it is") == pytest.approx((nearest == y).mean())
     assert not result.failures
     assert "onnx-int8" in str(result) == repr(result)
@@ -137,6 +147,29 @@ def test_a_model_of_keras_and_batches_of_tensorflow() -> None:
     result = nn.compare(model, data=data, ways=["tflite", "tflite-int8"], max_seconds=1, progress=silent)
     assert result.titles == ("as it is", "tflite", "tflite-int8")
     assert result.accuracy("as it is") == result.accuracy("tflite")
+
+
+def test_the_usual_ways_that_fit_are_taken_by_default_and_none_twice(tmp_path: Path) -> None:
+    for package in ("onnxruntime", "openvino"):
+        needs(package)
+    x, y = digits()
+    models = [opened_by(write_onnx_classifier(tmp_path / "nearest.onnx", x, y), tmp_path, arrays_of((x, y), silent))[0]]
+    found = _planned(models, None, 1)
+    assert [each.title for each in found] == [AS_IS, "onnx", "onnx-int8", "openvino", "openvino-int8"]
+    assert [each.runtime is None for each in found] == [True, False, False, False, False]
+    assert [each.title for each in _planned(models, [AS_IS, "onnx"], 1)] == [AS_IS, "onnx"]
+    with pytest.raises(nn.ConfigError, match="two ways are called 'onnx'; give each a title of its own"):
+        _planned(models, ["onnx", nn.Way("onnx", (), ONNXRuntime())], 1)
+    with pytest.raises(nn.NNPipeError, match=r"^tflite: "):
+        _planned(models, ["onnx", "tflite"], 1)
+    with pytest.raises(nn.ConfigError, match="ways should be a list of at least one"):
+        nn.compare("nearest.onnx", data=(x, y), ways=[], progress=silent)
+
+
+def test_a_comparison_is_called_like_its_model() -> None:
+    assert [_name(each) for each in ("a/b.onnx", Path("a/b.onnx"), DigitsDataset())] == ["b.onnx"] * 2 + [
+        "DigitsDataset"
+    ]
 
 
 def test_a_data_set_of_ours_and_wrong_arguments(network: Any) -> None:
