@@ -36,7 +36,7 @@ def here(tmp_path, monkeypatch):
 
 def test_a_script_is_written_under_its_own_name(here, capsys):
     assert main(["small.yaml"]) == 0
-    assert capsys.readouterr().out == "wrote small.py; python small.py --help tells its arguments\n"
+    assert capsys.readouterr().out == "wrote small.py; python small.py --help shows its options\n"
     assert ast.parse((here / "small.py").read_text())
 
 

@@ -1,4 +1,4 @@
-"""Generation of standalone scripts from descriptions, for training and other uses of networks.
+"""The generator of standalone scripts that train, convert or run networks.
 
 ::
 
@@ -6,7 +6,7 @@
     if checked.graph is not None:
         generated = generate(checked.graph)
 
-Problems are values and are all reported together.  Scripts are built as syntax trees: no
+Problems are values and are all reported together.  Scripts are built as syntax trees, so no
 text of a description ever becomes code.
 """
 

@@ -1,4 +1,4 @@
-"""Reading of script descriptions in YAML or JSON, with all mistakes reported together."""
+"""The reader of script descriptions in YAML or JSON, which reports all mistakes together."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ KEYS = ("script", "framework", "seed", "networks", "variables", "tasks", "last")
 
 
 def read_script(data: Mapping[str, Any]) -> tuple[ScriptGenerator, tuple[ScriptProblem, ...]]:
-    """Return the readable part of a description, and the problems of its form."""
+    """Return the readable part of a description, and the problems with its structure."""
     found: list[ScriptProblem] = []
     for key in data:
         if key not in KEYS:
-            found.append(ScriptProblem("structure", str(key), f"there is no such setting{nearest(str(key), KEYS)}"))
+            found.append(ScriptProblem("structure", str(key), f"is not a known setting{nearest(str(key), KEYS)}"))
     for key in ("script", "framework", "tasks"):
         if key not in data:
             found.append(ScriptProblem("structure", key, "is missing"))
@@ -55,11 +55,11 @@ def read_script(data: Mapping[str, Any]) -> tuple[ScriptGenerator, tuple[ScriptP
 
 
 def check_script(data: Mapping[str, Any]) -> Checked:
-    """Read and check a description; return its graph or all problems."""
+    """Return the graph of a description, or all its problems."""
     check_call(check_script, locals())
     script, found = read_script(data)
     checked = check(script)
-    # Unreadable parts are reported; that other parts miss them is only a consequence.
+    # Unreadable parts are reported already; problems that only follow from them are left out.
     places = {problem.where for problem in found}
     read = tuple(
         f"networks.{name}." for name in script.networks if any(p.startswith(f"networks.{name}.") for p in places)
@@ -70,6 +70,7 @@ def check_script(data: Mapping[str, Any]) -> Checked:
 
 
 def _task(item: Any, place: int, found: list[ScriptProblem]) -> Task | None:
+    """Return the task at an index of the list, or ``None`` if its class is not known; add problems to ``found``."""
     where = f"tasks[{place}]"
     known = task_classes()
     if not isinstance(item, Mapping):
@@ -111,7 +112,7 @@ def _task(item: Any, place: int, found: list[ScriptProblem]) -> Task | None:
 
 
 def _text(data: Mapping[str, Any], key: str, default: str) -> str:
-    """Return a text; other values become a text that no check accepts."""
+    """Return a setting that is a string; another value becomes a string that no check accepts."""
     value = data.get(key, default)
     return value if isinstance(value, str) else shown(value)
 

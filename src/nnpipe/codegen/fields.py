@@ -1,6 +1,6 @@
-"""The field table of a task: for each argument or variable, how it is checked and what it means.
+"""The field table of a task, with the meaning and the checks of each argument and variable.
 
-Arguments are declared as those of components are, with :func:`nnpipe.core.arguments.argument`.
+Arguments are declared like those of components, with :func:`nnpipe.core.arguments.argument`.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class Row:
     Attributes
     ----------
     role
-        ``takes`` or ``gives`` for variables, ``set`` for an argument.
+        ``takes`` or ``gives`` for a variable, ``set`` for an argument.
     kind
-        For variables, the kinds that it accepts.
+        The kinds of variables that the field accepts; empty for an argument.
     values
-        What values the field takes.
+        The kind of the values that the field accepts.
     """
 
     name: str
@@ -41,26 +41,26 @@ class Row:
 
     @property
     def many(self) -> bool:
-        """Whether the field holds several values, or names several variables."""
+        """Whether the field holds several values or names several variables."""
         return self.values.many is not None
 
     def check(self, value: Any) -> str:
-        """Return what is wrong with a value; an empty string if nothing is."""
+        """Return what is wrong with a value; the empty string if it is valid."""
         return fault_of(self.values, value)
 
 
 def takes(*kind: str, help: str, many: bool = False) -> Any:
-    """Declare a variable, or several, that a task needs."""
+    """Return the declaration of a field that names a variable, or several, that a task needs."""
     return dataclasses.field(default=() if many else MISSING, metadata={_ROW: ("takes", help, kind)})
 
 
 def gives(kind: str, help: str, optional: bool = False) -> Any:
-    """Declare a variable that a task creates."""
+    """Return the declaration of a field that names a variable that a task creates."""
     return dataclasses.field(default=None if optional else MISSING, metadata={_ROW: ("gives", help, (kind,))})
 
 
 def rows(cls: Any) -> tuple[Row, ...]:
-    """Return the table of a task's class."""
+    """Return the field table of a task class; fields without a help text are left out."""
     declared = {field.name: field.metadata.get(_ROW) for field in dataclasses.fields(cls)}
     found = []
     for argument in arguments_of(cls):
@@ -71,7 +71,7 @@ def rows(cls: Any) -> tuple[Row, ...]:
 
 
 def faults(value: Any) -> Iterator[tuple[str, str]]:
-    """Yield what is wrong with a task's fields, as pairs of field and fault."""
+    """Yield the name and the fault of each invalid field of a task."""
     for row in rows(type(value)):
         fault = row.check(getattr(value, row.name))
         if fault:
@@ -79,7 +79,7 @@ def faults(value: Any) -> Iterator[tuple[str, str]]:
 
 
 def fault_of(kind: Kind, value: Any) -> str:
-    """Return what is wrong with a value; texts must not be empty, and UTF-8 must be able to hold them."""
+    """Return what is wrong with a value, or the empty string; strings must not be empty and must be valid UTF-8."""
     try:
         found = kind.coerce(value)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""The description of a script as a value, and the generated script."""
+"""The description of a script as a value, and the script that is generated from it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nnpipe.layers.graph.weights import Weights
 
 @dataclass(frozen=True, kw_only=True)
 class ScriptGenerator:
-    """A script by its parts.  Nothing is checked on creation: :meth:`check` returns everything that is wrong.
+    """The description of a script.  Nothing is checked on creation; :meth:`check` returns everything that is wrong.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ class ScriptGenerator:
     last
         The last task of the script; by default the last one listed.
     seed
-        Seed of initial weights, of the split of samples and of their order.
+        Seed of the initial weights, the split of the samples, and the order of the samples.
     """
 
     name: str
@@ -46,7 +46,7 @@ class ScriptGenerator:
     seed: int = 0
 
     def check(self) -> Checked:
-        """Return the graph of the tasks, or all problems."""
+        """Return the graph of the tasks, or all problems of the description."""
         return check(self)
 
     @property
@@ -57,14 +57,14 @@ class ScriptGenerator:
 
 @dataclass(frozen=True)
 class Generated:
-    """A script, and the files beside it.
+    """A generated script and its files.
 
     Attributes
     ----------
     text
-        The script.
+        The source code of the script.
     files
-        Content of the files, such as weights, by their names.
+        Content of the files that the script reads from its own folder, such as weights, by name.
     """
 
     text: str

@@ -1,8 +1,8 @@
-"""The graph of a script's tasks, and its checks.
+"""The graph of a script's tasks, and the checks of a script.
 
-Tasks depend on each other in two ways: a task names another that comes before it,
-or uses a variable that another creates.  Both are checked separately and together,
-so that no fault hides another.
+A task depends on another in two ways: it names the other one as a task that comes
+before it, or it uses a variable that the other one creates.  Both kinds are checked
+separately and together, so that no fault hides another.
 """
 
 from __future__ import annotations
@@ -37,9 +37,10 @@ class CodeGraph:
     script
         The description.
     order
-        The tasks, each after its dependencies.
+        The tasks; each one follows its dependencies.
     edges
-        Pairs of tasks by name, the former before the latter, with the variable; empty if the latter names the former.
+        Names of two tasks, of which the first comes before the second, and the name of the variable that the second
+        one uses.  The variable is empty if the second task names the first one.
     """
 
     script: ScriptGenerator
@@ -56,7 +57,7 @@ class Checked:
 
 
 def check(script: ScriptGenerator) -> Checked:
-    """Check a whole script: names, variables, the graph, all tasks and networks."""
+    """Return the graph of a script, or the problems with its names, variables, dependencies, tasks and networks."""
     made, used = _links(script, "gives"), _links(script, "takes")
     named, by_variable = _named_edges(script), _variable_edges(made, used)
     problems = [
@@ -73,7 +74,7 @@ def check(script: ScriptGenerator) -> Checked:
 
 
 def last_of(script: ScriptGenerator) -> int | None:
-    """Return the index of the last task; ``None`` if there is no task of that name."""
+    """Return the index of the last task; ``None`` if there are no tasks, or none with the name of the last task."""
     if script.last is None:
         return len(script.tasks) - 1 if script.tasks else None
     return next((place for place, task in enumerate(script.tasks) if task.name == script.last), None)
@@ -83,6 +84,7 @@ def last_of(script: ScriptGenerator) -> int | None:
 
 
 def _links(script: ScriptGenerator, role: str) -> dict[str, list[int]]:
+    """Return the indices of the tasks that take or give each variable."""
     found: dict[str, list[int]] = defaultdict(list)
     for place, task in enumerate(script.tasks):
         for _, variable in task.variables(role):
@@ -92,6 +94,7 @@ def _links(script: ScriptGenerator, role: str) -> dict[str, list[int]]:
 
 
 def _named_edges(script: ScriptGenerator) -> set[Edge]:
+    """Return the edges between tasks that name each other."""
     places: dict[str, list[int]] = defaultdict(list)
     for place, task in enumerate(script.tasks):
         places[task.name].append(place)
@@ -99,6 +102,7 @@ def _named_edges(script: ScriptGenerator) -> set[Edge]:
 
 
 def _variable_edges(made: Mapping[str, list[int]], used: Mapping[str, list[int]]) -> dict[Edge, str]:
+    """Return the edges between tasks that create and use the same variable, with the variable."""
     return {(a, b): variable for variable in used for a in made.get(variable, ()) for b in used[variable]}
 
 
@@ -109,11 +113,11 @@ def _names(script: ScriptGenerator) -> Iterator[ScriptProblem]:
     for what, name in (
         ("the script", script.name), *(("a task", task.name) for task in script.tasks),
         *(("a variable", variable.name) for variable in script.variables),
-        *(("a network", title) for title in script.networks),  # which files beside the script are named by
+        *(("a network", title) for title in script.networks),  # files beside the script are named after networks
     ):  # fmt: skip
         if not isinstance(name, str) or not is_name(name):
-            message = "letters, digits and _, no digit first, and no word of Python's"
-            yield ScriptProblem("name", shown(name), f"cannot be the name of {what}: it must be {message}")
+            message = "it must consist of letters, digits and _, not start with a digit, and not be a keyword of Python"
+            yield ScriptProblem("name", shown(name), f"cannot be the name of {what}: {message}")
     if isinstance(script.name, str) and hides(script.name):
         yield ScriptProblem("name", script.name, "cannot be the name of the script: Python would import it as a module")
     kinds = (("tasks", [t.name for t in script.tasks]), ("variables", [v.name for v in script.variables]))
@@ -145,11 +149,11 @@ def _declared(
     for variable, places in used.items():
         if variable in kinds and variable not in made:
             users = ", ".join(script.tasks[place].name for place in places)
-            yield ScriptProblem("never-generated", variable, f"{users} needs it, and no task makes it")
+            yield ScriptProblem("never-generated", variable, f"is needed by {users}, and no task creates it")
     for variable, places in made.items():
         if len(places) > 1:
             makers = ", ".join(script.tasks[place].name for place in places)
-            yield ScriptProblem("generated-twice", variable, f"{makers} make it; one variable holds one thing")
+            yield ScriptProblem("generated-twice", variable, f"is created by {makers}; only one task may create it")
 
 
 def _named(script: ScriptGenerator) -> Iterator[ScriptProblem]:
@@ -166,7 +170,7 @@ def _named(script: ScriptGenerator) -> Iterator[ScriptProblem]:
 
 def _last(script: ScriptGenerator, edges: Collection[Edge]) -> Iterator[ScriptProblem]:
     if not script.tasks:
-        yield ScriptProblem("structure", "tasks", "there are none")
+        yield ScriptProblem("structure", "tasks", "the script has no tasks")
         return
     last = last_of(script)
     if last is None:
@@ -179,23 +183,23 @@ def _last(script: ScriptGenerator, edges: Collection[Edge]) -> Iterator[ScriptPr
 
 
 def _cycles(script: ScriptGenerator, named: Collection[Edge], by_variable: Collection[Edge]) -> Iterator[ScriptProblem]:
-    told: list[frozenset[int]] = []
+    reported: list[frozenset[int]] = []
     for code, edges, how in (
         ("cycle", named, "wait for each other (after)"),
-        ("variable-cycle", by_variable, "need what comes out of each other"),
+        ("variable-cycle", by_variable, "need each other's results"),
         ("cycle", {*named, *by_variable}, "wait for each other, partly through variables"),
     ):
         for circle in circles(len(script.tasks), edges):
-            if not any(known <= circle for known in told) or code == "variable-cycle":
+            if not any(known <= circle for known in reported) or code == "variable-cycle":
                 names = ", ".join(script.tasks[place].name for place in sorted(circle))
                 yield ScriptProblem(code, script.tasks[min(circle)].name, f"{names} {how}")
-            told.append(circle)
+            reported.append(circle)
 
 
 def _islands(
     script: ScriptGenerator, named: Collection[Edge], made: Mapping[str, list[int]], used: Mapping[str, list[int]]
 ) -> Iterator[ScriptProblem]:
-    """Yield tasks and variables without any connection to the last task, in either direction."""
+    """Yield a problem for each group of tasks and variables that has no connection to the last task."""
     follow: dict[object, set[object]] = defaultdict(set)
     for before, after in named:
         follow[before].add(after)
@@ -215,7 +219,7 @@ def _islands(
             names = [script.tasks[n].name for n in sorted(m for m in island if isinstance(m, int))]
             names += sorted(n for n in island if isinstance(n, str))
             what = "is" if len(names) == 1 else "are"
-            message = f"{', '.join(map(str, names))} {what} connected with nothing that leads to the last task"
+            message = f"{', '.join(map(str, names))} {what} not connected to the last task"
             yield ScriptProblem("island", str(names[0]), message)
 
 
@@ -236,12 +240,14 @@ def _own(script: ScriptGenerator) -> Iterator[ScriptProblem]:
         yield from (ScriptProblem("argument", f"{task.name}.{field}", fault) for field, fault in faults)
         if script.framework in FRAMEWORKS and script.framework not in task.frameworks:
             there = " and ".join(task.frameworks)
-            yield ScriptProblem("framework", task.name, f"{task.task} is there for {there}, not for {script.framework}")
+            message = f"{task.task} is available for {there}, not for {script.framework}"
+            yield ScriptProblem("framework", task.name, message)
         bad = {field for field, _ in faults}
         yield from (p for p in task.problems(script) if p.where.partition(".")[2] not in bad)
 
 
 def _unbuilt(script: ScriptGenerator, name: str) -> Iterable[ScriptProblem]:
+    """Return the reasons why the framework cannot build a network."""
     from nnpipe.layers.torch.to_torch import backend_problems
 
     if script.framework not in FRAMEWORKS:

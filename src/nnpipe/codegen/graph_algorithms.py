@@ -1,4 +1,4 @@
-"""Reachability in graphs: of tasks, of variables, and of functions that call each other."""
+"""Graph algorithms: reachability, cycles and topological order."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import TypeVar
 
 Node = TypeVar("Node")
 Edge = tuple[int, int]
-"""Two nodes by their numbers; the first comes before the second."""
+"""Indices of two nodes; the first comes before the second."""
 
 
 def reached(start: Iterable[Node], follow: Mapping[Node, Iterable[Node]]) -> set[Node]:
-    """Return some nodes with all that can be reached from them; ``follow`` names what comes after each."""
+    """Return the nodes of ``start`` and all that can be reached from them; ``follow`` holds the successors of nodes."""
     found: set[Node] = set()
     waiting = list(start)
     while waiting:
@@ -24,9 +24,9 @@ def reached(start: Iterable[Node], follow: Mapping[Node, Iterable[Node]]) -> set
 
 
 def circles(count: int, edges: Collection[Edge]) -> list[frozenset[int]]:
-    """List the sets of nodes that can all be reached from each other, and nodes with an edge to themselves.
+    """Return the sets of nodes that can all be reached from each other, and the nodes with an edge to themselves.
 
-    Nodes are numbered from 0; sets come in the order of their first nodes.
+    Nodes are numbered from 0; the sets are in the order of their lowest nodes.
     """
     follow: dict[int, set[int]] = defaultdict(set)
     for before, after in edges:
@@ -41,9 +41,9 @@ def circles(count: int, edges: Collection[Edge]) -> list[frozenset[int]]:
 
 
 def in_order(count: int, edges: Collection[Edge], last: int | None = None) -> list[int]:
-    """Return nodes in an order in which each follows what comes before it, by their numbers else; one may come last.
+    """Return the nodes in topological order; where the edges leave a choice, lower numbers come first.
 
-    There must be no circles, and nothing may come after ``last``.
+    ``last`` is the node that comes last.  There must be no cycles, and no edge may start at ``last``.
     """
     needs: dict[int, set[int]] = defaultdict(set)
     for before, after in edges:

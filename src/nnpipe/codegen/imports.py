@@ -1,4 +1,4 @@
-"""The imports of a script: what its code uses, in the order that ruff and isort give them."""
+"""The imports that a script's code needs, in the order of ruff and isort."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ KNOWN: dict[str, str] = {
         )
     },
 }
-"""How a name comes into a script.  Nothing else has these names there."""
+"""The import statement of each name.  Nothing else in a script has one of these names."""
 
 
 def section_of(node: ast.stmt) -> str:
-    """Say which block of imports a line belongs to: ``standard``, or what is installed."""
+    """Return the block that an import belongs to: ``standard`` for the standard library, otherwise ``installed``."""
     module = node.module if isinstance(node, ast.ImportFrom) else node.names[0].name  # type: ignore[attr-defined]
     return "standard" if (module or "").partition(".")[0] in sys.stdlib_module_names else "installed"
 
 
 def hides(title: str) -> bool:
-    """Return whether a script of this name would be imported in place of a module that scripts use."""
+    """Return whether a script of this name would be imported instead of a module that scripts use."""
     modules = {line.replace(".", " ").split()[1] for line in KNOWN.values()} | {
         "nnpipe",
         "numpy",
@@ -61,18 +61,21 @@ def hides(title: str) -> bool:
 
 
 def used_names(body: Iterable[ast.stmt]) -> set[str]:
-    """List the names that some statements use."""
+    """Return the names that occur in statements."""
     return {node.id for statement in body for node in ast.walk(statement) if isinstance(node, ast.Name)}
 
 
 def imports_of(body: Iterable[ast.stmt]) -> list[ast.stmt]:
-    """Return the imports that the names used in some statements need."""
+    """Return the imports that statements need, in order."""
     lines = [KNOWN[title] for title in sorted(used_names(body)) if title in KNOWN]
     return ordered([ast.parse(line).body[0] for line in lines])
 
 
 def ordered(lines: Iterable[ast.stmt]) -> list[ast.stmt]:
-    """Put imports in order: the standard library first, then plain imports before ``from``; one line a module."""
+    """Return imports in order, merged into one ``from`` line for each module.
+
+    The standard library comes first, and plain imports come before ``from`` lines in each block.
+    """
     unique = {ast.unparse(line): line for line in lines}
     found: list[ast.stmt] = []
     taken: dict[str, set[str]] = {}
@@ -94,12 +97,12 @@ def _line_key(node: ast.stmt) -> tuple[Any, ...]:
 
 
 def _title_key(title: str) -> tuple[Any, ...]:
-    """Constants come first, then classes, then the rest."""
+    """Return the sort key of an imported name: constants come first, then classes, then other names."""
     kind = 0 if title.isupper() and len(title) > 1 else 1 if title[:1].isupper() else 2
     return kind, _natural(title), title
 
 
 def _natural(text: str) -> list[tuple[bool, int, str]]:
-    """Return what texts are ordered by if case does not count, and numbers within them do."""
+    """Return the sort key of a string that ignores case and orders numbers in it by value."""
     parts = re.findall(r"\d+|\D", text.lower())
     return [(not part.isdigit(), int(part) if part.isdigit() else 0, part) for part in parts]

@@ -1,7 +1,7 @@
-"""Code of a function that builds a graph of layers in Keras.
+"""The writer of a function that builds a network in Keras.
 
-Keras's configuration of the graph (``nnpipe.layers.keras.to_config``) states the
-classes and their arguments; it is written as the equivalent calls.
+Keras's configuration of the network (``nnpipe.layers.keras.to_config``) states the
+classes and their arguments.  It is written as the equivalent calls.
 """
 
 from __future__ import annotations
@@ -26,19 +26,21 @@ from nnpipe.layers.vocabulary.input import Input
 from nnpipe.layers.vocabulary.layer import Layer
 
 _NEEDED = ("pool_size",)
-"""Arguments without a default in some classes of Keras."""
+"""Arguments that have no default in some classes of Keras."""
 _MODULES = {"keras.layers": "layers", "keras": "keras"}
 
 
 @dataclass(frozen=True)
 class Built:
-    """A network as code: the name of the function that builds it."""
+    """The name of the function in a script that builds a network."""
 
     title: str
 
 
 def network_function(graph: NetworkGraph, script: Script, wanted: str) -> Built:
     """Write the function that builds a network into a script, and return its name.
+
+    Networks inside the network get functions of their own.
 
     Raises
     ------
@@ -78,19 +80,20 @@ def network_function(graph: NetworkGraph, script: Script, wanted: str) -> Built:
 
 
 def _maker(layer: Layer, script: Script) -> ast.expr:
+    """Return the expression that creates a layer."""
     if isinstance(layer, Submodel):
         inner = replace(layer.graph, name=layer.name)
         made = call(network_function(inner, script, f"build_{layer.name}").title)
         if layer.trainable:
             return made
         body = quoted("network.trainable = False\nreturn network")
-        frozen = define("frozen", ["network"], body, "Keep a network from being trained.")
+        frozen = define("frozen", ["network"], body, "Make a network untrainable and return it.")
         return call(script.define("frozen", frozen), made)
     return _object(layer_config(layer), layer.trainable)
 
 
 def _object(config: Mapping[str, Any], trainable: bool = True) -> ast.expr:
-    """Return the call that creates the object of a configuration, without arguments that have their defaults."""
+    """Return the call that creates the object of a configuration; arguments with default values are left out."""
     module, kind = config["module"], config["class_name"]
     own = config["config"]
     named = {} if trainable else {"trainable": literal(False)}
@@ -115,7 +118,7 @@ def _value(value: Any) -> ast.expr:
 
 
 def _defaults(kind: str) -> dict[str, Any]:
-    """Return the defaults of a layer's arguments in Keras."""
+    """Return the default values of a layer's arguments in Keras."""
     cls = next(cls for cls in layer_classes() if cls.keras == kind and not cls.own)
     rows = [row for row in field_table.table(cls) if row.default is not MISSING]
     return {row.key: row.kind.emit(row.kind.normal(row.default, cls.rank)) for row in rows}
@@ -142,6 +145,7 @@ def _input(layer: Input) -> ast.expr:
 
 
 def _bound(body: list[ast.stmt], names: Names, wanted: str, value: ast.expr) -> ast.expr:
+    """Append the assignment of a value to an unused name, and return the name."""
     title = names.fresh(wanted)
     body.append(assign(title, value))
     return name(title)

@@ -1,4 +1,4 @@
-"""Networks in the description of a script: layer by layer, or from a file."""
+"""The reader of networks in script descriptions, which are given layer by layer or as a file."""
 
 from __future__ import annotations
 
@@ -18,24 +18,26 @@ from nnpipe.layers.keras.read_file import read_keras
 
 
 def network_of(name: str, data: Any, found: list[ScriptProblem]) -> tuple[NetworkGraph | None, Weights]:
-    """Return a network with its weights, if any; problems are appended to ``found``.
+    """Return a network and its stored weights; problems are appended to ``found``.
+
+    The network is ``None`` if it cannot be read; the weights are empty if there are none.
 
     Parameters
     ----------
     name
         Name of the network.
     data
-        A list of layers or an object in the format of
-        :mod:`nnpipe.layers.description.from_description`; or ``{file: PATH}`` of such
-        a description or of a Keras file.
+        A list of layers, or an object in the format of
+        :mod:`nnpipe.layers.description.from_description`, or ``{file: PATH}`` with the
+        path of such a description or of a Keras file.
     found
-        List of problems to extend.
+        The list that problems are appended to.
     """
     where = f"networks.{name}"
     if isinstance(data, Mapping) and "file" in data:
         for key in data:
             if key != "file":
-                found.append(ScriptProblem("structure", f"{where}.{key}", "stands beside file, which says all"))
+                found.append(ScriptProblem("structure", f"{where}.{key}", "is not allowed beside file"))
         return _of_file(name, data["file"], f"{where}.file", found)
     parsed = from_description({"layers": data} if isinstance(data, list) else data)
     for problem in parsed.problems:

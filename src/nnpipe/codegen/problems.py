@@ -1,4 +1,4 @@
-"""Problems of script descriptions, as values that can be collected and reported together."""
+"""Problems of script descriptions, which are values that can be collected and reported together."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class ScriptProblem:
     code
         A key of :data:`CODES`.
     where
-        The task, variable or place in the file; empty for the whole description.
+        The task, the variable or the path in the description; empty for the whole description.
     message
-        The fault and its remedy, in one line.
+        What is wrong and how to mend it, in one line.
     """
 
     code: str
@@ -52,5 +52,5 @@ class ScriptProblem:
 
     def __str__(self) -> str:
         text = f"{self.where}: {self.message}" if self.where else self.message
-        # Names of variables come from the description, and may hold anything.
+        # Names of variables come from the description and may hold unprintable characters.
         return "".join(c if c.isprintable() else repr(c)[1:-1] for c in f"{text} [{self.code}]")

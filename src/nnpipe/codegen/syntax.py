@@ -1,4 +1,4 @@
-"""Small parts of syntax trees.  No external text ever becomes code: strings are constants, names are checked."""
+"""Constructors of syntax trees.  No external text ever becomes code: strings are constants, and names are checked."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from nnpipe.core.errors import ConfigError
 
 
 def is_name(text: str) -> bool:
-    """Return whether a text can be the name of a variable: an ASCII identifier that is not a keyword."""
+    """Return whether a string can be the name of a variable: an ASCII identifier that is not a keyword."""
     return text.isidentifier() and text.isascii() and not keyword.iskeyword(text)
 
 
 def name(text: str) -> ast.Name:
-    """Return a name; ConfigError if it is none."""
+    """Return the expression of a name; raise :class:`ConfigError` if it cannot be a name in Python."""
     if not is_name(text):
         raise ConfigError(f"{text!r} cannot be a name in Python")
     return ast.Name(text, ast.Load())
 
 
 def stored(text: str) -> ast.Name:
-    """Return a name as a target of an assignment."""
+    """Return a name as the target of an assignment."""
     return ast.Name(name(text).id, ast.Store())
 
 
 def literal(value: Any) -> ast.expr:
-    """Return the expression of a value made of constants, tuples, lists and dictionaries."""
+    """Return the expression of a value that consists of constants, tuples, lists and dicts."""
     if isinstance(value, (tuple, list)):
         kind = ast.Tuple if isinstance(value, tuple) else ast.List
         return kind([literal(item) for item in value], ast.Load())
@@ -38,11 +38,11 @@ def literal(value: Any) -> ast.expr:
         return ast.UnaryOp(ast.USub(), ast.Constant(-value))
     if value is None or isinstance(value, (bool, int, float, str)):
         return ast.Constant(value)
-    raise TypeError(f"{type(value).__name__} is no constant")
+    raise TypeError(f"{type(value).__name__} is not a constant")
 
 
 def dotted(path: str) -> ast.expr:
-    """Return ``a.b.c``."""
+    """Return the expression of a dotted name, such as ``a.b.c``."""
     first, *rest = path.split(".")
     found: ast.expr = name(first)
     for part in rest:
@@ -51,12 +51,12 @@ def dotted(path: str) -> ast.expr:
 
 
 def attribute(value: ast.expr, attr: str) -> ast.Attribute:
-    """Return ``value.attr``."""
+    """Return the expression ``value.attr``."""
     return ast.Attribute(value, name(attr).id, ast.Load())
 
 
 def call(function: ast.expr | str, *args: ast.expr, **named: ast.expr) -> ast.Call:
-    """Return a call; a function may be a dotted name."""
+    """Return a call of an expression or of a function with a dotted name."""
     keywords = [ast.keyword(name(key).id, value) for key, value in named.items()]
     return ast.Call(dotted(function) if isinstance(function, str) else function, list(args), keywords)
 
@@ -67,20 +67,20 @@ def assign(target: str | ast.expr, value: ast.expr) -> ast.Assign:
 
 
 def as_target(node: ast.expr) -> ast.expr:
-    """Return an expression as a target of an assignment."""
+    """Return an expression as the target of an assignment."""
     if isinstance(node, (ast.Tuple, ast.List)):
         return type(node)([as_target(item) for item in node.elts], ast.Store())
     if isinstance(node, ast.Name):
         return ast.Name(node.id, ast.Store())
     if isinstance(node, ast.Attribute):
         return ast.Attribute(node.value, node.attr, ast.Store())
-    raise TypeError(f"nothing is assigned to {type(node).__name__}")
+    raise TypeError(f"{type(node).__name__} cannot be the target of an assignment")
 
 
 def function(
     title: str, parameters: Sequence[str], body: Sequence[ast.stmt], doc: str = "", rest: str | None = None
 ) -> ast.FunctionDef:
-    """Return the definition of a function."""
+    """Return the definition of a function; ``rest`` is the name of a parameter for further arguments."""
     given = ast.arguments(
         posonlyargs=[], args=[ast.arg(name(p).id) for p in parameters], vararg=ast.arg(rest) if rest else None,
         kwonlyargs=[], kw_defaults=[], kwarg=None, defaults=[],
@@ -94,7 +94,7 @@ def class_(title: str, base: ast.expr, body: Sequence[ast.stmt]) -> ast.ClassDef
 
 
 def docstring(text: str) -> list[ast.stmt]:
-    """Return the statement of a docstring, or nothing if the text is empty."""
+    """Return a list with the statement of a docstring; an empty list if the text is empty."""
     return [ast.Expr(ast.Constant(text))] if text else []
 
 
@@ -110,9 +110,9 @@ class _Filled(ast.NodeTransformer):
 
 
 def quoted(template: str, **parts: ast.AST) -> list[ast.stmt]:
-    """Return the statements of a template in nnpipe's source, with some of its names replaced by trees.
+    """Return the statements of a template in which the names in ``parts`` are replaced by their trees.
 
-    The template is a constant of the program, never external text, which can
-    only be part of the trees in ``parts``.
+    The template is a constant in nnpipe's source code.  External text may only
+    be part of the trees in ``parts``.
     """
     return [_Filled(parts).visit(statement) for statement in ast.parse(template).body]

@@ -26,17 +26,17 @@ FRAMEWORKS = ("pytorch", "keras")
 class Task(Discoverable):
     """One step of a script: a frozen value with its arguments and variables.
 
-    Authors name the ``task``, declare what it is set to with :func:`~nnpipe.core.arguments.argument`, and what it takes
-    and gives with the functions of :mod:`nnpipe.codegen.fields`.  They write :meth:`write`; :meth:`problems` is for
-    what a field cannot check.
-    A task is found as components are, in nnpipe and in plugins, and where the program itself has declared it.
+    Authors set the name of the ``task``, declare its arguments with :func:`~nnpipe.core.arguments.argument`, and
+    declare the variables that it takes and gives with the functions of :mod:`nnpipe.codegen.fields`.  They implement
+    :meth:`write`, and :meth:`problems` for what the fields alone cannot check.
+    Task classes are found like components: in nnpipe, in plugins, and in the running program.
 
     Parameters
     ----------
     name
-        Its name, which other tasks use.
+        Name of this task, which other tasks use.
     after
-        Tasks that must come before it, besides those whose variables it needs.
+        Names of tasks that must come before this one, besides those whose variables it needs.
 
     Examples
     --------
@@ -78,7 +78,7 @@ class Task(Discoverable):
 
     @classmethod
     def options(cls) -> tuple[Option, ...]:
-        """Return the variables and arguments with their help."""
+        """Return the variables and arguments with their help texts."""
         kinds = {"takes": "takes {}", "gives": "gives {}", "set": ""}
         return tuple(
             Option(row.name, kinds[row.role].format(" or ".join(row.kind)), row.help, row.default)
@@ -86,7 +86,7 @@ class Task(Discoverable):
         )
 
     def variables(self, role: str) -> list[tuple[Row, str]]:
-        """Return the variables that a task ``takes`` or ``gives``, with the row of each."""
+        """Return the variables that the task ``takes`` or ``gives``, each with its field, without invalid fields."""
         found: list[tuple[Row, str]] = []
         for row in fields.rows(type(self)):
             value = getattr(self, row.name)
@@ -95,7 +95,7 @@ class Task(Discoverable):
         return found
 
     def problems(self, script: ScriptGenerator) -> Iterable[ScriptProblem]:
-        """Yield problems that the checks of fields and of the graph do not find."""
+        """Return the problems that the checks of the fields and of the graph do not find."""
         return ()
 
     def write(self, writer: Writer) -> list[ast.stmt]:

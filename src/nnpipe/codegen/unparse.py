@@ -1,4 +1,4 @@
-"""Python code from syntax trees: unparsed by Python, then formatted by ruff if it is installed."""
+"""Source code from syntax trees, unparsed by Python and formatted by ruff if it is installed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from nnpipe.codegen.imports import section_of
 
-LAYOUT_HINT = "the code is not laid out for reading, for ruff is not installed; pip install 'nnpipe[codegen]'"
+LAYOUT_HINT = "the code is not formatted, because ruff is not installed; pip install 'nnpipe[codegen]'"
 
 _IMPORTS = (ast.Import, ast.ImportFrom)
 _MARK = re.compile(r"_line_of_nnpipe_(\d+)$", re.MULTILINE)
@@ -18,45 +18,45 @@ _OPENING = re.compile(r"(?<!\w)\(")
 
 
 class Remark(ast.stmt):
-    """A comment in its own line, which Python's syntax trees do not have."""
+    """A statement that stands for a comment on a line of its own, which Python's syntax trees do not have."""
 
     _fields = ("text",)
     text: str
 
 
 def remark(text: str) -> Remark:
-    """Return a comment."""
+    """Return the statement of a comment."""
     found = Remark()
     found.text = text
     return found
 
 
 def can_lay_out() -> bool:
-    """Return whether ruff is installed, so that code can be formatted."""
+    """Return whether ruff is installed, which formats the code."""
     return _ruff() is not None
 
 
 def source_of(module: ast.Module) -> str:
-    """Return a module as text, which parses to an equal tree.
+    """Return the source code of a module, which parses to an equal tree.
 
     Raises
     ------
     TypeError
-        If the text does not parse to the tree, or a comment cannot be printed.
+        If the source code does not parse to the tree, or a comment cannot be printed.
     """
     marked = _Marked()
     found = ast.unparse(marked.copy_of(module)) + "\n"
     found = _MARK.sub(lambda match: marked.lines[int(match[1])], _bare(found))
     found = _laid_out(found)
     if not _same(ast.parse(found), module):
-        raise TypeError("the text does not give the tree it was made of")
+        raise TypeError("the source code does not parse to the tree that it was made from")
     return found
 
 
 def _ruff() -> str | None:
     """Return the path of ruff; ``None`` if it is not installed."""
     try:
-        from ruff.__main__ import find_ruff_bin  # the place in all versions
+        from ruff.__main__ import find_ruff_bin  # all versions have it here
 
         return str(find_ruff_bin())
     except (ImportError, FileNotFoundError):
@@ -64,18 +64,19 @@ def _ruff() -> str | None:
 
 
 def _laid_out(text: str) -> str:
+    """Return code as ruff formats it, or as it is if ruff is not installed."""
     ruff = _ruff()
     if ruff is None:
         return text
     words = [ruff, "format", "--isolated", "--no-cache", "--target-version=py310", "--line-length=88", "-"]
     ran = subprocess.run(words, input=text.encode(), capture_output=True, check=False)
     if ran.returncode:
-        raise TypeError(f"ruff does not lay out the code: {ran.stderr.decode(errors='replace').strip()}")
+        raise TypeError(f"ruff cannot format the code: {ran.stderr.decode(errors='replace').strip()}")
     return ran.stdout.decode()
 
 
 def _bare(text: str) -> str:
-    """Return code without the unnecessary parentheses that Python writes."""
+    """Return code without the unnecessary parentheses that ``ast.unparse`` writes."""
     lines = text.split("\n")
     texts = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Constant)]
     within = {n for node in texts for n in range(node.lineno, node.end_lineno or 0) if isinstance(node.value, str)}
@@ -97,7 +98,7 @@ def _bare_line(line: str) -> str:
 
 
 def _meaning(line: str) -> str | None:
-    """Return the dumped tree of a line, which may begin a block; ``None`` if it does not parse."""
+    """Return the dumped tree of a line, which may start a block; ``None`` if it does not parse."""
     code = line.strip()
     if code.startswith(("elif ", "except ")):
         code = ("if x: pass\n" if code.startswith("elif") else "try: pass\n") + code
@@ -108,7 +109,7 @@ def _meaning(line: str) -> str | None:
 
 
 class _Marked:
-    """Copies a tree with placeholder names for comments and blank lines; ``lines`` holds their texts."""
+    """A copier of trees that replaces comments and blank lines by placeholder names; ``lines`` holds their texts."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -123,7 +124,7 @@ class _Marked:
                 fields[field] = self.copy_of(value) if isinstance(value, ast.AST) else value
         copied = type(node)(**fields)
         if isinstance(copied, ast.stmt):
-            copied.lineno = 0  # unparsing asks every statement where it is
+            copied.lineno = 0  # ast.unparse reads the line number of every statement
         return copied
 
     def _separated(self, body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
@@ -153,7 +154,7 @@ def _ends_imports(before: ast.stmt, after: ast.stmt) -> bool:
 
 def _same(parsed: object, made: object) -> bool:
     """Return whether a parsed tree equals a generated one; comments are ignored."""
-    if isinstance(parsed, list):  # which what was made may leave out where it is empty
+    if isinstance(parsed, list):  # a generated node may lack a list that is empty
         nodes = [node for node in made or () if not isinstance(node, Remark)]  # type: ignore[attr-defined]
         return len(parsed) == len(nodes) and all(map(_same, parsed, nodes))
     if isinstance(parsed, ast.AST):
@@ -161,4 +162,4 @@ def _same(parsed: object, made: object) -> bool:
         return type(parsed) is type(made) and all(
             _same(getattr(parsed, field, None), getattr(made, field, None)) for field in fields
         )
-    return type(parsed) is type(made) and repr(parsed) == repr(made)  # as 0.0 and -0.0 are equal
+    return type(parsed) is type(made) and repr(parsed) == repr(made)  # repr tells 0.0 from -0.0

@@ -15,9 +15,9 @@ class Variable:
     Attributes
     ----------
     name
-        Its name in the script.
+        Name of the variable in the script.
     kind
-        Kind of its value, one of :data:`KINDS`.
+        Kind of the value, one of :data:`KINDS`.
     """
 
     name: str

@@ -1,7 +1,7 @@
-"""Weight files beside a script, in the format of safetensors, written without that package.
+"""The writer of weight files in the safetensors format, which does not need that package.
 
 https://github.com/huggingface/safetensors describes the format: eight bytes with
-the length of a JSON header, the header, and the values one after another.
+the length of a JSON header, the header, and the content of one tensor after another.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from nnpipe.layers.graph.weights import variables_of
 
 
 def encoded(arrays: Mapping[str, np.ndarray]) -> bytes:
-    """Return the content of a file; equal arrays give equal bytes."""
+    """Return the content of a safetensors file with the arrays as float32; equal arrays give equal bytes."""
     header, parts, place = {}, [], 0
     for name in sorted(arrays):
         part = np.ascontiguousarray(arrays[name], dtype="<f4").tobytes()
@@ -26,17 +26,17 @@ def encoded(arrays: Mapping[str, np.ndarray]) -> bytes:
         parts.append(part)
         place += len(part)
     text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)  # values begin at a multiple of eight
+    text += b" " * (-len(text) % 8)  # tensors start at a multiple of eight
     return len(text).to_bytes(8, "little") + text + b"".join(parts)
 
 
 def keras_state(graph: NetworkGraph, weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return weights by ``layer/number``, in Keras's order, so that a script can set them without their names."""
+    """Return weights by ``layer/number`` in Keras's order, so that a script can set them by their positions."""
     return {"/".join((*path, str(number))): weights[name] for name, (path, number) in keras_places(graph).items()}
 
 
 def keras_places(graph: NetworkGraph) -> dict[str, tuple[tuple[str, ...], int]]:
-    """Return the place of each weight by its full name: the path of its layer, and its number there."""
+    """Return the path of the layer and the index in the layer of each weight, by the weight's full name."""
     counts: Counter[tuple[str, ...]] = Counter()
     found = {}
     for name in variables_of(graph):

@@ -1,4 +1,4 @@
-"""The writer, which collects what tasks need in a script: arguments, functions, networks, files."""
+"""The writer of a script, which collects the arguments, functions, networks and files that the tasks need."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _OWN = ("args", "arguments", "main", "parser", "argparse", "sys", "json", "csv",
 
 @dataclass(frozen=True)
 class ScriptArgument:
-    """An argument of the script."""
+    """An option of the script's command line."""
 
     flag: str
     type: str
@@ -34,24 +34,24 @@ class ScriptArgument:
 
 @dataclass
 class Writer:
-    """A script in creation.
+    """A script under construction.
 
     Attributes
     ----------
     arguments
-        Arguments of its command line.
+        Options of the script's command line, by name.
     wanted
-        Functions that are copied into it.
+        Names of the functions that are copied into the script.
     networks
-        The code that builds each network, by the names in the description.
+        The class or function that builds each network, by the names in the description.
     files
-        Files beside the script.
+        Content of the files beside the script, by name.
     imports
-        Functions of installed packages, by module and name.
+        Imports of functions of installed packages, by module and name.
     plugins
-        Plugins as code, by their files.
+        Expressions that load the plugins, by the paths of their files.
     checks
-        Checks before the first task.
+        Statements that check something before the first task.
     """
 
     generator: ScriptGenerator
@@ -65,7 +65,7 @@ class Writer:
 
     def __post_init__(self) -> None:
         taken = {*dir(builtins), *KNOWN, *_OWN, *parts(self.generator.framework)}
-        # A variable whose name is in use elsewhere in the script gets another one.
+        # A variable gets another name if its own is in use elsewhere in the script.
         names = Names(taken)
         self._variables = {variable.name: names.fresh(variable.name) for variable in self.generator.variables}
         self._titles = Names({"help", "seed", "device"})
@@ -77,20 +77,23 @@ class Writer:
         return self.generator.framework
 
     def variable(self, title: str) -> ast.Name:
-        """Return the name of a variable."""
+        """Return the name of a variable in the script."""
         return name(self._variables[title])
 
     def helper(self, title: str) -> ast.Name:
-        """Return the name of a function, which is copied into the script."""
+        """Return the name of a function, and mark it to be copied into the script."""
         if title not in parts(self.framework):
             raise KeyError(title)
         self.wanted.add(title)
         return name(title)
 
     def argument(self, task: Task | None, title: str, default: Any, help: str, *, path: bool = False) -> ast.expr:
-        """Return an argument of the script; if its name is taken, the task's name becomes part of it."""
+        """Add an option to the script, and return the expression of its value.
+
+        If the name is taken, the task's name becomes part of it.
+        """
         known = self.arguments
-        title = title.strip("_") or "file"  # argparse takes no underscores off by itself
+        title = title.strip("_") or "file"  # argparse keeps underscores at the ends
         if task is not None:
             title = self._titles.fresh(title if title not in self._titles.taken else f"{task.name}_{title}".strip("_"))
         kind = "Path" if path else _TYPES[type(default)]
@@ -100,7 +103,10 @@ class Writer:
         return attribute(name("args"), title)
 
     def imported(self, module: str, function: str) -> ast.Name:
-        """Import a function of an installed package, under another name if its own is taken."""
+        """Add the import of a function of an installed package, and return its name in the script.
+
+        The function is imported under another name if its own is taken.
+        """
         if (module, function) not in self.imports:
             title = self.script.names.fresh(function)
             alias = ast.alias(function, title if title != function else None)
@@ -109,7 +115,7 @@ class Writer:
         return name(alias.asname or alias.name)
 
     def network(self, graph: NetworkGraph, wanted: str) -> Any:
-        """Write a network into the script, once, and return its description as code."""
+        """Write a network into the script on the first call, and return its class or function there."""
         if wanted not in self.networks:
             if self.framework == "pytorch":
                 from nnpipe.codegen.torch_code.network import camel, network_class
@@ -122,7 +128,7 @@ class Writer:
         return self.networks[wanted]
 
     def stored_weights(self, graph: NetworkGraph, wanted: str, weights: Mapping[str, np.ndarray]) -> ast.expr:
-        """Store a network's weights beside the script, and return the path of the file."""
+        """Add a file with a network's weights beside the script, and return the expression of the file's path."""
         from nnpipe.codegen.weights import encoded, keras_state
 
         written = self.network(graph, wanted)
@@ -134,7 +140,7 @@ class Writer:
             state = keras_state(graph, weights)
         content, number = encoded(state), 1
         title = f"{self.generator.name}.{wanted}.safetensors"
-        while self.files.get(title, content) != content:  # the network is there several times, with other weights
+        while self.files.get(title, content) != content:  # the same network occurs with other weights
             number += 1
             title = f"{self.generator.name}.{wanted}_{number}.safetensors"
         self.files[title] = content

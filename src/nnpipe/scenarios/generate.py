@@ -84,7 +84,7 @@ def _generate(argv: Sequence[str] | None) -> None:
     if not can_lay_out():
         print(LAYOUT_HINT, file=sys.stderr)
     beside = "".join(f", {path}" for path in list(files)[1:])
-    print(f"wrote {output}{beside}; python {output} --help tells its arguments")
+    print(f"wrote {output}{beside}; python {output} --help shows its options")
 
 
 def _differs(path: Path, data: bytes) -> bool:

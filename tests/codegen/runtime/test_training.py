@@ -1,4 +1,4 @@
-"""Training in scripts of PyTorch: batches, what looks on, and what is written."""
+"""Training in scripts of PyTorch: batches, callbacks, and the written files."""
 
 from __future__ import annotations
 

@@ -140,11 +140,11 @@ def test_a_loss_is_said_once():
     plain = nn.network(ROW, nn.Dense(ROW, 3, name="out"), "small")
     output = nn.OutputClassification(nn.Dense(ROW, 3), "label", name="kind")
     assert told(script_of(nn.network(ROW, output, "small"), loss="cross_entropy")) == {
-        ("choose.loss", "kind carries its own; leave this one out, or that output")
+        ("choose.loss", "the output kind has its own loss; remove this loss or that output")
     }
     ((where, message),) = told(script_of(plain))
     assert where == "choose.loss"
-    assert message.startswith("is missing: name one, or let the network say it")
+    assert message.startswith("is missing: name one, or use an output layer that has one")
     assert told(script_of(plain, loss="cross_entropy")) == set()
 
 
@@ -154,7 +154,7 @@ def test_a_loss_that_would_count_for_nothing_is_told():
     ((where, message),) = told(script_of(graph))
     assert (where, "end it with one" in message) == ("choose.loss", True)
     assert told(script_of(graph, loss="huber")) == {
-        ("choose.loss", "whole/kind carries its own; leave this one out, or that output")
+        ("choose.loss", "the output whole/kind has its own loss; remove this loss or that output")
     }
 
 
@@ -163,22 +163,22 @@ def test_a_loss_that_would_count_for_nothing_is_told():
     [
         (
             nn.OutputEmbedding(ROW, name="seen"), {},
-            ("choose.model", "seen is looked at, and nothing is learned from it"),
+            ("choose.model", "the output seen has no loss that scripts can train with"),
         ),
         (
             nn.OutputRegression(ROW, "truth", weights="counts", name="out"), {},
-            ("choose.model", "out weighs samples by 'counts', which scripts do not read; leave it out"),
+            ("choose.model", "out weights samples by 'counts', which scripts do not read; remove it"),
         ),
         (
             nn.OutputRegression(ROW, "truth", name="out"), {"metrics": ("accuracy", "mean_absolute_error")},
             (
                 "choose.metrics",
-                "accuracy does not fit OutputRegression; there are: mean_squared_error, mean_absolute_error",
+                "accuracy does not fit OutputRegression, which has: mean_squared_error, mean_absolute_error",
             ),
         ),
         (
             nn.OutputSegmentation(nn.Reshape(ROW, (2, 1, 2)), "truth", name="out"), {"metrics": ("accuracy",)},
-            ("choose.metrics", "accuracy does not fit OutputSegmentation; there are: none"),
+            ("choose.metrics", "accuracy does not fit OutputSegmentation, which has: none"),
         ),
     ],
 )  # fmt: skip

@@ -1,5 +1,5 @@
-"""Functions that are copied into scripts unchanged, with the functions that they call.
+"""Functions that are copied unchanged into scripts, together with the functions that they call.
 
 Scripts run without nnpipe, so these functions use only the standard library and
-the script's framework.  The script's own imports bind the names of frameworks.
+the script's framework.  The script itself imports the framework.
 """

@@ -1,4 +1,4 @@
-"""The functions that can be copied into a script, as syntax trees with the functions that they call."""
+"""Syntax trees of the functions and classes that can be copied into a script."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MODULES = {
 
 @cache
 def parts(framework: str) -> dict[str, ast.stmt]:
-    """Return the functions and classes for a framework by name, in source order."""
+    """Return the syntax trees of the functions and classes for a framework by name, in source order."""
     found: dict[str, ast.stmt] = {}
     for module in _MODULES[framework]:
         source = (resources.files("nnpipe.codegen.runtime") / f"{module}.py").read_text("utf-8")
@@ -29,7 +29,7 @@ def parts(framework: str) -> dict[str, ast.stmt]:
 
 
 def with_needed(framework: str, wanted: Iterable[str]) -> dict[str, ast.stmt]:
-    """Return the wanted parts and everything that they call, in order."""
+    """Return the wanted functions and classes and everything that they use, in source order."""
     needed = reached(wanted, _uses(framework))
     return {name: node for name, node in parts(framework).items() if name in needed}
 

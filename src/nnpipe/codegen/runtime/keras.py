@@ -1,4 +1,4 @@
-"""What scripts of Keras need."""
+"""Functions for scripts of Keras: weights, samples, training, output and conversion."""
 
 # mypy: ignore-errors
 # ruff: noqa: F821
@@ -12,19 +12,19 @@ from pathlib import Path
 
 
 def read_array(data):
-    """Read an array as numpy stores it (.npy)."""
+    """Return the array in the content of an .npy file."""
     return np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
 
 
 def read_weights(path):
-    """Read the arrays of a .safetensors file."""
+    """Return the arrays in a .safetensors file by name."""
     kinds = {"F32": np.float32, "I64": np.int64}
     stored = read_stored(path, kinds).items()
     return {name: np.frombuffer(data, kind).reshape(shape) for name, (kind, shape, data) in stored}
 
 
 def place_weights(network, weights, prefix):
-    """Put stored weights into the layers of a network, and of networks within it."""
+    """Set the weights of the layers of a network, including nested networks."""
     for layer in network.layers:
         if isinstance(layer, keras.Model):
             place_weights(layer, weights, f"{prefix}{layer.name}/")
@@ -38,45 +38,45 @@ def place_weights(network, weights, prefix):
 
 
 def layer_at(network, path):
-    """Return a layer of a network, or of a network within it."""
+    """Return the layer at a path of names in a network and its nested networks."""
     for name in path:
         network = network.get_layer(name)
     return network
 
 
 def keep_weights(before, after, pairs):
-    """Copy the weights that stayed from one network to another."""
+    """Copy the weights in `pairs` from one network to another."""
     for path, source, target in pairs:
         weight = layer_at(before, path).weights[source]
         layer_at(after, path).weights[target].assign(weight)
 
 
 def shuffled(count, seed):
-    """Return the numbers from 0 on in an order that is the same for a seed."""
+    """Return the numbers below `count` in random order; a seed fixes the order."""
     return np.random.default_rng(seed).permutation(count)
 
 
 def as_input(values, shape, scale):
-    """Return samples as floats of a shape, multiplied with a scale."""
+    """Return samples as floats, multiplied by a scale and reshaped."""
     values = np.asarray(values, np.float32) * np.float32(scale)
     return values if shape is None else values.reshape(len(values), *shape)
 
 
 def as_target(values):
-    """Return truth as classes where it is whole numbers, and as floats else."""
+    """Return targets as float32 if they are floats, and as int64 otherwise."""
     values = np.asarray(values)
     return values.astype(np.float32 if values.dtype.kind == "f" else np.int64)
 
 
 def data_of_table(path, target, delimiter, classes, shape, scale, fraction, seed):
-    """Read samples from a CSV file."""
+    """Return samples from a CSV file, split for training and testing."""
     rows, truth = read_table(path, target, delimiter)
     targets = np.asarray(truth, np.int64 if classes else np.float32)
     return split_data((as_input(rows, shape, scale),), targets, fraction, seed)
 
 
 def data_of_images(folder, size, grey, scale, fraction, seed):
-    """Read samples from a folder with a folder of images for each class."""
+    """Return samples from a folder with one folder of images for each class, split."""
     files = image_files(folder)
     mode = "grayscale" if grey else "rgb"
     found = []
@@ -88,13 +88,13 @@ def data_of_images(folder, size, grey, scale, fraction, seed):
 
 
 def data_of_sklearn(load, shape, scale, fraction, seed):
-    """Take samples that come with scikit-learn."""
+    """Return samples that come with scikit-learn, split for training and testing."""
     values, truth = load(return_X_y=True)
     return split_data((as_input(values, shape, scale),), as_target(truth), fraction, seed)
 
 
 def data_by_plugin(process, data):
-    """Pass samples through a plugin's process_dataset, which takes and gives arrays."""
+    """Return the samples that a plugin's process_dataset makes from the samples."""
     found = {}
     for part, (inputs, targets) in data.items():
         x, y = process(x=inputs[0], y=targets)
@@ -103,13 +103,13 @@ def data_by_plugin(process, data):
 
 
 def test_data(load, path):
-    """Let a plugin read samples: inputs, and what to expect where the plugin knows."""
+    """Return inputs that a plugin reads, and expected outputs if it knows them."""
     data, *expected, _ = load(path=path)
     return {"inputs": (np.asarray(data, np.float32),), "expected": expected[0] if expected else None}
 
 
 def show_outputs(process, samples):
-    """Let a plugin write what it makes of inputs and outputs into the folder output."""
+    """Call a plugin that writes inputs and outputs into the folder `output`."""
     given = {"model_input": samples["inputs"][0], "model_output": samples["outputs"]}
     if "expected_output" in inspect.signature(process).parameters:
         given["expected_output"] = samples["expected"]
@@ -118,7 +118,7 @@ def show_outputs(process, samples):
 
 
 def progress(path):
-    """Return a callback that tells whoever watches how far the training is."""
+    """Return a callback that writes the progress of the training to a file."""
     figures = {}
 
     def before(logs=None):
@@ -136,26 +136,26 @@ def progress(path):
 
 
 def given(inputs):
-    """Return inputs as Keras takes them: one alone, or a list of several."""
+    """Return a single input by itself, and several inputs as a list."""
     return inputs[0] if len(inputs) == 1 else list(inputs)
 
 
 def computed(network, samples, batch_size):
-    """Return samples with what a network makes of them."""
+    """Return samples with the outputs of a network for them."""
     inputs = given(samples["inputs"])
     outputs = network.predict(inputs, batch_size=batch_size, verbose=0)
     return {**samples, "outputs": outputs}
 
 
 def judged(network, data, batch_size):
-    """Return the loss and the metrics on the samples put aside."""
+    """Return the loss and the metrics on the test samples."""
     inputs, targets = data["test"]
     found = network.evaluate(given(inputs), targets, batch_size=batch_size, return_dict=True, verbose=0)
     return {name: float(value) for name, value in found.items()}
 
 
 def train(network, data, epochs, batch_size, callbacks):
-    """Train a network; its figures are printed after each epoch."""
+    """Train a network, print its figures after each epoch, and return it."""
     inputs, targets = data["train"]
     test_inputs, test_targets = data["test"]
     network.fit(
@@ -182,8 +182,11 @@ def board_logger(folder):
 
 
 def quantised(network, inputs):
-    """Return a network in TensorFlow Lite with 8-bit integers, for one sample a call, calibrated with samples."""
-    # The Edge TPU takes no tensor whose number of samples is free.
+    """Return a network as a TensorFlow Lite model with 8-bit integers.
+
+    It is calibrated with the inputs and takes one sample per call.
+    """
+    # The Edge TPU does not accept tensors with a free batch size.
     taken = [keras.Input(batch_shape=(1, *x.shape[1:]), dtype=x.dtype, name=x.name) for x in network.inputs]
     fixed = keras.Model(taken, network(taken[0] if len(taken) == 1 else taken))
     converter = tf.lite.TFLiteConverter.from_keras_model(fixed)
@@ -201,7 +204,7 @@ def quantised(network, inputs):
 
 
 def write_model(path, data):
-    """Write a file, whole or not at all."""
+    """Write a file; after an error there is no incomplete file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(path.name + ".partial")
     unfinished.write_bytes(data)
@@ -209,13 +212,13 @@ def write_model(path, data):
 
 
 def check_edge_tpu_compiler():
-    """See that Google's edgetpu_compiler is there, before anything slow begins."""
+    """End the script if Google's edgetpu_compiler is not installed."""
     if shutil.which("edgetpu_compiler") is None:
         sys.exit("edgetpu_compiler is not installed: https://coral.ai/docs/edgetpu/compiler/")
 
 
 def compile_for_edge_tpu(path, folder):
-    """Compile a quantised model with Google's edgetpu_compiler."""
+    """Compile a model with Google's edgetpu_compiler, and return the new file's path."""
     command = ["edgetpu_compiler", "--out_dir", str(folder), str(path)]
     try:
         subprocess.run(command, check=True)

@@ -1,18 +1,18 @@
-"""Losses that Keras lacks, for generated scripts: functions of targets and outputs that return a number per sample."""
+"""Losses that Keras lacks, for generated scripts: functions of targets and outputs that return one value per sample."""
 
 # mypy: ignore-errors
 # ruff: noqa: F821
 
 
 def smoothed_cross_entropy(targets, outputs, label_smoothing):
-    """Return the cross entropy of logits, part of the targets being spread over all classes."""
+    """Return the cross entropy of logits with label smoothing."""
     classes = keras.ops.reshape(keras.ops.cast(targets, "int32"), (-1,))
     truth = keras.ops.one_hot(classes, outputs.shape[-1])
     return keras.losses.categorical_crossentropy(truth, outputs, from_logits=True, label_smoothing=label_smoothing)
 
 
 def weighted_binary_cross_entropy(targets, outputs, positive_weight):
-    """Return the binary cross entropy of logits, in which a one counts more or less than a zero."""
+    """Return the binary cross entropy of logits with a weight for positive targets."""
     truth = keras.ops.reshape(keras.ops.cast(targets, outputs.dtype), keras.ops.shape(outputs))
     ones = positive_weight * truth * keras.ops.softplus(-outputs)
     found = ones + (1 - truth) * keras.ops.softplus(outputs)
@@ -20,7 +20,7 @@ def weighted_binary_cross_entropy(targets, outputs, positive_weight):
 
 
 def places_of(targets, outputs, ignore, channels_first):
-    """Return logits, truth and whether it counts for each place, in rows a sample."""
+    """Return logits, one-hot targets and a mask, each of shape (samples, pixels, ...)."""
     logits = keras.ops.moveaxis(outputs, 1, -1) if channels_first else outputs
     samples, classes = keras.ops.shape(logits)[0], logits.shape[-1]
     numbers = keras.ops.reshape(keras.ops.cast(targets, "int32"), (samples, -1))
@@ -31,14 +31,14 @@ def places_of(targets, outputs, ignore, channels_first):
 
 
 def cross_entropy_of_places(targets, outputs, ignore, channels_first):
-    """Return the cross entropy of logits of places: the mean over those of a sample that count."""
+    """Return the mean cross entropy over the pixels of each sample, without ignored ones."""
     logits, truth, counted = places_of(targets, outputs, ignore, channels_first)
     found = -keras.ops.sum(truth * keras.ops.log_softmax(logits), (1, 2))
     return found / keras.ops.maximum(keras.ops.sum(counted, (1, 2)), 1)
 
 
 def dice(targets, outputs, ignore, channels_first):
-    """Return one minus the Dice score of each class over the places that count, as the mean."""
+    """Return one minus the mean Dice score of the classes, without ignored pixels."""
     logits, truth, counted = places_of(targets, outputs, ignore, channels_first)
     given = keras.ops.softmax(logits) * counted
     both = keras.ops.sum(given * truth, 1)
@@ -46,7 +46,7 @@ def dice(targets, outputs, ignore, channels_first):
 
 
 def triplets(targets, outputs, margin):
-    """Return the triplet loss of three embeddings a sample; targets do not count."""
+    """Return the triplet loss of the three embeddings of a sample; targets are not used."""
     anchor, positive, negative = (outputs[:, place] for place in range(3))
     near = keras.ops.norm(anchor - positive + 1e-6, axis=-1)
     far = keras.ops.norm(anchor - negative + 1e-6, axis=-1)
@@ -54,5 +54,5 @@ def triplets(targets, outputs, margin):
 
 
 def leave_out_loss(network):
-    """Leave the loss out of a network's files: it is defined here, and Keras could not read them elsewhere."""
+    """Leave the loss out of saved files; it is defined here, so Keras could not load it."""
     network.get_compile_config = lambda: None

@@ -1,4 +1,4 @@
-"""Samples for scripts of PyTorch."""
+"""Functions for scripts of PyTorch that read samples and pass them to plugins."""
 
 # mypy: ignore-errors
 # ruff: noqa: F821
@@ -8,23 +8,23 @@ from pathlib import Path
 
 
 def shuffled(count, seed):
-    """Return the numbers from 0 on in an order that is the same for a seed."""
+    """Return the numbers below `count` in random order; a seed fixes the order."""
     return torch.randperm(count, generator=torch.Generator().manual_seed(seed))
 
 
 def as_input(values, shape, scale):
-    """Return samples as floats of a shape, multiplied with a scale."""
+    """Return samples as floats, multiplied by a scale and reshaped."""
     values = values.float() * scale
     return values if shape is None else values.reshape(len(values), *shape)
 
 
 def as_target(values):
-    """Return truth as classes where it is whole numbers, and as floats else."""
+    """Return targets as float32 if they are floats, and as int64 otherwise."""
     return values.float() if values.dtype.is_floating_point else values.long()
 
 
 def data_of_table(path, target, delimiter, classes, shape, scale, fraction, seed):
-    """Read samples from a CSV file."""
+    """Return samples from a CSV file, split for training and testing."""
     rows, truth = read_table(path, target, delimiter)
     targets = torch.tensor(truth)
     samples = as_input(torch.tensor(rows), shape, scale)
@@ -32,7 +32,7 @@ def data_of_table(path, target, delimiter, classes, shape, scale, fraction, seed
 
 
 def data_of_images(folder, size, grey, scale, fraction, seed):
-    """Read samples from a folder with a folder of images for each class."""
+    """Return samples from a folder with one folder of images for each class, split."""
     files = image_files(folder)
     mode = "L" if grey else "RGB"
     shape = (size[0], size[1], 1 if grey else 3)
@@ -47,14 +47,14 @@ def data_of_images(folder, size, grey, scale, fraction, seed):
 
 
 def data_of_sklearn(load, shape, scale, fraction, seed):
-    """Take samples that come with scikit-learn."""
+    """Return samples that come with scikit-learn, split for training and testing."""
     values, truth = load(return_X_y=True)
     samples = as_input(torch.tensor(values.tolist()), shape, scale)
     return split_data((samples,), as_target(torch.tensor(truth.tolist())), fraction, seed)
 
 
 def data_by_plugin(process, data):
-    """Pass samples through a plugin's process_dataset, which takes and gives arrays."""
+    """Return the samples that a plugin's process_dataset makes from the samples."""
     found = {}
     for part, (inputs, targets) in data.items():
         x, y = process(x=inputs[0].numpy(), y=targets.numpy())
@@ -63,13 +63,13 @@ def data_by_plugin(process, data):
 
 
 def test_data(load, path):
-    """Let a plugin read samples: inputs, and what to expect where the plugin knows."""
+    """Return inputs that a plugin reads, and expected outputs if it knows them."""
     data, *expected, _ = load(path=path)
     return {"inputs": (torch.as_tensor(data).float(),), "expected": expected[0] if expected else None}
 
 
 def show_outputs(process, samples):
-    """Let a plugin write what it makes of inputs and outputs into the folder output."""
+    """Call a plugin that writes inputs and outputs into the folder `output`."""
     given = {"model_input": samples["inputs"][0].numpy(), "model_output": samples["outputs"].numpy()}
     if "expected_output" in inspect.signature(process).parameters:
         expected = samples["expected"]

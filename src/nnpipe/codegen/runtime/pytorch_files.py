@@ -1,4 +1,4 @@
-"""Reading and writing files with PyTorch alone: not even numpy is needed."""
+"""Functions for scripts of PyTorch that read and write files without numpy."""
 
 # mypy: ignore-errors
 # ruff: noqa: F821
@@ -11,14 +11,14 @@ import sys
 
 
 def tensor_of(data, kind, shape):
-    """Return the tensor that some bytes hold; there may be none of them."""
+    """Return the tensor that bytes hold; without bytes, a tensor of zeros."""
     return torch.frombuffer(data, dtype=kind).reshape(shape) if data else torch.zeros(shape, dtype=kind)
 
 
 def read_array(data):
-    """Read an array as numpy stores it (.npy), without numpy."""
+    """Return the array in the content of an .npy file as a tensor."""
     if data[:6] != b"\x93NUMPY":
-        raise ValueError("no array of numpy's")
+        raise ValueError("not an .npy file")
     start, width = (10, "<H") if data[6] == 1 else (12, "<I")
     (length,) = struct.unpack(width, data[8:start])
     header = ast.literal_eval(data[start : start + length].decode("latin1"))
@@ -29,7 +29,7 @@ def read_array(data):
     }  # fmt: skip
     kind = kinds.get(header["descr"].lstrip("<|="))
     if kind is None:
-        sys.exit("an array of a kind that is not read here: " + header["descr"])
+        sys.exit("an array has an unsupported type: " + header["descr"])
     values, shape = bytearray(data[start + length :]), header["shape"]
     if header["fortran_order"]:
         return tensor_of(values, kind, shape[::-1]).permute(*reversed(range(len(shape))))
@@ -37,7 +37,7 @@ def read_array(data):
 
 
 def read_weights(path):
-    """Read the tensors of a .safetensors file."""
+    """Return the tensors in a .safetensors file by name."""
     kinds = {"F32": torch.float32, "I64": torch.int64}
     stored = read_stored(path, kinds).items()
     return {name: tensor_of(bytearray(data), kind, shape) for name, (kind, shape, data) in stored}
@@ -62,7 +62,7 @@ def write_weights(path, network):
 
 
 def load_weights(network, path):
-    """Put stored weights into a network."""
+    """Load the weights of a .safetensors file into a network."""
     missing, unknown = network.load_state_dict(read_weights(path), strict=False)
     lost = [name for name in missing if not name.endswith("num_batches_tracked")]
     if lost or unknown:
@@ -70,7 +70,7 @@ def load_weights(network, path):
 
 
 def keep_weights(before, after, pairs):
-    """Copy the weights of the layers that stayed from one network to another."""
+    """Copy the weights in `pairs` from one network to another."""
     old, new = before.state_dict(), after.state_dict()
     for source, target in pairs:
         new[target] = old[source]

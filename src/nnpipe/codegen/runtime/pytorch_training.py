@@ -1,4 +1,4 @@
-"""Training and judging in scripts of PyTorch."""
+"""Functions and callbacks for scripts of PyTorch that train and evaluate networks."""
 
 # mypy: ignore-errors
 # ruff: noqa: D102, F821, T201
@@ -7,7 +7,7 @@ import csv
 
 
 def used_as(module, training, *inputs):
-    """Compute a module as in training or as in inference, whatever its network does."""
+    """Return a module's output in the mode of training or inference, then restore its mode."""
     before = module.training
     module.train(training)
     try:
@@ -17,7 +17,10 @@ def used_as(module, training, *inputs):
 
 
 def evaluate(network, data, loss, metrics, batch_size):
-    """Return the loss, with what regularisers add, and the metrics of a network on samples, as means over them."""
+    """Return the loss and the metrics of a network as means over samples.
+
+    The loss includes the penalties of regularisers.
+    """
     inputs, targets = data
     penalty = getattr(network, "penalty", None)
     device = next((p.device for p in network.parameters()), torch.device("cpu"))
@@ -35,7 +38,7 @@ def evaluate(network, data, loss, metrics, batch_size):
 
 
 def predict(network, inputs, batch_size):
-    """Return what a network makes of samples."""
+    """Return the outputs of a network for samples."""
     device = next((p.device for p in network.parameters()), torch.device("cpu"))
     network.eval()
     found = []
@@ -46,26 +49,26 @@ def predict(network, inputs, batch_size):
 
 
 def computed(network, samples, batch_size):
-    """Return samples with what a network makes of them."""
+    """Return samples with the outputs of a network for them."""
     return {**samples, "outputs": predict(network, samples["inputs"], batch_size)}
 
 
 def judged(compiled, data, batch_size):
-    """Return the loss and the metrics on the samples put aside."""
+    """Return the loss and the metrics on the test samples."""
     network, loss, metrics = (compiled[name] for name in ("network", "loss", "metrics"))
     return evaluate(network, data["test"], loss, metrics, batch_size)
 
 
 def batches(count, size):
-    """Return the numbers of samples in random order, in batches."""
+    """Return the indices of samples in random order, in batches."""
     parts = list(torch.randperm(count).split(size))
     if size > 1 and len(parts) > 1 and len(parts[-1]) == 1:
-        parts[-2:] = [torch.cat(parts[-2:])]  # one alone cannot be normalised
+        parts[-2:] = [torch.cat(parts[-2:])]  # batch normalisation needs two samples
     return parts
 
 
 def train(compiled, data, epochs, batch_size, callbacks):
-    """Train a network; a callback that gives true ends the training."""
+    """Train a network and return it; a callback that returns true ends the training."""
     network, loss = compiled["network"], compiled["loss"]
     optimiser, metrics = compiled["optimiser"], compiled["metrics"]
     device = next(network.parameters()).device
@@ -89,7 +92,7 @@ def train(compiled, data, epochs, batch_size, callbacks):
             total += value.item() * len(rows) / len(targets)
         tested = evaluate(network, data["test"], loss, metrics, batch_size)
         figures = {"loss": total, **{f"test_{name}": value for name, value in tested.items()}}
-        print(f"epoch {epoch + 1}/{epochs}: {told(figures)}", flush=True)
+        print(f"epoch {epoch + 1}/{epochs}: {as_text(figures)}", flush=True)
         ended = [callback(network, epoch + 1, epochs, figures) for callback in callbacks]
         if any(ended):
             break
@@ -100,7 +103,7 @@ def train(compiled, data, epochs, batch_size, callbacks):
 
 
 class Checkpoint:
-    """Writes the weights of the best epoch so far."""
+    """A callback that writes the weights of the best epoch so far."""
 
     def __init__(self, path, monitor, largest):
         self.path, self.monitor, self.sign = path, monitor, 1 if largest else -1
@@ -114,7 +117,7 @@ class Checkpoint:
 
 
 class EarlyStopping:
-    """Ends a training that gets no better."""
+    """A callback that ends a training whose figures no longer improve."""
 
     def __init__(self, monitor, largest, patience, least):
         self.monitor, self.sign = monitor, 1 if largest else -1
@@ -131,7 +134,7 @@ class EarlyStopping:
 
 
 class TableLogger:
-    """Writes the figures of each epoch to a CSV file."""
+    """A callback that writes the figures of each epoch to a CSV file."""
 
     def __init__(self, path):
         self.path = path
@@ -146,7 +149,7 @@ class TableLogger:
 
 
 class BoardLogger:
-    """Writes the figures of each epoch for TensorBoard."""
+    """A callback that writes the figures of each epoch for TensorBoard."""
 
     def __init__(self, folder):
         from torch.utils.tensorboard import SummaryWriter
@@ -160,7 +163,7 @@ class BoardLogger:
 
 
 class Progress:
-    """Tells whoever watches how far the training is."""
+    """A callback that writes the progress of the training to a file."""
 
     def __init__(self, path):
         self.path = path

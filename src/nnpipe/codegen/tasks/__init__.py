@@ -1,1 +1,1 @@
-"""The tasks of scripts, one class each."""
+"""The task classes of scripts."""

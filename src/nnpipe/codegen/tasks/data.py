@@ -1,4 +1,4 @@
-"""Tasks that read samples, and pass them through plugins."""
+"""Tasks that read samples or pass them through plugins."""
 
 from __future__ import annotations
 
@@ -20,18 +20,17 @@ _SKLEARN = ("breast_cancer", "diabetes", "digits", "iris", "wine")
 
 
 class _Load(Task):
-    test_fraction: float = argument(
-        0.2, help="share of the samples that is put aside for testing", minimum=0.01, maximum=0.9
-    )
-    scale: float = argument(1.0, help="what inputs are multiplied with")
+    test_fraction: float = argument(0.2, help="share of the samples for testing", minimum=0.01, maximum=0.9)
+    scale: float = argument(1.0, help="factor of the inputs")
     data: str = gives("data", "samples for training and testing")
 
     @property
     def count(self) -> int:
-        """The number of inputs that a sample has."""
+        """Number of inputs of a sample."""
         return 1
 
     def _made(self, writer: Writer, function: str, *args: ast.expr) -> list[ast.stmt]:
+        """Return the statement that assigns the result of a reading function to the variable."""
         fraction = writer.argument(self, "test_fraction", float(self.test_fraction), "share of samples for testing")
         seed = attribute(name("args"), "seed")
         made = call(writer.helper(function), *args, literal(self.scale), fraction, seed)
@@ -39,50 +38,50 @@ class _Load(Task):
 
 
 class LoadArrays(_Load):
-    """Read samples from an .npz file with an array for inputs and one for the truth."""
+    """Read samples from an .npz file with arrays of inputs and an array of targets."""
 
     task = "load_npz"
     path: str = argument(help="the file; the script takes another one as an argument")
-    inputs: tuple[str, ...] = argument(("x",), help="arrays of inputs, in the network's order")
-    target: str = argument("y", help="the array of the truth")
-    shape: tuple[int, ...] | None = argument(None, help="shape of a sample, where the file's does not fit", minimum=1)
+    inputs: tuple[str, ...] = argument(("x",), help="names of the arrays of inputs, in the network's order")
+    target: str = argument("y", help="name of the array of targets")
+    shape: tuple[int, ...] | None = argument(None, help="shape of a sample, if it differs from the file's", minimum=1)
 
     def problems(self, script: ScriptGenerator) -> Iterable[ScriptProblem]:
-        """There is an input."""
+        """Yield a problem if no array of inputs is named."""
         if self.inputs == ():
             yield ScriptProblem("argument", f"{self.name}.inputs", "must name at least one array")
 
     def write(self, writer: Writer) -> list[ast.stmt]:
-        """Read the file."""
+        """Return the statements that read the file."""
         path = writer.argument(self, self.data, self.path, "samples, an .npz file", path=True)
         inputs, target = literal(self.inputs), literal(self.target)
         return self._made(writer, "data_of_arrays", path, inputs, target, literal(self.shape))
 
     @property
     def count(self) -> int:
-        """One input for each array."""
+        """Number of inputs of a sample, one for each array."""
         return len(self.inputs)
 
 
 class LoadTable(_Load):
-    """Read samples from a CSV file with a header: numbers, and a column of the truth."""
+    """Read samples from a CSV file with a header: columns of numbers, one of which holds the targets."""
 
     task = "load_csv"
     path: str = argument(help="the file; the script takes another one as an argument")
-    target: str = argument(help="the column of the truth")
-    delimiter: str = argument(",", help="what stands between cells")
-    classes: bool = argument(True, help="whether the truth is classes, numbered from 0")
-    shape: tuple[int, ...] | None = argument(None, help="shape of a sample, where it is no row", minimum=1)
+    target: str = argument(help="name of the column of targets")
+    delimiter: str = argument(",", help="the character between cells")
+    classes: bool = argument(True, help="whether the targets are classes, numbered from 0")
+    shape: tuple[int, ...] | None = argument(None, help="shape of a sample, if it is not a row", minimum=1)
 
     def problems(self, script: ScriptGenerator) -> Iterable[ScriptProblem]:
-        """The delimiter is one character."""
+        """Yield a problem if the delimiter is not one character."""
         if isinstance(self.delimiter, str) and len(self.delimiter) != 1:
             yield ScriptProblem(
                 "argument", f"{self.name}.delimiter", f"must be one character, not {shown(self.delimiter)}"
             )
 
     def write(self, writer: Writer) -> list[ast.stmt]:
-        """Read the file."""
+        """Return the statements that read the file."""
         path = writer.argument(self, self.data, self.path, "samples, a CSV file", path=True)
         given = (literal(v) for v in (self.target, self.delimiter, self.classes, self.shape))
         return self._made(writer, "data_of_table", path, *given)
@@ -93,29 +92,29 @@ class LoadImages(_Load):
 
     task = "load_images"
     path: str = argument(help="the folder; the script takes another one as an argument")
-    size: tuple[int, ...] = argument(help="height and width that images are brought to", minimum=1)
-    grey: bool = argument(False, help="one channel in place of three")
+    size: tuple[int, ...] = argument(help="height and width that images are resized to", minimum=1)
+    grey: bool = argument(False, help="one channel instead of three")
 
     def problems(self, script: ScriptGenerator) -> Iterable[ScriptProblem]:
-        """The size is two numbers."""
+        """Yield a problem if the size is not two numbers."""
         if isinstance(self.size, tuple) and len(self.size) != 2:
             yield ScriptProblem("argument", f"{self.name}.size", f"must be height and width, not {shown(self.size)}")
 
     def write(self, writer: Writer) -> list[ast.stmt]:
-        """Read the files."""
-        path = writer.argument(self, self.data, self.path, "a folder with one folder of images a class", path=True)
+        """Return the statements that read the images."""
+        path = writer.argument(self, self.data, self.path, "a folder with a folder of images for each class", path=True)
         return self._made(writer, "data_of_images", path, literal(self.size), literal(self.grey))
 
 
 class LoadSklearn(_Load):
-    """Take samples that come with scikit-learn, which the script then needs."""
+    """Load samples that come with scikit-learn, which the script then needs."""
 
     task = "load_sklearn"
-    dataset: str = argument(help="which: " + ", ".join(_SKLEARN), choices=_SKLEARN)
-    shape: tuple[int, ...] | None = argument(None, help="shape of a sample, where it is no row", minimum=1)
+    dataset: str = argument(help="the data set: " + ", ".join(_SKLEARN), choices=_SKLEARN)
+    shape: tuple[int, ...] | None = argument(None, help="shape of a sample, if it is not a row", minimum=1)
 
     def write(self, writer: Writer) -> list[ast.stmt]:
-        """Call its function."""
+        """Return the statements that call scikit-learn's function."""
         load = writer.imported("sklearn.datasets", f"load_{self.dataset}")
         return self._made(writer, "data_of_sklearn", load, literal(self.shape))
 
@@ -125,11 +124,11 @@ class ProcessDataset(Task):
 
     task = "process_dataset"
     plugin: str = argument(help="the plugin's file, which the script runs as code")
-    samples: str = takes("data", help="samples before")
-    data: str = gives("data", "samples afterwards")
+    samples: str = takes("data", help="the samples to process")
+    data: str = gives("data", "the processed samples")
 
     def problems(self, script: ScriptGenerator) -> Iterable[ScriptProblem]:
-        """Return whether the plugin has the function, which takes one input."""
+        """Yield problems with the plugin, and a problem if the samples have more than one input."""
         yield from plugin_problems(self, self.plugin, "process_dataset")
         count = inputs_of(script, self.samples)
         if count > 1:
@@ -137,33 +136,33 @@ class ProcessDataset(Task):
             yield ScriptProblem("argument", f"{self.name}.samples", message)
 
     def write(self, writer: Writer) -> list[ast.stmt]:
-        """Load the plugin, and call it."""
+        """Return the statements that load the plugin and call it."""
         function = attribute(loaded_plugin(writer, self, self.plugin), "process_dataset")
         made = call(writer.helper("data_by_plugin"), function, writer.variable(self.samples))
         return [assign(writer.variable(self.data), made)]
 
 
 class LoadTestData(Task):
-    """Let a plugin's load_test_data(path) read samples to look at."""
+    """Read samples for inference with a plugin's load_test_data(path)."""
 
     task = "load_test_data"
     plugin: str = argument(help="the plugin's file, which the script runs as code")
-    path: str = argument(help="where the test data are; an argument of the script")
+    path: str = argument(help="the test data; the script takes another path as an argument")
     samples: str = gives("samples", "the samples")
 
     def problems(self, script: ScriptGenerator) -> Iterable[ScriptProblem]:
-        """Return whether the plugin has the function."""
+        """Return problems with the plugin."""
         return plugin_problems(self, self.plugin, "load_test_data")
 
     def write(self, writer: Writer) -> list[ast.stmt]:
-        """Load the plugin, and call it."""
+        """Return the statements that load the plugin and call it."""
         function = attribute(loaded_plugin(writer, self, self.plugin), "load_test_data")
         path = writer.argument(self, self.samples, self.path, "test data that the plugin reads")
         return [assign(writer.variable(self.samples), call(writer.helper("test_data"), function, path))]
 
 
 def inputs_of(script: ScriptGenerator, variable: str) -> int:
-    """Count the inputs of the samples that a variable holds; 0 if that cannot be told before the script runs."""
+    """Return the number of inputs of the samples in a variable; 0 if it is not known before the script runs."""
     maker = next((task for task in script.tasks if variable in [v for _, v in task.variables("gives")]), None)
     if isinstance(maker, _Load) and not any(field == "inputs" for field, _ in faults(maker)):
         return maker.count
@@ -171,7 +170,7 @@ def inputs_of(script: ScriptGenerator, variable: str) -> int:
 
 
 def loaded_plugin(writer: Writer, task: Task, path: str) -> ast.expr:
-    """Return the plugin's module; a file that is named by several tasks is one argument."""
+    """Return the expression that loads a plugin; a file that several tasks use gets one option of the script."""
     known: dict[str, ast.expr] = writer.plugins
     if path not in known:
         argument = writer.argument(task, "plugin", path, "a plugin, which is run as code", path=True)
@@ -180,7 +179,7 @@ def loaded_plugin(writer: Writer, task: Task, path: str) -> ast.expr:
 
 
 def plugin_problems(task: Any, path: Any, function: str) -> Iterable[ScriptProblem]:
-    """Check a plugin by reading it."""
+    """Yield problems with a plugin: its path, or a function that is missing or takes other arguments."""
     from nnpipe.core.errors import NNPipeError
     from nnpipe.plugins.plugin import checked_source
 

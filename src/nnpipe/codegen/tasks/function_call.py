@@ -1,4 +1,4 @@
-"""Calling a function of an installed package: for what no other task does."""
+"""The task that calls a function of an installed package, for everything that no other task does."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nnpipe.core.messages import shown
 
 
 class Call(Task):
-    """Import a function, and call it with variables."""
+    """Import a function and call it with variables."""
 
     task = "call"
     function: str = argument(help="package.module:function")
@@ -24,16 +24,16 @@ class Call(Task):
     result: str | None = gives("any", "what it returns", optional=True)
 
     def problems(self, script: ScriptGenerator) -> Iterable[ScriptProblem]:
-        """The function is named as it must be."""
+        """Yield a problem if the name of the function is not valid, or if the script would hide its module."""
         if isinstance(self.function, str) and self.function and _parts(self.function) is None:
-            message = "must be package.module:function, of names that Python takes"
-            yield ScriptProblem("import", f"{self.name}.function", f"{shown(self.function)} {message}")
+            message = "must be package.module:function, with names that are valid in Python, not"
+            yield ScriptProblem("import", f"{self.name}.function", f"{message} {shown(self.function)}")
         elif isinstance(self.function, str) and self.function.partition(":")[0].partition(".")[0] == script.name:
-            message = "Python would import the script in place of it; give the script another name"
+            message = "Python would import the script instead of this module; give the script another name"
             yield ScriptProblem("import", f"{self.name}.function", f"{shown(self.function)}: {message}")
 
     def write(self, writer: Writer) -> list[ast.stmt]:
-        """Import it, and call it."""
+        """Return the statement that calls the function, and add the function's import to the script."""
         found = _parts(self.function)
         assert found is not None
         module, function = found
@@ -42,6 +42,7 @@ class Call(Task):
 
 
 def _parts(text: str) -> tuple[str, str] | None:
+    """Return the module and the function, or ``None`` if the text does not name a function."""
     module, colon, function = text.partition(":")
     good = colon and is_name(function) and all(is_name(part) for part in module.split("."))
     return (module, function) if good else None

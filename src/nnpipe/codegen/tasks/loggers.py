@@ -18,24 +18,25 @@ from nnpipe.core.arguments import argument
 from nnpipe.core.messages import shown
 
 MONITORED = ("loss", *(f"test_{title}" for title in ("loss", *METRICS)))
-"""Figures that can be watched: the loss in training, and loss and metrics on samples put aside."""
+"""Figures that can be monitored: the loss in training, and the loss and metrics on the test samples."""
 
 
 class _Watching(Task):
-    monitor: str = argument("test_loss", help="the figure that counts: " + ", ".join(MONITORED), choices=MONITORED)
+    monitor: str = argument("test_loss", help="the figure that decides: " + ", ".join(MONITORED), choices=MONITORED)
 
     def problems(self, script: ScriptGenerator) -> Iterable[ScriptProblem]:
-        """Return whether the figure is there to be watched."""
+        """Yield a problem if the monitored figure is a metric that the network is not compiled with."""
         from nnpipe.codegen.tasks.training import Compile
 
         metric = self.monitor.removeprefix("test_") if isinstance(self.monitor, str) else ""
         compiled = [task for task in script.tasks if isinstance(task, Compile) and isinstance(task.metrics, tuple)]
         if metric in METRICS and compiled and not any(metric in task.metrics for task in compiled):
-            message = f"{self.monitor} is not there to be watched; add {metric} to the metrics of {compiled[0].name}"
+            message = f"{self.monitor} is not computed; add {metric} to the metrics of {compiled[0].name}"
             yield ScriptProblem("argument", f"{self.name}.monitor", message)
 
     @property
     def _largest(self) -> bool:
+        """Whether larger values of the monitored figure are better."""
         return self.monitor.removeprefix("test_") in LARGEST
 
     def _in_keras(self) -> str:
@@ -43,19 +44,19 @@ class _Watching(Task):
 
 
 class Checkpoint(_Watching):
-    """Keep the best epoch's network in a file."""
+    """Write the network of the best epoch to a file."""
 
     task = "checkpoint"
     path: str = argument(help="the file; without a suffix it gets .safetensors or .keras")
-    callback: str = gives("callback", "what looks on")
+    callback: str = gives("callback", "the callback")
 
     def problems(self, script: ScriptGenerator) -> Iterable[ScriptProblem]:
-        """Keras wants a suffix that it knows."""
+        """Yield problems with the monitored figure and the suffix of the file."""
         yield from super().problems(script)
         yield from suffix_problems(self, script, "path")
 
     def write(self, writer: Writer) -> list[ast.stmt]:
-        """Make the callback."""
+        """Return the statements that create the callback."""
         best = suffixed(self.path, writer.framework)
         path = writer.argument(self, "checkpoint", best, "the best epoch's network", path=True)
         if writer.framework == "pytorch":
@@ -69,16 +70,18 @@ class Checkpoint(_Watching):
 
 
 class EarlyStopping(_Watching):
-    """End a training that gets no better."""
+    """End a training whose figures no longer improve."""
 
     task = "early_stopping"
-    patience: int = argument(5, help="epochs without a gain after which it ends", minimum=1)
-    min_delta: float = argument(0.0, help="what counts as a gain", minimum=0)
-    callback: str = gives("callback", "what looks on")
+    patience: int = argument(5, help="epochs without an improvement after which training ends", minimum=1)
+    min_delta: float = argument(0.0, help="the smallest change that counts as an improvement", minimum=0)
+    callback: str = gives("callback", "the callback")
 
     def write(self, writer: Writer) -> list[ast.stmt]:
-        """Make the callback."""
-        patience = writer.argument(self, "patience", self.patience, "epochs without a gain after which training ends")
+        """Return the statements that create the callback."""
+        patience = writer.argument(
+            self, "patience", self.patience, "epochs without an improvement after which training ends"
+        )
         if writer.framework == "pytorch":
             given = (literal(self.monitor), literal(self._largest), patience, literal(float(self.min_delta)))
             made = call(writer.helper("EarlyStopping"), *given)
@@ -92,8 +95,8 @@ class EarlyStopping(_Watching):
 
 class _Logger(Task):
     helpers: ClassVar[Mapping[str, str]] = {}
-    """What makes the callback of a path, by framework."""
-    callback: str = gives("callback", "what looks on")
+    """Names of the functions that create the callback from a path, by framework."""
+    callback: str = gives("callback", "the callback")
 
     def _made(self, writer: Writer, path: ast.expr) -> list[ast.stmt]:
         helper = writer.helper(self.helpers[writer.framework])
@@ -108,7 +111,7 @@ class TableLogger(_Logger):
     path: str = argument(help="the file")
 
     def write(self, writer: Writer) -> list[ast.stmt]:
-        """Make the callback."""
+        """Return the statements that create the callback."""
         return self._made(
             writer, writer.argument(self, "log", self.path, "a CSV file with each epoch's figures", path=True)
         )
@@ -122,30 +125,29 @@ class BoardLogger(_Logger):
     folder: str = argument(help="the folder")
 
     def write(self, writer: Writer) -> list[ast.stmt]:
-        """Make the callback."""
+        """Return the statements that create the callback."""
         return self._made(writer, writer.argument(self, "board", self.folder, "a folder for TensorBoard", path=True))
 
 
 class ProgressLogger(_Logger):
-    """Tell whoever watches how far the training is: one JSON object a line, with ``fraction`` and ``metrics``."""
+    """Write the progress of the training to a file: one JSON object per line, with ``fraction`` and ``metrics``."""
 
     task = "progress"
     helpers: ClassVar[Mapping[str, str]] = {"pytorch": "Progress", "keras": "progress"}
     path: str = argument("progress.jsonl", help="the file")
 
     def write(self, writer: Writer) -> list[ast.stmt]:
-        """Make the callback."""
-        # Whoever starts the script may say where it is watched, as nnpipe jobs does.
-        told = call("os.environ.get", literal("NNPIPE_PROGRESS"), literal(self.path))
-        default = call("Path", told)
-        return self._made(writer, writer.argument(self, "progress", default, "a file for whoever watches", path=True))
+        """Return the statements that create the callback."""
+        # The program that starts the script, such as nnpipe jobs, may set another file in the environment.
+        default = call("Path", call("os.environ.get", literal("NNPIPE_PROGRESS"), literal(self.path)))
+        return self._made(writer, writer.argument(self, "progress", default, "the progress file", path=True))
 
 
 SUFFIXES = {"pytorch": ".safetensors", "keras": ".keras"}
 
 
 def suffix_problems(task: Task, script: ScriptGenerator, field: str) -> Iterable[ScriptProblem]:
-    """Say so where a file has a suffix that the framework does not write."""
+    """Yield a problem if the path in a field has a suffix that the framework does not write."""
     suffix = SUFFIXES.get(script.framework, "")
     path = getattr(task, field)
     if isinstance(path, str) and PurePath(path).suffix not in ("", suffix):
@@ -154,5 +156,5 @@ def suffix_problems(task: Task, script: ScriptGenerator, field: str) -> Iterable
 
 
 def suffixed(path: str, framework: str) -> str:
-    """Return a path with the framework's suffix."""
+    """Return a path with the framework's suffix, which is added if the path has none."""
     return path if PurePath(path).suffix else path + SUFFIXES[framework]

@@ -1,4 +1,4 @@
-"""Tasks that name losses and metrics, and outputs that carry their loss."""
+"""The losses and metrics of scripts, named by a task or taken from an output of the network."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LOSSES = {
     "mean_absolute_error": "MeanAbsoluteError",
     "huber": "Huber",
 }
-"""Losses, with their class in Keras."""
+"""Losses with their classes in Keras."""
 _SCORED = ("cross_entropy", "binary_cross_entropy")
 METRICS = {
     "accuracy": "SparseCategoricalAccuracy",
@@ -30,9 +30,9 @@ METRICS = {
     "mean_squared_error": "MeanSquaredError",
     "mean_absolute_error": "MeanAbsoluteError",
 }
-"""Metrics, with their class in Keras."""
+"""Metrics with their classes in Keras."""
 LARGEST = ("accuracy", "binary_accuracy")
-"""Metrics that are the better the larger they are."""
+"""Metrics of which larger values are better."""
 _OF_OUTPUTS: Mapping[type[outputs.JudgedOutput], tuple[str, ...]] = {
     outputs.OutputClassification: ("accuracy",),
     outputs.OutputClassificationBinary: ("binary_accuracy",),
@@ -40,28 +40,28 @@ _OF_OUTPUTS: Mapping[type[outputs.JudgedOutput], tuple[str, ...]] = {
     outputs.OutputSegmentation: (),
     outputs.OutputTriplets: (),
 }
-"""Outputs that a script can learn from, with the metrics that fit them."""
+"""Output layers that a script can train with, and the metrics that fit them."""
 _DISTANCES = {"squared": "mean_squared_error", "absolute": "mean_absolute_error", "huber": "huber"}
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """How a network is judged.
+    """The loss and the metrics of a network.
 
     Attributes
     ----------
     loss
-        A key of :data:`LOSSES`, or a function of scripts for what their framework lacks.
+        A key of :data:`LOSSES`, or the name of a function in :mod:`nnpipe.codegen.runtime` for other losses.
     metrics
         Keys of :data:`METRICS`.
     settings
-        What that function is called with besides outputs and targets.
+        Arguments of that function besides outputs and targets.
     scale
-        What the loss is multiplied with.
+        Factor of the loss.
     scored
-        Whether the network gives probabilities; else it gives logits where there are classes.
+        Whether the outputs of a classifier are probabilities; otherwise they are logits.
     top
-        Ranks among which the right class is looked for, one more metric each.
+        Numbers of highest scores among which the correct class counts; each one is a further metric.
     """
 
     loss: str
@@ -73,17 +73,17 @@ class Judgement:
 
     @classmethod
     def of(cls, graph: NetworkGraph | None, loss: str | None, metrics: Sequence[str]) -> Judgement:
-        """Return how a network is judged: by a loss that is named, or by what its output says."""
+        """Return the loss and metrics of a network; without a named loss, the output layer determines the loss."""
         if loss is not None:
             return cls(loss, tuple(metrics), scored=graph is not None and gives_probabilities(graph))
-        assert graph is not None  # or faults_of had told it
+        assert graph is not None  # faults_of reports a missing graph
         (output,) = learnt_outputs(graph).values()
         title, settings = _loss_of(output)
         top = output.top if isinstance(output, outputs.OutputClassification) else ()
         return cls(title, tuple(metrics), settings, output.scale, top=top)
 
     def in_torch(self, writer: Writer) -> tuple[ast.expr, dict[str, ast.expr]]:
-        """Return the loss and the metrics in a script of PyTorch, which are functions of outputs and targets."""
+        """Return the loss and the metrics for a script of PyTorch, as expressions of functions."""
         loss = _with(writer, self.loss + "_of_probabilities" * (self.scored and self.loss in _SCORED), self.settings)
         if self.scale != 1:
             loss = call(writer.helper("scaled"), loss, literal(self.scale))
@@ -96,7 +96,7 @@ class Judgement:
         return loss, metrics
 
     def in_keras(self, writer: Writer) -> dict[str, ast.expr]:
-        """Return the loss and the metrics as arguments of ``compile`` in a script of Keras."""
+        """Return the loss and the metrics for a script of Keras, as arguments of ``compile``."""
         if self.loss in LOSSES:
             logits = {"from_logits": literal(True)} if self.loss in _SCORED and not self.scored else {}
             loss: ast.expr = call(f"keras.losses.{LOSSES[self.loss]}", **logits)
@@ -114,33 +114,33 @@ class Judgement:
 
 
 def faults_of(graph: NetworkGraph | None, loss: str | None, metrics: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """List what keeps a network from being judged: the argument of ``compile``, and the fault."""
+    """Yield the reasons why a network has no valid loss and metrics: the argument of ``compile``, and the fault."""
     carried = [] if graph is None else judged_layers(graph)
     if loss is not None:
         if carried:
-            yield "loss", f"{carried[0][0]} carries its own; leave this one out, or that output"
+            yield "loss", f"the output {carried[0][0]} has its own loss; remove this loss or that output"
         return
     if graph is None:
-        yield "loss", "is missing, and which network is trained cannot be told before the script runs"
+        yield "loss", "is missing, and which network is trained is not known before the script runs"
         return
     try:
         (output,) = learnt_outputs(graph).values()
     except ConfigError as error:
-        yield "loss", f"is missing: name one, or let the network say it ({error})"
+        yield "loss", f"is missing: name one, or use an output layer that has one ({error})"
         return
     if type(output) not in _OF_OUTPUTS:
-        yield "model", f"{output.name} is looked at, and nothing is learned from it"
+        yield "model", f"the output {output.name} has no loss that scripts can train with"
         return
     if output.weights is not None:
-        yield "model", f"{output.name} weighs samples by {output.weights!r}, which scripts do not read; leave it out"
+        yield "model", f"{output.name} weights samples by {output.weights!r}, which scripts do not read; remove it"
     for metric in metrics:
         if metric not in _OF_OUTPUTS[type(output)]:
             there = ", ".join(_OF_OUTPUTS[type(output)]) or "none"
-            yield "metrics", f"{metric} does not fit {type(output).__name__}; there are: {there}"
+            yield "metrics", f"{metric} does not fit {type(output).__name__}, which has: {there}"
 
 
 def gives_probabilities(graph: NetworkGraph) -> bool:
-    """Return whether a network ends with a softmax or a sigmoid; otherwise it gives logits."""
+    """Return whether the first output of a network is a softmax or a sigmoid, and so gives probabilities."""
     layer = graph.layers[graph.outputs[0].layer]
     activation = getattr(layer, "activation", None)
     ends = isinstance(activation, ActivationFunction) and activation.name in ("softmax", "sigmoid")
@@ -148,7 +148,7 @@ def gives_probabilities(graph: NetworkGraph) -> bool:
 
 
 def _loss_of(output: outputs.JudgedOutput) -> tuple[str, dict[str, Any]]:
-    """Return the loss that an output carries, and its settings."""
+    """Return the loss of an output layer, and its settings."""
     if isinstance(output, outputs.OutputClassification):
         if output.label_smoothing:
             return "smoothed_cross_entropy", {"label_smoothing": output.label_smoothing}
@@ -168,6 +168,7 @@ def _loss_of(output: outputs.JudgedOutput) -> tuple[str, dict[str, Any]]:
 
 
 def _with(writer: Writer, function: str, settings: Mapping[str, Any]) -> ast.expr:
+    """Return a function of the script, with ``partial`` for its settings if there are any."""
     helper = writer.helper(function)
     if not settings:
         return helper

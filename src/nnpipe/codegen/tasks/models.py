@@ -1,4 +1,4 @@
-"""Tasks that make networks: load one, or make one of another."""
+"""Tasks that build networks: from the description, or from another network."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from nnpipe.layers.graph.weights import Weights, initial_weights
 
 
 class LoadModel(Task):
-    """Build a network that the description has, or that a Keras file holds; with weights where there are any."""
+    """Build a network of the description, and load its weights if there are any."""
 
     task = "load_model"
     network: str = argument(help="the network's name in the description")
-    weights: str | None = argument(None, help="a Keras file with its weights; they are laid beside the script")
+    weights: str | None = argument(None, help="a Keras file with its weights, which are written beside the script")
     model: str = gives("network", "the network")
 
     def problems(self, script: ScriptGenerator) -> Iterable[ScriptProblem]:
-        """Return whether there are such a network and such weights."""
+        """Yield a problem if the network does not exist, and problems with the file of weights."""
         yield from missing_network(self.name, self.network, script)
         graph = script.networks.get(self.network) if isinstance(self.network, str) else None
         if graph is not None and isinstance(self.weights, str) and not graph.problems():
@@ -43,7 +43,7 @@ class LoadModel(Task):
             )
 
     def write(self, writer: Writer) -> list[ast.stmt]:
-        """Build it, and put the weights in."""
+        """Return the statements that build the network and set its weights."""
         graph = writer.generator.networks[self.network]
         made = writer.network(graph, self.network)
         model = writer.variable(self.model)
@@ -61,20 +61,20 @@ class LoadModel(Task):
 
 
 class ApplyDelta(Task):
-    """Make another network of one: layers that both have, by name and shape, keep their weights."""
+    """Build a changed network; layers that both networks have, by name and shape, keep their weights."""
 
     task = "apply_delta"
-    model: str = takes("network", help="the network that was")
-    network: str = argument(help="the name of the network that is to be")
-    changed: str = gives("network", "the network that is to be")
+    model: str = takes("network", help="the network before the change")
+    network: str = argument(help="name of the changed network in the description")
+    changed: str = gives("network", "the changed network")
 
     def problems(self, script: ScriptGenerator) -> Iterable[ScriptProblem]:
-        """Return whether both networks are known."""
+        """Yield a problem for each network that is not known, and for frozen layers that would lose their weights."""
         yield from missing_network(self.name, self.network, script)
         if network_held(script, self.model) is None:
-            message = "cannot be told which network this is before the script runs; give what load_model makes of it"
+            message = "which network this is is not known before the script runs; use the result of load_model"
             yield ScriptProblem("network", f"{self.name}.model", f"{self.model}: {message}")
-        known = isinstance(self.network, str)  # what is no text is told already
+        known = isinstance(self.network, str)  # another type is reported as a fault of the field
         before, after = graph_of(script, self.model), script.networks.get(self.network) if known else None
         if before is not None and after is not None and not (infer(before).problems or infer(after).problems):
             from nnpipe.layers.graph.transfer import frozen_problems
@@ -83,10 +83,10 @@ class ApplyDelta(Task):
                 yield ScriptProblem("network", f"{self.name}.network", f"{found.path}: {found.message}")
 
     def write(self, writer: Writer) -> list[ast.stmt]:
-        """Build it, and copy what stays."""
+        """Return the statements that build the changed network and copy the weights that stay."""
         graphs = writer.generator.networks
         title = network_held(writer.generator, self.model)
-        assert title is not None  # or the check had told it
+        assert title is not None  # problems() reports an unknown network
         before, after = graphs[title], graphs[self.network]
         was, made = writer.network(before, title), writer.network(after, self.network)
         model, changed = writer.variable(self.model), writer.variable(self.changed)
@@ -104,8 +104,8 @@ class ApplyDelta(Task):
 
 
 def network_held(script: ScriptGenerator, variable: str) -> str | None:
-    """Name the network that a variable holds, if that can be told before the script runs."""
-    for _ in script.tasks:  # no way is longer than there are tasks, even in a circle
+    """Return the name of the network in a variable; ``None`` if it is not known before the script runs."""
+    for _ in script.tasks:  # no path has more steps than there are tasks; this also ends in a cycle
         maker = next((task for task in script.tasks if variable in [v for _, v in task.variables("gives")]), None)
         if maker is None:
             return None
@@ -119,12 +119,12 @@ def network_held(script: ScriptGenerator, variable: str) -> str | None:
 
 
 def graph_of(script: ScriptGenerator, variable: str) -> NetworkGraph | None:
-    """Return the network that a variable holds, if that can be told before the script runs."""
+    """Return the network in a variable; ``None`` if it is not known before the script runs."""
     return script.networks.get(network_held(script, variable) or "")
 
 
 def stayed(before: NetworkGraph, after: NetworkGraph) -> list[str]:
-    """Name the weights that stay: of layers of one name and class, and of one shape."""
+    """Return the names of the weights that stay: their layers have the same name and class, and they the same shape."""
     from nnpipe.layers.graph.transfer import transfer
     from nnpipe.layers.graph.weights import variables_of
 
@@ -133,7 +133,10 @@ def stayed(before: NetworkGraph, after: NetworkGraph) -> list[str]:
 
 
 def drawn(writer: Writer, graph: NetworkGraph, network: str, model: ast.expr, task: Task) -> list[ast.stmt]:
-    """Return the statements that draw a network's first weights; rare initialisers are drawn now and laid beside."""
+    """Return the statements that initialise a network's weights.
+
+    If an initialiser cannot be translated, the weights are drawn now and loaded from a file beside the script.
+    """
     from nnpipe.codegen.torch_code.initial_weights import first_weights
     from nnpipe.codegen.torch_code.values import Untranslatable
 
@@ -145,18 +148,18 @@ def drawn(writer: Writer, graph: NetworkGraph, network: str, model: ast.expr, ta
 
 
 def device(writer: Writer) -> ast.expr:
-    """Return the argument that says where PyTorch computes."""
+    """Return the expression of the option that names PyTorch's device, and add the option if it is missing."""
     if "device" not in writer.arguments:
-        writer.argument(None, "device", "cpu", "where to compute, such as cpu or cuda")
+        writer.argument(None, "device", "cpu", "device to compute on, such as cpu or cuda")
     return ast.Attribute(ast.Name("args", ast.Load()), "device", ast.Load())
 
 
 def load_stored(
     writer: Writer, graph: NetworkGraph, network: str, weights: Weights, model: ast.expr, task: Task
 ) -> list[ast.stmt]:
-    """Return the statements that put stored weights into a network."""
+    """Return the statements that load stored weights into a network, and add the file of weights."""
     place = writer.stored_weights(graph, network, weights)
-    path = writer.argument(task, "weights", place, "first weights of the network", path=True)
+    path = writer.argument(task, "weights", place, "initial weights of the network", path=True)
     if writer.framework == "pytorch":
         return [ast.Expr(call(writer.helper("load_weights"), model, path))]
     read = call(writer.helper("read_weights"), path)
@@ -164,13 +167,14 @@ def load_stored(
 
 
 def missing_network(task: str, title: Any, script: ScriptGenerator) -> Iterable[ScriptProblem]:
-    """Say so where the description has no network of a name."""
+    """Yield a problem if the description has no network of this name."""
     if isinstance(title, str) and title not in script.networks:
         message = f"there is no network {shown(title)}{nearest(title, script.networks)}"
         yield ScriptProblem("network", f"{task}.network", message)
 
 
 def _read(path: str, graph: NetworkGraph) -> tuple[dict[str, np.ndarray], list[str]]:
+    """Return the weights for a network in a Keras file, and the problems with the file."""
     from nnpipe.layers.keras.read_file import read_keras
 
     try:

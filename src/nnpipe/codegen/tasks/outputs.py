@@ -18,7 +18,7 @@ from nnpipe.core.arguments import argument
 
 
 class Evaluate(Task):
-    """Print the loss and the metrics on the samples put aside, as one line of JSON."""
+    """Print the loss and the metrics on the test samples as one line of JSON."""
 
     task = "evaluate"
     compiled: str = takes("compiled", help="the network with its loss and metrics")
@@ -26,14 +26,14 @@ class Evaluate(Task):
     batch_size: int = argument(256, help="samples at once", minimum=1)
 
     def write(self, writer: Writer) -> list[ast.stmt]:
-        """Judge, and print."""
+        """Return the statement that evaluates the network and prints the figures."""
         compiled, data = writer.variable(self.compiled), writer.variable(self.data)
         figures = call(writer.helper("judged"), compiled, data, literal(self.batch_size))
         return [ast.Expr(call("print", call("json.dumps", figures)))]
 
 
 class Save(Task):
-    """Write a network to a file: weights as safetensors for PyTorch, a whole .keras file for Keras."""
+    """Write a network to a file: the weights as safetensors for PyTorch, the whole network as .keras for Keras."""
 
     task = "save"
     model: str = takes("network", help="the network")
@@ -41,11 +41,11 @@ class Save(Task):
     file: str | None = gives("file", "the file that was written", optional=True)
 
     def problems(self, script: ScriptGenerator) -> Iterable[ScriptProblem]:
-        """The suffix is the framework's."""
+        """Return a problem if the framework does not write files with this suffix."""
         return suffix_problems(self, script, "path")
 
     def write(self, writer: Writer) -> list[ast.stmt]:
-        """Write the file."""
+        """Return the statements that write the file."""
         target = suffixed(self.path, writer.framework)
         path = writer.argument(self, "output", target, "where the trained network is written", path=True)
         model = writer.variable(self.model)
@@ -58,7 +58,7 @@ class Save(Task):
 
 
 class Quantise(Task):
-    """Write a network for TensorFlow Lite with 8-bit integers, calibrated with samples."""
+    """Write a network as a TensorFlow Lite file with 8-bit integers, calibrated with samples."""
 
     task = "quantise"
     frameworks: ClassVar[tuple[str, ...]] = ("keras",)
@@ -68,7 +68,7 @@ class Quantise(Task):
     file: str = gives("file", "the file that was written")
 
     def write(self, writer: Writer) -> list[ast.stmt]:
-        """Convert, and write the file."""
+        """Return the statements that convert the network and write the file."""
         path = writer.argument(self, "tflite", self.path, "where the quantised network is written", path=True)
         model, data = writer.variable(self.model), writer.variable(self.data)
         made = call(writer.helper("quantised"), model, ast.Subscript(
@@ -79,7 +79,7 @@ class Quantise(Task):
 
 
 class CompileEdgeTPU(Task):
-    """Compile a quantised file for Google's Edge TPU, by the edgetpu_compiler that must be installed."""
+    """Compile a quantised file for Google's Edge TPU with edgetpu_compiler, which must be installed."""
 
     task = "compile_edge_tpu"
     frameworks: ClassVar[tuple[str, ...]] = ("keras",)
@@ -88,7 +88,7 @@ class CompileEdgeTPU(Task):
     file: str | None = gives("file", "the file that was written", optional=True)
 
     def write(self, writer: Writer) -> list[ast.stmt]:
-        """Call the compiler, after a look at the beginning whether it is there."""
+        """Return the statement that calls the compiler, and add a check to the script's start that it is installed."""
         writer.checks.append(ast.Expr(call(writer.helper("check_edge_tpu_compiler"))))
         folder = writer.argument(self, "edge_tpu", self.folder, "folder of the compiled network", path=True)
         made = call(writer.helper("compile_for_edge_tpu"), writer.variable(self.quantised), folder)
@@ -96,7 +96,7 @@ class CompileEdgeTPU(Task):
 
 
 class Inference(Task):
-    """Let a network compute: of samples that a plugin read, or of those put aside for testing."""
+    """Run a network on samples that a plugin read, or on the test samples."""
 
     task = "inference"
     model: str = takes("network", help="the network")
@@ -106,31 +106,31 @@ class Inference(Task):
     outputs: str = gives("outputs", "inputs and outputs")
 
     def write(self, writer: Writer) -> list[ast.stmt]:
-        """Compute, and write the file."""
+        """Return the statements that run the network and write the file of outputs, if one is named."""
         model, samples, target = (writer.variable(v) for v in (self.model, self.samples, self.outputs))
         if writer.generator.kinds[self.samples] == "data":
             samples = call(writer.helper("samples_of"), samples)  # type: ignore[assignment]
         found = [assign(target, call(writer.helper("computed"), model, samples, literal(self.batch_size)))]
         statements: list[ast.stmt] = [*found]
         if self.path is not None:
-            path = writer.argument(self, "outputs", self.path, "a CSV file with what the network gives", path=True)
+            path = writer.argument(self, "outputs", self.path, "a CSV file for the outputs of the network", path=True)
             outputs = ast.Subscript(target, literal("outputs"), ast.Load())
             statements.append(ast.Expr(call(writer.helper("write_outputs"), path, outputs)))
         return statements
 
 
 class ProcessOutput(Task):
-    """Give inputs and outputs to a plugin's process_model_output, which writes into the folder output."""
+    """Pass inputs and outputs to a plugin's process_model_output, which writes into the folder ``output``."""
 
     task = "process_model_output"
     plugin: str = argument(help="the plugin's file, which the script runs as code")
     outputs: str = takes("outputs", help="inputs and outputs")
 
     def problems(self, script: ScriptGenerator) -> Iterable[ScriptProblem]:
-        """Return whether the plugin has the function."""
+        """Return problems with the plugin."""
         return plugin_problems(self, self.plugin, "process_model_output")
 
     def write(self, writer: Writer) -> list[ast.stmt]:
-        """Load the plugin, and call it."""
+        """Return the statements that load the plugin and call it."""
         function = attribute(loaded_plugin(writer, self, self.plugin), "process_model_output")
         return [ast.Expr(call(writer.helper("show_outputs"), function, writer.variable(self.outputs)))]

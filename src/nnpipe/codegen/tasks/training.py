@@ -1,4 +1,4 @@
-"""Tasks that train."""
+"""Tasks that prepare a training and train."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from nnpipe.codegen.writer import Writer
 from nnpipe.core.arguments import argument
 
 OPTIMISERS = {"sgd": "SGD", "adam": "Adam", "adamw": "AdamW", "rmsprop": "RMSprop"}
-"""Optimisers, with their class in both frameworks."""
+"""Optimisers with the name of their class, which is the same in both frameworks."""
 
 
 class Compile(Task):
-    """Choose what a network is trained with: a loss, an optimiser, metrics."""
+    """Choose the loss, the optimiser and the metrics of a training."""
 
     task = "compile"
     model: str = takes("network", help="the network")
     loss: str | None = argument(
-        None, help=f"{', '.join(LOSSES)}; left out where the network's output carries one", choices=tuple(LOSSES)
+        None, help=f"{', '.join(LOSSES)}; left out if the network's output layer has a loss", choices=tuple(LOSSES)
     )
     optimiser: str = argument("adam", help=", ".join(OPTIMISERS), choices=tuple(OPTIMISERS))
-    learning_rate: float = argument(1e-3, help="the optimiser's step", minimum=0)
-    momentum: float = argument(0.0, help="for sgd", minimum=0, maximum=1)
-    weight_decay: float = argument(
-        0.0, help="how strongly weights are drawn to zero, in the way of the framework's optimiser", minimum=0
+    learning_rate: float = argument(1e-3, help="learning rate of the optimiser", minimum=0)
+    momentum: float = argument(0.0, help="momentum of sgd", minimum=0, maximum=1)
+    weight_decay: float = argument(0.0, help="weight decay, as the framework's optimiser defines it", minimum=0)
+    metrics: tuple[str, ...] = argument(
+        (), help="figures to compute besides the loss: " + ", ".join(METRICS), choices=tuple(METRICS)
     )
-    metrics: tuple[str, ...] = argument((), help="besides the loss: " + ", ".join(METRICS), choices=tuple(METRICS))
-    compiled: str = gives("compiled", "the network with what it is trained with")
+    compiled: str = gives("compiled", "the network with its loss, optimiser and metrics")
 
     def problems(self, script: ScriptGenerator) -> Iterable[ScriptProblem]:
-        """Momentum is for sgd; the network has one output, and one loss."""
+        """Yield a problem if momentum is set for another optimiser, and if the loss and metrics do not fit."""
         if self.momentum and self.optimiser != "sgd":
             yield ScriptProblem("argument", f"{self.name}.momentum", f"is for sgd, not for {self.optimiser}")
         graph = graph_of(script, self.model)
@@ -51,8 +51,8 @@ class Compile(Task):
             yield ScriptProblem("argument", f"{self.name}.{where}", fault)
 
     def write(self, writer: Writer) -> list[ast.stmt]:
-        """Make the three."""
-        rate = writer.argument(self, "learning_rate", float(self.learning_rate), "the optimiser's step")
+        """Return the statements that create the loss, the optimiser and the metrics."""
+        rate = writer.argument(self, "learning_rate", float(self.learning_rate), "learning rate of the optimiser")
         judgement = Judgement.of(graph_of(writer.generator, self.model), self.loss, self.metrics)
         more = {"momentum": literal(float(self.momentum))} if self.momentum else {}
         if self.weight_decay or self.optimiser == "adamw":
@@ -73,26 +73,26 @@ class Compile(Task):
 
 
 class Train(Task):
-    """Train a network; its figures are printed after each epoch."""
+    """Train a network and print its figures after each epoch."""
 
     task = "train"
-    compiled: str = takes("compiled", help="the network with what it is trained with")
+    compiled: str = takes("compiled", help="the network with its loss, optimiser and metrics")
     data: str = takes("data", help="samples")
-    callbacks: tuple[str, ...] = takes("callback", help="what looks on", many=True)
-    epochs: int = argument(help="how often each sample is used", minimum=1)
+    callbacks: tuple[str, ...] = takes("callback", help="callbacks of the training", many=True)
+    epochs: int = argument(help="number of passes over the training samples", minimum=1)
     batch_size: int = argument(32, help="samples in each step", minimum=1)
     model: str = gives("network", "the trained network")
 
     def problems(self, script: ScriptGenerator) -> Iterable[ScriptProblem]:
-        """Samples have as many inputs as the network."""
+        """Yield a problem if the samples do not have as many inputs as the network."""
         graph, count = graph_of(script, self.compiled), inputs_of(script, self.data)
         if graph is not None and count and count != len(graph.inputs):
-            message = f"{self.data} has {count} inputs a sample, and the network takes {len(graph.inputs)}"
+            message = f"{self.data} has {count} inputs per sample, but the network takes {len(graph.inputs)}"
             yield ScriptProblem("argument", f"{self.name}.data", message)
 
     def write(self, writer: Writer) -> list[ast.stmt]:
-        """Train."""
-        epochs = writer.argument(self, "epochs", self.epochs, "how often each sample is used")
+        """Return the statement that trains the network."""
+        epochs = writer.argument(self, "epochs", self.epochs, "number of passes over the training samples")
         size = writer.argument(self, "batch_size", self.batch_size, "samples in each step")
         callbacks = ast.List([writer.variable(item) for item in self.callbacks], ast.Load())
         compiled, data = writer.variable(self.compiled), writer.variable(self.data)

@@ -1,8 +1,8 @@
-"""PyTorch code of a network: what its layers compute, written out.
+"""The writer of PyTorch code for networks, by partial evaluation of their layers.
 
-Layers say once what they are in PyTorch, as functions (``Layer._torch``).  This
-package does not say it again: it takes those very functions, puts in what is
-known when the script is written (arguments, shapes, which branch is taken), and
-prints what is left.  That is partial evaluation, Futamura 1971
-(https://doi.org/10.1023/A:1010095604496).
+Each layer defines its computation in PyTorch once, as a function (``Layer._torch``).
+This package does not define it again.  It takes the source code of those functions,
+evaluates everything that is known when the script is written (arguments, shapes,
+which branch is taken), and writes the remaining code.  This is partial evaluation,
+Futamura 1971 (https://doi.org/10.1023/A:1010095604496).
 """

@@ -15,14 +15,20 @@ from nnpipe.codegen.torch_code.sources import Closure, closure_of
 from nnpipe.codegen.torch_code.values import Expression, Method, Untranslatable, is_known, is_python, lift
 
 _OPERATORS = {function: kind for kind, function in BINARY.items()}
-# What takes containers as they are, whatever is in them.
+# Functions that accept containers with values that are not known yet.
 _STRUCTURAL = (
     zip, reversed, enumerate, tuple, list, range, len, dict, any, all, max, min, sum, sorted, isinstance, next,
 )  # fmt: skip
 
 
 def called(function: Any, given: list[Any], named: dict[str, Any], scope: Scope) -> Any:
-    """Return the result of a call."""
+    """Return the result of a call, or the expression of the call if the result is not known.
+
+    Raises
+    ------
+    Untranslatable
+        If the call depends on a tensor in a way that cannot be written as code.
+    """
     if isinstance(function, Expression):
         if _drops_nothing(function, given):
             return given[0]
@@ -55,10 +61,12 @@ def called(function: Any, given: list[Any], named: dict[str, Any], scope: Scope)
 
 
 def _drops_nothing(function: Expression, given: list[Any]) -> bool:
+    """Return whether a call is ``F.dropout`` with a rate of 0."""
     return ast.unparse(function.node) == "F.dropout" and len(given) > 1 and is_known(given[1]) and given[1] == 0
 
 
 def _moves_nothing(function: Method, given: list[Any]) -> bool:
+    """Return whether a call is ``movedim`` from an axis to itself."""
     moves = isinstance(function.node, ast.Attribute) and function.node.attr == "movedim"
     return moves and len(given) == 2 and is_known(given) and given[0] == given[1]
 

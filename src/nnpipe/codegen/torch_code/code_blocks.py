@@ -1,4 +1,4 @@
-"""Containers of generated code: statements of a function, functions of a script, and unused names."""
+"""Containers of generated code: the statements of a function, the definitions of a script, and the names in use."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from nnpipe.codegen.torch_code.values import Expression
 
 @dataclass
 class Names:
-    """The names of one scope."""
+    """The names in use in one scope."""
 
     taken: set[str] = field(default_factory=set)
 
     def fresh(self, wanted: str) -> str:
-        """Take a name like the one that is wanted; the same calls give the same names."""
-        # Python changes names in classes that begin with two underscores.
+        """Return an unused name that resembles ``wanted``, and mark it as used; equal calls give equal names."""
+        # Python mangles names in classes that start with two underscores.
         stem = re.sub(r"[^a-zA-Z0-9]+", "_", wanted)
         stem = stem if stem.strip("_") else f"{stem}value"
         stem = stem if not stem[0].isdigit() else f"_{stem}"
@@ -32,21 +32,21 @@ class Names:
 
 @dataclass
 class Script:
-    """Everything at the top of a script that networks bring along, in order."""
+    """The functions and classes of a script that networks need, in order."""
 
     names: Names = field(default_factory=Names)
     definitions: dict[str, ast.stmt] = field(default_factory=dict)
 
     def mark(self) -> tuple[set[str], dict[str, ast.stmt]]:
-        """Note what is there, for :meth:`back_to`."""
+        """Return a copy of the present state for :meth:`back_to`."""
         return set(self.names.taken), dict(self.definitions)
 
     def back_to(self, mark: tuple[set[str], dict[str, ast.stmt]]) -> None:
-        """Take out what came since: an attempt that failed leaves no trace."""
+        """Restore the state of a mark, to remove the traces of a failed attempt."""
         self.names.taken, self.definitions = set(mark[0]), dict(mark[1])
 
     def define(self, wanted: str, made: ast.FunctionDef | ast.ClassDef) -> str:
-        """Put in a definition, and give its name; one that is there already serves again."""
+        """Add a definition and return its name; an equal definition that exists already is used again."""
         for known, node in self.definitions.items():
             made.name = known
             if ast.dump(made) == ast.dump(node):
@@ -64,16 +64,16 @@ class CodeBlock:
     statements: list[ast.stmt] = field(default_factory=list)
 
     def mark(self) -> tuple[set[str], int]:
-        """Note what is there, for :meth:`back_to`."""
+        """Return the present state for :meth:`back_to`."""
         return set(self.names.taken), len(self.statements)
 
     def back_to(self, mark: tuple[set[str], int]) -> None:
-        """Take out what came since."""
+        """Restore the state of a mark."""
         self.names.taken = set(mark[0])
         del self.statements[mark[1] :]
 
     def bind(self, value: Expression, wanted: str) -> Expression:
-        """Assign a value to a name and return the name, unless it is one already."""
+        """Add the assignment of a value to a new name, and return the name; return an atomic value itself."""
         if value.is_atomic:
             return value
         found = self.names.fresh(wanted)

@@ -25,16 +25,16 @@ from nnpipe.codegen.torch_code.values import Expression, Untranslatable, is_know
 
 
 def evaluate(node: ast.expr, scope: Scope) -> Any:
-    """Return the value of an expression, or the expression that is left of it.
+    """Return the value of an expression, or the remaining expression if the value is not known.
 
     Raises
     ------
-    Unforeseen
-        If neither can be told.
+    Untranslatable
+        If the expression can neither be evaluated nor be written as code.
     """
     method = _CASES.get(type(node))
     if method is None:
-        raise Untranslatable(f"{type(node).__name__} is not provided for")
+        raise Untranslatable(f"{type(node).__name__} is not supported")
     return method(node, scope)
 
 
@@ -89,7 +89,7 @@ def _text(node: Any, scope: Scope) -> Any:
     for part in node.values:
         value = evaluate(part.value if isinstance(part, ast.FormattedValue) else part, scope)
         if not isinstance(value, (str, int)):
-            raise Untranslatable("a text depends on a tensor")
+            raise Untranslatable("a string depends on a tensor")
         found.append(str(value))
     return "".join(found)
 
@@ -148,7 +148,7 @@ def _turns(element: ast.expr, parts: list[ast.comprehension], scope: Scope) -> I
         yield evaluate(element, scope)
         return
     for item in known_items(evaluate(parts[0].iter, scope)):
-        # Turns follow one another, so statements may stand before them as before any other expression.
+        # Iterations run in order, so statements may come before them as before any other expression.
         inner = replace(scope, local={**scope.local, **unpacked(parts[0].target, item)})
         if all(evaluate(test, inner) for test in parts[0].ifs):
             yield from _turns(element, parts[1:], inner)
@@ -165,7 +165,7 @@ def _call(node: Any, scope: Scope) -> Any:
 
 
 def imported(node: ast.Import | ast.ImportFrom) -> dict[str, Any]:
-    """Return what an import inside a function binds."""
+    """Return the values that an import inside a function binds, by name."""
     found: dict[str, Any] = {}
     for alias in node.names:
         if isinstance(node, ast.ImportFrom):

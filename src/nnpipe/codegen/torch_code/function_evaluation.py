@@ -1,8 +1,8 @@
-"""Partial evaluation of functions: put in where they are called, or written out with what is left of them.
+"""Partial evaluation of functions, which are inlined at their call or written as functions of the script.
 
-A function whose way is known is put in at its call: its statements become
-those of the caller.  One whose way depends on tensors becomes a function of
-the script.
+A function whose control flow is known is inlined: its statements become those
+of the caller.  A function whose control flow depends on tensors becomes a
+function of the script.
 """
 
 from __future__ import annotations
@@ -27,7 +27,15 @@ _NOTHING = object()
 
 
 def inlined(closure: Closure, given: list[Any], named: Mapping[str, Any], scope: Scope) -> Any:
-    """Return the result of a call, put in where the call is; or of a call of a function that is written out."""
+    """Return the result of an inlined call.
+
+    If the function cannot be inlined, it is written into the script, and the expression of its call is returned.
+
+    Raises
+    ------
+    Untranslatable
+        If the function can neither be inlined nor be written.
+    """
     local = bound(closure, given, named)
     before = scope.script.mark(), scope.block.mark() if scope.block is not None else None
     try:
@@ -42,7 +50,7 @@ def inlined(closure: Closure, given: list[Any], named: Mapping[str, Any], scope:
 
 
 def bound(closure: Closure, given: list[Any], named: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of a function's parameters."""
+    """Return the values of a function's parameters by name, including default values."""
     args, values = closure.node.args, [*closure.first, *given]
     plain = [parameter.arg for parameter in (*args.posonlyargs, *args.args)]
     found = dict(zip(plain, values, strict=False))
@@ -59,11 +67,12 @@ def bound(closure: Closure, given: list[Any], named: Mapping[str, Any]) -> dict[
 
 
 def _put_in(closure: Closure, local: dict[str, Any], scope: Scope) -> Any:
+    """Return the result of a function whose statements are added to the block of the caller."""
     uses = _uses(closure.node)
     for parameter, value in local.items():
         if type(value) is Expression and not value.is_atomic and uses[parameter] > 1:
             if scope.block is None:
-                raise Untranslatable("there is no place for a statement")
+                raise Untranslatable("a statement cannot be added here")
             local[parameter] = scope.block.bind(value, parameter)
     if isinstance(closure.node, ast.Lambda):
         return evaluate(closure.node.body, Scope(local, closure, scope.script, scope.block, inlined))
@@ -72,7 +81,10 @@ def _put_in(closure: Closure, local: dict[str, Any], scope: Scope) -> Any:
 
 
 def _run(body: list[ast.stmt], local: dict[str, Any], closure: Closure, outer: Scope, uses: Counter[str]) -> Any:
-    """Carry out statements whose way is known; give what is returned, or nothing."""
+    """Evaluate statements whose control flow is known.
+
+    Return the value of their ``return`` statement, or ``_NOTHING`` if they end without one.  ``local`` is updated.
+    """
     for statement in body:
         scope = Scope(local, closure, outer.script, outer.block, inlined)
         if isinstance(statement, ast.Return):
@@ -96,23 +108,23 @@ def _run(body: list[ast.stmt], local: dict[str, Any], closure: Closure, outer: S
         elif isinstance(statement, ast.For) and not statement.orelse:
             items = known_items(evaluate(statement.iter, scope))
             if len(items) > _TURNS:
-                raise Untranslatable("a loop that is too long to be written out")
+                raise Untranslatable("a loop is too long to be unrolled")
             for item in items:
                 local.update(unpacked(statement.target, item))
                 if (result := _run(statement.body, local, closure, outer, uses)) is not _NOTHING:
                     return result
         else:
-            raise Untranslatable(f"{type(statement).__name__} has no result that is known")
+            raise Untranslatable(f"{type(statement).__name__} is not supported in an inlined function")
     return _NOTHING
 
 
 def _assign(target: ast.expr, value: Any, local: dict[str, Any], scope: Scope, uses: Counter[str]) -> None:
     if isinstance(target, ast.Tuple) and isinstance(value, Expression):
         if scope.block is None:
-            raise Untranslatable("there is no place for a statement")
+            raise Untranslatable("a statement cannot be added here")
         names = [scope.block.names.fresh(part.id) for part in target.elts if isinstance(part, ast.Name)]
         if len(names) != len(target.elts):
-            raise Untranslatable("a tensor is taken apart")
+            raise Untranslatable("a tensor is unpacked")
         scope.block.statements.append(
             ast.Assign([ast.Tuple([ast.Name(n, ast.Store()) for n in names], ast.Store())], value.node)
         )
@@ -122,7 +134,7 @@ def _assign(target: ast.expr, value: Any, local: dict[str, Any], scope: Scope, u
     for name, item in unpacked(target, value).items():
         if type(item) is Expression and not item.is_atomic and uses[name] > 1:
             if scope.block is None:
-                raise Untranslatable("there is no place for a statement")
+                raise Untranslatable("a statement cannot be added here")
             item = scope.block.bind(item, name)
         local[name] = item
 
@@ -135,11 +147,11 @@ def _is_text(statement: ast.stmt) -> bool:
     return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
 
 
-# -- functions that are written out ---------------------------------------------------------------
+# -- functions that are written into the script ---------------------------------------------------
 
 
 def _written(closure: Closure, local: dict[str, Any], scope: Scope) -> Expression:
-    """Write a function into the script, and give its call with what is not known."""
+    """Write a function into the script, and return its call with the arguments that are not known."""
     given = {name: value for name, value in local.items() if isinstance(value, Expression)}
     for name, value in local.items():
         if isinstance(value, tuple) and any(isinstance(item, Expression) for item in value):
@@ -148,7 +160,7 @@ def _written(closure: Closure, local: dict[str, Any], scope: Scope) -> Expressio
     for name, value in given.items():
         itself = ast.Name(name, ast.Load())
         if isinstance(value, ModuleValue):
-            raise Untranslatable("a function that needs its module")
+            raise Untranslatable("a function needs its module")
         inner[name] = Expression(itself, value.shape, value.live)
     body = statements_of(closure, inner, scope.script)
     made = define(closure.name.strip("_"), list(given), body, _doc(closure.node))
@@ -159,7 +171,7 @@ def _written(closure: Closure, local: dict[str, Any], scope: Scope) -> Expressio
 def statements_of(
     closure: Closure, local: dict[str, Any], script: Script, taken: Names | None = None
 ) -> list[ast.stmt]:
-    """Return what is left of a function's statements, where parameters that are not known have their own names."""
+    """Return the remaining statements of a function, in which parameters that are not known keep their names."""
     node = closure.node
     names = Names({n.id for n in ast.walk(node) if isinstance(n, ast.Name)} | {a.arg for a in arguments(node)})
     names.taken |= taken.taken if taken else set()
@@ -172,13 +184,13 @@ def statements_of(
 
 
 class _Writer:
-    """Writes out what is left of statements."""
+    """A writer of the statements that remain of a function after partial evaluation."""
 
     def __init__(self, closure: Closure, script: Script, changing: frozenset[str]) -> None:
         self.closure, self.script, self.changing = closure, script, changing
 
     def write(self, body: list[ast.stmt], local: dict[str, Any], block: CodeBlock) -> bool:
-        """Write statements into a block; say whether they end the function."""
+        """Write statements into a block, and return whether they end with a ``return`` that is always reached."""
         for statement in body:
             scope = Scope(local, self.closure, self.script, block, inlined)
             if isinstance(statement, ast.Return):
@@ -247,11 +259,11 @@ class _Writer:
             if isinstance(owner, Expression):
                 given = [evaluate(argument, scope) for argument in node.args]
                 return called(Expression(ast.Attribute(owner.node, node.func.attr, ast.Load())), given, {}, scope)
-        raise Untranslatable("a statement whose effect is not known")
+        raise Untranslatable("the effect of a statement is not known")
 
 
 def _changing(node: ast.FunctionDef) -> frozenset[str]:
-    """Name what is assigned more than once, in a branch or a loop, or changed in place."""
+    """Return the names that are assigned more than once or in a loop, or whose methods are called as statements."""
     counts: Counter[str] = Counter(a.arg for a in arguments(node))
     inside: set[str] = set()
     for item in ast.walk(node):
@@ -274,4 +286,5 @@ def _targets(target: ast.expr) -> list[str]:
 
 
 def _doc(node: ast.AST) -> str:
+    """Return the first line of a function's docstring; the empty string if it has none."""
     return (ast.get_docstring(node) or "").partition("\n")[0] if isinstance(node, ast.FunctionDef) else ""

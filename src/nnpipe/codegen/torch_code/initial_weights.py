@@ -1,4 +1,4 @@
-"""First weights, as code: what the layers' initialisers come to in ``torch.nn.init``."""
+"""The writer of the function that initialises a network's weights with ``torch.nn.init``."""
 
 from __future__ import annotations
 
@@ -16,25 +16,26 @@ from nnpipe.layers.vocabulary import initialisers as law
 
 
 def first_weights(graph: NetworkGraph, written: Written, script: Script) -> str:
-    """Write the function that draws a network's first weights, and give its name.
+    """Write the function that initialises a network's weights into a script, and return its name.
 
-    The distributions are those of the initialisers; the numbers are PyTorch's own.
+    The distributions are those of the initialisers; PyTorch draws the numbers.
 
     Raises
     ------
-    Unforeseen
-        If an initialiser cannot be written out.
+    Untranslatable
+        If an initialiser cannot be translated.
     """
     body: list[ast.stmt] = []
     for title, variable in variables_of(graph).items():
         place = dotted(f"network.{written.parameters[title]}")
         body += _drawn(variable.initialiser, variable.shape, place)
-    made = define("first_weights", ["network"], body, "Draw the first weights of a network.")
+    made = define("first_weights", ["network"], body, "Initialise the weights of a network.")
     made.decorator_list = [call("torch.no_grad")]
     return script.define("first_weights", made)
 
 
 def _drawn(initialiser: Any, shape: tuple[int, ...], place: ast.expr) -> list[ast.stmt]:
+    """Return the statements that initialise one weight of a shape in Keras's order of axes."""
     seed = getattr(initialiser, "seed", None)
     more: dict[str, ast.expr] = {}
     if seed is not None:
@@ -61,11 +62,11 @@ def _drawn(initialiser: Any, shape: tuple[int, ...], place: ast.expr) -> list[as
     if isinstance(initialiser, law.Orthogonal):
         gain = {} if initialiser.gain == 1 else {"gain": literal(initialiser.gain)}
         return _init("orthogonal_", place, **gain, **more)
-    if hasattr(initialiser, "inner"):  # an LSTM's bias, which starts with ones where it forgets
+    if hasattr(initialiser, "inner"):  # the bias of an LSTM, whose forget gate starts with ones
         width = shape[-1] // 4
         part = ast.Subscript(place, ast.Slice(literal(width), literal(2 * width)), ast.Load())
         return [*_drawn(initialiser.inner, shape, place), *_init("ones_", part)]
-    raise Untranslatable(f"{type(initialiser).__name__} cannot be written out")
+    raise Untranslatable(f"{type(initialiser).__name__} cannot be translated")
 
 
 def _truncated(place: ast.expr, mean: float, width: float, more: dict[str, ast.expr]) -> list[ast.stmt]:

@@ -1,4 +1,4 @@
-"""Write the class of one layer, for layers whose control flow depends on tensors and for nested layers."""
+"""The writer of a class for one layer: for nested layers, and for layers that cannot be inlined in the network."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ _SELF = ast.Name("self", ast.Load())
 
 
 def layer_class(module: Any, script: Script, shapes: tuple[Shape, ...] = (), *, inner: bool = False) -> str:
-    """Write the class of one layer into a script, and give its name.
+    """Write the class of one layer into a script, and return its name.
 
     Parameters
     ----------
     module
-        The layer as a module, made for the occasion.
+        The layer as a PyTorch module.
     script
-        Takes the class.
+        The script that the class is added to.
     shapes
-        Those of its inputs, where they are known; without them it has one.
+        Shapes of the inputs, if they are known; otherwise the layer has one input.
     inner
-        Whether it is within another layer, and so has to look at its own outputs.
+        Whether the layer is inside another layer, and so has to apply the regulariser of its outputs itself.
     """
     layer = module.layer
     start = quoted("super().__init__()")
@@ -52,12 +52,12 @@ def layer_class(module: Any, script: Script, shapes: tuple[Shape, ...] = (), *, 
 
 
 def inner_class(module: Any, script: Script) -> str:
-    """Write the class of a layer that is within another, and return its name."""
+    """Write the class of a layer that is inside another layer, and return its name."""
     return layer_class(module, script, inner=True)
 
 
 def _forward(module: Any, script: Script, shapes: tuple[Shape, ...]) -> tuple[list[str], list[ast.stmt]]:
-    """Return the tensors that a layer's function takes, and what is left of it."""
+    """Return the names of the tensors that a layer's function takes, and its remaining statements."""
     closure, count = closure_of(module.call), max(len(shapes), 1)
     args = closure.node.args
     plain = [parameter.arg for parameter in (*args.posonlyargs, *args.args)]
@@ -66,7 +66,7 @@ def _forward(module: Any, script: Script, shapes: tuple[Shape, ...]) -> tuple[li
         zip(plain, [*closure.first, ModuleValue(_SELF, None, module, dotted("self.core"))], strict=False)
     )
     tensors = [parameter for parameter in plain if parameter not in local][:count]
-    local |= dict.fromkeys(plain[len(local) + len(tensors) :])  # what is not given is None, which is its default
+    local |= dict.fromkeys(plain[len(local) + len(tensors) :])  # parameters that are left out have their default, None
     more = [names.fresh(args.vararg.arg) for _ in range(count - len(tensors))] if args.vararg else []
     known = dict(zip([*tensors, *more], shapes, strict=False))
     values = {title: Expression(ast.Name(title, ast.Load()), known.get(title)) for title in (*tensors, *more)}
@@ -77,6 +77,7 @@ def _forward(module: Any, script: Script, shapes: tuple[Shape, ...]) -> tuple[li
 
 
 def _watching(layer: Layer, tensors: list[str], script: Script) -> ast.stmt:
+    """Return the method ``forward`` that calls ``compute`` and applies the regulariser to its output."""
     block = CodeBlock(Names({"self", *tensors}))
     given = (ast.Name(title, ast.Load()) for title in tensors)
     output = block.bind(Expression(call(dotted("self.compute"), *given)), "y")

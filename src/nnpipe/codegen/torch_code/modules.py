@@ -1,4 +1,4 @@
-"""Write modules of ``torch.nn`` as the constructor calls that make them."""
+"""The writer of ``torch.nn`` modules as the calls that create them."""
 
 from __future__ import annotations
 
@@ -12,21 +12,26 @@ from nnpipe.codegen.torch_code.code_blocks import Script
 from nnpipe.codegen.torch_code.values import Untranslatable, lift
 
 Change: TypeAlias = "tuple[str, ast.expr | None, bool]"
-"""A parameter below a module, its value or ``None`` where it is taken out, and whether it is a buffer."""
+"""The name of a parameter or buffer in a module, its value or ``None`` to delete it, and whether it is a buffer."""
 ClassOf: TypeAlias = "Callable[[Any, Script], str]"
-"""Writes the class of a layer into a script and returns its name."""
+"""A function that writes the class of a layer into a script and returns its name."""
 _UNSAID = ("self", "device", "dtype")
 
 
 def constructor(module: Any, script: Script, class_of: ClassOf) -> tuple[ast.expr, list[Change]]:
-    """Return the expression that makes a module, and the parameters that are put in or taken out of it afterwards.
+    """Return the expression that creates a module, and the changes to be made to it.
 
     Returns
     -------
     ast.expr
-        What makes it.
+        The call of the constructor.
     list of Change
-        What is different in it from a fresh one.
+        The parameters and buffers that the module has in addition to those of a new one, or that it lacks.
+
+    Raises
+    ------
+    Untranslatable
+        If the class is not one of ``torch.nn``.
     """
     from torch import nn
 
@@ -45,9 +50,9 @@ def constructor(module: Any, script: Script, class_of: ClassOf) -> tuple[ast.exp
 
 
 def core_of(core: Any, script: Script, class_of: ClassOf) -> tuple[ast.expr, list[Change]]:
-    """Return what makes a layer's core, and what is changed in it afterwards.
+    """Return the expression that creates a layer's core, and the changes to be made to it.
 
-    A layer within is a class of its own, which ``class_of`` writes into the script.
+    If the core is a layer, ``class_of`` writes a class for it into the script.
     """
     if hasattr(core, "layer") and hasattr(core, "call"):
         return call(class_of(core, script)), []
@@ -57,12 +62,12 @@ def core_of(core: Any, script: Script, class_of: ClassOf) -> tuple[ast.expr, lis
 def _part(module: Any, script: Script, class_of: ClassOf) -> ast.expr:
     made, changes = core_of(module, script, class_of)
     if changes:
-        raise Untranslatable("a module within another has parameters of its own")
+        raise Untranslatable("a nested module has additional parameters")
     return made
 
 
 def changes_of(owner: ast.expr, changes: list[Change]) -> list[ast.stmt]:
-    """Return the statements that put parameters into a module, or take them out."""
+    """Return the statements that add parameters and buffers to a module or delete them."""
     found: list[ast.stmt] = []
     for name, value, buffer in changes:
         if value is None:

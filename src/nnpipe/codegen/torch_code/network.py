@@ -1,4 +1,4 @@
-"""From a graph of layers to a class of PyTorch, as code."""
+"""The writer of a PyTorch class for a network."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ SELF = ast.Name("self", ast.Load())
 
 @dataclass
 class Written:
-    """A network as code.
+    """A network that has been written into a script.
 
     Attributes
     ----------
     title
-        The name of its class.
+        The name of the network's class.
     parameters
-        For each weight by its full name, where it is below the module, as in a ``state_dict``.
+        The key of each weight in the ``state_dict`` of the class, by the weight's full name.
     """
 
     title: str
@@ -55,12 +55,14 @@ class Written:
 
 
 def network_class(graph: NetworkGraph, script: Script, wanted: str = "Network") -> Written:
-    """Write the class of a network into a script.
+    """Write the class of a network into a script, and return its name and the places of its weights.
 
     Raises
     ------
     ConfigError
-        If something is wrong with the graph, or a layer cannot be written out.
+        If the graph has problems, or a layer cannot be translated.
+    MissingDependency
+        If PyTorch is not installed.
     """
     try:
         import torch  # noqa: F401
@@ -72,11 +74,11 @@ def network_class(graph: NetworkGraph, script: Script, wanted: str = "Network") 
     try:
         return _Network(graph, script, wanted, whole=True).write()
     except (Untranslatable, NoSource) as error:
-        raise ConfigError(f"{graph.name}: cannot be written out: {error}") from None
+        raise ConfigError(f"{graph.name}: cannot be written as PyTorch code: {error}") from None
 
 
 def state_of(written: Written, graph: NetworkGraph, weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return a graph's weights as the class has them: by their places in it, in PyTorch's form."""
+    """Return a network's weights as the ``state_dict`` of its class, with PyTorch's order of axes and shapes."""
     from nnpipe.layers.graph.weights import variables_of
 
     state = {}
@@ -179,7 +181,7 @@ class _Network:
             mine = attribute(SELF, self.parts[name])
             if isinstance(layer, Submodel) or layer.variables(*shapes):
                 self.made.append(ast.Expr(call(attribute(mine, "requires_grad_"), literal(False))))
-            if isinstance(layer, (BatchNorm, Submodel)):  # which are not to learn from what they see, either
+            if isinstance(layer, (BatchNorm, Submodel)):  # frozen layers must not update their statistics either
                 self.still.append(self.parts[name])
 
     def _put(self, name: str, made: ast.expr) -> None:
@@ -187,7 +189,7 @@ class _Network:
         self.made.append(assign(attribute(SELF, self.parts[name]), made))
 
     def _fits_inline(self, module: Any, given: list[Expression]) -> bool:
-        """Return whether a layer can be put into the network's own function; nothing is left of the attempt."""
+        """Return whether a layer can be inlined in the network's ``forward``; the attempt leaves no trace."""
         forward, script, parts = self.forward.mark(), self.script.mark(), dict(self.parts)
         self.parts[module.layer.name] = "part"
         try:
@@ -206,7 +208,7 @@ class _Network:
         return called(module.call, [standing, *given], {}, Scope({}, nowhere(), self.script, self.forward, inlined))
 
     def _named(self, value: Any, layer: Layer, used: list[bool]) -> list[ast.expr]:
-        """Return the outputs of a layer names of their own; those of what nothing needs begin with an underscore."""
+        """Assign the outputs of a layer to names, and return the names; those of unused outputs start with ``_``."""
         wanted = [layer.name if needed else f"_{layer.name}" for needed in used]
         if len(used) == 1:
             node = lift(value[0] if isinstance(value, tuple) else value)
@@ -232,7 +234,7 @@ class _Network:
             rest = [ast.Expr(call(attribute(attribute(SELF, part), "eval"))) for part in self.still]
             mode = define("train", ["self", "mode"], [*quoted("super().train(mode)"), *rest, *quoted("return self")])
             mode.args.defaults = [ast.Constant(True)]
-            mode.body[:0] = [ast.Expr(ast.Constant("Keep what is frozen as it is in inference."))]
+            mode.body[:0] = [ast.Expr(ast.Constant("Set the mode, but keep frozen layers in the mode of inference."))]
             body.append(mode)
         body += self.more
         body.append(define("forward", ["self", *inputs], tidied(self.forward.statements, self.telling)))
@@ -240,13 +242,13 @@ class _Network:
 
 
 def used_outputs(graph: NetworkGraph) -> set[Ref]:
-    """List the outputs that something is applied to, or that go out."""
+    """Return the outputs that other layers use or that are outputs of the network."""
     taken = {ref for entry in graph.entries for use in entry.uses for ref in use.inputs}
     return taken | set(graph.outputs)
 
 
 def _is_watched(graph: NetworkGraph) -> bool:
-    """Return whether some layer's outputs add to the loss."""
+    """Return whether a layer, including nested ones, has a regulariser of its outputs."""
     found = False
     waiting: list[Layer] = list(graph.layers.values())
     while waiting:
@@ -259,5 +261,5 @@ def _is_watched(graph: NetworkGraph) -> bool:
 
 
 def camel(text: str) -> str:
-    """Return a name as that of a class."""
+    """Return a name in the form of a class name, such as ``SmallNet`` for ``small_net``."""
     return "".join(part[:1].upper() + part[1:] for part in re.split(r"\W|_", text) if part) or "Network"

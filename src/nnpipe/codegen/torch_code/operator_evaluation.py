@@ -1,4 +1,4 @@
-"""What operators, attributes and indices give of values that may be known only when the script runs."""
+"""Partial evaluation of operators, attributes and indices."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ _TORCH = {"torch": "torch", "torch.nn": "nn", "torch.nn.functional": "F"}
 
 
 def changed(op: ast.unaryop, value: Any) -> Any:
-    """Return the result of an operator of one operand."""
+    """Return the result of a unary operator."""
     if isinstance(value, Expression):
         return Expression(ast.UnaryOp(op, value.node), shape=value.shape)
     return UNARY[type(op)](value)
 
 
 def combine(op: ast.operator, left: Any, right: Any) -> Any:
-    """Return the result of an operator of two operands."""
+    """Return the result of a binary operator."""
     if isinstance(left, Expression) or isinstance(right, Expression):
         return Expression(ast.BinOp(lift(left), op, lift(right)), shape=shapes.merged(op, left, right))
     return BINARY[type(op)](left, right)
 
 
 def compared(ops: Sequence[ast.cmpop], operands: Sequence[Any]) -> Any:
-    """Return the result of comparisons in a row; there is one operand more than operators."""
+    """Return the result of a chain of comparisons, which has one operand more than operators."""
     live = operands[-1].live if isinstance(operands[-1], Expression) else None
     if len(ops) == 1 and isinstance(ops[0], (ast.In, ast.NotIn)) and live is not None:
         return COMPARED[type(ops[0])](operands[0], live)
@@ -52,7 +52,7 @@ def compared(ops: Sequence[ast.cmpop], operands: Sequence[Any]) -> Any:
 
 
 def attribute_of(value: Any, attr: str) -> Any:
-    """Return an attribute of a value."""
+    """Return an attribute of a value, or the expression of the attribute if it is not known."""
     if of_torch(value):
         found = getattr(value, attr)
         if of_torch(found):
@@ -85,7 +85,7 @@ def _lives(value: Any) -> bool:
 
 
 def item_of(value: Any, index: Any) -> Any:
-    """Return an item of a value."""
+    """Return an item of a value, or the expression of the item if it is not known."""
     if isinstance(value, Expression):
         live = value.live[index] if value.live is not None and is_known(index) else None
         return Expression(ast.Subscript(value.node, _index(index), ast.Load()), live=live)
@@ -104,18 +104,18 @@ def _index(value: Any) -> ast.expr:
 
 
 def known_items(value: Any) -> list[Any]:
-    """Return what a loop goes over, if that is known."""
+    """Return the items that a loop iterates over; raise :class:`Untranslatable` if they are not known."""
     if isinstance(value, Expression):
-        raise Untranslatable("a loop goes over a tensor")
+        raise Untranslatable("a loop iterates over a tensor")
     return list(value)
 
 
 def unpacked(target: ast.expr, value: Any) -> dict[str, Any]:
-    """Return the names that a value is assigned to."""
+    """Return the values that an assignment gives to each name of its target."""
     if isinstance(target, ast.Name):
         return {target.id: value}
     if not isinstance(target, ast.Tuple) or isinstance(value, Expression):
-        raise Untranslatable("a tensor is taken apart")
+        raise Untranslatable("a tensor is unpacked")
     found: dict[str, Any] = {}
     items = list(value)
     for place, part in enumerate(target.elts):

@@ -1,4 +1,4 @@
-"""What regularisers add to a loss, and what constraints put weights back to, as methods of a network."""
+"""The writer of a network's methods for the penalties of regularisers and for the constraints of weights."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ for module in self.modules():
 
 
 def nowhere() -> Closure:
-    """Return a function without anything around it."""
+    """Return an empty function without surrounding names."""
     return Closure(ast.Lambda(ast.arguments([], [], None, [], [], None, []), ast.Constant(None)), {}, {}, "network")
 
 
 def methods(graph: NetworkGraph, parameters: dict[str, str], script: Script, watched: bool) -> list[ast.stmt]:
-    """Return ``penalty`` and ``constrain``, each where a network needs it.
+    """Return the methods ``penalty`` and ``constrain``; each one only if the network needs it.
 
-    ``watched`` says whether regularisers look at outputs, which the modules then keep.
+    ``watched`` says whether layers have regularisers of their outputs, whose penalties the modules store.
     """
     weights = [(dotted(f"self.{parameters[name]}"), v) for name, v in variables_of(graph).items()]
     found: list[ast.stmt] = []
@@ -49,7 +49,10 @@ def methods(graph: NetworkGraph, parameters: dict[str, str], script: Script, wat
 
 
 def activity(layer: Layer, outputs: list[ast.expr], script: Script, block: CodeBlock) -> bool:
-    """Write down what a layer's outputs add to the loss; say whether there is any of that."""
+    """Add the statement that stores the penalty of a layer's outputs.
+
+    Return whether the layer has a regulariser of its outputs; without one, nothing is added.
+    """
     regulariser = getattr(layer, "activity_regularizer", None)
     if not isinstance(regulariser, Regulariser):
         return False
@@ -69,12 +72,12 @@ def _penalty(weights: list[tuple[ast.expr, LayerVariable]], script: Script, watc
     for place, variable in weights:
         regulariser = variable.regulariser
         assert isinstance(regulariser, Regulariser)
-        alike = isinstance(regulariser, (L1, L2, L1L2))  # sums, for which the order of axes does not count
+        alike = isinstance(regulariser, (L1, L2, L1L2))  # sums, which do not depend on the order of axes
         weight = Expression(place if alike else _as_keras(place, variable), shape=variable.shape)
         value = _computed(regulariser.penalty, weight, script, block)
         block.statements += quoted("total = total + VALUE", VALUE=value)
     block.statements += quoted(_ACTIVITY) if watched else []
-    doc = "Give what regularisers add to the loss of the last call."
+    doc = "Return the penalty of the regularisers for the last call."
     return define("penalty", ["self"], [*block.statements, *quoted("return total")], doc)
 
 
@@ -85,7 +88,9 @@ def _constrain(weights: list[tuple[ast.expr, LayerVariable]], script: Script) ->
         weight = block.bind(Expression(_as_keras(place, variable), shape=variable.shape), "weight")
         value = _as_torch(_computed(variable.constraint.project, weight, script, block), variable)
         block.statements.append(ast.Expr(call(attribute(place, "copy_"), value)))
-    made = define("constrain", ["self"], tidied(block.statements), "Put weights back to what their constraints allow.")
+    made = define(
+        "constrain", ["self"], tidied(block.statements), "Project the weights to values that their constraints allow."
+    )
     made.decorator_list = [call("torch.no_grad")]
     return made
 

@@ -1,4 +1,4 @@
-"""What expressions are evaluated in."""
+"""The scope in which expressions are evaluated."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ Inline: TypeAlias = "Callable[[Closure, list[Any], Mapping[str, Any], Scope], An
 
 @dataclass(frozen=True)
 class Scope:
-    """What an expression is evaluated in.
+    """The scope in which an expression is evaluated.
 
-    ``block`` takes statements that must come before it; where there may be none
-    (a branch of an expression, a comprehension) it is ``None``.  ``inline`` puts
-    a function in where it is called.
+    ``block`` receives statements that must come before the expression.  It is
+    ``None`` where no statement is possible, such as in a branch of an expression.
+    ``inline`` returns the result of a call of a Python function.
     """
 
     local: Mapping[str, Any]
@@ -30,12 +30,12 @@ class Scope:
     inline: Inline
 
     def value(self, name: str) -> Any:
-        """Find the value of a name."""
+        """Return the value of a name; raise :class:`Untranslatable` if it is not known."""
         for values in (self.local, self.closure.around, self.closure.globals, vars(builtins)):
             if name in values:
                 return values[name]
         raise Untranslatable(f"{name} is not known")
 
     def inner(self, local: Mapping[str, Any]) -> Scope:
-        """Return the scope of a branch or a comprehension."""
+        """Return the scope with further local names, in which no statements can be added."""
         return replace(self, local={**self.local, **local}, block=None)

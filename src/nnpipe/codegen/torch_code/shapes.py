@@ -1,4 +1,4 @@
-"""What is known of the shapes of expressions: enough to know how many axes a tensor has."""
+"""The known shapes of expressions, which suffice to know the number of axes of a tensor."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _ALIKE = (
     "abs", "clamp", "flip", "clamp_max", "clamp_min", "contiguous", "cos", "exp", "float", "long", "rsqrt", "sigmoid",
     "softmax", "sqrt", "square", "tanh", "where",
 )  # fmt: skip
-# Functions of torch.nn.functional that change how many axes there are.
+# Functions of torch.nn.functional that change the number of axes.
 _OTHER = ("embedding", "one_hot", "scaled_dot_product_attention")
 
 
 def merged(op: ast.operator, left: Any, right: Any) -> Known:
-    """Return the shape of the result of an operator."""
+    """Return the shape of the result of a binary operator; ``None`` if it is not known."""
     if isinstance(op, ast.MatMult):
         return None
     given = [item.shape for item in (left, right) if isinstance(item, Expression)]
@@ -32,7 +32,7 @@ def merged(op: ast.operator, left: Any, right: Any) -> Known:
 
 
 def of_call(function: Expression, given: list[Any], named: dict[str, Any]) -> Known:
-    """Return the shape of the result of a call."""
+    """Return the shape of the result of a call; ``None`` if it is not known."""
     if isinstance(function, Method):
         return _of_method(function, given)
     first = given[0].shape if given and isinstance(given[0], Expression) else None

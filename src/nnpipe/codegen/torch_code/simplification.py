@@ -1,4 +1,4 @@
-"""Statements made shorter: a name that is used once, in the very next statement, gives way to its value."""
+"""Simplification of statements: a name that is used only once, in the next statement, is replaced by its value."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _NUMBERED = re.compile(r"([a-z]+)_\d+")
 
 
 def tidied(statements: list[ast.stmt], kept: Collection[str] = ()) -> list[ast.stmt]:
-    """Return statements without names that tell nothing.
+    """Return statements without unnecessary intermediate names.
 
     Parameters
     ----------
     statements
-        The body of a function, in which each name but those in ``kept`` is assigned once.
+        The body of a function, in which each name except those in ``kept`` is assigned once.
     kept
-        Names that stay, because they tell something, or are assigned again.
+        Names that stay, because they are informative or are assigned again.
     """
     found: list[ast.stmt] = []
     uses = Counter(n.id for s in statements for n in ast.walk(s) if isinstance(n, ast.Name))
@@ -33,7 +33,7 @@ def tidied(statements: list[ast.stmt], kept: Collection[str] = ()) -> list[ast.s
 
 
 def _renumbered(statements: list[ast.stmt], kept: Collection[str]) -> list[ast.stmt]:
-    """Return the names that are left the numbers that have become free."""
+    """Return statements in which numbered names that remain have the lowest free numbers."""
     names = {n.id for s in statements for n in ast.walk(s) if isinstance(n, ast.Name)}
     passing: list[str] = []
     for statement in statements:
@@ -64,6 +64,7 @@ class _Named(ast.NodeTransformer):
 
 
 def _joined(first: ast.stmt, second: ast.stmt, kept: Collection[str], uses: Counter[str]) -> ast.stmt | None:
+    """Return the second statement with the value of the first one in it; ``None`` if they cannot be joined."""
     if not (isinstance(first, ast.Assign) and len(first.targets) == 1 and isinstance(first.targets[0], ast.Name)):
         return None
     name = first.targets[0].id

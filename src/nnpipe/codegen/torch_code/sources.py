@@ -1,4 +1,4 @@
-"""The syntax tree of a function, found by the function itself."""
+"""The syntax trees of Python functions, read from their source files."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from typing import Any
 
 
 class NoSource(Exception):
-    """A function cannot be written out: its source is not there, or not one."""
+    """An error about a function whose source code is missing or ambiguous."""
 
 
 @dataclass(frozen=True, eq=False)
 class Closure:
-    """A function as a tree, with the values of the names that it takes from around it."""
+    """A function as a syntax tree, with the values of the names that it uses from its surroundings."""
 
     node: ast.FunctionDef | ast.Lambda
     around: Mapping[str, Any]
     globals: Mapping[str, Any]
     name: str
     first: tuple[Any, ...] = ()
-    """Arguments that are given already, such as ``self``."""
+    """First arguments that are bound already, such as ``self``."""
 
 
 def closure_of(function: FunctionType | MethodType) -> Closure:
-    """Return a Python function as a tree.
+    """Return a Python function as a syntax tree with its surroundings.
 
     Raises
     ------
     NoSource
-        If its source is not there.
+        If the source code of the function is missing or ambiguous.
     """
     first: tuple[Any, ...] = ()
     if isinstance(function, MethodType):
@@ -68,7 +68,7 @@ def _functions(path: str) -> dict[int, list[ast.FunctionDef | ast.Lambda]]:
 
 
 def _is_of(node: ast.FunctionDef | ast.Lambda, code: CodeType) -> bool:
-    """Return whether a tree at the line of some code is that code's; several lambdas may stand in one line."""
+    """Return whether a tree belongs to a code object at the same line; a line may hold several lambdas."""
     if (getattr(node, "name", None) or "<lambda>") != code.co_name:
         return False
     count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & inspect.CO_VARARGS)
@@ -80,7 +80,7 @@ def _is_of(node: ast.FunctionDef | ast.Lambda, code: CodeType) -> bool:
 
 
 def arguments(node: ast.FunctionDef | ast.Lambda) -> list[ast.arg]:
-    """List the parameters of a function, in the order in which code objects have them."""
+    """Return the parameters of a function, in the order of code objects."""
     given = node.args
     return [*given.posonlyargs, *given.args, *given.kwonlyargs, *([given.vararg] if given.vararg else [])]
 

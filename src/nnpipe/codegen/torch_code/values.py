@@ -1,4 +1,4 @@
-"""Values while a script is written: known ones are themselves, the others are the expressions that will give them."""
+"""Values during partial evaluation: known values are themselves, others are expressions of the script."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from nnpipe.codegen.syntax import call, literal, name
 
 
 class Untranslatable(Exception):
-    """What is to be written out does something that cannot be foreseen here; a wider form may do."""
+    """An error about code that partial evaluation cannot handle; the caller may try a more general form."""
 
 
 @dataclass(frozen=True, eq=False)
 class Expression:
-    """What is known only when the script runs.
+    """A value that is only known when the script runs.
 
     Attributes
     ----------
     node
-        The expression.
+        The expression that computes the value.
     shape
-        Its shape if it is a tensor of a known number of axes, ``None`` for an extent that is not known.
+        Shape of a tensor, with ``None`` for each unknown extent; ``None`` if the number of axes is not known.
     live
-        The ``torch.nn`` module or parameter that it will be, made for the occasion.
+        A ``torch.nn`` module or a parameter like the one that the script will have; ``None`` for other values.
     """
 
     node: ast.expr
@@ -39,20 +39,20 @@ class Expression:
         raise Untranslatable("a branch depends on a tensor")
 
     def __iter__(self) -> Iterator[Any]:
-        raise Untranslatable("a loop goes over a tensor")
+        raise Untranslatable("a loop iterates over a tensor")
 
     def __eq__(self, other: object) -> bool:
         raise Untranslatable("a comparison depends on a tensor")
 
     def __hash__(self) -> int:
-        raise Untranslatable("a tensor as a key")
+        raise Untranslatable("a tensor is used as a key")
 
     def __index__(self) -> int:
         raise Untranslatable("a number depends on a tensor")
 
     @property
     def is_atomic(self) -> bool:
-        """Whether it costs nothing to compute it twice."""
+        """Whether the expression is so cheap that it may be computed twice."""
         node = self.node
         while isinstance(node, ast.Attribute) or (
             isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant)
@@ -63,20 +63,20 @@ class Expression:
 
 @dataclass(frozen=True, eq=False)
 class ModuleValue(Expression):
-    """The module of a layer, whose parts may stand elsewhere: ``core`` says where the one with the weights is."""
+    """The module of a layer; ``core`` is the expression of its part with the weights."""
 
     core: ast.expr | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Method(Expression):
-    """A method of a tensor, or another attribute that is not known before."""
+    """A method of a tensor, or another attribute that is only known when the script runs."""
 
     owner: Expression | None = None
 
 
 def is_known(value: Any) -> bool:
-    """Return whether nothing in a value has to wait for the script to run."""
+    """Return whether a value, with everything in it, is known before the script runs."""
     if isinstance(value, (tuple, list)):
         return all(map(is_known, value))
     if isinstance(value, dict):
@@ -89,8 +89,8 @@ def lift(value: Any) -> ast.expr:
 
     Raises
     ------
-    Unforeseen
-        If it has none.
+    Untranslatable
+        If the value cannot be written as code.
     """
     if isinstance(value, Expression):
         return value.node
@@ -107,15 +107,15 @@ def lift(value: Any) -> ast.expr:
     title = str(getattr(value, "__name__", ""))
     if isinstance(value, (BuiltinFunctionType, type)) and getattr(builtins, title, None) is value:
         return name(title)
-    raise Untranslatable(f"{type(value).__name__} cannot be written out")
+    raise Untranslatable(f"{type(value).__name__} cannot be written as code")
 
 
 def of_torch(value: Any) -> bool:
-    """Return whether a value is PyTorch itself, or a module below it."""
+    """Return whether a value is the module ``torch`` or a module below it."""
     return isinstance(value, ModuleType) and value.__name__.partition(".")[0] == "torch"
 
 
 def is_python(value: Any) -> bool:
-    """Return whether a value is a function of nnpipe."""
+    """Return whether a value is a Python function or method that PyTorch does not define."""
     function = getattr(value, "__func__", value)
     return isinstance(function, FunctionType) and str(function.__module__).partition(".")[0] != "torch"
