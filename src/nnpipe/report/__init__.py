@@ -1,7 +1,7 @@
-"""Reports: result files as RST, HTML and pictures.
+"""Reports on result files as RST, HTML, Markdown and pictures.
 
 :func:`nnpipe.report.render.render` turns runs into a
-:class:`~nnpipe.report.document.Document`, which is data;
+:class:`~nnpipe.report.document.Document`, which is data.
 :func:`nnpipe.report.writers.rst.write_rst` and :func:`nnpipe.report.writers.html.write_html`
-turn that into files.
+write it to files.
 """

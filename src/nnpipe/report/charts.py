@@ -1,7 +1,7 @@
-"""Plots as data.
+"""Charts as data.
 
-Arrays are what is to be drawn, already thinned out and in the unit that the
-axis names: a chart of a million samples is as small as one of a thousand.
+The arrays hold what is drawn, already downsampled and in the unit of the axis.
+So the chart of a million samples is as small as that of a thousand.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Line:
-    """A curve: ``x`` and ``y`` (points,); ``low`` and ``high``, if given, bound the band that it stands for."""
+    """A curve of points ``x`` and ``y`` (points,); ``low`` and ``high``, if given, bound a band around it."""
 
     label: str
     x: Floats
@@ -30,7 +30,7 @@ class Line:
 class Lines:
     """Curves over one axis.
 
-    ``top`` is a value that the axis must reach; a ``flat`` picture suits what hardly moves.
+    ``top`` is a value that the vertical axis must reach; a ``flat`` picture is less high.
     """
 
     x_label: str
@@ -43,7 +43,7 @@ class Lines:
 
 @dataclass(frozen=True, eq=False)
 class Areas:
-    """Layers put on top of each other; each is a label and heights (points,)."""
+    """Stacked areas; each layer is a label and heights (points,)."""
 
     x_label: str
     y_label: str
@@ -65,7 +65,7 @@ class Histogram:
 
 @dataclass(frozen=True, eq=False)
 class Spread:
-    """A candidate's distribution: heights (bins,) between edges (bins + 1,), its quartiles, its colour's number."""
+    """The distribution of a candidate: heights (bins,) between edges (bins + 1,), quartiles, and a colour number."""
 
     label: str
     edges: Floats
@@ -85,7 +85,7 @@ class Spreads:
 
 @dataclass(frozen=True)
 class Bar:
-    """A length with the text that says how long it is, and the number of its colour."""
+    """A bar with its value, the value as text, and a colour number."""
 
     label: str
     value: float
@@ -95,7 +95,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Bars:
-    """Lengths side by side."""
+    """Bars below each other on one axis."""
 
     x_label: str
     bars: tuple[Bar, ...]
@@ -103,10 +103,10 @@ class Bars:
 
 @dataclass(frozen=True)
 class ChartPoint:
-    """A place with the interval around it in both directions, and the number of its colour and sign.
+    """A point with its intervals in both directions, and the number of its colour and marker.
 
-    One that is not on the front is beaten by another in both directions;
-    ``tip`` is what a reader is told who points at it.
+    A point that is not on the front is worse than another point in both directions.
+    ``tip`` is the text that is shown when a reader points at it.
     """
 
     label: str
@@ -121,9 +121,9 @@ class ChartPoint:
 
 @dataclass(frozen=True)
 class Scatter:
-    """Candidates between two axes, of which less of the first and more of the second is better.
+    """Candidates as points; smaller values of the first axis and larger values of the second are better.
 
-    ``front`` says whether to draw the line that no candidate is beyond.
+    ``front`` says whether to draw the Pareto front.
     """
 
     x_label: str
@@ -135,7 +135,7 @@ class Scatter:
 
 @dataclass(frozen=True)
 class Interval:
-    """A value with its interval, if there is one, in words beside it; ``clear`` if it differs beyond doubt."""
+    """A value with its interval, if there is one, and a text beside it; ``clear`` if it differs significantly."""
 
     label: str
     value: float
@@ -147,7 +147,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class Intervals:
-    """Values against one that means no difference; what lies within the margin around it counts as the same."""
+    """Values and a neutral value that means no difference; values within the margin around it count as the same."""
 
     x_label: str
     rows: tuple[Interval, ...]
@@ -158,7 +158,7 @@ class Intervals:
 
 @dataclass(frozen=True, eq=False)
 class Heatmap:
-    """A square of shares from 0 to 1 (rows, columns), with counts written into it where there is room."""
+    """A square matrix of shares from 0 to 1 (rows, columns), with counts in the cells if there is room."""
 
     x_label: str
     y_label: str

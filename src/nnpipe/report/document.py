@@ -1,8 +1,8 @@
-"""A report as data: what it says, not how it looks.
+"""A report as data: its content without its layout.
 
-Sections of :mod:`nnpipe.report` make these values from runs; the RST and HTML
-writers turn them into files.  Text in them is plain and may come from anyone:
-escaping is the writers' part.
+The sections of :mod:`nnpipe.report` create these values from runs, and the
+writers turn them into files.  The text in them is plain and may come from an
+untrusted source; the writers escape it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Tone = Literal["plain", "note", "warning"]
 
 @dataclass(frozen=True)
 class Paragraph:
-    """Text; a ``note`` is an aside and a ``warning`` something that the reader must not miss."""
+    """A paragraph of text; a ``note`` is additional information, and a ``warning`` must not be missed."""
 
     text: str
     tone: Tone = "plain"
@@ -26,7 +26,7 @@ class Paragraph:
 
 @dataclass(frozen=True)
 class CommandLine:
-    """A line for a computer, such as a command."""
+    """A line of code, such as a command."""
 
     text: str
 
@@ -55,10 +55,10 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of cells, as many in each as the header has.
+    """A table whose rows have as many cells as the header.
 
-    A ``folded`` table is long and not for everyone: writers may hide it until
-    asked.  ``minor`` names columns that a narrow screen may leave out at first.
+    A ``folded`` table holds details, which writers may hide until the reader
+    opens it.  ``minor`` names columns that a narrow screen may hide at first.
     """
 
     header: tuple[str, ...]
@@ -70,7 +70,7 @@ class Table:
 
     def __post_init__(self) -> None:
         if any(len(row) != len(self.header) for row in self.rows):
-            raise ValueError(f"table {self.caption!r}: a row has not {len(self.header)} cells")
+            raise ValueError(f"table {self.caption!r}: a row does not have {len(self.header)} cells")
 
     def cells(self) -> Iterator[tuple[Cell, ...]]:
         """Yield the rows with each cell as a :class:`Cell`."""
@@ -80,7 +80,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Tile:
-    """One figure that matters, with what it is and a remark."""
+    """One important figure with its label and a note."""
 
     label: str
     value: str
@@ -89,7 +89,7 @@ class Tile:
 
 @dataclass(frozen=True)
 class Tiles:
-    """The few figures that matter most."""
+    """The most important figures."""
 
     items: tuple[Tile, ...]
 
@@ -118,9 +118,10 @@ class Plot:
 
 @dataclass(frozen=True)
 class Section:
-    """A title and what stands under it; may hold sections.
+    """A title and the blocks below it, which may include sections.
 
-    A ``folded`` section is one of many alike: pages show its title, with ``note`` beside it, and the rest when asked.
+    A ``folded`` section is one of many similar ones: pages show its title with ``note`` beside it, and the rest when
+    the reader opens it.
     """
 
     title: str

@@ -1,4 +1,4 @@
-"""How numbers and foreign text are written in reports."""
+"""Formatting of numbers and of text from outside for reports."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from dataclasses import dataclass
 NOTHING = "–"
 _TIMES = (("s", 1e9), ("ms", 1e6), ("µs", 1e3), ("ns", 1.0))
 _SIZES = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("B", 1.0))
-# Cc, Cs and Cn break files or cannot be encoded; Cf holds the marks that turn the direction of what follows.
+# Cc, Cs and Cn break files or cannot be encoded; Cf holds the marks that change the direction of text.
 _UNSAFE = frozenset({"Cc", "Cf", "Cs", "Cn", "Co"})
 _HOLD = "\u00a0"  # keeps a number and its unit on one line
 _SPACES = re.compile(r"[^\S\u00a0]+")
-_JOINERS = "\u200c\u200d"  # of the invisible marks, words in some scripts need these
+_JOINERS = "\u200c\u200d"  # invisible characters that words in some scripts need
 
 
 def clean(text: object, limit: int = 1000) -> str:
-    """Return foreign text as one line that can be encoded, read from left to right, and is not endless.
+    """Return text from outside as one line of at most ``limit`` characters that can be encoded.
 
     Control characters, lone surrogates, invisible formatting and unassigned
     characters become ``U+FFFD``; white space becomes single spaces.
@@ -34,7 +34,7 @@ def clean(text: object, limit: int = 1000) -> str:
 
 
 def shortened(text: str, limit: int) -> str:
-    """Cut a line in the middle, where names differ least, to ``limit`` characters."""
+    """Return a line of at most ``limit`` characters, cut in the middle, where names differ least."""
     if len(text) <= limit:
         return text
     head = (limit - 1) * 2 // 3
@@ -42,10 +42,10 @@ def shortened(text: str, limit: int) -> str:
 
 
 def distinct(names: Sequence[str], limit: int) -> list[str]:
-    """Cut names to ``limit`` characters, so that what differs stays different.
+    """Return names that are cut to ``limit`` characters, so that different names stay different.
 
-    Where cutting in the middle makes two alike, what all begin with is left out instead, and where even
-    that does not help, they are numbered.
+    If cutting in the middle makes two names equal, their common first words are left out instead.  Names that are
+    still equal are numbered.
     """
     found = [shortened(name, limit) for name in names]
     if len(set(found)) < len(set(names)):
@@ -64,7 +64,7 @@ def distinct(names: Sequence[str], limit: int) -> list[str]:
 
 
 def digits(value: float | None, figures: int = 3) -> str:
-    """Return a number with so many significant digits and no exponent; ``–`` if there is none.
+    """Return a number with ``figures`` significant digits and no exponent; ``–`` for ``None`` and infinite values.
 
     Examples
     --------
@@ -75,14 +75,14 @@ def digits(value: float | None, figures: int = 3) -> str:
         return NOTHING
     if value == 0:
         return "0"
-    # By way of the exponent, since rounding may carry: with three figures 9.996 is 10.0.
+    # The exponent is taken after rounding, which may carry: with three digits 9.996 is 10.0.
     exponent = int(f"{value:.{figures - 1}e}".partition("e")[2])
     decimals = min(figures - 1 - exponent, 12)
     return f"{value:,.{max(0, decimals)}f}"
 
 
 def share(value: float | None, decimals: int = 2) -> str:
-    """Return a share of one as a percentage."""
+    """Return a share of one as a percentage; ``–`` for ``None`` and infinite values."""
     return NOTHING if value is None or not math.isfinite(value) else f"{100 * value:.{decimals}f}{_HOLD}%"
 
 
@@ -93,13 +93,13 @@ def points(difference: float) -> str:
 
 
 def count(value: int | None) -> str:
-    """Return a whole number with its thousands set apart."""
+    """Return a whole number with separators of thousands; ``–`` for ``None``."""
     return NOTHING if value is None else f"{value:,}"
 
 
 @dataclass(frozen=True)
 class Scale:
-    """A unit in which several quantities are written, so that they can be compared by eye.
+    """A common unit of several quantities, which makes them easy to compare.
 
     Parameters
     ----------
@@ -114,12 +114,12 @@ class Scale:
 
     @classmethod
     def of_times(cls, nanoseconds: Iterable[float | None]) -> Scale:
-        """Choose a unit for times in nanoseconds: the one that suits their middle."""
+        """Return the unit that suits the median of times in nanoseconds."""
         return cls(*_fitting(_TIMES, nanoseconds))
 
     @classmethod
     def of_sizes(cls, sizes: Iterable[float | None]) -> Scale:
-        """Choose a decimal unit for sizes in bytes."""
+        """Return the decimal unit that suits the median of sizes in bytes."""
         return cls(*_fitting(_SIZES, sizes))
 
     def text(self, value: float | None, figures: int = 3) -> str:
@@ -127,17 +127,17 @@ class Scale:
         return digits(None if value is None else value / self.divisor, figures)
 
     def range(self, interval: tuple[float, float] | None) -> str:
-        """Return an interval in this unit, without the unit's name; nothing where there is none."""
+        """Return an interval in this unit, without the unit's name; the empty string for ``None``."""
         return "" if interval is None else f"{self.text(interval[0])} to {self.text(interval[1])}"
 
 
 def duration(nanoseconds: float | None, figures: int = 3) -> str:
-    """Return a time with the unit that suits it."""
+    """Return a time in nanoseconds as text, with the unit that suits it."""
     return _with_unit(Scale.of_times([nanoseconds]), nanoseconds, figures)
 
 
 def size(number_of_bytes: float | None, figures: int = 3) -> str:
-    """Return a size with the decimal unit that suits it."""
+    """Return a size in bytes as text, with the decimal unit that suits it."""
     return _with_unit(Scale.of_sizes([number_of_bytes]), number_of_bytes, figures)
 
 

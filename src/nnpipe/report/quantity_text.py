@@ -1,4 +1,4 @@
-"""How figures are written: a quantity's value, its interval and its heading, on every page and terminal alike."""
+"""Formatting of quantities and their intervals, which is the same on all pages and in the terminal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nnpipe.report.formatting import NOTHING, digits, duration, points, share, s
 
 
 def written(quantity: Quantity, value: float | None) -> str:
-    """Write a value, which is in the quantity's unit, with the unit that suits it."""
+    """Return a value, given in the quantity's unit, as text with the unit that suits it; ``–`` if it is unknown."""
     if value is None or not math.isfinite(value):
         return NOTHING
     if quantity.kind == "time":
@@ -27,14 +27,14 @@ def written(quantity: Quantity, value: float | None) -> str:
 
 
 def interval(quantity: Quantity, known: Figure) -> str:
-    """Write the interval of a figure; nothing where there is none, or it is exact."""
+    """Return the interval of a figure as text; the empty string if it is unknown, infinite or has no width."""
     if known.value is None or known.low == known.high or not (math.isfinite(known.low) and math.isfinite(known.high)):
         return ""
     return f"{written(quantity, known.low)} to {written(quantity, known.high)}"
 
 
 def ranged(quantity: Quantity, known: Figure | None) -> str:
-    """Write a figure with its interval in brackets, or why it is not known."""
+    """Return a figure as text with its interval in brackets, or the reason why it is not known."""
     if known is None or known.value is None:
         return NOTHING if known is None else known.reason or NOTHING
     range_ = interval(quantity, known)
@@ -42,5 +42,5 @@ def ranged(quantity: Quantity, known: Figure | None) -> str:
 
 
 def kinds(doubts: Iterable[Doubt]) -> str:
-    """Name the kinds of doubts, each once; ``none`` where there are none."""
+    """Return the kinds of doubts as text, each once; ``none`` if there are no doubts."""
     return ", ".join(dict.fromkeys(doubt.kind for doubt in doubts)) or "none"

@@ -1,4 +1,4 @@
-"""From runs to a report, as data."""
+"""The assembly of a report, as data, from runs."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from nnpipe.report.document import Document, Section
 from nnpipe.report.formatting import clean
 from nnpipe.report.inputs.candidate import Candidate, candidates_of
 from nnpipe.report.sections.classification import classification
-from nnpipe.report.sections.outcome import Failure, told
+from nnpipe.report.sections.outcome import Failure, failure_warnings
 from nnpipe.report.sections.performance import performance
 from nnpipe.report.sections.provenance import provenance
 from nnpipe.report.sections.summary import summary
 
-# For each type: the section, whether a candidate has what it shows, and what that is called.
+# For each type: the function that returns the section, whether a candidate has data for it, and the name of the data.
 _TYPES: dict[str, tuple[Callable[[Sequence[Candidate]], Section], Callable[[Candidate], bool], str]] = {
     "performance": (performance, lambda candidate: candidate.latency is not None, "inference times"),
     "classification": (classification, lambda candidate: candidate.quality is not None, "predictions of classes"),
@@ -32,7 +32,7 @@ def render(
     sources: Sequence[object] = (),
     failures: Sequence[Failure] = (),
 ) -> Document:
-    """Turn runs into a report.
+    """Return a report on runs.
 
     Parameters
     ----------
@@ -61,19 +61,19 @@ def report_on(
     before: Sequence[Section] = (),
     measured: int | None = None,
 ) -> Document:
-    """Turn candidates into a report.
+    """Return a report on candidates.
 
     Parameters
     ----------
     candidates
-        What :func:`~nnpipe.report.inputs.candidate.candidates_of` made of runs; the
-        first is the one that others are compared with.
+        The result of :func:`~nnpipe.report.inputs.candidate.candidates_of`; the others
+        are compared with the first one.
     title
         The title of the report.
     report_types
         Sections besides the summary and the provenance:
-        ``"performance"``, ``"classification"``; by default those for which
-        some run has something.  A section tells which runs have nothing for it.
+        ``"performance"`` and ``"classification"``; by default those for which
+        some run has data.  A section says which runs have no data for it.
     failures
         Candidates that could not be measured, with reasons.
     before
@@ -89,7 +89,7 @@ def report_on(
     if not candidates:
         raise ConfigError("a report needs at least one result file")
     first = summary(candidates, judged=bool(before))
-    sections = [*before, replace(first, blocks=(*told(failures), *first.blocks))]
+    sections = [*before, replace(first, blocks=(*failure_warnings(failures), *first.blocks))]
     if report_types is None:
         report_types = [name for name, (_, possible, _) in _TYPES.items() if any(map(possible, candidates))]
     for name in dict.fromkeys(report_types):

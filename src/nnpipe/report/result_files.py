@@ -1,4 +1,4 @@
-"""What a report is on: result files of any kind, read."""
+"""The reader of the result files that a report is about."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from nnpipe.report.sections.outcome import Failure
 from nnpipe.report.sections.sweep import most_telling, sweep_section
 
 SHOWN = 12
-"""So many candidates of a sweep are shown one by one."""
+"""Greatest number of candidates of a sweep that are shown one by one."""
 
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """Runs with their sources, what failed beside them, sections on how they stand to each other, and how many ran."""
+    """The runs of a report with their files, failed candidates, sections that compare them, and the number measured."""
 
     runs: tuple[Run, ...]
     sources: tuple[Path, ...]
@@ -32,14 +32,14 @@ class Subject:
 
 
 def subject(paths: Sequence[Path]) -> Subject:
-    """Read result files: several of single runs, or one of a comparison or a sweep.
+    """Return the content of result files: any number of single runs, or one comparison, or one sweep.
 
     Raises
     ------
     ArtifactError
         If a file is missing or damaged, or is not a result; the message names it.
     ConfigError
-        If the file of a comparison or a sweep is given together with others.
+        If the file of a comparison or a sweep is given together with other files.
     """
     found = [_read(path) for path in paths]
     for path, each in zip(paths, found, strict=True):
@@ -76,14 +76,14 @@ def _of_comparison(comparison: Comparison, path: Path) -> Subject:
 
 
 def _of_sweep(found: Found, path: Path) -> Subject:
-    """Read the results of those candidates of a sweep that are worth to be shown one by one."""
+    """Return the runs of the most important candidates of a sweep, and the section on the sweep."""
     if not found.points:
         raise ArtifactError(f"{path}: nothing was measured in this sweep")
     sources = tuple(path.parent / point.result for point in most_telling(found, SHOWN))
     section = sweep_section(found)
     if len(found.points) > SHOWN:
-        told = Paragraph(
-            f"What follows tells more of {SHOWN} of the {len(found.points):,}: the first of the table above."
+        note = Paragraph(
+            f"The following sections show {SHOWN} of the {len(found.points):,}: the first ones of the table above."
         )
-        section = replace(section, blocks=(*section.blocks, told))
+        section = replace(section, blocks=(*section.blocks, note))
     return Subject(tuple(Run.read(path) for path in sources), sources, (), (section,), len(found.points))

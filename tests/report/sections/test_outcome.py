@@ -10,7 +10,7 @@ from nnpipe.measuring.run import Run
 from nnpipe.report.document import Paragraph, Table
 from nnpipe.report.inputs.candidate import candidates_of
 from nnpipe.report.render import render
-from nnpipe.report.sections.outcome import Failure, outcome, told
+from nnpipe.report.sections.outcome import Failure, failure_warnings, outcome
 
 MakeRun = Callable[..., Run]
 
@@ -49,7 +49,7 @@ def test_a_failure_stands_where_its_candidate_would(make_run: MakeRun) -> None:
 
 
 def test_the_report_says_why_a_candidate_failed(make_run: MakeRun) -> None:
-    (block,) = told([Failure(0, "first", "it\nburnt")])
+    (block,) = failure_warnings([Failure(0, "first", "it\nburnt")])
     assert isinstance(block, Paragraph)
     assert block.text == "first could not be measured: it burnt"
     document = render([make_run("second")], "T", failures=[Failure(0, "first", "it burnt")])

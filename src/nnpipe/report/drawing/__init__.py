@@ -1,1 +1,1 @@
-"""Charts drawn: from data to shapes, and from shapes to SVG or PNG."""
+"""The drawing of charts: from data to shapes, and from shapes to SVG or PNG."""

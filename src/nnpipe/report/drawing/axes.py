@@ -1,7 +1,7 @@
-"""Axes: what they span, where they are divided, and the room for what is written around a plot.
+"""Axes with their ranges, ticks and labels, and the margins around a plot.
 
-Margins are computed from the lengths of labels, which are estimated: a letter
-is measured by whoever shows the picture, and in a font of their own.
+Margins are computed from estimated lengths of labels, because the program that
+shows the picture chooses the font.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from nnpipe.report.charts import Floats
 from nnpipe.report.drawing.shapes import Path, Shape, Words, places
 from nnpipe.report.formatting import clean
 
-WIDTH = 380.0  # points, of every picture: narrow, so that its letters can be read on a telephone
-SMALL = 10.5  # points, of letters other than the axes' names
+WIDTH = 380.0  # width of every picture in points: narrow, so that its text can be read on a telephone
+SMALL = 10.5  # font size in points of all text except the names of axes
 NAME = 11.0
 ROW = 15.0  # points from one line of text to the next
-_LEAST, _GREATEST = 1e-150, 1e150  # beyond these, ratios of two numbers leave what a float holds
+_LEAST, _GREATEST = 1e-150, 1e150  # beyond these, the ratio of two numbers may overflow a float
 _STEPS = (1, 2, 2.5, 5, 10)
 
 
 @dataclass(frozen=True)
 class Span:
-    """The values from one end of an axis to the other.
+    """The range of an axis.
 
     Parameters
     ----------
@@ -37,9 +37,9 @@ class Span:
     log
         Whether the axis is logarithmic.
     divisions
-        The greatest number of divisions on a linear axis.
+        The greatest number of intervals between ticks on a linear axis.
     whole
-        Whether divisions are whole numbers only.
+        Whether ticks are whole numbers only.
     """
 
     low: float
@@ -50,7 +50,7 @@ class Span:
 
     @classmethod
     def around(cls, values: Iterable[float], margin: float = 0.0, log: bool = False, divisions: int = 5) -> Span:
-        """Make one that holds all finite values, and a margin beyond them (a part of what they span)."""
+        """Return the range of all finite values with a margin at both ends, given as a share of the range."""
         found = np.clip([v for v in values if math.isfinite(v) and (v > _LEAST or not log)], -_GREATEST, _GREATEST)
         found[np.abs(found) < _LEAST] = 0.0
         low, high = (float(found.min()), float(found.max())) if len(found) else (1.0, 2.0)
@@ -61,15 +61,15 @@ class Span:
         return cls(low - room, high + room, False, divisions)
 
     def shares(self, values: npt.ArrayLike) -> Floats:
-        """Return how far along the axis values lie: 0 is one end, 1 the other."""
+        """Return the relative positions of values on the axis: 0 at the low end, 1 at the high end."""
         given = np.asarray(values, np.float64)
         if not self.log:
             return np.asarray((given - self.low) / (self.high - self.low))
-        given = np.maximum(given, self.low)  # what a logarithm does not know lies at the end
+        given = np.maximum(given, self.low)  # values without a logarithm are drawn at the low end
         return np.asarray(np.log(given / self.low) / math.log(self.high / self.low))
 
     def ticks(self) -> list[float]:
-        """Return where the axis is divided."""
+        """Return the values of the ticks."""
         if self.log:
             decades = math.log10(self.high / self.low)
             steps = (1, 2, 5) if decades < 2 else (1, 3) if decades < 4 else (1,)
@@ -93,7 +93,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Plane:
-    """A plot's area, in points, with its axes."""
+    """The area of a plot in points, with the ranges of its axes."""
 
     left: float
     top: float
@@ -103,22 +103,22 @@ class Plane:
     y: Span
 
     def across(self, values: npt.ArrayLike) -> Floats:
-        """Return the places of values on the axis to the right."""
+        """Return the x coordinates of values in points."""
         return np.asarray(self.left + self.x.shares(values) * (self.right - self.left))
 
     def up(self, values: npt.ArrayLike) -> Floats:
-        """Return the places of values on the upward axis."""
+        """Return the y coordinates of values in points."""
         return np.asarray(self.bottom - self.y.shares(values) * (self.bottom - self.top))
 
     def curve(self, x: npt.ArrayLike, y: npt.ArrayLike) -> Floats:
-        """Return the places (points, 2) of values on both."""
+        """Return the coordinates (points, 2) of pairs of values in points."""
         return np.stack([self.across(x), self.up(y)], axis=-1)
 
 
 def plane(
     height: float, x: Span, y: Span, *, left: float | None = None, above: float = 0.0, below: float = 0.0
 ) -> Plane:
-    """Lay a plot into a picture, with room for what is written around it.
+    """Return the area of a plot in a picture, with room for the text around it.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ def plane(
     x, y
         The ranges of the axes.
     left
-        Points for text on the left; by default enough for the divisions of y and its name.
+        Points for text on the left; by default enough for the ticks and the name of the y axis.
     above, below
         Points kept free at the upper and the lower edge.
     """
@@ -139,9 +139,9 @@ def plane(
 
 
 def frame(area: Plane, x_label: str, y_label: str = "", *, lines: str = "xy") -> list[Shape]:
-    """Draw the axes with their divisions and names.
+    """Return the shapes of the axes with their ticks and names.
 
-    Without ``y_label`` nothing is written to the left.  ``lines`` says for which axes lines run through the plot.
+    Without ``y_label`` the y axis has no text.  ``lines`` names the axes with grid lines.
     """
     shapes: list[Shape] = []
     x_ticks, y_ticks = area.x.ticks(), area.y.ticks() if y_label else []
@@ -167,7 +167,7 @@ def frame(area: Plane, x_label: str, y_label: str = "", *, lines: str = "xy") ->
 
 
 def _apart(places: Sequence[float], texts: Sequence[str]) -> list[tuple[float, str]]:
-    """Leave out what would run into its neighbour."""
+    """Return the labels with their places, without those that would overlap the one before."""
     found: list[tuple[float, str]] = []
     end = -math.inf
     for place, text in zip(places, texts, strict=True):
@@ -179,7 +179,7 @@ def _apart(places: Sequence[float], texts: Sequence[str]) -> list[tuple[float, s
 
 
 def legend(labels: Sequence[str], left: float, width: float) -> list[tuple[float, float, str]]:
-    """Put labels into rows: for each its place from the upper left, with room for a sign before it, and its text."""
+    """Return the place from the upper left and the text of each label, in rows, with room for a marker before it."""
     found, x, row = [], left, 0
     for label in (clean(label, 40) for label in labels):
         needed = 18 + length(label, SMALL)
@@ -191,10 +191,10 @@ def legend(labels: Sequence[str], left: float, width: float) -> list[tuple[float
 
 
 def written(value: float) -> str:
-    """Write a division of an axis."""
+    """Return the text of a tick."""
     return f"{value:,.12g}".replace("-", "−")
 
 
 def length(text: str, size: float) -> float:
-    """Estimate a text's length in points, rather too long than too short."""
+    """Return an estimate of a text's length in points, which is rather too long than too short."""
     return size * sum(1.0 if unicodedata.east_asian_width(letter) in "WF" else 0.64 for letter in text)

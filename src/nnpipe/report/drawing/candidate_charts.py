@@ -1,4 +1,4 @@
-"""Drawing candidates beside each other."""
+"""The drawing of charts that compare candidates."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from nnpipe.report.drawing.axes import ROW, SMALL, WIDTH, Plane, Span, frame, le
 from nnpipe.report.drawing.shapes import Drawing, Path, Shape, Words, box, places, series, sign
 from nnpipe.report.formatting import clean, distinct
 
-_AIRY = 8  # distributions, of which more stand closer together
-_MOST_NAMED = 24  # candidates beside a plot
-_BEATEN = 0.45  # opacity of candidates that others beat
+_AIRY = 8  # greatest number of distributions with wide spacing
+_MOST_NAMED = 24  # greatest number of candidates that are named below a plot
+_BEATEN = 0.45  # opacity of candidates that are not on the front
 
 
 def spreads(chart: Spreads) -> Drawing:
-    """Draw distributions below each other: shape, middle half and median."""
+    """Return a drawing of distributions below each other, with their middle halves and medians."""
     count = len(chart.rows)
     height = 48.0 + (46 if count <= _AIRY else 34) * count
     x = Span.around([float(end) for row in chart.rows for end in (row.edges[0], row.edges[-1])], 0.03, chart.log_x, 6)
@@ -39,7 +39,7 @@ def spreads(chart: Spreads) -> Drawing:
 
 
 def bars(chart: Bars) -> Drawing:
-    """Draw lengths below each other, each with its name above it."""
+    """Return a drawing of horizontal bars, each with its name above it."""
     count = len(chart.bars)
     height = 44.0 + 36 * count
     longest = max(bar.value for bar in chart.bars) or 1.0
@@ -58,13 +58,13 @@ def bars(chart: Bars) -> Drawing:
 
 
 def scatter(chart: Scatter) -> Drawing:
-    """Draw candidates between two axes, with the front of those that no other beats, and what the signs mean."""
+    """Return a drawing of candidates as points, with the Pareto front and a legend."""
     named = _named(chart.points)
     labels = distinct([clean(chart.points[number].label) for number in named], 52)
     more = len(chart.points) - len(named)
     if more:
         labels.append(f"and {more:,} more")
-    # Two beside each other, where all names are short.
+    # The legend has two columns if all names are short.
     columns = 2 if max(length(label, SMALL) for label in labels) < WIDTH / 2 - 26 else 1
     rows = -(-len(labels) // columns)
     height = 212.0 + ROW * rows
@@ -74,7 +74,7 @@ def scatter(chart: Scatter) -> Drawing:
     shapes = frame(area, chart.x_label, chart.y_label)
     if chart.front:
         shapes += _front(area, chart.points)
-    # The best lie on top.
+    # Points on the front are drawn last, on top of the others.
     for point in sorted(chart.points, key=lambda each: each.on_front):
         shapes += _point(area, point)
     for place, label in enumerate(labels):
@@ -90,7 +90,7 @@ def scatter(chart: Scatter) -> Drawing:
 
 
 def _named(points: tuple[ChartPoint, ...]) -> list[int]:
-    """Return the numbers of the points that are named: all, or of very many those on the front."""
+    """Return the indices of the points that are named: all of them, or those on the front if there are many."""
     if len(points) <= _MOST_NAMED:
         return list(range(len(points)))
     return [number for number, point in enumerate(points) if point.on_front][:_MOST_NAMED]
@@ -113,7 +113,7 @@ def _point(area: Plane, point: ChartPoint) -> list[Shape]:
 
 
 def _front(area: Plane, points: tuple[ChartPoint, ...]) -> list[Shape]:
-    """Draw the border between what some candidate reaches and what none does: up and to the left is better."""
+    """Return the line of the Pareto front; up and to the left is better."""
     corners: list[tuple[float, float]] = []
     height = area.y.low
     for point in sorted(points, key=lambda p: (p.x, -p.y)):
@@ -126,7 +126,7 @@ def _front(area: Plane, points: tuple[ChartPoint, ...]) -> list[Shape]:
 
 
 def intervals(chart: Intervals) -> Drawing:
-    """Draw values with their intervals below each other, against a value that means no difference."""
+    """Return a drawing of values with intervals below each other, and a line at the neutral value."""
     count = len(chart.rows)
     height = 50.0 + 34 * count
     values = [end for row in chart.rows for end in (row.value, *(row.interval or ()))]
@@ -148,7 +148,7 @@ def intervals(chart: Intervals) -> Drawing:
         place = area.curve(row.value, base).tolist()
         said = clean(row.text, 40)
         shapes += [
-            # Lines run below what is written, not through it.
+            # The background hides lines behind the text.
             _ground(area.left, place[1] - 8, length(labels[number], SMALL)),
             _ground(area.right - 0.85 * length(said, SMALL), place[1] - 8, length(said, SMALL)),
             Path((sign(0, place, 3.6),), fill=colour if row.clear else "page", stroke=colour, width=1.6, tip=row.text),
@@ -159,5 +159,5 @@ def intervals(chart: Intervals) -> Drawing:
 
 
 def _ground(left: float, base: float, width: float) -> Path:
-    """Draw the page's own colour behind a line of text, whose length is estimated rather too long."""
+    """Return a box in the page's colour behind a line of text, slightly narrower than the text's estimated length."""
     return Path((box(left - 1, base - SMALL, left + 0.85 * width, base + 3),), fill="page")

@@ -1,4 +1,4 @@
-"""Drawing what is known of classes: what is taken for what, and how well each is found."""
+"""The drawing of charts of classes: confusion matrices and values of each class."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from nnpipe.report.drawing.axes import ROW, SMALL, WIDTH, Plane, Span, frame, le
 from nnpipe.report.drawing.shapes import Drawing, Path, Raster, Shape, Words, box, places, sign
 from nnpipe.report.formatting import clean, shortened
 
-_WRITTEN = 12  # up to so many classes, counts fit into the cells of a matrix
-_NAMED = 40  # up to so many, names fit beside it
-_GAMMA = 0.45  # of a confusion matrix's shade: a confusion of one in a hundred must not look like none
-_LEVELS = 48  # shades that are told apart where cells are drawn one by one
+_WRITTEN = 12  # greatest number of classes whose counts fit into the cells of a matrix
+_NAMED = 40  # greatest number of classes whose names fit beside the matrix
+_GAMMA = 0.45  # gamma of the shades, which makes a confusion of one in a hundred visible
+_LEVELS = 48  # number of shades if cells are drawn one by one
 _SCALE = (0, 0.01, 0.1, 0.3, 0.6, 1)
 
 
 def heatmap(chart: Heatmap) -> Drawing:
-    """Draw a matrix in shades of one colour over whatever is behind, so that it suits light and dark pages."""
+    """Return a drawing of a matrix in shades of one transparent colour, which suits light and dark pages."""
     size, named = chart.classes, bool(chart.names) and chart.classes <= _NAMED
     names = [shortened(clean(name), 16) for name in chart.names] if named else []
     small = SMALL if size <= 20 else 6.5
@@ -45,7 +45,7 @@ def heatmap(chart: Heatmap) -> Drawing:
 
 
 def _cells(area: Plane, chart: Heatmap) -> list[Shape]:
-    """Draw the cells of each shade together."""
+    """Return the cells of the matrix, with one shape for each shade."""
     levels = np.rint(_LEVELS * np.clip(chart.shares, 0, 1) ** _GAMMA).astype(int)
     pitch = (area.right - area.left) / len(levels)
     shapes: list[Shape] = []
@@ -100,7 +100,7 @@ def _counts(area: Plane, chart: Heatmap) -> list[Shape]:
 
 
 def _scale(area: Plane, label: str) -> list[Shape]:
-    """Put a strip above the matrix that says which shade means what."""
+    """Return the scale above the matrix that explains the shades."""
     base, width = area.top - 7, area.right - area.left
     shapes: list[Shape] = [
         Path(
@@ -110,7 +110,7 @@ def _scale(area: Plane, label: str) -> list[Shape]:
         )
         for step in range(_LEVELS)
     ]
-    # Even steps of shade, which are uneven steps of value.
+    # Equal steps of shade are unequal steps of value.
     shapes += [
         Words(area.left + width * mark**_GAMMA, base - 12, f"{mark:.0%}", SMALL, "muted", "middle") for mark in _SCALE
     ]
@@ -119,8 +119,8 @@ def _scale(area: Plane, label: str) -> list[Shape]:
 
 
 def dots(chart: Dots) -> Drawing:
-    """Draw several values for each name."""
-    # Many rows move together rather than make the picture taller than the matrix beside it.
+    """Return a drawing of several values for each name."""
+    # Many rows are drawn closer together, so that the picture is not higher than the matrix beside it.
     pitch = min(16.0, 325 / len(chart.names))
     height = 60.0 + max(pitch * len(chart.names), 70)
     small = min(SMALL, 0.75 * pitch)
@@ -140,7 +140,7 @@ def dots(chart: Dots) -> Drawing:
         signs = [sign(number, p, 3.0) for p in area.curve(values[known], rows[known])]
         signs.append(sign(number, (area.left + place + 6, above + 8), 3.4))
         colour = f"series-{number % 7}"
-        # The first is filled, the others are rings around it where they are alike.
+        # The first marker is filled; the others are outlines, which stay visible around equal values.
         signs = signs if number == 0 else [np.vstack([outline, outline[:1]]) for outline in signs]
         shapes.append(Path(tuple(signs), fill=colour if number == 0 else "", stroke="" if number == 0 else colour))
         shapes.append(Words(area.left + place + 18, above + 12, label, SMALL))

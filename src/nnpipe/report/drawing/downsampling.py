@@ -1,4 +1,4 @@
-"""Making long series short without hiding anything: one column of pixels, one summary."""
+"""Downsampling of long series for plots, which keeps the extreme values of each column of pixels."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ import numpy.typing as npt
 
 from nnpipe.report.charts import Floats, Line
 
-COLUMNS = 360  # a plot is about so many points wide
+COLUMNS = 360  # approximate width of a plot in points
 
 
 def thinned(label: str, x: npt.NDArray[Any], y: npt.NDArray[Any], columns: int = COLUMNS) -> Line:
-    """Make a curve of at most ``columns`` points.
+    """Return a curve of at most ``columns`` points.
 
-    Each column's point is its median and carries the column's least and
-    greatest value, so that a single outlier among a million samples stays in
-    the picture.
+    Each point is the median of a column, with the column's minimum and maximum,
+    so that a single outlier among a million samples stays visible.
 
     Parameters
     ----------
@@ -34,7 +33,7 @@ def thinned(label: str, x: npt.NDArray[Any], y: npt.NDArray[Any], columns: int =
     ends = np.append(starts[1:], len(x))
     ordered = y.copy()
     for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
-        ordered[start:end].sort()  # its median then stands in its middle; np.median of each takes ten times as long
+        ordered[start:end].sort()  # the median is then in the middle; np.median of each takes ten times as long
     middle = (ordered[(starts + ends - 1) // 2].astype(np.float64) + ordered[(starts + ends) // 2]) / 2
     return Line(
         label,
@@ -48,7 +47,7 @@ def thinned(label: str, x: npt.NDArray[Any], y: npt.NDArray[Any], columns: int =
 def column_means(
     x: npt.NDArray[Any], layers: tuple[npt.NDArray[Any], ...], columns: int = COLUMNS
 ) -> tuple[Floats, tuple[Floats, ...]]:
-    """Return the columns' centres and each layer's means in them; sums of means are means of sums."""
+    """Return the centres of the columns and the mean of each layer in them; the means add up like the layers."""
     if len(x) <= columns:
         return np.asarray(x, np.float64), tuple(np.asarray(layer, np.float64) for layer in layers)
     starts = column_starts(x, columns)
@@ -58,7 +57,7 @@ def column_means(
 
 
 def column_starts(x: npt.NDArray[Any], columns: int) -> npt.NDArray[np.intp]:
-    """Return the first index in each of the columns of equal width into which ``x`` falls; empty ones are left out."""
+    """Return the first index in each of the columns of equal width that ``x`` is divided into, without empty ones."""
     edges = np.linspace(float(x[0]), float(x[-1]), columns + 1)[:-1]
     starts = np.unique(np.searchsorted(x, edges))
     return starts[starts < len(x)]

@@ -1,4 +1,4 @@
-"""From a chart's data to a drawing: one function for each kind of chart."""
+"""The function that draws a chart of any kind."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ _DRAWERS: dict[type[Any], Callable[[Any], Drawing]] = {
 
 
 def draw(chart: Chart) -> Drawing:
-    """Draw a chart."""
+    """Return the drawing of a chart."""
     return _DRAWERS[type(chart)](chart)

@@ -1,4 +1,4 @@
-"""Drawing what happened in the course of a run, and how often."""
+"""The drawing of curves, stacked areas and histograms."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from nnpipe.report.drawing.axes import ROW, SMALL, WIDTH, Span, frame, legend, l
 from nnpipe.report.drawing.shapes import Drawing, Path, Shape, Words, box, places, series, sign
 from nnpipe.report.formatting import clean
 
-_MARKED = 60  # points, of which fewer are marked one by one
+_MARKED = 60  # curves with fewer points have a marker at each point
 
 
 def lines(chart: Lines) -> Drawing:
-    """Draw curves with their bands."""
+    """Return a drawing of curves with their bands."""
     height = 155.0 if chart.flat else 200.0
     y = _upward(chart)
     x = Span.around(_ends([line.x for line in chart.lines]), 0.01, divisions=6)
@@ -40,9 +40,9 @@ def lines(chart: Lines) -> Drawing:
 
 
 def areas(chart: Areas) -> Drawing:
-    """Draw layers on top of each other."""
+    """Return a drawing of stacked areas."""
     x, layers = chart.x, [layer for _, layer in chart.layers]
-    if len(x) == 1:  # there must be two places to fill between
+    if len(x) == 1:  # an area needs two points
         x, layers = x[0] + np.array([-0.5, 0.5]), [np.repeat(layer, 2) for layer in layers]
     tops = np.cumsum(np.stack([np.zeros(len(x)), *layers]), axis=0)
     keys = legend([label for label, _ in chart.layers], 0, WIDTH - 60)
@@ -62,7 +62,7 @@ def areas(chart: Areas) -> Drawing:
 
 
 def histogram(chart: Histogram) -> Drawing:
-    """Draw counts as steps, and marks across them."""
+    """Return a drawing of a histogram with its marks."""
     x = Span.around((float(chart.edges[0]), float(chart.edges[-1])), 0.02, chart.log_x, divisions=5)
     y = Span(0.0, 1.05 * max(float(np.max(chart.counts)), 1.0), divisions=5, whole=True)
     marks = sorted(chart.marks, key=lambda mark: mark[1])
@@ -79,14 +79,14 @@ def histogram(chart: Histogram) -> Drawing:
 
 def _mark(x: float, top: float, bottom: float, label: str, level: int) -> list[Shape]:
     line = Path((places((x, top), (x, bottom)),), stroke="ink", width=0.9, dashed=True)
-    # Near an edge, a label stands beside its mark rather than beyond the picture.
+    # Near an edge, a label is moved beside its mark, so that it stays in the picture.
     half = length(label, SMALL) / 2
     middle = min(max(x, half + 1), WIDTH - half - 1)
     return [line, Words(middle, top - 4 - 0.85 * ROW * level, label, SMALL, anchor="middle")]
 
 
 def _levels(shares: Floats) -> list[int]:
-    """Return how high each label must stand: those that would overlap climb."""
+    """Return the row of each label; a label that would overlap the one before is one row higher."""
     found: list[int] = []
     last = -np.inf
     for share in shares.tolist():

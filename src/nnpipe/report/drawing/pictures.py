@@ -1,7 +1,7 @@
-"""Charts as pictures, in one style.
+"""Charts as SVG and PNG pictures in one style.
 
-Pictures are narrow, 380 points, so that their letters can be read on a
-telephone, and are to be shown up to one and a half times as large.
+Pictures are narrow, 380 points, so that their text can be read on a telephone.
+They are meant to be shown up to one and a half times as large.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from nnpipe.report.drawing.shapes import Drawing
 
 
 class Pictures:
-    """Draws figures, each once however many files show it."""
+    """A renderer of plots that draws each plot only once for all files that show it."""
 
     def __init__(self) -> None:
         self._drawn: dict[int, tuple[Plot, Drawing, str]] = {}
 
     def svg(self, figure: Plot) -> str:
-        """Return the picture as an SVG file's text."""
+        """Return the picture as the content of an SVG file."""
         drawing, body = self._body(figure)
         return svg.standalone(drawing, body, figure.caption, figure.alt)
 
     def inline(self, figure: Plot) -> str:
-        """Return the picture as an element for a page, which gives its colours as variables."""
+        """Return the picture as an SVG element for a page that defines its colours as CSS variables."""
         drawing, body = self._body(figure)
         return svg.inline(drawing, body, figure.alt)
 
     def png(self, figure: Plot) -> bytes:
-        """Return the picture as a PNG file's bytes, at twice the size of the SVG.
+        """Return the picture as the content of a PNG file, at twice the size of the SVG.
 
         Raises
         ------
@@ -43,6 +43,6 @@ class Pictures:
         found = self._drawn.get(id(figure))
         if found is None:
             drawing = draw(figure.chart)
-            # The figure is kept beside its picture, so that its identity cannot pass to another.
+            # The plot is kept with its picture, so that no other plot can get its id().
             found = self._drawn[id(figure)] = (figure, drawing, svg.body(drawing))
         return found[1:]

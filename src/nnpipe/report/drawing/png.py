@@ -1,4 +1,4 @@
-"""Drawings as PNG files, by way of matplotlib."""
+"""The writer of drawings as PNG files, which uses matplotlib."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import numpy as np
 from nnpipe.core.errors import MissingDependency
 from nnpipe.report.drawing.shapes import COLOURS, Drawing, Path, Raster, Words
 
-_DOTS = 144  # an inch: twice the size of the SVG
+_DOTS = 144  # dots per inch, which is twice the size of the SVG
 
 
 def to_png(drawing: Drawing) -> bytes:
-    """Return a drawing as a PNG file's bytes.
+    """Return a drawing as the content of a PNG file.
 
     Raises
     ------
@@ -27,7 +27,7 @@ def to_png(drawing: Drawing) -> bytes:
         from matplotlib.figure import Figure
     except ImportError:
         raise MissingDependency(
-            "PNG pictures need matplotlib, which is not installed: pip install 'nnpipe[report]', or take SVG"
+            "PNG pictures need matplotlib, which is not installed: pip install 'nnpipe[report]', or use SVG"
         ) from None
     figure = Figure((drawing.width / 72, drawing.height / 72), dpi=_DOTS, facecolor=COLOURS["page"])
     axes = figure.add_axes((0, 0, 1, 1))
@@ -37,7 +37,7 @@ def to_png(drawing: Drawing) -> bytes:
         _put(axes, shape, level)
     target = io.BytesIO()
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph .* missing from")  # names may be of any script
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")  # names may be in any script
         FigureCanvasAgg(figure).print_png(target, metadata={"Software": None})  # the same report gives the same file
     return target.getvalue()
 
@@ -90,7 +90,7 @@ def _put_words(axes: Any, shape: Words, level: int) -> None:
         rotation=90 if shape.upright else 0,
         rotation_mode="anchor",
         fontfamily="DejaVu Sans",
-        # Names of classes are text: a dollar sign in them starts no formula.
+        # Names of classes are plain text; a dollar sign in them does not start a formula.
         parse_math=False,
         zorder=level,
     )

@@ -1,7 +1,7 @@
-"""What a picture is made of, before it is SVG or pixels.
+"""The shapes of a picture, before it becomes SVG or pixels.
 
-Places are in points from the upper left corner; colours are names of
-:data:`COLOURS`, so that a page may give them a light and a dark side.
+Coordinates are in points from the upper left corner.  Colours are names of
+:data:`COLOURS`, so that a page can have different colours in light and dark mode.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import numpy.typing as npt
 
 from nnpipe.report.charts import Floats
 
-# Those of Okabe and Ito ("Color Universal Design", 2008), which people with any kind of colour vision tell apart.
+# The series colours are those of Okabe and Ito ("Color Universal Design", 2008), which people with any kind of colour
+# vision can distinguish.
 COLOURS = {
     "ink": "#1b1f24", "muted": "#57606a", "line": "#d5dae0", "page": "#ffffff", "warn": "#9a4a00",
     "series-0": "#0072b2", "series-1": "#d55e00", "series-2": "#009e73", "series-3": "#cc79a7",
@@ -24,12 +25,12 @@ _SERIES = 7
 
 @dataclass(frozen=True, eq=False)
 class Path:
-    """Lines or areas of one look.
+    """Lines or areas with the same style.
 
     Parameters
     ----------
     parts
-        Arrays of places ``(points, 2)``.
+        Arrays of coordinates ``(points, 2)``.
     fill, stroke
         Names of colours, or empty for none.
     width
@@ -37,9 +38,9 @@ class Path:
     opacity
         Opacity from 0 to 1.
     dashed
-        Whether the stroke is broken.
+        Whether the stroke is dashed.
     tip
-        The text that is shown when a reader points at it.
+        The text that is shown when a reader points at the shape.
     """
 
     parts: tuple[Floats, ...]
@@ -55,9 +56,8 @@ class Path:
 class Words:
     """A line of text.
 
-    ``anchor`` says which part of it stands at the place: ``start``,
-    ``middle`` or ``end``; ``y`` is its base line.  An ``upright`` one reads
-    from below.
+    ``anchor`` names the part of the text that is at ``x``: ``start``, ``middle``
+    or ``end``; ``y`` is the base line.  ``upright`` text is read from bottom to top.
     """
 
     x: float
@@ -86,7 +86,7 @@ Shape = Path | Words | Raster
 
 @dataclass(frozen=True, eq=False)
 class Drawing:
-    """A picture: its size in points, and what is in it, the lowest first."""
+    """A picture with its size in points and its shapes, which are drawn in order."""
 
     width: float
     height: float
@@ -94,7 +94,7 @@ class Drawing:
 
 
 def series(number: int) -> str:
-    """Name the colour of a candidate or curve."""
+    """Return the name of the colour of a candidate or curve."""
     return f"series-{number % _SERIES}"
 
 
@@ -104,7 +104,7 @@ def places(*points: tuple[float, float]) -> Floats:
 
 
 def box(left: float, top: float, right: float, bottom: float) -> Floats:
-    """Return the corners of a rectangle; to be filled."""
+    """Return the corners (4, 2) of a rectangle to be filled."""
     return places((left, top), (right, top), (right, bottom), (left, bottom))
 
 
@@ -121,10 +121,10 @@ _SIGNS = (
     (_CIRCLE * np.tile([1.25, 1, 0.75, 0.55, 0.75, 1], 4)[:, np.newaxis])[::2],
     0.36 * np.array(_CROSS, np.float64) @ np.array([[1, 1], [-1, 1]]) / np.sqrt(2),
 )
-"""As many as is coprime to the number of colours: 56 different signs."""
+"""Outlines of the markers.  Their number is coprime to that of the colours, so there are 56 different markers."""
 
 
 def sign(number: int, place: npt.ArrayLike, radius: float) -> Floats:
-    """Return the outline of a marker, which differs from that of the numbers before and after."""
+    """Return the outline of a marker at a place; the shape depends on the number."""
     outline: Floats = _SIGNS[number % len(_SIGNS)] * radius + np.asarray(place)
     return outline

@@ -1,4 +1,4 @@
-"""Drawings as SVG: a file by itself, or a part of a page with the page's own colours and letters."""
+"""The writer of drawings as SVG: as a file, or as an element of a page with the page's colours and fonts."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from nnpipe.report.formatting import clean
 
 _FONTS = "DejaVu Sans, Verdana, Noto Sans, Liberation Sans, Arial, sans-serif"
 _VARIABLE = re.compile(r'(?<==")var\(--([a-z0-9-]+)\)(?=")')
-_REACH = 4000  # tenths of a point, up to which numbers are looked up rather than written
-_FAR = 1e6  # points, beyond which a place is out of sight wherever it is
-# The latter half is found with negative indices.
+_REACH = 4000  # tenths of a point up to which the text of a number is taken from a table
+_FAR = 1e6  # coordinates in points are clipped to this, far outside every picture
+# Negative numbers are found in the second half, by negative indices.
 _TENTHS = [f"{tenths / 10:g}" for tenths in (*range(_REACH), *range(-_REACH, 0))]
 
 
 def body(drawing: Drawing) -> str:
-    """Return what is inside the SVG element; colours are variables."""
+    """Return the content of the SVG element, with colours as CSS variables."""
     return "".join(_element(shape) for shape in drawing.shapes)
 
 
 def inline(drawing: Drawing, body: str, description: str) -> str:
-    """Make an element for a page: it has no names that could meet those of others, and is as wide as there is room.
+    """Return an SVG element for a page; it has no ids that could clash, and takes the available width.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ def inline(drawing: Drawing, body: str, description: str) -> str:
 
 
 def standalone(drawing: Drawing, body: str, title: str, description: str) -> str:
-    """Make a file: with plain colours on white ground, a title and a description."""
+    """Return the content of an SVG file with fixed colours on a white background, a title and a description."""
     size = f'width="{drawing.width:g}pt" height="{drawing.height:g}pt" viewBox="{_box(drawing)}"'
     plain = _VARIABLE.sub(lambda found: COLOURS[found[1]], body)
     return (
@@ -79,7 +79,7 @@ def _path(shape: Path) -> str:
 
 
 def _outline(part: Floats, closed: bool) -> str:
-    # Each place from the one before, in whole tenths: short, and rounding does not add up.
+    # Each point is relative to the one before, in whole tenths: this is short, and rounding errors do not add up.
     tenths = np.rint(10 * part.clip(-_FAR, _FAR)).astype(np.int64)
     tenths[1:] -= tenths[:-1].copy()
     numbers = tenths.ravel().tolist()
@@ -88,7 +88,7 @@ def _outline(part: Floats, closed: bool) -> str:
     else:
         words = [f"{number / 10:g}" for number in numbers]
     first, rest = f"M{words[0]} {words[1]}", " ".join(words[2:])
-    # A minus sign divides as well as a space does.
+    # A minus sign separates numbers like a space.
     return first + (f"l{rest}" if rest else "").replace(" -", "-") + ("z" if closed else "")
 
 
@@ -109,10 +109,10 @@ def _raster(shape: Raster) -> str:
 
 
 def _png(shape: Raster) -> bytes:
-    """Write opacities of one colour as PNG with a palette (W3C, "Portable Network Graphics", 3rd edition, 2025)."""
+    """Return opacities of one colour as PNG with a palette (W3C, "Portable Network Graphics", 3rd edition, 2025)."""
     rows, columns = shape.opacities.shape
     colour = bytes.fromhex(COLOURS[shape.colour][1:])
-    lines = np.zeros((rows, columns + 1), np.uint8)  # each line begins with its filter, of which 0 is none
+    lines = np.zeros((rows, columns + 1), np.uint8)  # each line starts with the number of its filter; 0 means none
     lines[:, 1:] = shape.opacities
     parts = (
         (b"IHDR", struct.pack(">IIBBBBB", columns, rows, 8, 3, 0, 0, 0)),

@@ -1,1 +1,1 @@
-"""What reports are made from: result files, sweep files and the files of plugins, read and checked."""
+"""The inputs of reports, read and checked: runs, sweep files and the files of plugins."""

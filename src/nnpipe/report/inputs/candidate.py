@@ -1,4 +1,4 @@
-"""What reports need of a run, validated: a result file may contain anything."""
+"""The validated data of a run that reports need; a result file may contain anything."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from nnpipe.measuring.statistics import Summary
 from nnpipe.measuring.warmup import warm_up_calls
 from nnpipe.report.formatting import clean, share, shortened
 
-_MOST_CLASSES = 4096  # the confusion matrix of so many takes 134 MB
+_MOST_CLASSES = 4096  # a confusion matrix of this size takes 134 MB
 TIMES = ("host_ns", "wire_ns", "target_ns")
 RESOURCES = ("cpu_percent", "machine_cpu_percent", "process_bytes", "memory_bytes", "gpu_percent", "gpu_bytes")
 
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """A run with everything that sections ask for; made by :meth:`of`.
+    """A run with all data that the sections of a report need; created by :meth:`of`.
 
     Attributes
     ----------
@@ -91,7 +91,7 @@ class Candidate:
 
     @classmethod
     def of(cls, run: Run, number: int = 0, name: str | None = None) -> Candidate:
-        """Check a run and compute what is to be told about it.
+        """Return the candidate of a run after checking the run's data.
 
         Raises
         ------
@@ -133,7 +133,7 @@ class Candidate:
 
     @property
     def times(self) -> npt.NDArray[Any]:
-        """Return the time of each inference in the order of the calls, in nanoseconds."""
+        """Time of each inference in the order of the calls, in nanoseconds."""
         return self.inference[self.timed.column]
 
     @property
@@ -148,7 +148,7 @@ class Candidate:
 
 
 def accuracy_text(candidate: Candidate) -> str:
-    """Write the accuracy, with a mark where there is reason to distrust it."""
+    """Return the accuracy as text, with a question mark if there is reason to distrust it."""
     if candidate.quality is None:
         return share(None)
     doubtful = any(doubt.kind in OF_QUALITY for doubt in candidate.doubts)
@@ -156,7 +156,7 @@ def accuracy_text(candidate: Candidate) -> str:
 
 
 def known(resources: Series, column: str) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Return the times and values of a column of the resources, without what was not observed."""
+    """Return the times and values of a column of the resources, without missing values."""
     if column not in resources:
         return np.empty(0), np.empty(0)
     values = resources[column]
@@ -165,14 +165,20 @@ def known(resources: Series, column: str) -> tuple[npt.NDArray[Any], npt.NDArray
 
 
 def candidates_of(runs: Sequence[Run], sources: Sequence[object] = ()) -> tuple[Candidate, ...]:
-    """Check runs and give each a name of its own; errors begin with the run's source, if it is given."""
+    """Return the checked candidates of runs, with unique names.
+
+    Raises
+    ------
+    ArtifactError
+        If a run holds invalid data; the message begins with the run's source, or with its name if there is none.
+    """
     taken: set[str] = set()
     found = []
     titles = [title_of(run) for run in runs]
     for number, (run, source) in enumerate(zip_longest(runs, sources[: len(runs)])):
         title, again = titles[number], 2
         if titles.count(title) > 1 and isinstance(source, Path) and sources.count(source) == 1:
-            title = f"{title} ({clean(source.stem, 60)})"  # what a file is called says more than a number
+            title = f"{title} ({clean(source.stem, 60)})"  # the name of a file is more informative than a number
         name = title
         while name in taken:
             name, again = f"{title} ({again})", again + 1
@@ -190,7 +196,7 @@ def title_of(run: Run) -> str:
 
 
 def listed(component: Any) -> list[Any]:
-    """Return the components of a role as a list, however many there are."""
+    """Return the components of a role as a list, which is empty if there are none."""
     if component is None:
         return []
     return list(component) if isinstance(component, (list, tuple)) else [component]
@@ -214,7 +220,7 @@ def _series(run: Run, name: str, axis: str, required: Sequence[str], optional: S
             raise ArtifactError(f"series {name!r} has no column {column!r}; measure again")
     order = columns[axis]
     if (order[1:] < order[:-1]).any():
-        # Threads and devices may hand their rows over late; time is time.
+        # Threads and devices may deliver their rows late.
         places = np.argsort(order, kind="stable")
         columns = {column: values[places] for column, values in columns.items()}
     return Series(columns)
@@ -222,7 +228,7 @@ def _series(run: Run, name: str, axis: str, required: Sequence[str], optional: S
 
 def _checked(name: str, column: str, values: npt.NDArray[Any], gaps: bool) -> npt.NDArray[Any]:
     known = values[~np.isnan(values)] if gaps else values
-    # What is observed may begin before the first inference, so only points in time may be negative.
+    # Sampling may begin before the first inference, so points in time may be negative.
     least = -np.inf if column in ("start_ns", "time_ns") else 0
     if not np.isfinite(known).all() or (known < least).any():
         raise ArtifactError(f"series {name!r}: {column} has entries that are negative or not finite; measure again")
@@ -238,7 +244,7 @@ def _number(mapping: Mapping[str, Any], name: str) -> float | None:
             raise ArtifactError(f"{name} must be a number from 0 upwards, not {clean(repr(value), 40)}")
         return float(value)
     except OverflowError:
-        raise ArtifactError(f"{name} is too large for a number of its kind") from None
+        raise ArtifactError(f"{name} is too large") from None
 
 
 def _throughput(run: Run, times: npt.NDArray[Any], inference: Series) -> float | None:

@@ -1,4 +1,4 @@
-"""Decide in what respects two runs can be compared."""
+"""Checks of whether candidates can be compared sample by sample."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from nnpipe.report.inputs.candidate import Candidate
 
 @dataclass(frozen=True)
 class CandidatePair:
-    """Two candidates on the same samples.
+    """The comparison of two candidates on the same samples.
 
     Attributes
     ----------
     difference, low, high
-        The second's accuracy less the first's, and its 95 % interval.
+        The accuracy of the second candidate minus that of the first, and the 95 % interval of the difference.
     agreement
         Share of samples to which both give the same class, right or wrong.
     """
@@ -30,7 +30,7 @@ class CandidatePair:
 
 
 def pairing(first: Candidate, other: Candidate) -> CandidatePair | None:
-    """Compare two candidates sample by sample; ``None`` unless both judged the same samples."""
+    """Return the comparison of two candidates; ``None`` unless both were evaluated on the same samples."""
     if first.quality is None or other.quality is None or first.run.evaluation is None or other.run.evaluation is None:
         return None
     one, two = first.run.evaluation.arrays, other.run.evaluation.arrays
@@ -44,6 +44,6 @@ def pairing(first: Candidate, other: Candidate) -> CandidatePair | None:
 
 
 def on_the_same_samples(candidates: Sequence[Candidate]) -> bool:
-    """Return whether all candidates that were judged saw the same samples, so that accuracies can be compared."""
+    """Return whether all evaluated candidates used the same samples, so that their accuracies can be compared."""
     judged = [c for c in candidates if c.quality is not None]
     return all(pairing(judged[0], c) is not None for c in judged[1:])

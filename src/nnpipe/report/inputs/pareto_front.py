@@ -1,4 +1,4 @@
-"""Who is on the front between time and accuracy, and how surely."""
+"""The Pareto front of time and accuracy, with the uncertainty of each candidate's place on it."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from nnpipe.report.charts import Floats
 from nnpipe.report.inputs.candidate import Candidate
 from nnpipe.report.inputs.comparability import on_the_same_samples
 
-_DRAWS, _WORK = 2000, 4_000_000  # draws at most, and comparisons of two candidates in all of them
+_DRAWS, _WORK = 2000, 4_000_000  # greatest number of draws, and of comparisons of two candidates in all draws
 _SEED = 0
 
 
 @dataclass(frozen=True)
 class Standing:
-    """Whether no other candidate beats one in both time and accuracy, and in which share of draws that is so."""
+    """Whether a candidate is on the Pareto front of time and accuracy, and in which share of the draws."""
 
     on_front: bool
     share: float
 
 
 def standings(candidates: Sequence[Candidate]) -> dict[int, Standing]:
-    """Judge candidates by median time and accuracy.
+    """Return which candidates are on the Pareto front of median time and accuracy, and how surely.
 
     The front is computed again for random values of the metrics: medians from
     lognormal distributions with the measured intervals, accuracies from a joint
     normal distribution with the covariance of the candidates' right answers, so that
-    samples that are hard for all do not matter.
+    samples that are hard for all candidates do not matter.
 
     Returns
     -------
@@ -60,7 +60,7 @@ def standings(candidates: Sequence[Candidate]) -> dict[int, Standing]:
 
 
 def _spread(interval: tuple[float, float] | None) -> float:
-    """Return the standard deviation of a median's logarithm; without an interval it is taken as it is."""
+    """Return the standard deviation of the logarithm of a median; 0 without a valid interval."""
     if interval is None or not 0 < interval[0] < interval[1]:
         return 0.0
     return math.log(interval[1] / interval[0]) / (2 * NormalDist().inv_cdf(0.975))
@@ -70,11 +70,11 @@ def _errors(candidates: Sequence[Candidate], draws: int, random: np.random.Gener
     right = np.array([_right(candidate) for candidate in candidates], np.float32)
     samples = right.shape[1]
     covariance = np.atleast_2d(np.cov(right)) / samples if samples > 1 else np.zeros((len(right), len(right)))
-    # By eigenvalues, of which those of candidates with the same answers are 0, or by rounding a little less.
+    # Eigenvalues are 0 for candidates with the same answers, or slightly negative because of rounding.
     values, vectors = np.linalg.eigh(covariance)
     scatter = vectors * np.sqrt(np.maximum(values, 0))
     errors: Floats = random.standard_normal((draws, len(right))) @ scatter.T
-    # Candidates with the same answers stay level, in spite of rounding.
+    # Rounding makes candidates with the same answers exactly equal.
     return np.round(errors, 9)
 
 

@@ -1,7 +1,7 @@
-"""Files that somebody's code wrote into a folder, read so that they can be shown and do no harm.
+"""The reader of files that a plugin wrote into a folder, so that they can be shown safely.
 
-Names and contents may be anything.  Links, devices and pipes are named and
-never opened, and nothing outside the folder is.  How much is read is bounded.
+Names and contents are untrusted.  Links, devices and pipes are listed but never
+opened, and no file outside the folder is opened.  The amount of data is limited.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MOST_SEEN = 100_000
 _DEEPEST = 20
 _MOST_TEXT = 1 << 18
 
-# By ending: what it is, what browsers call it, and how it begins.
+# By file name extension: the MIME type and the possible first bytes.
 _PICTURES = {
     ".png": ("image/png", (b"\x89PNG\r\n\x1a\n",)),
     ".jpg": ("image/jpeg", (b"\xff\xd8\xff",)),
@@ -44,29 +44,28 @@ _INERT = frozenset(
     ".npz .npy .h5 .hdf5 .zip .gz .xz .tar .bin .onnx .tflite .pt .safetensors .txt .log .csv .tsv .json .jsonl "
     ".png .jpg .jpeg .gif .webp .bmp .wav .mp3 .ogg .oga .opus .flac .m4a .mp4 .m4v .webm .ogv".split()
 )
-"""Endings of files that a browser never runs anything of when a link to them is followed."""
+"""Extensions of files in which a browser never runs code when it opens a link to them."""
 
 
 @dataclass(frozen=True)
 class OutputFile:
-    """One file of a folder, or what stands there in place of one.
+    """One file of a folder, or another entry such as a link.
 
     Parameters
     ----------
     name
-        Its path in the folder, with ``/``; unchanged, so it may contain any characters.
+        The path in the folder, with ``/``; it is unchanged, so it may contain any characters.
     size
-        Bytes.
+        Size in bytes; -1 if the entry is not a regular file or cannot be read.
     kind
         The way to show it.
     mime
-        The MIME type of pictures, sounds and films; else empty.
+        MIME type of pictures, audio and video; empty for other kinds.
     content
-        Its content: complete for a picture, a sound, a film or another file, the beginning of a text;
-        ``None`` if it was
-        not read.
+        The whole content of a picture, audio, video or other file, or the beginning of a text; ``None`` if the file
+        was not read.
     remark
-        Why it was not read, or not completely.
+        The reason why the file was not read, or not completely.
     """
 
     name: str
@@ -78,26 +77,26 @@ class OutputFile:
 
     @property
     def address(self) -> str | None:
-        """The path as an address relative to the folder; ``None`` if a browser might run what lies there."""
+        """The path as a URL relative to the folder; ``None`` if a browser might run code in the file."""
         inert = _ending(self.name) in _INERT
         return quote(os.fsencode(self.name)) if inert and not self.refused else None
 
     @property
     def refused(self) -> bool:
-        """Whether it is no plain file."""
+        """Whether the entry is not a regular file or cannot be read."""
         return self.size < 0
 
 
 @dataclass
 class Budget:
-    """How many files and bytes may still be read for a page; shared by the folders that stand on it."""
+    """The number of files and bytes that may still be read for a page; all folders of the page share it."""
 
     left: int = 48 << 20
     each: int = 16 << 20
     files: int = 1000
 
     def take(self, size: int) -> str:
-        """Take so many bytes; gives the reason if there is none to take."""
+        """Reserve bytes, and return the empty string; return the reason if the budget does not allow it."""
         if size > self.each:
             return f"larger than the {self.each >> 20} MiB of a file on this page"
         if size > self.left:
@@ -107,7 +106,7 @@ class Budget:
 
 
 def output_files(folder: Path, budget: Budget) -> tuple[list[OutputFile], int]:
-    """Read the files below a folder, those of a folder before those below it, and count those that were left out."""
+    """Return the files below a folder and the number of files left out; a folder's own files come before subfolders."""
     found: list[OutputFile] = []
     more = 0
     for name, parent in _walk(folder, found):
@@ -120,7 +119,10 @@ def output_files(folder: Path, budget: Budget) -> tuple[list[OutputFile], int]:
 
 
 def _walk(folder: Path, unreadable: list[OutputFile]) -> Iterator[tuple[str, int]]:
-    """Yield the path of what is no folder, and the open folder that it lies in; no link is followed on the way."""
+    """Yield the path of each entry that is not a folder, and the descriptor of its open folder; links are not followed.
+
+    Folders that cannot be read are added to ``unreadable``.
+    """
     seen = 0
 
     def fail(error: OSError) -> None:
@@ -147,7 +149,7 @@ def _read(name: str, parent: int, budget: Budget) -> OutputFile:
         status = os.lstat(place, dir_fd=parent)
         if not stat.S_ISREG(status.st_mode):
             return OutputFile(name, -1, "other", remark=f"{_sort(status.st_mode)}, not followed")
-        # What it is may have changed since: the file that is open is asked again, and a pipe does not hold us up.
+        # The entry may have changed since: the open file is checked again, and O_NONBLOCK keeps a pipe from blocking.
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         with open(os.open(place, flags, dir_fd=parent), "rb") as handle:
             status = os.fstat(handle.fileno())
@@ -172,7 +174,7 @@ def _kind(name: str, head: bytes) -> tuple[Kind, str, str]:
     if ending in _PICTURES:
         mime, starts = _PICTURES[ending]
         if starts and not head.startswith(starts):
-            return "other", "", f"not a picture, whatever its name says ({ending})"
+            return "other", "", f"not a picture, although its name ends in {ending}"
         return "picture", mime, ""
     if ending in _SOUNDS:
         return "audio", _SOUNDS[ending], ""
@@ -204,9 +206,9 @@ def _sort(mode: int) -> str:
         stat.S_IFLNK: "a link", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device",
         stat.S_IFBLK: "a device", stat.S_IFDIR: "a folder too deep",
     }  # fmt: skip
-    return kinds.get(stat.S_IFMT(mode), "no plain file")
+    return kinds.get(stat.S_IFMT(mode), "not a regular file")
 
 
 def separator(name: str) -> str:
-    """Return what parts the cells of a table's file."""
+    """Return the character that separates the cells of a table file."""
     return _TABLES.get(_ending(name), ",")

@@ -1,4 +1,4 @@
-"""What a sweep found, read back from its ``sweep.json``, which may come from anyone."""
+"""The reader of the result file of a sweep, ``sweep.json``, which may come from an untrusted source."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nnpipe.measuring.quantities import Quantity
 from nnpipe.report.formatting import clean
 
 SCHEMA, KIND = 1, "nnpipe sweep"
-_MOST = 100_000  # points, and texts in a list
+_MOST = 100_000  # greatest number of entries in a list
 _MOST_DOUBTS = 100
 
 T = TypeVar("T")
@@ -27,15 +27,16 @@ class SweepCandidate:
     Parameters
     ----------
     title
-        Its title.
+        Title of the candidate.
     result
-        The path of its result file, relative to and within the sweep's folder.
+        Path of the result file, relative to the sweep's folder and inside it.
     figures
         Figures by metric.
     claims
         Whether each constraint holds, by constraint; ``None`` if the data cannot decide.
     qualifies, on_front, front_share
-        Whether all constraints hold with confidence, whether it is on the Pareto front, and in which share of draws.
+        Whether all constraints hold with confidence, whether the candidate is on the Pareto front, and in which share
+        of the draws.
     doubts
         Kinds of doubts and their reasons.
     """
@@ -52,7 +53,7 @@ class SweepCandidate:
 
 @dataclass(frozen=True, eq=False)
 class Again:
-    """The second measurement of the chosen point, on which its certificate stands: figures by metric, and doubts."""
+    """The second measurement of the chosen candidate, which its certificate is based on: figures and doubts."""
 
     figures: Mapping[str, Figure]
     doubts: tuple[tuple[str, str], ...]
@@ -60,18 +61,20 @@ class Again:
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """What a sweep found.
+    """The result of a sweep.
 
     Parameters
     ----------
-    title, confidence, level
-        As the sweep's settings say; the confidence of each interval, of which all together have the former.
+    title, confidence
+        Title of the sweep, and the confidence of all intervals together.
+    level
+        Confidence of each single interval.
     constraints, objectives, choose
         The constraints, the metrics of the front, and the metric to choose by.
     chosen, again
-        The title of the candidate to ship, or ``None``; its second measurement.
+        Title of the chosen candidate, and its second measurement; ``None`` if there is none.
     refuted, failed, impossible
-        Reasons by title: why candidates were refuted, could not be measured, or are impossible.
+        Reasons, by title, why candidates were refuted, could not be measured, or are impossible.
     points
         All measured candidates.
     """
@@ -91,12 +94,12 @@ class Found:
 
     @classmethod
     def from_json(cls, data: Any) -> Found:
-        """Read the content of a ``sweep.json``.
+        """Return the result in the content of a ``sweep.json``.
 
         Raises
         ------
         ArtifactError
-            If it is anything else.
+            If the content is not a valid result of a sweep.
         """
         if not isinstance(data, dict) or data.get("kind") != KIND:
             raise ArtifactError("not the result of a sweep")
@@ -121,19 +124,19 @@ class Found:
                 points=tuple(_point(each) for each in _list(data, "points")),
             )
         except KeyError as error:
-            raise ArtifactError(f"not a whole result of a sweep: {error} is missing") from None
+            raise ArtifactError(f"not a complete result of a sweep: {error} is missing") from None
         except (ValueError, TypeError, ConfigError) as error:
             raise ArtifactError(f"not a usable result of a sweep: {error}") from None
 
     @property
     def metrics(self) -> tuple[Quantity, ...]:
-        """All that candidates are judged by, each once."""
+        """All metrics of the sweep, each once."""
         wanted = (*self.objectives, self.choose, *(constraint.metric for constraint in self.constraints))
         return tuple({metric.name: metric for metric in wanted}.values())
 
     @property
     def qualified(self) -> tuple[SweepCandidate, ...]:
-        """The points that qualify."""
+        """The candidates that qualify."""
         return tuple(point for point in self.points if point.qualifies)
 
 
@@ -197,13 +200,13 @@ def _list(data: Mapping[str, Any], name: str) -> list[Any]:
 def _share(value: Any) -> float:
     number = _number(value)
     if not 0 <= number <= 1:
-        raise ValueError(f"{number:g} is no share")
+        raise ValueError(f"{number:g} is not a share from 0 to 1")
     return number
 
 
 def _number(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < 1e300:
-        raise TypeError(f"{clean(repr(value), 40)} is no number")
+        raise TypeError(f"{clean(repr(value), 40)} is not a number")
     return float(value)
 
 

@@ -1,1 +1,1 @@
-"""The sections of a report: from checked runs to tables, sentences and figures, as data."""
+"""The sections of a report, which turn checked runs into tables, sentences and plots, as data."""

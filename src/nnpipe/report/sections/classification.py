@@ -1,4 +1,4 @@
-"""The classification section: what is right, what is wrong, and what is taken for what."""
+"""The classification section: accuracy, the confusion matrix, and figures of each class."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from nnpipe.report.formatting import clean, share
 from nnpipe.report.inputs.candidate import Candidate
 from nnpipe.report.sections.grouping import MOST_OPEN
 
-_MANY = 40  # with more classes the matrix is a picture only, and tables show the worst
+_MANY = 40  # with more classes the matrix is only a picture, and tables show the worst classes
 _CONFUSIONS = 10
 _PIXELS = 250
-_BESIDE = 6  # so many candidates have a column each
+_BESIDE = 6  # greatest number of candidates with a column each
 
 
 def classification(candidates: Sequence[Candidate]) -> Section:
-    """Make the section; a candidate without predictions of classes says so."""
+    """Return the section; for a candidate without predicted classes it holds a note that says so."""
     if len(candidates) == 1:
         return Section("Classification", _blocks(candidates[0], ""))
     folded = len(candidates) > MOST_OPEN
@@ -87,7 +87,7 @@ def _matrix_figure(candidate: Candidate, quality: ClassificationMetrics, prefix:
 
 
 def _pooled(shares: Floats) -> Floats:
-    """Return a picture of at most 250 by 250 in which no cell is lost: each place shows the greatest of its cells."""
+    """Return a matrix of at most 250 by 250 entries, each of which is the maximum of the cells that it stands for."""
     classes = len(shares)
     if classes <= _PIXELS:
         return shares
@@ -165,7 +165,7 @@ def _matrix_table(quality: ClassificationMetrics) -> Table:
 
 
 def _by_class(candidates: Sequence[Candidate]) -> Section:
-    """Set the candidates' sensitivities beside each other, where they differ most."""
+    """Return the section that compares the sensitivities of the candidates, for the classes that differ most."""
     qualities = [c.quality for c in candidates if c.quality is not None]
     table = np.array([quality.sensitivity for quality in qualities])
     judged = np.flatnonzero(~np.isnan(table).any(axis=0))
@@ -190,7 +190,10 @@ def _by_class(candidates: Sequence[Candidate]) -> Section:
 def _extremes(
     candidates: Sequence[Candidate], names: Sequence[str], table: Floats, chosen: npt.NDArray[np.intp], which: str
 ) -> Table:
-    """Return for each class who finds the least and the most of it, where candidates are too many for a column each."""
+    """Return a table of the candidates with the least and the greatest sensitivity to each class.
+
+    It is used if there are too many candidates for a column each.
+    """
     rows = tuple(
         (
             Cell(names[n]),

@@ -1,4 +1,4 @@
-"""The section on candidates that took turns: the verdict in words, ratios of times as a picture, and a table."""
+"""The section on a comparison of candidates that took turns: verdicts, a plot of the ratios of times, and a table."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from nnpipe.report.document import Block, Paragraph, Plot, Section
 from nnpipe.report.formatting import clean, count, share
 from nnpipe.report.sections.comparison_findings import comparison_table, leader, remarks, sentences
 
-_WIDE = 1.5  # from this ratio on, equal ratios should be equally long
+_WIDE = 1.5  # from this ratio on the axis is logarithmic, so that equal ratios are equally long
 
 
 def contest(comparison: Comparison) -> Section:
-    """Make the section."""
+    """Return the section."""
     doubtful = set(remarks(comparison))
     blocks: list[Block] = [
         Paragraph(text, "warning" if text in doubtful else "plain") for text in sentences(comparison)

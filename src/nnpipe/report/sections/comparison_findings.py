@@ -1,4 +1,4 @@
-"""What a comparison found, in words and in one table."""
+"""The findings of a comparison, as sentences and as a table."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from nnpipe.report.document import Cell, Table
 from nnpipe.report.formatting import NOTHING, Scale, clean, count, digits, points, share
 from nnpipe.report.quantity_text import kinds
 
-_TIMES_FROM = 1.5  # from this ratio on it is told as a multiple, below as percent
-_BUSY_IDLE = 5.0  # percent of a core that waiting may take before it is worth a word
+_TIMES_FROM = 1.5  # ratios from here on are written as multiples, smaller ones as percentages
+_BUSY_IDLE = 5.0  # percent of a core that a waiting candidate may take without a remark
 _FEW_CALLS = 10
 
 
 def sentences(comparison: Comparison) -> list[str]:
-    """Tell who is fastest, and of each other how it stands to that one, in time and in accuracy."""
+    """Return sentences that compare each candidate with the fastest one in time and accuracy, and the remarks."""
     runs, names = comparison.whole, [clean(run.title, 60) for run in comparison.whole]
     found = comparison.verdicts()
     if not found:
@@ -43,7 +43,7 @@ def sentences(comparison: Comparison) -> list[str]:
 
 
 def leader(found: Sequence[Verdict]) -> int:
-    """Return the place of the fastest candidate: the one that is ahead in most of its pairs."""
+    """Return the index of the fastest candidate: the one that is ahead in most of its pairs."""
     ahead: dict[int, int] = {}
     for each in found:
         ahead[each.first] = ahead.get(each.first, 0) + 1
@@ -52,7 +52,7 @@ def leader(found: Sequence[Verdict]) -> int:
 
 
 def sentence(found: Verdict, names: Sequence[str], plan: ComparisonPlan, seconds_per_start: float) -> str:
-    """Tell a verdict."""
+    """Return a verdict on two candidates as a sentence."""
     first, second = names[found.first], names[found.second]
     longer = f"{second} takes {_ratio(found.ratio, found.interval)}"
     if found.kind == "faster":
@@ -74,7 +74,7 @@ def sentence(found: Verdict, names: Sequence[str], plan: ComparisonPlan, seconds
 
 
 def accuracies(first: Run, second: Run, confidence: float) -> AccuracyDifference | None:
-    """Compare two runs' accuracies, if both judged the same samples."""
+    """Return the difference of two runs' accuracies; ``None`` unless both were evaluated on the same samples."""
     if first.evaluation is None or second.evaluation is None:
         return None
     one, two = first.evaluation.arrays, second.evaluation.arrays
@@ -86,7 +86,7 @@ def accuracies(first: Run, second: Run, confidence: float) -> AccuracyDifference
 
 
 def accuracy_sentence(gap: AccuracyDifference, first: str, second: str) -> str:
-    """Tell how the second's accuracy stands to the first's."""
+    """Return a sentence that compares the accuracies of two candidates."""
     interval = f"[{points(gap.low)}, {points(gap.high)}] points"
     samples = f"on {count(gap.samples)} samples"
     if not gap.gained + gap.lost:
@@ -105,7 +105,7 @@ def accuracy_sentence(gap: AccuracyDifference, first: str, second: str) -> str:
 
 
 def samples_to_tell(gap: AccuracyDifference) -> int | None:
-    """Estimate how many more samples would tell two accuracies apart; ``None`` where they are equal."""
+    """Return an estimate of how many more samples would show the difference of two accuracies; ``None`` if it is 0."""
     reach = (gap.high - gap.low) / 2
     if not gap.value:
         return None
@@ -113,7 +113,7 @@ def samples_to_tell(gap: AccuracyDifference) -> int | None:
 
 
 def remarks(comparison: Comparison) -> list[str]:
-    """Tell what makes figures doubtful, and who fell out."""
+    """Return sentences about doubtful figures and about candidates that failed."""
     told = []
     for run in comparison.whole:
         idle = run.timing.get("idle_cpu_percent")
@@ -142,12 +142,12 @@ def remarks(comparison: Comparison) -> list[str]:
 
 
 def _doubts(run: Run, slow: Mapping[str, Doubt]) -> tuple[Doubt, ...]:
-    """Return those that hold for candidates that took turns, too; whether times vary shows in their intervals."""
+    """Return the doubts that also apply to candidates that took turns; varying times show in the intervals instead."""
     return (*quality_doubts(run), *settings_doubts(run), *([slow[run.title]] if run.title in slow else []))
 
 
 def comparison_table(comparison: Comparison) -> Table:
-    """Make a table with a row for each candidate; ratios are to the fastest."""
+    """Return a table with a row for each candidate and ratios to the fastest candidate."""
     runs = comparison.whole
     found, tails = comparison.verdicts(), comparison.verdicts(0.9)
     best = leader(found) if found else 0
@@ -156,7 +156,7 @@ def comparison_table(comparison: Comparison) -> Table:
     gaps = [accuracies(runs[best], run, comparison.plan.confidence) for run in runs]
     columns = [
         ("Candidate", [Cell(clean(run.title, 60)) for run in runs]),
-        # Beside the name, where no narrow screen hides it.
+        # The second column is visible on a narrow screen, too.
         ("Doubts", [Cell(kinds(doubts) if (doubts := _doubts(run, slow)) else NOTHING) for run in runs]),
         (f"Median, {scale.unit}", [Cell(scale.text(value, 4), value) for value in medians]),
         ("Time by the fastest's", [_against(place, best, found) for place in range(len(runs))]),
@@ -222,7 +222,7 @@ def _ratio(ratio: float, interval: tuple[float, float] | None) -> str:
     if interval is None:
         return f"{100 * (ratio - 1):.1f} % longer"
     low, high = (100 * (end - 1) for end in interval)
-    # As many decimals as the interval's width can bear.
+    # The number of decimals follows from the width of the interval.
     decimals = min(max(1, -math.floor(math.log10(max(high - low, 1e-6) / 5))), 4)
     ends = f"[{low:.{decimals}f}, {high:.{decimals}f}]".replace("-", "−")
     return f"{100 * (ratio - 1):.{decimals}f} % {ends} longer"

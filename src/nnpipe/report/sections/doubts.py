@@ -1,4 +1,4 @@
-"""What may have spoilt a measurement, said before anybody trusts it."""
+"""Warnings about what may have distorted the measurements or makes them incomparable."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from nnpipe.report.document import Block, Paragraph
 from nnpipe.report.formatting import clean
 from nnpipe.report.inputs.candidate import Candidate
 from nnpipe.report.inputs.comparability import on_the_same_samples
-from nnpipe.report.sections.grouping import gathered
+from nnpipe.report.sections.grouping import grouped_reasons
 
-# What should be the same for times to be comparable: where it stands in the host's facts, and what it is called.
+# Facts that must be the same for times to be comparable: their paths in the host's facts, and their names.
 _FACTS = {
     ("cpu", "model"): "CPU",
     ("cpu", "governor"): "CPU governor",
@@ -27,7 +27,7 @@ _CHANGING = ("powersave", "ondemand", "conservative", "schedutil")
 
 
 def doubts(candidates: Sequence[Candidate]) -> list[Block]:
-    """Say why figures may be wrong, or not comparable; nothing if there is no reason known."""
+    """Return warnings that say why figures may be wrong or not comparable; an empty list if there is no reason."""
     found = [
         _different_times(candidates),
         _different_hosts(candidates),
@@ -75,7 +75,7 @@ def _distrusted_in(candidates: Sequence[Candidate], what: str, of_quality: bool)
         kinds.update({doubt.kind for doubt in doubts})
     counted = ", ".join(f"{kind} ({number:,})" for kind, number in kinds.most_common())
     several = len(candidates) > 1
-    return gathered(
+    return grouped_reasons(
         reasons,
         lambda name: f"There is reason to distrust {f'the {what} of {name}' if several else f'these {what}'}. ",
         f"of {len(candidates):,} candidates have {what} that there is reason to distrust: {counted}.",

@@ -1,4 +1,4 @@
-"""Group candidates of which the same is said."""
+"""Grouping of candidates with the same kind of remark."""
 
 from __future__ import annotations
 
@@ -7,19 +7,21 @@ from collections.abc import Callable, Sequence
 from nnpipe.report.document import Block, Paragraph, Table, Tone
 
 MOST_OPEN = 2
-"""So many candidates at most are told one by one without being asked."""
+"""Greatest number of candidates whose sections are not folded."""
 
-_FEW = 2  # candidates of whom it is said one by one
-_SHORT = 4  # rows of a table that need not be folded
+_FEW = 2  # greatest number of candidates with a paragraph each
+_SHORT = 4  # greatest number of rows of a table that is not folded
 
 
-def gathered(found: Sequence[tuple[str, str]], alone: Callable[[str], str], together: str, tone: Tone) -> list[Block]:
-    """Say something of each candidate, or of all together with a table of the reasons.
+def grouped_reasons(
+    found: Sequence[tuple[str, str]], alone: Callable[[str], str], together: str, tone: Tone
+) -> list[Block]:
+    """Return a paragraph for each of a few candidates, or one paragraph for all with a table of the reasons.
 
     Parameters
     ----------
     found
-        Names of candidates, and for each the reason, a clause without a full stop.
+        The name of each candidate and its reason, a clause without a full stop.
     alone
         Returns the beginning of the sentence about a candidate; the reason follows it.
     together

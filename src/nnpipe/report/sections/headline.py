@@ -1,4 +1,4 @@
-"""The few figures of a candidate that everybody looks at first, with their intervals and what speaks against them."""
+"""The most important figures of a candidate with their intervals, its agreement with the source, and its doubts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nnpipe.report.writers.json_figures import figures_of
 
 
 def headline_figures(candidate: Candidate) -> Iterator[tuple[Quantity, Figure]]:
-    """Return speed, quality and cost, as far as there is anything to tell of them."""
+    """Yield the figures of speed, quality and cost that are known, or whose absence has a reason."""
     found, timed = figures_of(candidate), candidate.timed.name
     others = ("round_trip_median", "paced_median", "throughput", "accuracy", "size", "memory")
     for name in (f"{timed}_median", f"{timed}_p90", *others):
@@ -25,7 +25,7 @@ def headline_figures(candidate: Candidate) -> Iterator[tuple[Quantity, Figure]]:
 
 
 def headline(candidate: Candidate) -> Table:
-    """Make a table of them, with agreement and doubts below."""
+    """Return a table of the most important figures, with the agreement and the doubts below."""
     rows = [
         (q.title, Cell(written(q, known.value), known.value), interval(q, known) or known.reason)
         for q, known in headline_figures(candidate)

@@ -1,4 +1,4 @@
-"""What load a run was put under, and what audits say of it."""
+"""The tables of the load of a run and the results of its audits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _VERDICTS = {"kept": "kept, at 99\u00a0% confidence", "broken": "broken", "open"
 
 
 def load_blocks(candidate: Candidate) -> list[Block]:
-    """Tell how queries came and whether the schedule was kept; nothing where there was no load and no audit."""
+    """Return a table of the load and its schedule, and the audits; an empty list without a load and audits."""
     load = candidate.run.timing.get("load")
     blocks = [_table(candidate, load)] if isinstance(load, Mapping) and len(candidate.inference) else []
     return [*blocks, *_audits(candidate)]

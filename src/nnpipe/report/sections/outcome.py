@@ -1,4 +1,4 @@
-"""What a command tells in the end: one row for each candidate, those that failed too."""
+"""The table that a command prints at its end, with a row for each candidate, including failed ones."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class Failure:
 
 
 def outcome(candidates: Sequence[Candidate], failures: Sequence[Failure] = ()) -> Table:
-    """Make the table: size, time to load, median and 90th percentile, accuracy, agreement with the source, doubts.
+    """Return the table of size, load time, median and 90th percentile, accuracy, agreement with the source, and doubts.
 
-    ``Same class`` is the part of the samples that get the class that the source gives them, and ``Error`` the largest
+    ``Same class`` is the share of the samples that get the same class as from the source, and ``Error`` is the largest
     relative error of an output.
     """
     sizes = Scale.of_sizes([c.size for c in candidates])
@@ -67,8 +67,8 @@ def outcome(candidates: Sequence[Candidate], failures: Sequence[Failure] = ()) -
     return Table(header, tuple(tuple(map(Cell, row)) for row in rows))
 
 
-def told(failures: Sequence[Failure]) -> list[Block]:
-    """Say of each candidate that failed why."""
+def failure_warnings(failures: Sequence[Failure]) -> list[Block]:
+    """Return a warning for each failed candidate, with the reason."""
     return [
         Paragraph(f"{clean(failure.title, 120)} could not be measured: {clean(failure.cause, 600)}", "warning")
         for failure in failures
@@ -82,7 +82,7 @@ def _same_class(candidate: Candidate) -> float | None:
 
 
 def _error(candidate: Candidate) -> str:
-    """Write the largest relative error of an output, which may be of any order."""
+    """Return the largest relative error of an output as text; it may have any order of magnitude."""
     found = []
     for tensor in listed(candidate.run.verification.get("tensors")):
         value = tensor.get("max_relative") if isinstance(tensor, Mapping) else None

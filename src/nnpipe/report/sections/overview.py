@@ -1,4 +1,4 @@
-"""Pictures of all candidates beside each other."""
+"""Plots that compare all candidates."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from nnpipe.report.inputs.comparability import on_the_same_samples
 from nnpipe.report.inputs.pareto_front import Standing
 
 _BINS = 48
-_MOST_DRAWN = 24  # candidates below each other in a picture
-_DECADE = 8  # from this ratio on, a linear axis would squeeze the fast ones together
-_LEVEL = 1.05  # sizes that are so close are alike
+_MOST_DRAWN = 24  # greatest number of candidates below each other in a picture
+_DECADE = 8  # from this ratio on the axis is logarithmic, so that fast candidates stay apart
+_LEVEL = 1.05  # sizes up to this ratio count as equal
 _FRONT = ". The broken line is the front; what another beats in both is pale"
 
 
 def overview(candidates: Sequence[Candidate], found: Mapping[int, Standing], *, judged: bool = False) -> list[Plot]:
-    """Draw the candidates' times, what accuracy they buy with time and size, and their sizes.
+    """Return plots of the candidates' times, of accuracy against time and size, and of their sizes.
 
-    ``found`` is what :func:`~nnpipe.report.inputs.pareto_front.standings` returns.  Where they are ``judged`` already,
-    what accuracy costs has been drawn.
+    ``found`` is the result of :func:`~nnpipe.report.inputs.pareto_front.standings`.  Plots of accuracy are left out if
+    the candidates are ``judged`` already, because an earlier section has them.
     """
     if judged:
         return [figure for figure in (_spreads(candidates), _sizes(candidates)) if figure is not None]
@@ -75,7 +75,7 @@ def _spreads(candidates: Sequence[Candidate]) -> Plot | None:
 def _accuracy_against_time(candidates: Sequence[Candidate], found: Mapping[int, Standing]) -> Plot | None:
     chosen = [(c, c.latency, c.quality) for c in candidates if c.latency is not None and c.quality is not None]
     alike = len({c.timed.name for c, _, _ in chosen}) == 1
-    # Where all are equally accurate, nothing but the times is to be seen, and these stand above.
+    # If all are equally accurate, the plot would only show the times, which the plot above shows.
     if len(chosen) < 2 or not alike or len({quality.accuracy for _, _, quality in chosen}) == 1:
         return None
     title = chosen[0][0].timed.title
@@ -85,9 +85,9 @@ def _accuracy_against_time(candidates: Sequence[Candidate], found: Mapping[int, 
     for candidate, latency, quality in chosen:
         low, high = latency.percentile(0.5).interval or (latency.median, latency.median)
         standing = found.get(candidate.number)
-        told = f"{candidate.name}: {share(quality.accuracy)} in {duration(latency.median)}"
+        tip = f"{candidate.name}: {share(quality.accuracy)} in {duration(latency.median)}"
         if standing is not None:
-            told += f"; on the front in {share(standing.share, 0)} of draws"
+            tip += f"; on the front in {share(standing.share, 0)} of draws"
         points.append(
             ChartPoint(
                 candidate.name,
@@ -97,7 +97,7 @@ def _accuracy_against_time(candidates: Sequence[Candidate], found: Mapping[int, 
                 _percent(quality.accuracy_interval),
                 candidate.number,
                 standing is None or standing.on_front,
-                told,
+                tip,
             )
         )
     return Plot(
@@ -109,7 +109,7 @@ def _accuracy_against_time(candidates: Sequence[Candidate], found: Mapping[int, 
 
 
 def _accuracy_against_size(candidates: Sequence[Candidate]) -> Plot | None:
-    """Draw it where the choice is not plain: three or more, and the smallest is not the most accurate."""
+    """Return the plot; ``None`` unless there are three candidates and a trade-off between accuracy and size."""
     chosen = [(c, c.size, c.quality) for c in candidates if c.size and c.quality is not None]
     if len(chosen) < 3 or not on_the_same_samples(candidates):
         return None

@@ -1,4 +1,4 @@
-"""What calls at the pace of use take beside those of the tight loop, and why."""
+"""The comparison of calls at a fixed pace with calls in a tight loop."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nnpipe.report.inputs.candidate import Candidate
 
 _COLD = "caches and branch predictors have gone cold, or hold what others needed meanwhile"
 _SLEPT = "the core has to leave its idle state and its clock to rise again, and others ran on it meanwhile"
-_KEPT = 0.99  # the share of turns that must not pass for a pace to count as kept
+_KEPT = 0.99  # share of turns that must be taken for the pace to count as kept
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,8 @@ class PaceFigures:
     tight
         Times of the tight loop, without warm-up.
     asleep, awake
-        Times at the pace, after sleep, and after a wait in which the process polled the clock; the latter may
-        be missing.
+        Times at the pace: after the process slept, and after it polled the clock while waiting; ``awake`` may be
+        missing.
     missed
         Number of turns that passed while a call was still running.
     """
@@ -43,7 +43,7 @@ class PaceFigures:
 
     @classmethod
     def of(cls, candidate: Candidate) -> PaceFigures | None:
-        """Return the figures of a candidate; ``None`` where none were measured at a pace."""
+        """Return the figures of a candidate; ``None`` if no calls were measured at a pace."""
         pace, series, tight = candidate.run.timing.get("pace"), candidate.paced, candidate.steady or candidate.latency
         if not isinstance(pace, Mapping) or not len(series) or tight is None:
             return None
@@ -60,12 +60,12 @@ class PaceFigures:
 
     @property
     def kept(self) -> bool:
-        """Whether nearly every turn was taken."""
+        """Whether at least 99 % of the turns were taken."""
         turns = len(self.asleep) + (len(self.awake) if self.awake else 0)
         return turns >= _KEPT * (turns + self.missed)
 
     def sentences(self) -> Iterator[str]:
-        """Return how much longer calls take at the pace than in the tight loop, and why."""
+        """Yield sentences on how much longer calls take at the pace than in the tight loop, and why."""
         pace = f"At one call in {duration(self.period_ns)}"
         asleep, tight = self.asleep.percentile(0.5), self.tight.percentile(0.5)
         if not self.kept:
@@ -90,13 +90,13 @@ class PaceFigures:
         if asleep[0] <= awake.interval[1] and awake.interval[0] <= asleep[1]:
             yield f"It makes no difference whether the process sleeps between calls or stays awake: {_COLD}"
             return
-        told = f"Of the {duration(more)} more, {duration(sleeping)} come from sleeping between calls: {_SLEPT}"
-        rest = f"; {duration(waiting)} are there even if the process stays awake: {_COLD}"
-        yield told + (rest if waiting > 0.05 * more else "")
+        asleep_part = f"Of the {duration(more)} more, {duration(sleeping)} come from sleeping between calls: {_SLEPT}"
+        awake_part = f"; {duration(waiting)} are there even if the process stays awake: {_COLD}"
+        yield asleep_part + (awake_part if waiting > 0.05 * more else "")
 
 
 def pace_blocks(candidate: Candidate) -> list[Block]:
-    """Set the pace of use beside the tight loop; nothing where there is none."""
+    """Return a table and a paragraph that compare both kinds of calls; an empty list without calls at a pace."""
     found = PaceFigures.of(candidate)
     if found is None:
         return []

@@ -1,4 +1,4 @@
-"""The performance section: how long, and at what cost."""
+"""The performance section: inference times, load, and the use of CPU, memory and GPU."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from nnpipe.report.sections.load import load_blocks
 from nnpipe.report.sections.pace import pace_blocks
 
 _BINS = 60
-_FAR = 5  # a slowest call so many times the median flattens a linear axis
+_FAR = 5  # ratio of the slowest call to the median from which the axis is logarithmic
 _CPU = {"cpu_percent": "process", "machine_cpu_percent": "machine"}
 _WHOLE = {"process": " (100\u00a0% is one core)", "machine": " (100\u00a0% is all cores)"}
 _CURVES: tuple[tuple[str, str, Mapping[str, str]], ...] = (
@@ -32,7 +32,7 @@ _CURVES: tuple[tuple[str, str, Mapping[str, str]], ...] = (
 
 
 def performance(candidates: Sequence[Candidate]) -> Section:
-    """Make the section; a candidate without timings says so."""
+    """Return the section; for a candidate without timed calls it holds a note that says so."""
     if len(candidates) == 1:
         return Section("Performance", _blocks(candidates[0], ""))
     folded = len(candidates) > MOST_OPEN
@@ -115,7 +115,7 @@ def _circumstances(candidate: Candidate) -> Table:
         ("samples in all", count(samples)),
         ("samples a second of inference", digits(candidate.throughput, 4)),
     )
-    # Any value makes the column one of numbers; this table is not sorted.
+    # The value only marks the column as one of numbers; this table is not sorted.
     cells = tuple((name, Cell(value, 0.0)) for name, value in rows if value != NOTHING)
     return Table(("Quantity", "Value"), cells, caption="Before and around the timed calls")
 
@@ -169,7 +169,7 @@ def _distribution(candidate: Candidate, latency: Summary, scale: Scale, prefix: 
 
 
 def _edge(latency: Summary) -> float:
-    """Return where a histogram ends: few slow calls must not press all others into one bin."""
+    """Return the upper end of a histogram, which is lowered so that a few slow calls do not flatten the rest."""
     lower, upper, most = (latency.quantile(part) for part in (0.25, 0.75, 0.9))
     return min(latency.greatest, max(most, upper + 6 * (upper - lower)))
 

@@ -1,4 +1,4 @@
-"""Where the numbers come from: enough to measure them again."""
+"""The provenance section: machine, packages, commands, components and model files, for repeating the measurement."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from nnpipe.report.sections.grouping import MOST_OPEN
 
 _DEPTH, _FACTS, _LENGTH = 4, 200, 300
 _ANCESTORS = 20
-_BESIDE = 12  # so many candidates have a column each
+_BESIDE = 12  # greatest number of candidates with a column each
 
 
 def provenance(candidates: Sequence[Candidate]) -> Section:
-    """Make the section: what all candidates share, then each by itself."""
+    """Return the section: first what all candidates share, then each candidate."""
     blocks: list[Block] = [
         *_facts("Machine", [dict(flattened(c.run.host)) for c in candidates], candidates),
         *_facts("Packages", [dict(flattened(c.run.frameworks)) for c in candidates], candidates),
@@ -79,7 +79,7 @@ def _ancestry(artifact: Any) -> Iterator[tuple[str, ...]]:
 
 
 def _facts(what: str, facts: Sequence[Mapping[str, str]], candidates: Sequence[Candidate]) -> Iterator[Block]:
-    """Put what is the same for all in one table, and what differs in another."""
+    """Yield a table of the facts that are the same for all candidates, and a table of those that differ."""
     names = list(dict.fromkeys(name for found in facts for name in found))
     same = [name for name in names if len({found.get(name) for found in facts}) == 1]
     differing = [name for name in names if name not in same]
@@ -97,7 +97,10 @@ def _facts(what: str, facts: Sequence[Mapping[str, str]], candidates: Sequence[C
 
 
 def _own_facts(candidates: Sequence[Candidate]) -> dict[int, list[Block]]:
-    """Return a table for each candidate of the facts in which they differ: as columns they would be too many."""
+    """Return a table for each candidate number with the facts in which the candidates differ.
+
+    It is used if there are too many candidates for a column each.
+    """
     facts = [dict(flattened({"machine": c.run.host, "packages": c.run.frameworks})) for c in candidates]
     names = list(dict.fromkeys(name for found in facts for name in found))
     differing = [name for name in names if len({found.get(name) for found in facts}) > 1]
@@ -113,7 +116,7 @@ def _own_facts(candidates: Sequence[Candidate]) -> dict[int, list[Block]]:
 
 
 def flattened(value: Any) -> Iterator[tuple[str, str]]:
-    """Return the leaves of nested mappings as ``outer.inner`` and text; not too many, too deep or too long."""
+    """Yield the leaves of nested mappings as ``outer.inner`` and text; number, depth and length are limited."""
     return islice(_leaves(value, "", _DEPTH), _FACTS)
 
 
@@ -136,7 +139,7 @@ def _word(value: Any) -> str:
 
 
 def _quoted(word: str) -> str:
-    """Quote a word for a shell, readably."""
+    """Return a word quoted for a shell; words of plain characters stay unquoted."""
     word = shortened(clean(word, _LENGTH), _LENGTH)
     if word and all(c.isalnum() or c in "@%+=:,./-_" for c in word):
         return word

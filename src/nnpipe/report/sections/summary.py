@@ -1,4 +1,4 @@
-"""The first section: what came out, in a few figures and one table."""
+"""The first section of a report: the most important figures, and a table that compares the candidates."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _Column = tuple[str, list[Cell]]
 
 
 def summary(candidates: Sequence[Candidate], *, judged: bool = False) -> Section:
-    """Make the section: for one candidate its figures, for several a comparison.
+    """Return the section: the figures of a single candidate, or a comparison of several.
 
-    Where they are ``judged`` already, as by a sweep, there is no second verdict, which might be another.
+    If the candidates are ``judged`` already, as by a sweep, there is no second verdict, because it might differ.
     """
     if len(candidates) == 1:
         return Section("Summary", _alone(candidates[0]))
@@ -59,7 +59,7 @@ def _table(candidates: Sequence[Candidate], found: Mapping[int, Standing]) -> Ta
     sizes = Scale.of_sizes([c.size for c in candidates])
     memory = Scale.of_sizes([c.peak_memory for c in candidates])
     timed = [_timed(name, candidates) for name in dict.fromkeys(c.timed.name for c in candidates)]
-    # What decides comes first: of a wide table, a narrow screen shows the beginning.
+    # The most important columns come first, because a narrow screen shows only the first ones.
     columns = [
         ("Candidate", [Cell(c.name, float(c.number), c.made_of) for c in candidates]),
         *(column for columns, _ in timed for column in columns),
@@ -78,7 +78,7 @@ def _table(candidates: Sequence[Candidate], found: Mapping[int, Standing]) -> Ta
         (f"Top-{_k(candidates)}", [_top(c) for c in candidates]),
         ("Same as first", [_agreement(candidates[0], c) for c in candidates]),
     ]
-    # A column in which nothing is known would only make the rest harder to read.
+    # Columns without any known value are left out.
     columns = [column for column in columns if any(cell.text != NOTHING for cell in column[1])]
     unranked = {"Candidate", "Calls", "Δ accuracy", "Same as first", "Front", "As its source", "Doubts"}
     if not on_the_same_samples(candidates):
@@ -98,7 +98,7 @@ def _table(candidates: Sequence[Candidate], found: Mapping[int, Standing]) -> Ta
 
 
 def _timed(name: str, candidates: Sequence[Candidate]) -> tuple[list[_Column], list[_Column]]:
-    """Make the columns of times that count alike: those that decide, and the others."""
+    """Return the columns for one kind of time: first the most important ones, then the others."""
     of = [c if c.timed.name == name else None for c in candidates]
     times = Scale.of_times([c.latency.median if c and c.latency else None for c in of])
     trips = Scale.of_times([c.round_trip.median if c and c.round_trip else None for c in of])
@@ -112,22 +112,22 @@ def _timed(name: str, candidates: Sequence[Candidate]) -> tuple[list[_Column], l
 
 
 def _explained(candidates: Sequence[Candidate]) -> str:
-    """Return what the columns mean, of those that are not plain."""
-    told = []
+    """Return the caption that explains the columns of the table."""
+    parts = []
     kinds = [c.timed for c in candidates if c.latency is not None]
     for timed in {timed.name: timed for timed in kinds}.values():
         name = "Times" if timed.name == LATENCY.name else f"{timed.title[0].upper()}{timed.title[1:]}"
         clock = ", on a target by its own clock" if timed.name == LATENCY.name and ON_TARGET in kinds else ""
-        told.append(f"{name}: {timed.meaning}{clock}.")
+        parts.append(f"{name}: {timed.meaning}{clock}.")
     if any(c.round_trip is not None for c in candidates):
-        told.append(f"Round trip: {ROUND_TRIP.meaning}.")
-    told.append(
+        parts.append(f"Round trip: {ROUND_TRIP.meaning}.")
+    parts.append(
         "Ranges are 95\u00a0% intervals. Δ accuracy (in percentage points) and same as first (the same class, right or "
         "wrong) are against the first candidate; front is how surely no other beats it in both median time and "
         "accuracy; as its source tells whether a compiled model gives what the one gives that it was made from; doubts "
         "are reasons to distrust the times. The best of a column is bold."
     )
-    return " ".join(told)
+    return " ".join(parts)
 
 
 def _best_marked(column: list[Cell], lowest: bool) -> list[Cell]:
@@ -135,7 +135,7 @@ def _best_marked(column: list[Cell], lowest: bool) -> list[Cell]:
     if len({cell.text for cell in known}) < 2:
         return column
     best = (min if lowest else max)(known, key=lambda cell: cell.value or 0.0)
-    # Whoever reads the same figure as the best's is as good.
+    # Cells with the same text as the best one are also marked as best.
     return [replace(cell, best=cell.text == best.text) for cell in column]
 
 
@@ -166,7 +166,7 @@ def _throughput(candidate: Candidate) -> Cell:
     interval = candidate.latency.mean_interval if candidate.latency is not None else None
     note = ""
     if candidate.latency is not None and candidate.throughput is not None and interval is not None and interval[0] > 0:
-        # What is a second of inference is a second of calls: the interval is that of the mean, turned round.
+        # The throughput is inverse to the mean time, so its interval follows from that of the mean.
         slow, fast = (candidate.throughput * candidate.latency.mean / end for end in reversed(interval))
         note = f"{digits(slow)} to {digits(fast)}"
     return Cell(digits(candidate.throughput), candidate.throughput, note)

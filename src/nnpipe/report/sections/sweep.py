@@ -1,4 +1,4 @@
-"""The section on a sweep: what to ship and why, what kills each of the others, and all of them in one table."""
+"""The section on a sweep: the chosen candidate, why the others do not qualify, and a table of all candidates."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from nnpipe.report.document import Block, Cell, Paragraph, Section, Table, Tile,
 from nnpipe.report.formatting import NOTHING, Scale, count, share
 from nnpipe.report.inputs.sweep_file import Again, Found, SweepCandidate
 from nnpipe.report.quantity_text import interval, ranged, written
-from nnpipe.report.sections.grouping import gathered
+from nnpipe.report.sections.grouping import grouped_reasons
 
-_DECADE = 8.0  # from this ratio on, a linear axis would squeeze the least together
+_DECADE = 8.0  # from this ratio on the axis is logarithmic, so that small values stay apart
 
 
 def sweep_section(found: Found) -> Section:
-    """Make the section."""
+    """Return the section."""
     return Section(
         "What to ship",
         (
@@ -35,7 +35,7 @@ def sweep_section(found: Found) -> Section:
 
 
 def most_telling(found: Found, most: int) -> tuple[SweepCandidate, ...]:
-    """Return the points that are worth to be shown one by one: the chosen one, then those most surely on the front."""
+    """Return the most important candidates: the chosen one, then qualified ones and those most surely on the front."""
     order = sorted(found.points, key=lambda p: (p.title != found.chosen, not p.qualifies, -p.front_share, p.title))
     return tuple(order[:most])
 
@@ -51,14 +51,14 @@ def _tiles(found: Found) -> Iterator[Tile]:
     else:
         yield Tile("Ship", "none", "no candidate qualifies" if found.constraints else "nothing was confirmed")
     if found.constraints:
-        told = "; ".join(constraint.text for constraint in found.constraints)
-        yield Tile("Qualify", f"{len(found.qualified):,} of {len(found.points):,}", told)
+        texts = "; ".join(constraint.text for constraint in found.constraints)
+        yield Tile("Qualify", f"{len(found.qualified):,} of {len(found.points):,}", texts)
     best = sum(point.on_front for point in found.points)
     yield Tile("On the Pareto front", f"{best:,}", "in " + ", ".join(_named(metric) for metric in found.objectives))
 
 
 def _shipped(found: Found, chosen: SweepCandidate) -> Mapping[str, Figure]:
-    """Return the figures that are claimed of the chosen one: those of its certificate."""
+    """Return the figures that are claimed for the chosen candidate: of its second measurement, if there is one."""
     return chosen.figures if found.again is None else found.again.figures
 
 
@@ -67,7 +67,7 @@ def _doubt_kinds(doubts: Sequence[tuple[str, str]]) -> str:
 
 
 def _named(metric: Quantity) -> str:
-    """Name a metric in the midst of a sentence."""
+    """Return the title of a metric for use inside a sentence."""
     title = metric.title
     return title if title[:1].islower() or title[1:2].isupper() else title[0].lower() + title[1:]
 
@@ -84,9 +84,9 @@ def _verdict(found: Found) -> Iterator[Block]:
             f"and what is claimed of it stands on that.{claims}"
         )
         if found.again is not None:
-            told = "; ".join(f"{kind}: {reason}" for kind, reason in found.again.doubts)
-            if told:
-                yield Paragraph(f"There is reason to distrust what is claimed of it: {told}.", "warning")
+            reasons = "; ".join(f"{kind}: {reason}" for kind, reason in found.again.doubts)
+            if reasons:
+                yield Paragraph(f"There is reason to distrust what is claimed of it: {reasons}.", "warning")
             yield _claimed(found, chosen, found.again)
         level = _level_with(found, chosen)
         if level:
@@ -100,7 +100,7 @@ def _verdict(found: Found) -> Iterator[Block]:
             "No candidate qualifies: for each, some constraint fails or cannot be told on its whole interval.",
             "warning",
         )
-    yield from gathered(
+    yield from grouped_reasons(
         list(found.refuted.items()),
         lambda title: f"{title} came first, but did not hold when it was measured again: ",
         "candidates came first, but did not hold when they were measured again.",
@@ -109,7 +109,7 @@ def _verdict(found: Found) -> Iterator[Block]:
 
 
 def _claimed(found: Found, chosen: SweepCandidate, again: Again) -> Table:
-    """Put what the certificate says beside what the choice was made on."""
+    """Return a table of the certified figures beside those that the choice was based on."""
     rows = []
     for metric in found.metrics:
         bounds = "; ".join(c.text.removeprefix(metric.name).strip() for c in found.constraints if c.metric == metric)
@@ -175,7 +175,7 @@ def _table(found: Found) -> Table:
 
 
 def _column(metric: Quantity, points: Sequence[SweepCandidate]) -> tuple[str, list[Cell]]:
-    """Make a column; times and sizes share the unit that its heading names, so that they can be compared by eye."""
+    """Return the heading and the cells of a column; times and sizes have a common unit, which the heading names."""
     known = [point.figures.get(metric.name) or Figure.unknown("") for point in points]
     if metric.kind not in ("time", "bytes"):
         return metric.heading, [_figure_cell(metric, each) for each in known]
@@ -237,7 +237,7 @@ def _left_out(found: Found) -> Iterator[Block]:
 
 
 def _pictures(found: Found) -> Iterator[document.Plot]:
-    """Draw what quality costs: each objective of which more is better against each of which less is."""
+    """Yield plots of a quality objective against up to two cost objectives."""
     costs = [m for m in found.objectives if m.less_is_better and m.name != "accuracy_loss"]
     gains = [m for m in found.objectives if not m.less_is_better or m.name == "accuracy_loss"]
     for gain in gains[:1]:
@@ -250,7 +250,7 @@ def _pictures(found: Found) -> Iterator[document.Plot]:
 def _picture(found: Found, cost: Quantity, gain: Quantity) -> document.Plot | None:
     known = [(n, p, p.figures.get(cost.name), p.figures.get(gain.name)) for n, p in enumerate(found.points)]
     both = [(n, p, x, y) for n, p, x, y in known if x is not None and y is not None and None not in (x.value, y.value)]
-    # Where all are equally good, there is nothing to choose by, and no picture of it.
+    # If all are equally good, there is nothing to choose between and no picture.
     if len(both) < 2 or len({y.value for _, _, _, y in both}) == 1:
         return None
     values = [x.value for _, _, x, _ in both if x.value is not None]

@@ -1,4 +1,4 @@
-"""The verdict: who wins, by how much, and whether that is more than noise."""
+"""The verdict on several candidates: the best ones by how much, and whether the difference is more than noise."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from nnpipe.report.formatting import count, digits, duration, share, size
 from nnpipe.report.inputs.candidate import Candidate
 from nnpipe.report.inputs.comparability import on_the_same_samples, pairing
 from nnpipe.report.inputs.pareto_front import Standing
-from nnpipe.report.sections.grouping import gathered
+from nnpipe.report.sections.grouping import grouped_reasons
 
-_LEVEL = 1.05  # sizes that are so close win nothing
+_LEVEL = 1.05  # sizes up to this ratio count as equal
 
 
 def verdict(candidates: Sequence[Candidate], standings: Mapping[int, Standing]) -> list[Block]:
-    """Name the fastest, most accurate, smallest and thriftiest, and the ones worth choosing between.
+    """Return tiles of the best candidates, and a paragraph that names those on the Pareto front.
 
-    ``standings`` is what :func:`~nnpipe.report.inputs.pareto_front.standings` gives.
+    The tiles name the fastest and the most accurate candidate, the smallest one, and the one with the least memory.
+    ``standings`` is the result of :func:`~nnpipe.report.inputs.pareto_front.standings`.
     """
     same = on_the_same_samples(candidates)
     most_accurate = _most_accurate(candidates) if same else None
@@ -84,7 +85,7 @@ def _least(label: str, given: Sequence[tuple[Candidate, float | None]], what: st
 
 
 def _choice(front: Sequence[str], standings: Mapping[int, Standing]) -> str:
-    """Name those that no other beats in both time and accuracy."""
+    """Return a sentence that names the candidates on the front; the empty string if there is no front."""
     if not front:
         return ""
     if len(front) == 1:
@@ -96,7 +97,7 @@ def _choice(front: Sequence[str], standings: Mapping[int, Standing]) -> str:
 
 
 def as_source(candidate: Candidate) -> str:
-    """Tell in a few words how well a candidate agrees with the model that it was made from."""
+    """Return how many samples agree with the model that a candidate was made from; empty if none were compared."""
     if candidate.verified_samples is None:
         return ""
     samples = f"{count(int(candidate.verified_samples))} samples"
@@ -106,19 +107,19 @@ def as_source(candidate: Candidate) -> str:
 
 
 def departures(candidates: Sequence[Candidate]) -> list[Block]:
-    """Warn of candidates that do not give what the model that they were made from gives."""
+    """Return paragraphs about candidates whose outputs differ from their source's, or could not be compared with it."""
 
     def called(name: str) -> str:
         return name if len(candidates) > 1 else "This model"
 
     return [
-        *gathered(
+        *grouped_reasons(
             [(c.name, c.verdict_reason) for c in candidates if c.verdict == "different"],
             lambda name: f"{called(name)} does not give what the model that it was made from gives: ",
             f"of {len(candidates):,} candidates do not give what the models that they were made from give.",
             "warning",
         ),
-        *gathered(
+        *grouped_reasons(
             [(c.name, c.verdict_reason) for c in candidates if c.verdict == "unknown"],
             lambda name: f"{called(name)} could not be held against the model that it was made from: ",
             f"of {len(candidates):,} candidates could not be held against the models that they were made from.",

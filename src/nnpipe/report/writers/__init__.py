@@ -1,1 +1,1 @@
-"""Writing reports: HTML, reStructuredText, Markdown, text for the terminal, and JSON."""
+"""The writers of reports: HTML, reStructuredText, Markdown, text for the terminal, and JSON."""

@@ -1,8 +1,8 @@
-"""Writing a report as one HTML page that needs nothing else: no network, no other file.
+"""The writer of a report as one HTML page, which needs no network and no other file.
 
-Everything that came from a result file is escaped by the template engine.
-Beyond that, the page's own policy forbids browsers to load anything or to run
-any script but the one whose hash it names.
+The template engine escapes everything that comes from a result file.  In
+addition, the page's content security policy forbids browsers to load anything,
+and to run any script except the one whose hash it contains.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from nnpipe.report.drawing.pictures import Pictures
 from nnpipe.report.formatting import clean
 
 _TEMPLATES = Path(__file__).parent / "templates"
-_NARROW = 5  # tables of so many columns stand side by side
-_FOLDS = 60  # folded parts, of which more are packed: a browser must not build what nobody opens
-_LONG = 12  # letters of a word that may have to be broken
+_NARROW = 5  # tables with at most this number of columns are shown side by side
+_FOLDS = 60  # with more folded parts than this, each is compressed, so that browsers only build those that are opened
+_LONG = 12  # words with more letters than this may be broken
 _BREAKS = re.compile(r"(?<=[._/:=\-])(?=\w)|(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
@@ -40,7 +40,7 @@ def write_html(document: Document, path: str | Path, *, pictures: Pictures | Non
     path
         The HTML file.
     pictures
-        Shares pictures with other writers, so that none is drawn twice.
+        A renderer that is shared with other writers, so that no picture is drawn twice.
 
     Raises
     ------
@@ -51,7 +51,13 @@ def write_html(document: Document, path: str | Path, *, pictures: Pictures | Non
 
 
 def to_html(document: Document, pictures: Pictures | None = None) -> str:
-    """Return a document as the text of an HTML page; raises as :func:`write_html` does."""
+    """Return a document as the content of an HTML page.
+
+    Raises
+    ------
+    MissingDependency
+        If Jinja2 is not installed.
+    """
     try:
         from jinja2 import Environment, FileSystemLoader, StrictUndefined
         from markupsafe import Markup
@@ -61,7 +67,7 @@ def to_html(document: Document, pictures: Pictures | None = None) -> str:
     def tidy(value: Any) -> Any:
         return clean(value, 4000) if type(value) is str else value
 
-    # finalize sees every expression before it is escaped: what cannot be encoded ends here.
+    # finalize gets every expression before it is escaped, and replaces characters that cannot be encoded.
     environment = Environment(
         loader=FileSystemLoader(_TEMPLATES, encoding="utf-8"),
         autoescape=True,
@@ -94,10 +100,10 @@ def to_html(document: Document, pictures: Pictures | None = None) -> str:
 
 @dataclass(frozen=True)
 class Part:
-    """A section as the template wants it: with an address of its own and its blocks in groups.
+    """A section in the form that the template needs, with an anchor of its own and its blocks in groups.
 
-    A group is its kind and its blocks: ``figures`` and ``tables`` that stand
-    side by side, ``part`` for sections, else a block by itself.
+    A group is a kind with blocks: ``figures`` and ``tables`` are shown side by
+    side, ``part`` holds sections, and other groups hold single blocks.
     """
 
     title: str
@@ -110,17 +116,17 @@ class Part:
 
     @property
     def open(self) -> tuple[Part, ...]:
-        """The sections within that are not folded: a row of folded ones is a list of links by itself."""
+        """The inner sections that are not folded; folded ones are a list of links by themselves."""
         return tuple(part for part in self.parts if not part.folded)
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """The sections within."""
+        """The inner sections."""
         return tuple(block for kind, blocks in self.groups if kind == "part" for block in blocks)
 
 
 def _packed(text: str) -> str:
-    """Pack a part of the page: a browser unpacks it when a reader opens it, and holds no element of it before."""
+    """Return a part of the page in compressed form; a browser decompresses it when a reader opens it."""
     return base64.b64encode(zlib.compress(text.encode("utf-8"), 9)).decode("ascii")
 
 
@@ -153,7 +159,7 @@ def _kind(block: Block) -> str:
 
 
 def _numeric(table: Table) -> list[bool]:
-    """Tell which columns hold numbers; the first one names the rows."""
+    """Return for each column whether it holds numbers; the first column never does, because it names the rows."""
     numbers = [False] * len(table.header)
     for row in table.cells():
         numbers = [known or cell.value is not None for known, cell in zip(numbers, row, strict=True)]
@@ -161,7 +167,10 @@ def _numeric(table: Table) -> list[bool]:
 
 
 def _pieces(text: str) -> list[str]:
-    """Part long words where a line may end: after separators and before humps."""
+    """Return the pieces of a text between which a line may break, if it has long words.
+
+    These places are after separators, and before capital letters inside a word.
+    """
     return _BREAKS.split(text) if any(len(word) > _LONG for word in text.split()) else [text]
 
 

@@ -1,4 +1,4 @@
-"""A report's figures for programs: values, units, counts, intervals and doubts as JSON can hold them."""
+"""The figures of a report as JSON for programs: values, units, counts, intervals and doubts."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ KIND = "nnpipe report summary"
 
 
 def figures(candidates: Sequence[Candidate], title: str, failures: Sequence[Failure] = ()) -> dict[str, Any]:
-    """Return everything that the summary of a report tells.
+    """Return everything in the summary of a report, as values for JSON.
 
-    Times are in seconds, sizes in bytes, shares from 0 to 1, rates a second.
-    What is not known is null, with a reason where there is one to tell.
+    Times are in seconds, sizes in bytes, shares from 0 to 1, rates per second.
+    Unknown values are null, with a reason if there is one.
     """
     found = standings(candidates)
     return {
@@ -66,7 +66,7 @@ def _candidate(candidate: Candidate) -> dict[str, Any]:
 
 
 def _needed(candidate: Candidate, name: str) -> dict[str, int]:
-    """Return how many calls it would take, where that is what a percentile lacks."""
+    """Return the number of calls that a percentile needs, as a dict; an empty dict for other or known figures."""
     share, summary = quantity(name).percentile, candidate.latency
     if name.startswith(ROUND_TRIP.name):
         summary = candidate.round_trip
@@ -81,7 +81,7 @@ def _needed(candidate: Candidate, name: str) -> dict[str, int]:
 def figures_of(candidate: Candidate) -> dict[str, Figure]:
     """Return every figure of a candidate by its name in :mod:`nnpipe.measuring.quantities`, in its unit.
 
-    What is not known has a figure without a value, and a reason where there is one to tell.
+    An unknown figure has no value, but a reason if there is one.
     """
     found = {"load": _seconds(candidate.load_ns), "import": _seconds(candidate.import_ns)}
     found["first_inference"] = _seconds(candidate.first_ns)
@@ -119,7 +119,7 @@ def _throughput(value: float, latency: Summary) -> Figure:
     ends = latency.mean_interval
     if ends is None or ends[0] <= 0:
         return Figure(value, count=len(latency))
-    # What is a second of inference is a second of calls: the interval is that of the mean, turned round.
+    # The throughput is inverse to the mean time, so its interval follows from that of the mean.
     work = value * latency.mean
     return Figure(value, work / ends[1], work / ends[0], len(latency))
 
@@ -154,13 +154,13 @@ def _against(first: Candidate, other: Candidate) -> Mapping[str, Any] | None:
 
 def _written(name: str, known: Figure) -> dict[str, Any]:
     enclosed = known.value is not None and known.low < known.high and math.isfinite(known.low + known.high)
-    told = {
+    figure = {
         "value": None if known.value is None else float(known.value),
         "unit": quantity(name).unit,
         "count": known.count if known.count > 1 else None,
         "interval": [float(known.low), float(known.high)] if enclosed else None,
     }
-    return told | ({"reason": known.reason} if known.reason else {})
+    return figure | ({"reason": known.reason} if known.reason else {})
 
 
 def _whole(value: float | None) -> int | None:

@@ -1,4 +1,4 @@
-"""Writing a report as Markdown, as GitHub and GitLab show it, with pictures beside it."""
+"""The writer of a report as Markdown for GitHub and GitLab, with pictures as files."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def write_markdown(
     image_format: ImageFormat = "svg",
     pictures: Pictures | None = None,
 ) -> None:
-    """Write a document as Markdown, and its pictures.
+    """Write a document as Markdown, and its pictures as files.
 
     Parameters are those of :func:`~nnpipe.report.writers.rst.write_rst`.
 
@@ -39,28 +39,28 @@ def write_markdown(
         If pictures are to be PNG and matplotlib is not installed.
     """
     places = write_pictures(document, Path(path), image_folder, root_dir, image_format, pictures)
-    # Last, so that a report never names a picture that is not there.
+    # The text is written last, so that it never names a picture that does not exist yet.
     write_text(path, to_markdown(document, places))
 
 
 def to_markdown(document: Document, places: dict[str, str]) -> str:
-    """Return a document as GitHub Flavored Markdown; ``places`` are the paths of pictures by the figures' names."""
+    """Return a document as GitHub Flavored Markdown; ``places`` holds the paths of the pictures by plot name."""
     return "\n".join(_document(document, places)) + "\n"
 
 
 def escaped(text: str, limit: int = 1000) -> str:
-    """Return foreign text as one line of Markdown that says just this text, wherever it stands."""
+    """Return text from outside as one escaped line of Markdown, which has no effect other than showing this text."""
     line = clean(text, limit)
     result = []
     for place, letter in enumerate(line):
         before, after = line[max(0, place - 4) : place], line[place + 1 : place + 2]
-        # A colon may start an address or a small picture, but not in a time; so may the dot after three w.
+        # A colon may start an address or an emoji, except in a time of day; the dot after "www" may start an address.
         colon = letter == ":" and after not in ("", " ") and not (before[-1:].isdecimal() and after.isdecimal())
         dot = letter == "." and before[-3:].lower() == "www"
         result.append("\\" + letter if letter in _SPECIAL or colon or dot else letter)
     found = _OPENING.match(line)
     if found:
-        # A number is no list if its dot is escaped; a sign is none by itself.
+        # To prevent a list, the dot after a number is escaped, or the sign itself.
         place = found.end() if line[0].isdecimal() else 0
         result[place] = "\\" + line[place]
     return "".join(result)

@@ -1,4 +1,4 @@
-"""Pictures as files beside a report's text."""
+"""The writer of a report's pictures as files."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ def write_pictures(
     image_format: ImageFormat,
     pictures: Pictures | None,
 ) -> dict[str, str]:
-    """Write the pictures of a report.
+    """Write the pictures of a report, and return their paths.
 
     Parameters
     ----------
     document
         The report.
     path
-        The path of its text; names of pictures start with the name of this file.
+        The path of the report's text; names of pictures start with the name of this file.
     image_folder
         The folder for pictures; by default ``img`` beside the file.
     root_dir
-        The folder to which returned paths are relative; by default that of the file.
+        The folder that the returned paths are relative to; by default that of the file.
     image_format
         ``"svg"`` or ``"png"``.
     pictures
-        Shares pictures with other writers, so that none is drawn twice.
+        A renderer that is shared with other writers, so that no picture is drawn twice.
 
     Returns
     -------
     dict
-        The paths of the pictures, with slashes, by the figures' names.
+        The paths of the pictures, with slashes, by plot name.
 
     Raises
     ------

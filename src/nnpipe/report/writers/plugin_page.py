@@ -1,8 +1,8 @@
-"""A page that shows the files which a plugin wrote; it holds what it shows, and nothing of it can run.
+"""The writer of an HTML page that shows the files of a plugin, without running any code in them.
 
-Texts are escaped, pictures stand in ``img`` elements (in which browsers run no
-scripts, not even those of SVG), and the page's own policy forbids to run or to
-load anything.  Pages that a plugin wrote are shown as their source.
+Texts are escaped, pictures are in ``img`` elements (in which browsers run no
+scripts, not even those of SVG), and the page's content security policy forbids
+to run or load anything.  HTML pages that a plugin wrote are shown as source code.
 """
 
 from __future__ import annotations
@@ -39,25 +39,25 @@ _POLICY = (
     "default-src 'none'; img-src data:; media-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 )
 _MOST_LETTERS = 300
-_FEW_PIXELS = 40  # from top to bottom of a picture whose pixels are to be told apart
+_FEW_PIXELS = 40  # greatest height of pictures that are enlarged so that single pixels can be seen
 
 
 @dataclass(frozen=True)
 class OutputSection:
-    """What one step left.
+    """The section of the page on one step of the plugin.
 
     Parameters
     ----------
     title
-        Its heading.
+        Heading of the section.
     files
-        What was written, in order.
+        The files that were written, in order.
     folder
-        Where these files lie, as an address relative to the page.
+        Address of the files' folder, relative to the page.
     more
-        How many further files are not shown.
+        Number of further files that are not shown.
     failure
-        What went wrong, if something did.
+        The error of the step, if there was one.
     """
 
     title: str
@@ -70,20 +70,20 @@ class OutputSection:
 def write_output_page(
     path: Path, title: str, facts: Mapping[str, str], sections: Sequence[OutputSection], warnings: Sequence[str] = ()
 ) -> None:
-    """Write the page.
+    """Write the page of a run of a plugin.
 
     Parameters
     ----------
     path
         The HTML file.
     title
-        What was run.
+        Title of the page.
     facts
-        What a reader wants to know about it, by name.
+        Facts about the run, by name.
     sections
-        What came of it.
+        The sections on the steps of the run.
     warnings
-        What he must not miss.
+        Warnings that are shown first.
     """
     style = _STYLE.read_text("utf-8") + _OWN_STYLE
     body = [f"<header><h1>{_line(title)}</h1></header>"]
@@ -129,7 +129,7 @@ def _file(file: OutputFile, folder: str) -> str:
 
 
 def _content(file: OutputFile, folder: str) -> tuple[str, bool]:
-    """Return what is to be seen of a file, and whether it needs the page's whole width."""
+    """Return the content of a file as HTML, and whether it needs the whole width of the page."""
     data = file.content
     if data is None:
         return _link(file, folder), False
@@ -163,7 +163,7 @@ def _inline(mime: str, data: bytes) -> str:
 
 
 def _laid_out(text: str) -> str:
-    """Lay out JSON for readers; what is none, or was cut, stays as it is."""
+    """Return JSON with indentation; text that is not complete, valid JSON is returned unchanged."""
     try:
         return json.dumps(json.loads(text), indent=1, ensure_ascii=False)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Tables and texts from files that may hold anything, as HTML that holds nothing but them."""
+"""Tables and texts from untrusted files as safe HTML."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from nnpipe.report.inputs.plugin_files import OutputFile, separator
 
 _UNSAFE = frozenset({"Cc", "Cf", "Cs", "Cn", "Co"})
 _MOST_ROWS, _MOST_COLUMNS, _MOST_LETTERS = 200, 50, 300
-_WIDE_TABLE = 4  # columns, of which more need the page's whole width
+_WIDE_TABLE = 4  # tables with more columns than this need the whole width of the page
 
 
 def rows_of(file: OutputFile, text: str) -> list[list[Any]] | None:
-    """Read a table, or a list of objects in JSON; ``None`` for what is none."""
+    """Return the rows of a table file or of a JSON list of objects, with the header; ``None`` for other files."""
     if file.kind == "table":
         try:
             reader = csv.reader(io.StringIO(safe(text)), delimiter=separator(file.name))
@@ -38,13 +38,13 @@ def rows_of(file: OutputFile, text: str) -> list[list[Any]] | None:
 
 
 def table_of(rows: list[list[Any]]) -> tuple[str, bool]:
-    """Return a table as HTML, its first row as the heading, and whether it needs much room."""
+    """Return a table as HTML with its first row as the header, and whether it needs the whole width of the page."""
     columns = max(map(len, rows))
-    told = []
+    shown = []
     if len(rows) > _MOST_ROWS + 1:
-        told.append(f"the first {_MOST_ROWS} rows")
+        shown.append(f"the first {_MOST_ROWS} rows")
     if columns > _MOST_COLUMNS:
-        told.append(f"the first {_MOST_COLUMNS} columns")
+        shown.append(f"the first {_MOST_COLUMNS} columns")
     numeric = [
         all(_is_number(row[place]) for row in rows[1:] if place < len(row) and row[place] != "")
         for place in range(min(columns, _MOST_COLUMNS))
@@ -58,7 +58,7 @@ def table_of(rows: list[list[Any]]) -> tuple[str, bool]:
         ) + "</tr>"  # fmt: skip
 
     body = "\n".join(line(row, "td") for row in rows[1 : _MOST_ROWS + 1])
-    note = f'<p class="note">{" and ".join(told)}</p>' if told else ""
+    note = f'<p class="note">{" and ".join(shown)}</p>' if shown else ""
     table = f"<table><thead>{line(rows[0], 'th')}</thead><tbody>\n{body}</tbody></table>"
     return f'{note}<div class="scroll" tabindex="0">{table}</div>', columns > _WIDE_TABLE
 
@@ -81,7 +81,10 @@ def _is_number(value: Any) -> bool:
 
 
 def safe(text: str) -> str:
-    """Return a text without characters that break files, or turn what follows them round; lines stay lines."""
+    """Return a text in which characters that break files or change the direction of text are replaced.
+
+    Line breaks and tabs are kept.
+    """
     if text.isascii() and text.replace("\n", "").isprintable():
         return text
     text = text.replace("\r\n", "\n").replace("\r", "\n")

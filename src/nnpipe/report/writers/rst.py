@@ -1,4 +1,4 @@
-"""Writing a report as reStructuredText with pictures beside it."""
+"""The writer of a report as reStructuredText, with pictures as files."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ def write_rst(
     image_format: ImageFormat = "svg",
     pictures: Pictures | None = None,
 ) -> None:
-    """Write a document as RST, and its pictures.
+    """Write a document as RST, and its pictures as files.
 
     Parameters
     ----------
     document
-        What to write.
+        The document to write.
     path
         The RST file.
     image_folder
-        Where pictures go; by default ``img`` beside the file.  Their names start with the file's.
+        The folder for pictures; by default ``img`` beside the file.  Their names start with the file's name.
     root_dir
         The folder that picture paths in the RST are relative to; by default the file's own.
     image_format
         ``"svg"`` or ``"png"``.
     pictures
-        Shares pictures with other writers, so that none is drawn twice.
+        A renderer that is shared with other writers, so that no picture is drawn twice.
 
     Raises
     ------
@@ -51,17 +51,17 @@ def write_rst(
         If pictures are to be PNG and matplotlib is not installed.
     """
     places = write_pictures(document, Path(path), image_folder, root_dir, image_format, pictures)
-    # Last, so that a report never names a picture that is not there.
+    # The text is written last, so that it never names a picture that does not exist yet.
     write_text(path, to_rst(document, places))
 
 
 def to_rst(document: Document, places: dict[str, str]) -> str:
-    """Return a document as RST; ``places`` are the paths of pictures by the figures' names."""
+    """Return a document as RST; ``places`` holds the paths of the pictures by plot name."""
     return "\n".join(_document(document, places)) + "\n"
 
 
 def escaped(text: str, limit: int = 1000) -> str:
-    """Return foreign text as one line of RST that says just this text, wherever it stands."""
+    """Return text from outside as one escaped line of RST, which has no effect other than showing this text."""
     line = clean(text, limit)
     if not line:
         return ""
@@ -69,13 +69,13 @@ def escaped(text: str, limit: int = 1000) -> str:
     for place, letter in enumerate(line):
         before, after = line[place - 1 : place], line[place + 1 : place + 2]
         inside_word = _is_plain(before) and _is_plain(after)
-        # A colon may start an address or a role, but not in a time; an underscore within a word is just itself.
+        # A colon may start an address or a role, except in a time of day; an underscore inside a word has no effect.
         colon = letter == ":" and after != " " and not (before.isdecimal() and after.isdecimal())
         special = letter in "\\*`|<@" or (letter == "_" and not inside_word) or colon
         result.append("\\" + letter if special else letter)
     first = result[0]
     if line[0] == "\\":
-        # Backslashes alone would be a transition; an escaped space is nothing at all.
+        # Backslashes alone would be a transition; an escaped space before them is not shown.
         result[0] = "\\ " + first
     elif len(first) == 1 and (not first.isalnum() or _ENUMERATOR.match(line)):
         result[0] = "\\" + first
@@ -126,7 +126,7 @@ def _block(block: Block, depth: int, places: dict[str, str]) -> Iterator[str]:
 
 def _table(table: Table) -> Iterator[str]:
     rows, turned = rows_on_page(table)
-    # Lists hold any text in a cell; drawn tables would have to be as wide as their longest.
+    # The cells of a list table can hold any text; a drawn table would have to be as wide as the longest text.
     yield f".. list-table:: {escaped(table.caption)}".rstrip()
     yield from ("   :header-rows: 1", *(["   :stub-columns: 1"] if turned else []), "   :widths: auto", "")
     for row in rows:
@@ -140,5 +140,5 @@ def _path(path: str) -> str:
 
 
 def _columns(text: str) -> int:
-    """Count the columns of a terminal that a line takes, or more: wide letters take two."""
+    """Return the number of terminal columns of a line, at least 3; wide letters take two columns."""
     return max(3, sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in text))

@@ -1,4 +1,4 @@
-"""Tables for the terminal."""
+"""The writer of tables for the terminal."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ _GAP = "  "
 
 
 def to_text(table: Table) -> str:
-    """Write a table with aligned columns: the first to the left, the others to the right.
+    """Return a table as text with aligned columns: the first one to the left, the others to the right.
 
-    Notes below cells are left out; the best of a column bears a ``*``.
+    Notes below cells are left out; the best value of a column has a ``*``.
     """
     rows = [table.header, *(tuple(cell.text + "*" * cell.best for cell in row) for row in table.cells())]
-    # Stars hang over to the right, so that figures stay below one another.
+    # Stars are to the right of the column, so that the digits of all rows are aligned.
     padded = [[text if text.endswith("*") else text + " " for text in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*padded, strict=True)]
     lines = [

@@ -1,4 +1,4 @@
-"""What reports as text share: how tables fit on a page of lines, whatever marks their cells."""
+"""The preparation of tables for reports as text: RST and Markdown."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 from nnpipe.report.document import Cell, Table, Tiles
 
-_WIDE = 8  # columns, of which more do not fit on a page
+_WIDE = 8  # greatest number of columns that fit on a page
 
 
 def rows_on_page(table: Table) -> tuple[list[tuple[Cell, ...]], bool]:
-    """Return the rows of a table, its header first, and whether they are its columns.
+    """Return the rows of a table with the header first, and whether the table was transposed.
 
-    A table of many columns and few rows is turned.
+    A table of many columns and few rows is transposed.
     """
     rows = [tuple(Cell(text) for text in table.header), *table.cells()]
     if len(rows) <= _WIDE < len(table.header):
@@ -21,7 +21,7 @@ def rows_on_page(table: Table) -> tuple[list[tuple[Cell, ...]], bool]:
 
 
 def cell_on_line(cell: Cell, escaped: Callable[[str], str]) -> str:
-    """Return a cell as one line: bold (in RST and Markdown alike) where it is the best, its note in brackets."""
+    """Return a cell as one line: bold (in RST and Markdown alike) if it is the best, with its note in brackets."""
     text, note = escaped(cell.text), escaped(cell.note)
     if cell.best and text:
         text = f"**{text}**"
@@ -29,6 +29,6 @@ def cell_on_line(cell: Cell, escaped: Callable[[str], str]) -> str:
 
 
 def as_table(tiles: Tiles) -> Table:
-    """Return the figures that matter most as a table of two columns."""
+    """Return the most important figures as a table of two columns."""
     rows = tuple((tile.label, Cell(tile.value, note=tile.note)) for tile in tiles.items)
     return Table(("Figure", "Value"), rows)
