@@ -123,7 +123,7 @@ def test_candidates_of_a_pipeline_file_are_compared_and_one_that_fails_costs_its
         (["a.onnx", "DigitsDataset", "--dataset", "DigitsDataset"], "DigitsDataset: no pipeline file and no model"),
         (["a.onnx", "b.onnx", "--dataset", "Nothing"], "Nothing"),
         (["a.onnx", "b.onnx", "--dataset", "DigitsDataset", "--margin", "0.5"], "expected a percentage such as 2%"),
-        (["a.onnx", "b.onnx", "--dataset", "DigitsDataset", "--confidence", "100%"], "100% cannot be meant"),
+        (["a.onnx", "b.onnx", "--dataset", "DigitsDataset", "--confidence", "100%"], "100% is out of range"),
         (["a.onnx", "b.onnx", "--dataset", "DigitsDataset", "--block-ms", "0"], "--block-ms: 0.0 is below the minimum"),
         (["a.onnx", "b.onnx", "--model-path", "c.onnx", "--dataset", "DigitsDataset"], "--model-path is not for"),
         (["--margin", "1%", "a.onnx", "b.onnx"], "a.onnx: name model files before all options"),

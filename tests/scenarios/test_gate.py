@@ -193,7 +193,7 @@ BOTH = ("--max-slowdown", "2%", "--max-accuracy-loss", "1%")
         (run(median=0.0), BOTH, "took no time"),
         (run(), ("--max-slowdown", "0.02"), "expected a percentage such as 2%"),
         (run(), ("--max-slowdown", "2%", "--confidence", "20%"), "--confidence"),
-        (run(), ("--max-slowdown", "5000%"), "cannot be meant"),
+        (run(), ("--max-slowdown", "5000%"), "is out of range"),
         (run(), ("--max-slowdown", "nan%"), "expected a percentage"),
     ],
 )

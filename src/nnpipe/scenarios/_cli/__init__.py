@@ -1,1 +1,1 @@
-"""What the commands share: parsing, tables for the terminal, options."""
+"""Functions that the commands share: parsing, options, and tables for the terminal."""

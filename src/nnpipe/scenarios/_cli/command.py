@@ -1,9 +1,9 @@
-"""What all scenarios share: parsing with components, one-line errors, exit status.
+"""Command-line parsing with the options of components, and the execution of scenarios with one-line errors.
 
-A scenario names the roles that classes play in it and its own options.  The
-command line is read twice: first to learn which classes are named, then with
-the options that these classes declare, so that ``-h`` shows them too.  Classes
-are therefore named before their options.
+A scenario names the roles that component classes have in it, and declares its
+own options.  The command line is parsed twice: first to find the named classes,
+then with the options that these classes declare, so that ``-h`` shows them too.
+Classes must therefore be named before their options.
 """
 
 from __future__ import annotations
@@ -41,8 +41,9 @@ class Role:
     """A positional argument that names a component class.
 
     ``chain`` allows several classes, joined by commas, or ``none``.  With ``of_file``
-    a file may be named instead of a class; it returns the class for a file, or
-    ``None`` if the name is not a file.  ``words`` may be given instead of classes; they name none.
+    a file may be named instead of a class; the function returns the class for a file,
+    or ``None`` if the name is not a file.  ``words`` are accepted instead of a class,
+    and stand for no class.
     """
 
     name: str
@@ -54,27 +55,27 @@ class Role:
 
 
 class CommandParser(argparse.ArgumentParser):
-    """An argument parser whose errors are one line."""
+    """An argument parser that raises one-line errors."""
 
     def error(self, message: str) -> NoReturn:
-        """Raise instead of printing the usage and leaving."""
+        """Raise :class:`ConfigError` instead of printing the usage and exiting."""
         raise ConfigError(f"{message} ({self.prog} -h explains)")
 
 
 @dataclass(frozen=True)
 class Parsed:
-    """A command line that has been read: its options, and the classes by role."""
+    """A parsed command line with its options and the classes by role."""
 
     options: argparse.Namespace
     classes: dict[str, list[type[Component]]]
     command: tuple[str, ...]
 
     def make(self, role: str) -> Component:
-        """Make the one component of a role from the options."""
+        """Return the component of a role that names a single class, made from the options."""
         return self.classes[role][0].from_argparse(self.options)
 
     def make_all(self, role: str) -> list[Component]:
-        """Make the components of a role that allows several."""
+        """Return the components of a role that allows several classes, made from the options."""
         return [cls.from_argparse(self.options) for cls in self.classes[role]]
 
 
@@ -87,7 +88,7 @@ def parse(
     fixed: Sequence[type[Component]] = (),
     named_by: Sequence[tuple[str, type[Component]]] = (),
 ) -> Parsed:
-    """Read a command line.
+    """Return a parsed command line, after setting the log level.
 
     Parameters
     ----------
@@ -96,9 +97,9 @@ def parse(
     prog, description
         Name and description of the command for ``-h``.
     roles
-        The classes that come first, in order.
+        The roles whose classes are the first arguments, in order.
     own
-        Declares further positional arguments and options of the command.
+        A function that declares further positional arguments and options of the command.
     fixed
         Components whose options always exist.
     named_by
@@ -125,10 +126,10 @@ def parse(
     own(parser)
     parser.add_argument(
         "--verbosity", choices=_VERBOSITY, type=str.upper, default="INFO", metavar="{debug,info,warning,error}",
-        help="how much to tell (default: info)",
+        help="least level of log messages (default: info)",
     )  # fmt: skip
     if roles and not any(classes.values()):
-        parser.epilog = "Name the classes before -h to see their options too. nnpipe list shows what there is."
+        parser.epilog = "Name the classes before -h to see their options too. nnpipe list shows the available classes."
     joined = [*fixed, *(cls for found in classes.values() for cls in found)]
     join_options(parser, prog, joined)
     _check_flags(parser, given, joined)
@@ -139,31 +140,35 @@ def parse(
 
 
 def _check_flags(parser: CommandParser, given: Sequence[str], classes: Sequence[type[Component]]) -> None:
-    """Refuse an option that there is not, with the one that was meant; argparse first tells what else is missing."""
+    """Raise :class:`ConfigError` for an unknown option; the message names a similar known one.
+
+    This comes before argparse parses the options, because argparse would report missing arguments first.
+    """
     known = parser._option_string_actions
     for word in itertools.takewhile(lambda word: word != "--", given):
         flag = word.partition("=")[0]
         if flag.startswith("--") and flag not in known and " " not in flag:
-            told = next((f"{cls.__name__}: {cls.no_options[flag]}" for cls in classes if flag in cls.no_options), "")
-            # That of a flag without its dashes: all flags look alike by their dashes.
+            answer = next((f"{cls.__name__}: {cls.no_options[flag]}" for cls in classes if flag in cls.no_options), "")
+            # Flags are compared without their dashes, which make all flags similar.
             meant = {name.lstrip("-"): name for name in known if name.startswith("--")}
             near = nearest(flag.lstrip("-"), meant)
-            hint = f"; {told}" if told else near.replace("did you mean ", "did you mean --")
+            hint = f"; {answer}" if answer else near.replace("did you mean ", "did you mean --")
             parser.error(f"there is no option {flag}{hint}")
 
 
 def add_model_path(parser: argparse.ArgumentParser, help: str, required: bool = True) -> None:
-    """Declare ``--model-path`` as a wrapper whose model is a file declares it, so that the two are one option."""
+    """Declare ``--model-path`` exactly like wrappers whose model is a file, so that both are one option."""
     default = dataclasses.MISSING if required else None
     Argument("model_path", "--model-path", Kind(Path), help, default, "PATH").add_to(parser)
 
 
 def execute(body: Callable[[Sequence[str] | None], int | None], argv: Sequence[str] | None, prog: str) -> int:
-    """Run a scenario's body: an error that the user can mend is one line and exit status 2.
+    """Run the body of a scenario, and return the exit status.
 
-    Any other error is a defect and keeps its traceback.  Ctrl-C ends with status 130.
-    ``body`` may return an exit status.  ``--verbosity`` applies to this command only.
-    Classes in the current folder are found after those of installed packages.
+    An error that the user can mend is printed in one line, and the status is 2.  Any
+    other error is a defect and keeps its traceback.  Ctrl-C gives status 130.  ``body``
+    may return an exit status.  ``--verbosity`` applies to this command only.  Classes in
+    the current folder are found after those of installed packages.
     """
     log = logging.getLogger("nnpipe")
     level = log.level
@@ -182,7 +187,7 @@ def execute(body: Callable[[Sequence[str] | None], int | None], argv: Sequence[s
         sys.stderr.close()
         return 1
     except OSError as error:
-        # A full disk, an unreadable file, a name that is too long: an error of the system, not a defect of nnpipe.
+        # A full disk, an unreadable file or a name that is too long is an error of the system, not a defect of nnpipe.
         if error.filename is None and error.errno not in _DISK:
             raise
         where = "" if error.filename is None else f"{shortened_path(error.filename)}: "
@@ -195,7 +200,7 @@ def execute(body: Callable[[Sequence[str] | None], int | None], argv: Sequence[s
 
 @contextmanager
 def _current_folder_searched() -> Iterator[None]:
-    """Let Python look for modules in the current folder too, as ``python -m`` does."""
+    """Add the current folder to the module search path inside the block, as ``python -m`` does."""
     try:
         here = str(Path.cwd())
     except OSError:  # the folder has been removed
@@ -212,13 +217,14 @@ def _current_folder_searched() -> Iterator[None]:
 
 
 def _readable(word: str) -> str:
-    """Cut what nobody reads in a message, such as a name of thousands of letters."""
+    """Return a word of a message, shortened in the middle if it has hundreds of letters."""
     return word if len(word) <= _LONGEST_WORD else f"{word[:160]}…{word[-60:]}"
 
 
 def _named_classes(
     given: list[str], prog: str, roles: Sequence[Role], own: Callable[[argparse.ArgumentParser], None]
 ) -> dict[str, list[type[Component]]]:
+    """Return the classes that a command line names, by role."""
     scout = CommandParser(prog=f"nnpipe {prog}", add_help=False, allow_abbrev=False)
     own(scout)
     scout.add_argument("-h", "--help", action="store_true")

@@ -1,4 +1,4 @@
-"""Looking on while a job runs: a bar on a terminal, lines elsewhere; the job never notices."""
+"""Display of a running job's progress and log, which does not affect the job."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from nnpipe.report.formatting import clean
 from nnpipe.scenarios._cli.job_table import figures, line
 
 _PAUSE, _PAUSE_AFAR = 0.5, 3.0
-_BETWEEN = 30.0  # seconds between two times that a storage is told
-_SHOWN = 20  # lines of the log of a job that failed
+_BETWEEN = 30.0  # seconds between two updates of a storage
+_SHOWN = 20  # number of lines of the log that are shown for a failed job
 _TAIL = 1 << 18
 
 _CONTROL = re.compile(
@@ -28,7 +28,10 @@ _CONTROL = re.compile(
 
 
 def watch(database: RunDatabase, job: JobRecord) -> int:
-    """Show how far a job is until it ends: 0 if it is completed, else 1; 130 after Ctrl-C, which it outlives."""
+    """Show the progress of a job until it ends, and return the exit status: a bar on a terminal, lines elsewhere.
+
+    The status is 0 if the job is completed, 130 after Ctrl-C, which does not end the job, and 1 otherwise.
+    """
     try:
         job = _watched(database, job)
     except KeyboardInterrupt:
@@ -39,8 +42,8 @@ def watch(database: RunDatabase, job: JobRecord) -> int:
         if not output["fault"]:
             print(f"  {output['path']} ({output['size']:,} bytes)")
     if job.state == FAILED and job.folder:
-        told = _tail(_kept(database, job) or place_at(job.place).look(job.folder, -1, -_TAIL).log, _SHOWN)
-        print(f"the end of its log (nnpipe jobs logs {job.id[:12]} shows all):\n{told}", file=sys.stderr)
+        tail = _tail(_kept(database, job) or place_at(job.place).look(job.folder, -1, -_TAIL).log, _SHOWN)
+        print(f"the end of its log (nnpipe jobs logs {job.id[:12]} shows all):\n{tail}", file=sys.stderr)
     return 0 if job.state == COMPLETED else 1
 
 
@@ -49,38 +52,51 @@ def _watched(database: RunDatabase, job: JobRecord) -> JobRecord:
 
     terminal = sys.stderr.isatty()
     form = "{desc} {percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}"
-    told, reached, told_at = "", False, time.monotonic()
+    printed, reached, updated_at = "", False, time.monotonic()
     with tqdm(total=1.0, file=sys.stderr, disable=not terminal, dynamic_ncols=True, bar_format=form) as bar:
         while True:
             try:
                 job, reached = refresh(database, job), True
-                if job.place != HERE and time.monotonic() > told_at + _BETWEEN:  # here its supervisor does
-                    told_at = time.monotonic()
+                # On this machine the job's supervisor updates the storage.
+                if job.place != HERE and time.monotonic() > updated_at + _BETWEEN:
+                    updated_at = time.monotonic()
                     tell_storage(job)
             except Unreached as error:
                 if not reached:
                     raise
-                print(f"{error}; the job goes on, and so does the watching", file=sys.stderr, flush=True)
+                print(f"{error}; the job goes on, trying again", file=sys.stderr, flush=True)
             bar.set_description_str(f"{clean(job.run.experiment)}: {job.state}", refresh=False)
             bar.set_postfix_str(figures(job.run.statistics), refresh=False)
             bar.n = job.fraction or 0.0
             bar.refresh()
             if job.ended:
                 return job
-            if not terminal and line(job) != told:
-                told = line(job)
-                print(told, file=sys.stderr, flush=True)
+            if not terminal and line(job) != printed:
+                printed = line(job)
+                print(printed, file=sys.stderr, flush=True)
             time.sleep(_pause(job))
 
 
 def follow(database: RunDatabase, job: JobRecord, *, lines: int, until_end: bool) -> int:
-    """Print a job's log, of which the last lines if there is a number, and go on until its end if that is asked for."""
+    """Print the log of a job, and return the exit status.
+
+    Parameters
+    ----------
+    database
+        The run database of the job.
+    job
+        The job.
+    lines
+        Number of last lines to begin with; 0 prints the whole log.
+    until_end
+        Whether to go on until the job ends.  Ctrl-C then gives status 130.
+    """
     kept = _kept(database, job)
     if kept is not None or not job.folder:
         sys.stdout.write(_tail(kept or b"", lines) + "\n" if lines else _printable(kept or b""))
         return 0
     place, begin = place_at(job.place), 0
-    decode = codecs.getincrementaldecoder("utf-8")("replace").decode  # a piece may end within a character
+    decode = codecs.getincrementaldecoder("utf-8")("replace").decode  # a block may end inside a character
     if lines:
         look = place.look(job.folder, -1, -_TAIL)
         sys.stdout.write(_tail(look.log, lines) + "\n")
@@ -104,7 +120,7 @@ def follow(database: RunDatabase, job: JobRecord, *, lines: int, until_end: bool
 
 
 def _kept(database: RunDatabase, job: JobRecord) -> bytes | None:
-    """Return the log of a job that has ended, if the run database has it."""
+    """Return the log of a job that has ended; ``None`` if the job runs or the run database does not have the log."""
     if not (job.ended and job.settled) or database.opened_by[1] is None:
         return None
     if all(artifact.name != LOG for artifact in database.artifacts.list(job.id)):
@@ -118,7 +134,7 @@ def _pause(job: JobRecord) -> float:
 
 def _tail(data: bytes, lines: int) -> str:
     shown = _printable(data).rstrip("\n").split("\n")[-lines:]
-    return "\n".join(text.rpartition("\r")[2] for text in shown)  # of a bar that was drawn again and again, the last
+    return "\n".join(text.rpartition("\r")[2] for text in shown)  # the last state of a progress bar
 
 
 def _printable(data: bytes) -> str:
@@ -126,5 +142,5 @@ def _printable(data: bytes) -> str:
 
 
 def _harmless(text: str) -> str:
-    """Take out what steers a terminal."""
+    """Return a text without the control sequences of terminals."""
     return _CONTROL.sub("", text)

@@ -1,4 +1,4 @@
-"""Jobs as a table and as a line."""
+"""Formatting of jobs as a table and as a line."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ def listing(jobs: Sequence[JobRecord]) -> str:
 
 
 def line(job: JobRecord) -> str:
-    """Say in a line how a job stands."""
+    """Return the state of a job as a line: name, state, progress, figures and reason."""
     parts = [job.state, done(job.fraction), figures(job.run.statistics), clean(job.run.reason)]
     return f"{clean(job.run.experiment)}: {' '.join(part for part in parts if part and part != '-')}"
 
 
 def done(fraction: float | None) -> str:
-    """Return how much is done in per cent, rounded down: 100% is done."""
+    """Return the progress in percent, rounded down, so that 100% means completed; ``-`` if it is not known."""
     return "-" if fraction is None else f"{math.floor(100 * fraction)}%"
 
 
 def figures(metrics: Mapping[str, float]) -> str:
-    """Return the first figures."""
+    """Return the names and values of the first three figures as text."""
     return " ".join(f"{clean(name)} {value:.4g}" for name, value in list(metrics.items())[:_FIGURES])
 
 

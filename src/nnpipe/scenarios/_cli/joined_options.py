@@ -1,4 +1,4 @@
-"""Options of several components in one parser, where those that they declare alike are one."""
+"""The joining of several components' options in one parser, in which equal options become one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nnpipe.core.errors import ConfigError
 
 
 def join_options(parser: argparse.ArgumentParser, owner: str, classes: Iterable[type[Component]]) -> None:
-    """Add the options of components to a parser; one that several declare alike is one option.
+    """Add the options of components to a parser; options that several components declare alike become one.
 
     Raises
     ------
@@ -26,12 +26,12 @@ def join_options(parser: argparse.ArgumentParser, owner: str, classes: Iterable[
             target = None
             for action in group._group_actions:
                 _give_way(parser, action, owners)
-                # A value that a positional argument of the same name would overwrite is a clash as well.
+                # A positional argument with the same destination would overwrite the value, so it is a clash too.
                 names = (*action.option_strings, action.dest)
                 clash = next((owners[name] for name in names if name in owners), None)
                 if clash is not None:
                     _check_same(action, clash[1], cls.__name__, clash[0])
-                    # Required if one component requires it; a scenario that declares it knows what it can do without.
+                    # An option is required if one component requires it, unless the scenario declares it as optional.
                     clash[1].required |= action.required and clash[0] != owner
                     continue
                 if target is None:
@@ -43,7 +43,7 @@ def join_options(parser: argparse.ArgumentParser, owner: str, classes: Iterable[
 def _give_way(
     parser: argparse.ArgumentParser, action: argparse.Action, owners: dict[str, tuple[str, argparse.Action]]
 ) -> None:
-    """Take names from options that are also called otherwise, where another option has them for its own."""
+    """Remove a flag that is an alias of one option and the proper name of another from the first one."""
     own = _own_flag(action)
     if own in action.option_strings:
         action.option_strings = [flag for flag in action.option_strings if flag == own or flag not in owners]
@@ -54,6 +54,7 @@ def _give_way(
 
 
 def _own_flag(action: argparse.Action) -> str:
+    """Return the proper name of an option, which follows from its destination."""
     return "--" + action.dest.replace("_", "-")
 
 

@@ -1,4 +1,4 @@
-"""What reads the options of commands that are more than a number or a text."""
+"""Parsers of option values that are more than a number or a string, for the argument ``type`` of argparse."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from nnpipe.core.files import check_writable
 
 
 def output_file(text: str) -> Path:
-    """Read the path of a file that is to be written; whether it can be is known before anything slow begins."""
+    """Return the path of a file to be written, after checking that it can be written before anything slow begins."""
     return _destination(text, folder=False)
 
 
 def output_folder(text: str) -> Path:
-    """Read the path of a folder that is to be written; whether it can be is known before anything slow begins."""
+    """Return the path of a folder to be written, after checking that it can be written before anything slow begins."""
     return _destination(text, folder=True)
 
 
 def assignment(text: str) -> tuple[str, str]:
-    """Read ``NAME=VALUE``; the value may be empty or hold further signs."""
+    """Return the name and the value of ``NAME=VALUE``; the value may be empty or contain further ``=``."""
     name, sign, value = text.partition("=")
     if not sign or not name:
         raise argparse.ArgumentTypeError(f"{text}: expected NAME=VALUE")
@@ -38,19 +38,19 @@ def _destination(text: str, folder: bool) -> Path:
 
 @dataclass(frozen=True)
 class Percentage:
-    """Reads ``2%`` as a share of one; the sign must be there, for 0.5 could be meant either way.
+    """A parser of percentages such as ``2%``; the percent sign is required, because 0.5 alone would be ambiguous.
 
     Parameters
     ----------
     minimum, maximum
-        The least and the greatest share that is accepted.
+        The smallest and the largest share that is accepted.
     """
 
     minimum: float = 0.0
     maximum: float = 1.0
 
     def __call__(self, text: str) -> float:
-        """Read the text of an option."""
+        """Return the percentage in the text of an option as a share of one."""
         number, sign, rest = text.strip().partition("%")
         try:
             share = float(number) / 100
@@ -60,5 +60,5 @@ class Percentage:
             raise argparse.ArgumentTypeError(f"expected a percentage such as 2%, found {text!r}")
         if not self.minimum <= share <= self.maximum:
             low, high = 100 * self.minimum, 100 * self.maximum
-            raise argparse.ArgumentTypeError(f"{text.strip()} cannot be meant: give {low:g}% to {high:g}%")
+            raise argparse.ArgumentTypeError(f"{text.strip()} is out of range: give {low:g}% to {high:g}%")
         return share

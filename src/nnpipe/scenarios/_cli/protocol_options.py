@@ -1,4 +1,4 @@
-"""The options that name the way to a target."""
+"""The options that select the target on which a model runs, and the protocol to reach it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PROTOCOL = (_OPTION, RuntimeProtocol)
 
 
 def add_protocol(parser: argparse.ArgumentParser) -> None:
-    """Declare the option that names the way to a target."""
+    """Declare the option that names the protocol to a target."""
     parser.add_argument(
         _OPTION, metavar="PROTOCOL",
         help="run the model on a target: dotted path or name of the RuntimeProtocol that leads to its server",
@@ -26,7 +26,7 @@ def add_protocol(parser: argparse.ArgumentParser) -> None:
 
 
 def deployment_of(parsed: Parsed, *, reach: bool = True) -> Deployment | None:
-    """Read from a command line where the model runs; ``None`` for this machine.
+    """Return the deployment that a command line selects; ``None`` if the model runs on this machine.
 
     With ``reach``, the connection to the target is tested.
 
@@ -41,7 +41,7 @@ def deployment_of(parsed: Parsed, *, reach: bool = True) -> Deployment | None:
     if not parsed.classes[_OPTION]:
         given = [a.flag for a in arguments_of(RemoteOptions) if getattr(remote, a.name) != a.default]
         if given:
-            raise ConfigError(f"{', '.join(given)} is for targets: name the way to one with {_OPTION}")
+            raise ConfigError(f"{', '.join(given)} is for targets: name the protocol to one with {_OPTION}")
         return None
     protocol = cast(RuntimeProtocol, parsed.make(_OPTION))
     protocol.check_installed()

@@ -1,4 +1,4 @@
-"""Recording a training in the run database."""
+"""The recording of a training in the run database."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from nnpipe.training.experiment import put_folder
 from nnpipe.training.run_folder import RunFolder
 
 HISTORY = "epochs"
-"""The history of a training's figures."""
+"""Name of the history with the figures of each epoch."""
 
 
 def add_database(parser: argparse.ArgumentParser) -> None:
-    """Declare the options that say where a run is recorded."""
+    """Declare the options that say where and under which name a run is recorded."""
     parser.add_argument(
         "--database", metavar="ADDRESS",
         help="record the run here, for nnpipe runs: a file such as runs.sqlite, or postgresql://user@host/name",
@@ -46,7 +46,7 @@ class Recording:
         self.run = run
 
     def keep(self, history: TrainingHistory, weights: Path, folder: Path | None) -> None:
-        """Store the weights and the run's folder but for the checkpoint to go on from; the figures come at the end."""
+        """Store the weights and the run's folder without the checkpoint for resuming; keep the figures for the end."""
         database, run = self._database, self.run
         self._epochs = [dict(row) for row in history.epochs]
         self._figures = dict(history.figures)  # the figures of the stored weights
@@ -55,7 +55,7 @@ class Recording:
             put_folder(database, run, RunFolder(folder))
 
     def end(self, status: str, reason: str = "") -> None:
-        """Store the figures and how the run ended."""
+        """Store the figures, the status of the run and the reason for it."""
         database, run, epochs = self._database, self.run, self._epochs
         with database.together():
             if epochs:
@@ -70,10 +70,11 @@ class Recording:
 def recorded(
     options: argparse.Namespace, wrapper: ModelWrapper, dataset: Dataset, training: TrainingOptions
 ) -> Iterator[Recording | None]:
-    """Record what happens in the block, if that is asked for: completed, failed with the reason, or cancelled.
+    """Record the run inside the block in a database; yield ``None`` if the options name no database.
 
-    A run that has not completed is continued if its training is, as found by its folder.  A
-    training that continues a completed one has that run as its parent.
+    The run ends as completed, as failed with the reason, or as cancelled.  A run that has
+    not completed is continued if its training is resumed from the same folder.  A training
+    that continues a completed one has that run as its parent.
 
     Raises
     ------
@@ -82,7 +83,7 @@ def recorded(
     """
     if options.database is None:
         if options.experiment is not None or options.store is not None:
-            raise ConfigError("--experiment and --store say how a run is recorded: give --database, too")
+            raise ConfigError("--experiment and --store need --database, which says where the run is recorded")
         yield None
         return
     tree = {

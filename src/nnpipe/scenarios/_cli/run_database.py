@@ -1,4 +1,4 @@
-"""Which run database a command works on."""
+"""The options that select the run database of a command."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def add_database(parser: argparse.ArgumentParser) -> None:
 
 
 def database_of(options: argparse.Namespace) -> str:
-    """Return the address that was given, or that of the environment.
+    """Return the address of the run database, from the options, the environment, or the default.
 
     Raises
     ------

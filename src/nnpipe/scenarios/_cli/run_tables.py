@@ -1,4 +1,4 @@
-"""Recorded runs as text and as JSON."""
+"""Formatting of recorded runs as text and as JSON."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SHOWN = 5  # statistics in a list
 
 
 def listing(runs: Sequence[RunRecord], fields: Sequence[str]) -> str:
-    """Write a table of runs, with the statistics that most of them have or the fields asked for."""
+    """Return a table of runs, with the given fields, or with the statistics that most of the runs have."""
     columns = [parse_field(name) for name in fields] or _common(runs)
     header = ("run", "experiment", "status", "began (UTC)", "took", *(_name(column) for column in columns))
     rows = [
@@ -34,7 +34,7 @@ def listing(runs: Sequence[RunRecord], fields: Sequence[str]) -> str:
 
 
 def details(database: RunDatabase, identity: str) -> str:
-    """Write all about a run."""
+    """Return everything about a run as text."""
     run = database.runs.get(identity)
     of = f" of {run.total}" if run.total else ""
     facts = [
@@ -68,7 +68,7 @@ def details(database: RunDatabase, identity: str) -> str:
 
 
 def comparison(database: RunDatabase, identities: Sequence[str]) -> str:
-    """Write a table of where runs differ: settings, code and packages; and of all their statistics."""
+    """Return a table of the settings, code and packages in which runs differ, and of all their statistics."""
     runs = [database.runs.get(identity) for identity in identities]
     rows: list[tuple[str, ...]] = [("experiment", *(clean(run.experiment) for run in runs))]
     rows.append(("status", *(run.status for run in runs)))
@@ -86,7 +86,7 @@ def comparison(database: RunDatabase, identities: Sequence[str]) -> str:
 
 
 def to_json(database: RunDatabase, identity: str) -> dict[str, Any]:
-    """Return all about a run as JSON can hold it; NaN and infinity are texts."""
+    """Return everything about a run as values for JSON; NaN and infinity become strings."""
     run = database.runs.get(identity)
     names = ("id", "experiment", "status", "reason", "done", "total", "created", "started", "ended", "host")
     found = {name: getattr(run, name) for name in names}

@@ -1,4 +1,4 @@
-"""What lies in a storage as a table."""
+"""Formatting of the content of a storage as tables."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from nnpipe.storage.store import Entry
 
 
 def shelves_table(entries: Mapping[str, Sequence[Entry]]) -> str:
-    """Return how many files and bytes lie on each shelf."""
+    """Return a table of the number of files and bytes on each shelf."""
     rows = [(name, f"{len(found):,}", f"{sum(each.size for each in found):,}") for name, found in entries.items()]
     return _table(("shelf", "files", "bytes"), rows)
 
 
 def files_table(entries: Sequence[Entry]) -> str:
-    """Return the files with their sizes, and when they were published."""
+    """Return a table of files with their sizes and times of publication, or a line if there are none."""
     if not entries:
         return "no files"
     rows = [(clean(each.name), f"{each.size:,}", _when(each.changed)) for each in entries]
