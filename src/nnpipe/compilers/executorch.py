@@ -17,6 +17,7 @@ from nnpipe.formats.sealed import SealedFile, write_sealed
 from nnpipe.frameworks.executorch import FORMAT, MOST, load_method
 from nnpipe.frameworks.framework_output import hushed
 from nnpipe.frameworks.torch_bounded import exported_anew, io_of_program, positional_module, tensors_in_order
+from nnpipe.frameworks.torch_integers import keep_integers
 
 
 class ExecuTorchCompiler(WritingCompiler, FixesBatch):
@@ -90,7 +91,9 @@ class ExecuTorchCompiler(WritingCompiler, FixesBatch):
         from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
         quantiser = XNNPACKQuantizer().set_global(get_symmetric_quantization_config(is_per_channel=self.per_channel))
-        prepared = prepare_pt2e(program.module(check_guards=False), quantiser)
+        module = program.module(check_guards=False)
+        keep_integers(module)
+        prepared = prepare_pt2e(module, quantiser)
         for tensors in samples:
             prepared(*tensors)
         return convert_pt2e(prepared)

@@ -13,6 +13,7 @@ from nnpipe.core.claims import Claim
 from nnpipe.core.compiler import Calibration
 from nnpipe.core.errors import CompileError, ConfigError, MissingDependency
 from nnpipe.core.tensors import IOSpec
+from nnpipe.frameworks.torch_integers import keep_integers
 from nnpipe.frameworks.torch_program import QUANTISED, LoadedProgram, exported_anew, load_program, quiet, tensors_of
 
 
@@ -78,6 +79,7 @@ class TorchPT2EQuantizer(TorchProgramCompiler):
         if any(str(node.target).startswith(QUANTISED) for node in module.graph.nodes):
             raise CompileError("it is quantised already")
         tell_sources(module)
+        keep_integers(module)
         prepared = prepare_pt2e(module, self._rules())
         with torch.no_grad():
             for batch in calibration():
