@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nnpipe.analysis.suspect_operations import level_of
+from nnpipe.analysis.suspect_operations import level_of, suspects_among
 from nnpipe.analysis.tensor_pairing import ComputedTensor, Pair
 
 CHANNELS, VALUES = 8, 400
@@ -43,3 +43,25 @@ def test_wrong_values_within_the_range_are_a_fault() -> None:
     found = with_integers(expected, 4.0)
     found[:, 3] = found[:, 5]
     assert level_of(pair(expected, found), 1, ("int8",)).over > 0
+
+
+def suspects_of(found: np.ndarray, expected: np.ndarray, bias: np.ndarray) -> list[str]:
+    rest, only = {"t": np.broadcast_to(bias, expected.shape)}, pair(expected, found)
+    return [s.told for s in suspects_among([only], 1, ("int8",), {"t": ("x",)}, {}, [only.other], rest)[1]]
+
+
+def test_biases_of_a_matrix_that_takes_sequences_are_on_the_last_axis() -> None:
+    random = np.random.default_rng(1)
+    expected, bias = random.normal(size=(40, 6, CHANNELS)), random.normal(0.02, 0.05, CHANNELS)
+    rounded = with_integers(expected, 4.0)
+    assert suspects_of(rounded + np.median(bias), expected, bias) == []  # in all channels the same
+    assert suspects_of(rounded + 0.02, expected, np.full(CHANNELS, 0.02)) == []
+    assert suspects_of(rounded, expected, bias) == []
+    assert suspects_of(rounded - bias, expected, bias)[0].startswith("its bias is missing")
+    assert suspects_of(rounded + bias, expected, bias)[0].startswith("its bias is added once too often")
+
+
+def test_an_error_much_larger_than_a_bias_is_not_that_bias() -> None:
+    random = np.random.default_rng(2)
+    expected, bias = random.normal(size=(200, CHANNELS)), random.normal(0, 1e-4, CHANNELS)
+    assert suspects_of(with_integers(expected, 4.0) + 300 * bias, expected, bias) == []

@@ -31,6 +31,8 @@ LEAST_OF_TENSOR: dict[Claim, float] = {
 
 _SUSPECTS = 3
 _BIAS = 3.0  # the least excess of noise, in decibels, that is assigned to a wrong bias
+_ONCE = (0.5, 2.0)  # times that a bias is missing or too much; beyond that, another error resembles it by chance
+_LIKE_BIAS = 0.8  # correlation of errors of channels with their biases
 _FEWEST = 8  # the least number of values of a channel to detect its bias
 _RECTIFYING = ("relu", "clip", "activation", "hardtanh", "clamp")
 _BENT = ("softmax", "sigmoid", "tanh", " elu", "gelu", "silu", "norm_", "pool", "mean")
@@ -209,18 +211,23 @@ def _wrong_bias(pair: Pair, axis: int, inputs_of: Mapping[str, tuple[str, ...]],
         tensor = next((name for name in inputs_of[tensor] if name in at_rest), tensor)
     if tensor not in at_rest or at_rest[tensor].shape != pair.expected.shape:
         return ""
-    bias = np.median(rows_of(at_rest[tensor], axis), axis=1)
+    # Channels of convolutions are on the model's axis, those of matrices that take sequences on the last one.
+    by_axis = {each: np.median(rows_of(at_rest[tensor], each), axis=1) for each in (axis, -1)}
+    axis = max(by_axis, key=lambda each: float(np.var(by_axis[each])))
+    bias = by_axis[axis]
+    if not np.isfinite(bias).all() or not np.ptp(bias):  # errors of other causes may be the same in all channels, too
+        return ""
     expected, found = rows_of(pair.expected, axis), rows_of(pair.found, axis)
     # If negative values have become 0, the bias can no longer be seen.
     seen = (expected > 0) & (found > 0) if expected.min() >= 0 else np.ones(expected.shape, bool)
     told = seen.sum(1) >= _FEWEST
-    if np.count_nonzero(told) < 2 or not np.any(bias[told]):
+    if np.count_nonzero(told) < 2 or not np.ptp(bias[told]):
         return ""
     off = np.array([np.mean((f - e)[s]) for e, f, s in zip(expected[told], found[told], seen[told], strict=True)])
     bias = bias[told]
     part = float(np.sum(off * bias) / np.sum(np.square(bias)))
     like = float(np.sum(off * bias) / np.sqrt(np.sum(np.square(off)) * np.sum(np.square(bias)))) if off.any() else 0.0
-    if abs(part) < 0.5 or abs(like) < 0.8:
+    if not _ONCE[0] <= abs(part) <= _ONCE[1] or abs(like) < _LIKE_BIAS:
         return ""
     return "its bias is missing" if part < 0 else "its bias is added once too often"
 
