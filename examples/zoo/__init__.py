@@ -1,6 +1,6 @@
-"""Small networks of real architectures, each trained briefly, for ``examples/zoo.yaml``.
+"""Small networks of real architectures, each trained briefly, for ``examples/zoo/matrix.py``.
 
 Every function of these modules returns a trained model, the samples to judge
-it on, and samples for quantisers to observe.  Networks keep the structure that
+it on, samples for quantisers to observe, and how well it does.  Networks keep the structure that
 they have in full size, with fewer and narrower layers.
 """

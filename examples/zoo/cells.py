@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +14,7 @@ import numpy as np
 import nnpipe
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import NNPipeError
+from nnpipe.core.files import write_text
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, TensorSpec
 from nnpipe.workflows.candidates.stages import suffix
@@ -32,12 +34,13 @@ def make(row: Row, folder: Path) -> Row:
         return row
     if not (folder / "done").exists():
         module, function = row.make.rsplit(".", 1)
-        network, test, calibration = getattr(importlib.import_module(f"zoo.{module}"), function)()
+        network, test, calibration, score = getattr(importlib.import_module(f"zoo.{module}"), function)()
         path = given(network, test, folder, calibration=calibration).models[0][1]
         if row.format == "onnx":
             _write_onnx(path, folder / "model.onnx")
         for name, (inputs, labels) in (("test", test), ("calibration", calibration)):
             np.savez(folder / f"{name}.npz", labels=labels, **inputs)
+        write_text(folder / "score.json", json.dumps(score, indent=1) + "\n")
         (folder / "done").touch()
     names = ("model.onnx", "model.pt2", "model.keras")
     path = next(folder / name for name in names if (folder / name).exists())

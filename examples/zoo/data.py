@@ -60,41 +60,44 @@ def _classes(targets: np.ndarray) -> np.ndarray:
 
 
 def digits() -> Task:
-    """Return pictures of one digit in any colour on noisy ground, float32 ``(n, 3, 64, 64)``, with ten classes."""
+    """Return pictures of a light digit on dark, noisy ground, float32 ``(n, 3, 64, 64)``, with ten classes."""
     random = np.random.default_rng(0)
     grey, labels = _grey(random)
-    ink = random.uniform(0.5, 1.0, (len(grey), 3, 1, 1))
-    ground = random.uniform(-1.0, 0.0, (len(grey), 3, 1, 1))
+    ink = random.uniform(0.7, 1.0, (len(grey), 3, 1, 1))
+    ground = random.uniform(-1.0, -0.5, (len(grey), 3, 1, 1))
     images = ground + (ink - ground) * grey[:, None] + random.normal(0, 0.05, (len(grey), 3, SIDE, SIDE))
     return Task({"image": images.astype(np.float32)}, labels)
 
 
-def scenes(stride: int = 16) -> Task:
+def scenes(*strides: int) -> Task:
     """Return pictures of one small digit somewhere, and where it is.
 
-    The targets are ``(n, side, side, 6)`` for a grid of ``side`` cells: class (0: none, 1: a digit) of each cell, then
-    the box as left, top, right, bottom relative to the cell, in cells, and the class of the whole cell's picture.
+    The targets are ``(n, cells, 5)`` for the cells of a grid for each stride, one grid after the other: class of each
+    cell (0: none, 1: the centre of a digit), then the box as left, top, right, bottom relative to the cell, in cells.
     """
     random = np.random.default_rng(1)
-    grey, labels = _grey(random)
-    small, size = grey[:, ::2, ::2], SIDE // 2
-    images = random.normal(0, 0.05, (len(small), 3, SIDE, SIDE)).astype(np.float32)
-    side = SIDE // stride
-    targets = np.zeros((len(small), side, side, 6), np.float32)
-    for number, (left, top) in enumerate(random.integers(0, SIDE - size + 1, (len(small), 2))):
-        images[number, :, top : top + size, left : left + size] += small[number]
-        row, column = (top + size // 2) // stride, (left + size // 2) // stride
-        row, column = min(row, side - 1), min(column, side - 1)
-        box = np.array([left, top, left + size, top + size]) / stride - np.array([column, row, column, row])
-        targets[number, row, column] = [1, *box, labels[number]]
-    return Task({"image": images}, targets)
+    grey, _ = _grey(random)
+    size = SIDE // 2
+    images = random.normal(0, 0.05, (len(grey), 3, SIDE, SIDE)).astype(np.float32)
+    corners = random.integers(0, SIDE - size + 1, (len(grey), 2))
+    for image, digit, (left, top) in zip(images, grey[:, ::2, ::2], corners, strict=True):
+        image[:, top : top + size, left : left + size] += digit
+    numbers, grids = np.arange(len(images)), []
+    for stride in strides:
+        grid = np.zeros((len(images), SIDE // stride, SIDE // stride, 5), np.float32)
+        cells = np.minimum((corners + size // 2) // stride, SIDE // stride - 1)
+        boxes = np.hstack([corners, corners + size]) / stride - np.tile(cells, 2)
+        grid[numbers, cells[:, 1], cells[:, 0]] = np.hstack([np.ones((len(images), 1)), boxes])
+        grids.append(grid.reshape(len(images), -1, 5))
+    return Task({"image": images}, np.concatenate(grids, axis=1))
 
 
 def outlines() -> Task:
-    """Return pictures of one small digit somewhere, with the class of each pixel: ``(n, 64, 64)``, 0 or 1."""
-    task = scenes()
-    images = task.inputs["image"]
-    return Task(task.inputs, (images.mean(axis=1) > 0.4).astype(np.int64))
+    """Return noisy pictures of one digit, with the class of each pixel: ``(n, 64, 64)``, 0 or 1."""
+    random = np.random.default_rng(1)
+    grey, _ = _grey(random)
+    images = grey[:, None] + random.normal(0, 0.2, (len(grey), 3, SIDE, SIDE))
+    return Task({"image": images.astype(np.float32)}, (grey > 0.5).astype(np.int64))
 
 
 def sentences(*, mask: bool = False) -> Task:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +15,17 @@ _FINE = ("same", "close")
 
 
 def table(matrix: MatrixFile, output: Path) -> str:
-    """Return verdicts, times, and why each cell is refused, different or unclear."""
+    """Return verdicts, how well each model was trained, times, and why cells are refused, different or unclear."""
     cells = {(model, way): _read(output / model / f"{way}.json") for model in matrix.models for way in matrix.ways}
     done = Counter(found["verdict"] for found in cells.values() if found)
+    scores = {model: _score(output / model / "score.json") for model in matrix.models}
     total = sum(done.values())
     fine = sum(done[verdict] for verdict in _FINE)
     lines = [
         f"{total} cells of {len(cells)}: " + ", ".join(f"{count} {verdict}" for verdict, count in done.most_common()),
         f"({fine} of {total} same or close).",
         "",
-        *_rows(matrix, cells, lambda found: found["verdict"]),
+        *_rows(matrix, cells, lambda found: found["verdict"], scores),
         "",
         f"Time of one sample on one thread, relative to `{REFERENCE}` in floats, both measured in turn:",
         "",
@@ -42,11 +44,17 @@ def _read(path: Path) -> Any:
     return json.loads(path.read_text("utf-8")) if path.exists() else None
 
 
-def _rows(matrix: MatrixFile, cells: Any, word: Any) -> list[str]:
-    lines = ["| model | " + " | ".join(matrix.ways) + " |", "| --- |" + " --- |" * len(matrix.ways)]
+def _score(path: Path) -> str:
+    return ", ".join(f"{name} {value:.3f}" for name, value in (_read(path) or {}).items()) or "–"
+
+
+def _rows(matrix: MatrixFile, cells: Any, word: Any, scores: Mapping[str, str] | None = None) -> list[str]:
+    before = ["model", *(["trained"] if scores else [])]
+    lines = ["| " + " | ".join([*before, *matrix.ways]) + " |", "|" + " --- |" * (len(before) + len(matrix.ways))]
     for model in matrix.models:
         held = [cells[model, way] for way in matrix.ways]
         if not any(held):
             continue
-        lines.append(f"| {model} | " + " | ".join(word(found) if found else "–" for found in held) + " |")
+        words = [model, *([scores[model]] if scores else []), *(word(found) if found else "–" for found in held)]
+        lines.append("| " + " | ".join(words) + " |")
     return lines

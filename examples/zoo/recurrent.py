@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from torch import Tensor, nn
 
 from zoo.data import TOPICS, VOCABULARY, sentences, spectrograms
-from zoo.training import trained
+from zoo.training import Trained, trained
 
 
 class Text(nn.Module):
@@ -22,14 +20,14 @@ class Text(nn.Module):
         return self.head(self.layer(self.words(input_ids))[0].mean(dim=1))
 
 
-def lstm() -> Any:
+def lstm() -> Trained:
     """Two layers of LSTM in both directions."""
     return trained(
         lambda: Text(nn.LSTM(32, 32, num_layers=2, batch_first=True, bidirectional=True), 64), sentences(), rate=5e-3
     )
 
 
-def gru() -> Any:
+def gru() -> Trained:
     """Two layers of GRU in both directions."""
     return trained(
         lambda: Text(nn.GRU(32, 32, num_layers=2, batch_first=True, bidirectional=True), 64), sentences(), rate=5e-3
@@ -53,7 +51,7 @@ class Causal(nn.Module):
         return nn.functional.relu(self.path(x) + self.direct(x))
 
 
-def tcn() -> Any:
+def tcn() -> Trained:
     """A temporal convolutional network with dilations of 1, 2, 4 and 8."""
 
     def build() -> nn.Module:
