@@ -195,7 +195,7 @@ def test_other_tasks_are_learned_too(dataset: Dataset, layers: str, figure: str,
         (CONSTRAINED.replace("rate: 0.1", "rate: 2"), r"net.yaml: layers\[3\].rate: must be from"),
         (CONSTRAINED.replace("class: Dropout", "class: Dropot"), "there is no layer 'Dropot'; did you mean Dropout"),
         (CONSTRAINED.replace("target: label", "target: labels"), "judged by 'labels', which DigitsDataset lacks"),
-        ("layers: 3", "is no network"),
+        ("layers: 3", "is not a network"),
     ],
 )
 def test_what_is_wrong_is_one_line(tmp_path: Path, text: str, told: str) -> None:

@@ -1,4 +1,4 @@
-"""Read a graph from a description in YAML or JSON.
+"""The reader of graphs in descriptions in YAML or JSON.
 
 ::
 
@@ -51,22 +51,25 @@ _DEEPEST = 50
 
 
 def from_description(raw: Any) -> ParsedConfig:
-    """Read a network; everything that is wrong is returned as a problem with its place, and nothing is raised."""
+    """Return the network of a parsed description, and everything that is wrong with it as problems with their places.
+
+    Nothing is raised for faults; the graph is ``None`` if the description is not a network.
+    """
     found: list[NetworkProblem] = []
     try:
         graph = _network(_plain(raw), "", found, 0)
     except RecursionError:
-        return ParsedConfig(None, (*found, NetworkProblem("structure", "", "lists within lists without end")))
+        return ParsedConfig(None, (*found, NetworkProblem("structure", "", "is nested too deeply")))
     return ParsedConfig(graph, tuple(found))
 
 
 def _network(raw: Any, path: str, found: list[NetworkProblem], depth: int) -> NetworkGraph | None:
     where = f"{path}." if path else ""
     if not isinstance(raw, Mapping) or not isinstance(raw.get("layers"), list):
-        found.append(NetworkProblem("structure", path, "is no network: it has no list of layers"))
+        found.append(NetworkProblem("structure", path, "is not a network: it has no list of layers"))
         return None
     if depth > _DEEPEST:
-        found.append(NetworkProblem("structure", path, "networks within networks without end"))
+        found.append(NetworkProblem("structure", path, "networks are nested too deeply"))
         return None
     _check_keys(raw, _NETWORK, path, "a network", found)
     layers = [_read_layer(item, f"{where}layers[{n}]", found, depth) for n, item in enumerate(raw["layers"])]
@@ -111,7 +114,7 @@ def _read_layer(raw: Any, path: str, found: list[NetworkProblem], depth: int) ->
     kind = raw.get("class") if isinstance(raw, Mapping) else None
     if not isinstance(kind, str):
         found.append(
-            NetworkProblem("structure", path, "is no layer: it does not say which, as in {class: Dense, units: 10}")
+            NetworkProblem("structure", path, "is not a layer: it does not say which, as in {class: Dense, units: 10}")
         )
         return Unknown((), Raw.of({"class_name": "?", "config": {}}))
     name = raw.get("name", "")
@@ -156,7 +159,7 @@ def _value(item: field_table.FieldRow, raw: Any, path: str, found: list[NetworkP
         return _network(raw, path, found, depth + 1)
     if isinstance(raw, Mapping) and "class" in raw:
         if depth > _DEEPEST:
-            found.append(NetworkProblem("structure", path, "layers within layers without end"))
+            found.append(NetworkProblem("structure", path, "layers are nested too deeply"))
             return None
         return _read_layer(raw, path, found, depth + 1)
     if isinstance(item.kind, Nested) and raw is not None:
@@ -170,7 +173,7 @@ def _uses(raw: Mapping[str, Any], before: tuple[Ref, ...], path: str, found: lis
         return (_use(raw, before, path, found),)
     if not isinstance(calls, list) or not all(isinstance(call, Mapping) for call in calls):
         found.append(
-            NetworkProblem("structure", f"{path}.calls", "is no list of calls, as in [{inputs: [a]}, {inputs: [b]}]")
+            NetworkProblem("structure", f"{path}.calls", "is not a list of calls, as in [{inputs: [a]}, {inputs: [b]}]")
         )
         return ()
     for key in ("inputs", "training", "form"):
@@ -223,7 +226,7 @@ def _plain(value: Any) -> Any:
 
 
 def read_description(path: str | Path) -> NetworkGraph:
-    """Read a network from a YAML or JSON file.
+    """Return the network that a YAML or JSON file describes.
 
     Raises
     ------

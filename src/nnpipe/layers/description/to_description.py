@@ -1,4 +1,4 @@
-"""Write a graph as a description; see :mod:`nnpipe.layers.description.from_description` for the format."""
+"""The writer of graphs as descriptions; see :mod:`nnpipe.layers.description.from_description` for the format."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def ends(entries: tuple[LayerEntry, ...]) -> tuple[Ref, ...]:
 
 
 def read_ref(raw: Any) -> Ref | None:
-    """Read a reference to a tensor; ``None`` if it is not one."""
+    """Return the reference to a tensor that a value of a description holds; ``None`` if it is not a reference."""
     if isinstance(raw, str) and (match := _REF.fullmatch(raw)):
         return Ref(match["name"], int(match["call"] or 0), int(match["output"] or 0))
     if isinstance(raw, list) and len(raw) == 3 and isinstance(raw[0], str) and all(map(is_integer, raw[1:])):

@@ -1,4 +1,4 @@
-"""Read ONNX files without the onnx package or ONNX Runtime: structure and weights as a graph of layers.
+"""The reader of ONNX files, without the onnx package or ONNX Runtime: structure and weights as a graph of layers.
 
 Operators become layers of the vocabulary, with channels last inside; inputs
 and outputs keep the order of axes in the file.  The batch size becomes free.
@@ -18,7 +18,7 @@ from nnpipe.layers.problems import NetworkProblem
 
 
 def from_onnx(path: str | Path) -> Reading:
-    """Read the structure and the weights of an ONNX file.
+    """Return the structure and the weights of an ONNX file as a graph of layers.
 
     An operator without an equivalent layer becomes an ``Unknown`` layer that keeps its
     attributes and constants, and a problem names it.

@@ -1,4 +1,4 @@
-"""Read PyTorch modules: structure and weights as a graph of layers.
+"""The reader of PyTorch modules: structure and weights as a graph of layers.
 
 ``torch.export`` traces the module in inference mode; its operators are translated
 to those of ONNX, which become layers in the same way as ONNX files.
@@ -27,7 +27,7 @@ from nnpipe.layers.torch.to_torch import torch_weights
 
 
 def from_torch(module: Any, inputs: Sequence[Any]) -> Reading:
-    """Read the structure and the weights of a module.
+    """Return the structure and the weights of a PyTorch module as a graph of layers.
 
     An operator without an equivalent layer becomes an ``Unknown`` layer, and a
     problem names the module that contains it.  Layers have the names of modules.

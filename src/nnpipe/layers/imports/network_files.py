@@ -1,4 +1,4 @@
-"""Read networks from files of any supported format."""
+"""The reader of networks in files of any supported format."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TOLERATED = ("changed-meaning", "training-only")
 
 
 def read_network(path: str | Path) -> Reading:
-    """Read a network, with its weights if the file has any.
+    """Return the network in a file, with its weights if the file has any.
 
     Parameters
     ----------

@@ -38,7 +38,7 @@ class _Known:
                 self.constants[node.outputs[0]] = np.asarray(value)
 
     def gelu(self, erf: ONNXNode) -> tuple[str, ONNXNode] | None:
-        """Return the input of the fused operation, and the operation that gives its result; ``None`` if it is none."""
+        """Return the input of the GELU around this ``Erf``, and the operation that gives its result, or ``None``."""
         before = self.makers.get(erf.takes(0))
         x = None if before is None else self.times(before, math.sqrt(0.5))
         plus = self.user(erf, "Add")

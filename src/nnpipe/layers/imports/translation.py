@@ -1,4 +1,4 @@
-"""Translate operations on tensors, as ONNX defines them, to a graph of layers.
+"""The translation of operations on tensors, as ONNX defines them, to a graph of layers.
 
 The operators and their arguments are those of https://onnx.ai/onnx/operators;
 PyTorch's are translated to them first.  An operation without an equivalent layer

@@ -1,4 +1,4 @@
-"""Read the calls of a layer in Keras's two formats."""
+"""The reader of the calls of a layer in Keras's two formats."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _CONSTANT = "_CONSTANT_VALUE"
 
 
 def read_uses(layer: Layer, raw: Any, path: str, found: list[NetworkProblem]) -> tuple[Use, ...]:
-    """Read the calls of a layer; a call that cannot be read is a problem and has no inputs."""
+    """Return the calls of a layer; a call that cannot be read has no inputs, and a problem is added to ``found``."""
     if not isinstance(raw, list):
-        found.append(NetworkProblem("structure", path, "is no list of calls"))
+        found.append(NetworkProblem("structure", path, "is not a list of calls"))
         return ()
     uses = []
     for number, node in enumerate(raw):
@@ -35,7 +35,7 @@ def read_uses(layer: Layer, raw: Any, path: str, found: list[NetworkProblem]) ->
             else:
                 args, kwargs = _old_form(node, refs)
         except (ValueError, TypeError, AttributeError) as error:
-            found.append(NetworkProblem("structure", f"{path}[{number}]", f"is no call: {error}"))
+            found.append(NetworkProblem("structure", f"{path}[{number}]", f"is not a call: {error}"))
             uses.append(Use())
             continue
         if isinstance(node, Mapping) and layer.resting and kwargs.get("training") is False:

@@ -1,4 +1,4 @@
-"""Read a graph from a Keras configuration, without Keras.
+"""The reader of graphs in Keras configurations, without Keras.
 
 Three dialects are read: TensorFlow 1.x (a class ``Model``, ``batch_input_shape``,
 calls as lists), TensorFlow 2.x (the same with a class ``Functional``), and
@@ -49,19 +49,25 @@ class ParsedConfig:
 
 
 def from_keras(config: Any) -> ParsedConfig:
-    """Read the configuration of a model: the parsed result of ``model.to_json()``, or a file's ``model_config``."""
+    """Return the graph of a Keras configuration, and all problems; nothing is raised for faults.
+
+    ``config`` is the parsed result of ``model.to_json()``, or a file's ``model_config``.
+    """
     found: list[NetworkProblem] = []
     try:
         graph = _network(config, "", found)
     except RecursionError:
-        return ParsedConfig(None, (*found, NetworkProblem("damaged", "", "networks within networks without end")))
+        return ParsedConfig(None, (*found, NetworkProblem("damaged", "", "networks are nested too deeply")))
     return ParsedConfig(graph, tuple(found))
 
 
 def read_layer(raw: Any, path: str, found: list[NetworkProblem]) -> Layer:
-    """Read one layer; a layer of an unknown class or with unknown arguments is kept as it is."""
+    """Return the layer of a configuration; one of an unknown class or with unknown arguments is an ``Unknown`` layer.
+
+    Problems are added to ``found``.
+    """
     if not isinstance(raw, Mapping) or not isinstance(raw.get("class_name"), str):
-        found.append(NetworkProblem("structure", path, "is no layer: it has no class_name"))
+        found.append(NetworkProblem("structure", path, "is not a layer: it has no class_name"))
         return Unknown((), Raw.of({"class_name": "?", "found": raw}))
     today = in_todays_words(raw)
     raw = today if today["class_name"] in _classes() else raw
@@ -214,7 +220,7 @@ def _short(text: Any) -> str:
 def _network(raw: Any, path: str, found: list[NetworkProblem]) -> NetworkGraph | None:
     where = f"{path}." if path else ""
     if not isinstance(raw, Mapping) or not isinstance(raw.get("class_name"), str):
-        found.append(NetworkProblem("structure", path, "is no model: it has no class_name"))
+        found.append(NetworkProblem("structure", path, "is not a model: it has no class_name"))
         return None
     kind, config = raw["class_name"], raw.get("config")
     if isinstance(config, list):  # the first versions of Keras wrote a sequential model like this

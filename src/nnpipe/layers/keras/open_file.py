@@ -1,4 +1,4 @@
-"""Open a Keras file of any version as a ``keras.Model``.
+"""The loader of Keras files of any version as a ``keras.Model``.
 
 Keras 3 opens the files that it can.  A file that it rejects, or would compute
 differently than the version that wrote it, is read by

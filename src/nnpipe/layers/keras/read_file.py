@@ -1,4 +1,4 @@
-"""Read Keras files without Keras: ``.keras``, and ``.h5`` of TensorFlow 1.x, 2.x and Keras 3.
+"""The reader of Keras files, without Keras: ``.keras``, and ``.h5`` of TensorFlow 1.x, 2.x and Keras 3.
 
 Files are not trusted.  No code in them is run, no link is followed, and the
 sizes that they claim are checked against the file's size before memory is allocated.
@@ -54,7 +54,7 @@ class Reading:
 
 
 def read_keras(path: str | Path, graph: NetworkGraph | None = None) -> Reading:
-    """Read the structure and the weights of a Keras file.
+    """Return the structure and the weights of a Keras file.
 
     Parameters
     ----------

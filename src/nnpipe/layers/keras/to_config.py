@@ -1,4 +1,4 @@
-"""Write the Keras 3 configuration of a graph, without Keras."""
+"""The writer of the Keras 3 configuration of a graph, without Keras."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Build a ``keras.Model`` from a graph."""
+"""The construction of a ``keras.Model`` from a graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Write ``.keras`` files without Keras."""
+"""The writer of ``.keras`` files, without Keras."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Build a ``torch.nn.Module`` from a graph.
+"""The construction of a ``torch.nn.Module`` from a graph.
 
 The module's inputs and outputs have the axes of the graph, with channels last
 where the graph has them last.  Inside, convolutions use the same memory as

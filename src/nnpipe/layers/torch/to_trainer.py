@@ -1,4 +1,4 @@
-"""Prepare a graph whose outputs declare a loss for training, by nnpipe's trainer or by Keras."""
+"""The preparation of a graph whose outputs declare a loss for training, by nnpipe's trainer or by Keras."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def learnt_outputs(graph: NetworkGraph) -> dict[str, JudgedOutput]:
         )
     for path, layer, count in judged_layers(graph):
         if layer is not found.get(path) or count > 1:
-            where = "is used several times" if layer is found.get(path) else "is no output of the network"
+            where = "is used several times" if layer is found.get(path) else "is not an output of the network"
             raise ConfigError(f"{graph.name}: {path} carries a loss and {where}; nothing would be learned from it")
     return found
 

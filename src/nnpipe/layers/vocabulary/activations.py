@@ -94,7 +94,7 @@ def read_activation(raw: Any, path: str, found: list[NetworkProblem]) -> Activat
     if isinstance(raw, Mapping):  # Keras 3 writes functions as objects
         name = raw.get("config") if raw.get("class_name") == "function" else None
     if not isinstance(name, (str, type(None))) or (name is None and not isinstance(raw, Mapping)):
-        found.append(NetworkProblem("argument", path, f"is no activation: {raw!r}"))
+        found.append(NetworkProblem("argument", path, f"is not an activation: {raw!r}"))
         return Raw.of(raw)
     name = ALIASES.get(str(name), name)
     if name not in _FUNCTIONS:

@@ -1,4 +1,4 @@
-"""Estimate the offset of the target's clock from the host's, with an error bound.
+"""Estimation of the offset of the target's clock from the host's, with an error bound.
 
 An exchange gives four timestamps.  On the host's clock, ``t0`` is when the request
 was sent and ``t3`` when the answer was received.  On the target's clock, ``t1`` is

@@ -1,4 +1,4 @@
-"""The host's side of a conversation over a channel: send requests, and wait for the answers."""
+"""The host's side of a conversation over a channel, which sends requests and waits for the answers."""
 
 from __future__ import annotations
 

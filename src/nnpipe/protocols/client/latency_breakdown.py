@@ -1,4 +1,4 @@
-"""Divide the latency of runs on a target into inference, transfer, and time on this host."""
+"""The division of the latency of runs on a target into inference, transfer, and time on this host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Upload a model to a target: only the missing part, without waiting for the answer to each piece."""
+"""The upload of a model to a target: only the missing part, without waiting for the answer to each piece."""
 
 from __future__ import annotations
 

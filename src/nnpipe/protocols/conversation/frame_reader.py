@@ -1,4 +1,4 @@
-"""Split received bytes into frames, without I/O, and without copying payloads that have their own memory."""
+"""The reader of frames in received bytes, without I/O, and without copying payloads that have their own memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Perform handshakes with new clients, several at a time, none of which is trusted yet.
+"""The admission of new clients: handshakes with several clients at a time, none of which is trusted yet.
 
 A client that sends nothing, or garbage, needs a descriptor and a few kilobytes
 until its time limit.  When too many wait, the one that has waited longest is

@@ -1,4 +1,4 @@
-"""Reserve disk space for a file in larger pieces than those in which it is written."""
+"""Reservation of disk space for a file, in larger pieces than those in which it is written."""
 
 from __future__ import annotations
 

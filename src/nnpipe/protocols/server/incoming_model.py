@@ -1,4 +1,4 @@
-"""Receive a model file: write and hash its parts as they arrive, resume interrupted uploads, and rename it at the end.
+"""The reception of a model file, which writes and hashes parts as they arrive and resumes interrupted uploads.
 
 The received part of a file is stored beside its destination as ``.SHA256.part``,
 locked by the process that writes it.  If the connection is lost, the next upload

@@ -1,4 +1,4 @@
-"""Redact paths from messages to clients, which must not learn where files are on the server."""
+"""Redaction of paths in messages to clients, which must not learn where files are on the server."""
 
 from __future__ import annotations
 

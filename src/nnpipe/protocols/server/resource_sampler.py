@@ -1,4 +1,4 @@
-"""Sample the resources of a process and of its machine."""
+"""A sampler of the resources of a process and of its machine."""
 
 from __future__ import annotations
 

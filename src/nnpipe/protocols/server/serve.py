@@ -1,4 +1,4 @@
-"""Serve a runtime to one client after another.
+"""The server of a runtime, which serves one client after another.
 
 The supervisor (this process) performs the handshakes and never loads a model.
 For each client it forks a worker, which uses the connection directly.  The worker

@@ -1,4 +1,4 @@
-"""Supervise a worker process: monitor it, kill it if necessary, and tell its client why."""
+"""The supervision of a worker process, which is monitored, and killed if necessary; its client is told the reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slow down clients that try one token after another."""
+"""A throttle for clients that try one token after another."""
 
 from __future__ import annotations
 
