@@ -91,3 +91,15 @@ def test_what_cannot_be_is_one_line(wrong: dict[str, Any], said: str, model: Pat
         compile(given.pop("model"), given.pop("way"), given.pop("to"), **given)
     assert len(str(error.value).splitlines()) == 1
     assert not (tmp_path / "out").exists()
+
+
+def test_no_output_need_be_named_to_judge(model: Path, tmp_path: Path) -> None:
+    onnx = pytest.importorskip("onnx", reason="onnx is not installed")
+    network = onnx.load_model(str(model))
+    (only,) = network.graph.output
+    network.graph.node.append(onnx.helper.make_node("Softmax", [only.name], ["shares"]))
+    network.graph.output.append(onnx.helper.make_tensor_value_info("shares", 1, [None, 4]))
+    onnx.save_model(network, str(model))
+    samples = (np.zeros((30, 1), np.float32), np.zeros(30, np.int64))
+    made = compile(model, "onnx-int8", tmp_path / "int8.onnx", calibration=samples, progress=silent)
+    assert [spec.name for spec in made.io.outputs] == [only.name, "shares"]

@@ -106,7 +106,7 @@ def compile(
         if taken.dataset is None and observing:
             raise ConfigError(f"{observing[0]} observes samples while it quantises: give calibration")
         dataset = None if taken.dataset is None else prepared(taken.dataset)
-        with ModelProcess(chosen.wrapper, dataset, chosen.path) as source:
+        with ModelProcess(chosen.wrapper, dataset, chosen.path, judged=False) as source:
             made = source.compile(chosen.plan, chosen.compilers, Path(to), calibration_samples, time_limit)
             _load_once(source, chosen, made, time_limit)
         return made
