@@ -133,3 +133,18 @@ def test_channels_that_do_nothing_are_not_looked_for() -> None:
     dead[3] *= 1e-6
     (held,) = held_in(file_of([np.where(np.abs(dead) < 1e-5, 0, dead)]), [Kernel("op", dead, (0,))])
     assert (held.channels, held.wrong) == (11, ())
+
+
+@pytest.mark.parametrize("claim", ["float", "int8"])
+def test_channels_that_look_alike_are_in_their_own_places(claim: Claim) -> None:
+    angles = np.arange(32)[:, None] / 10000 ** (np.arange(32) / 31)
+    places = np.concatenate([np.sin(angles), np.cos(angles)], axis=1).astype(
+        np.float32
+    )  # of positions; slow ones alike
+    gains = np.ones(500, np.float32).tobytes()  # of normalisations: they look like slow ones, too
+    (held,) = held_in(gains + places.tobytes(), [Kernel("add", places, (1,))], (claim,))
+    assert (held.moved, held.wrong) == ({}, ())
+    swapped = places.copy()
+    swapped[:, [2, 5]] = swapped[:, [5, 2]]
+    (held,) = held_in(swapped.tobytes(), [Kernel("add", places, (1,))], (claim,))
+    assert held.moved == {2: 5, 5: 2}

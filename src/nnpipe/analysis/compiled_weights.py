@@ -25,6 +25,7 @@ _LARGEST = (63, 64, 127, 128)
 _MOSTLY = 0.8  # of the channels
 _TELLING = 4  # the least number of weights of a channel for a search; fewer are found everywhere by chance
 _TRIED_FIRST = 8  # channels that decide whether a layout is possible
+_AS_WELL, _EQUAL = 4.0, 1e-10  # times the least rest, and the share of the power, within which channels fit alike
 _DEAD = 1e-4  # share of the channels' mean power below which a channel has no effect
 _VIEWS: dict[Claim, tuple[View, ...]] = {
     "float": tuple(("float32", phase) for phase in range(4)),
@@ -185,7 +186,7 @@ class Constants:
         for n in sorted(set(telling) - set(placed)):
             own = [(place - base) // step for place in places[n] if (place - base) % step == 0]
             own = [place for place in own if 0 <= place < count]
-            if own:
+            if own and not _fits_best(rows, n, there[n]):
                 moved[n] = own[0]
             elif self._rounded(rows[n].astype(np.float64), there[n], usual):
                 placed.append(n)
@@ -214,6 +215,14 @@ def _rows(kernel: Kernel, layout: _Layout) -> Numbers:
     rows = np.moveaxis(np.asarray(kernel.weights), layout.axis, 0)
     turned: Numbers = rows.transpose(0, *(1 + place for place in layout.order)).reshape(len(rows), -1)
     return turned
+
+
+def _fits_best(rows: Numbers, channel: int, there: Reals) -> bool:
+    """Return whether numbers are a multiple of a channel as nearly as of any other, for channels that look alike."""
+    own = rows.astype(np.float64)
+    along = np.square(own @ there) / np.maximum(np.sum(np.square(own), axis=1), 1e-300)
+    left = np.maximum(float(np.dot(there, there)) - along, 0.0)
+    return bool(np.any(there) and left[channel] <= _AS_WELL * left.min() + _EQUAL * float(np.dot(there, there)))
 
 
 def _telling(rows: Numbers) -> list[int]:
