@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from nnpipe.analysis._similarity import handed_on
 from nnpipe.analysis.suspect_operations import sure_for, suspects_among
 from nnpipe.analysis.tensor_pairing import ComputedTensor, Pair, TensorPairing
 
@@ -182,3 +183,9 @@ def test_a_normalisation_without_its_shift_is_not_taken_for_the_layer_before_it(
     found = suspects(source, shown, "int8")
     assert [suspect.level.tensor for suspect in found] == ["norm1"]
     assert "bias is missing" in found[0].told
+
+
+@pytest.mark.parametrize(("kind", "passed_on"), [("QuantizeLinear", True), ("DynamicQuantizeLinear", False)])
+def test_values_before_integers_of_a_scale_that_is_not_stored_are_compared(kind: str, passed_on: bool) -> None:
+    there = [ComputedTensor("a", "gelu", "Mul", "", ("x",)), ComputedTensor("q", "round", kind, "", ("a",))]
+    assert ("a" in handed_on(there)) is passed_on

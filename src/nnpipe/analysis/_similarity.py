@@ -13,6 +13,7 @@ from nnpipe.analysis.channel_noise import Array, noise_to_signal, power
 _FACTOR = 0.9  # the weight of a similarity up to a factor, since a normalisation changes little more than that
 _SEEN = 4096  # elements of a tensor that are compared to choose candidates
 _CARRIERS = ("quantize", "cast", "identity", "to_copy")  # kinds of operations that pass values on, rounded or not
+_MEASURING = "dynamicquantize"  # but this one passes on integers, whose scale is known only when it has run
 
 Values = Mapping[str, npt.NDArray[np.generic]]
 
@@ -41,7 +42,8 @@ def handed_on(places: Sequence[ComputedTensor]) -> set[str]:
     """Return tensors that are only rounded or cast, so that the model continues with the result of that."""
     found: set[str] = set()
     for tensor, takers in users(places).items():
-        if all(any(word in taker.kind.lower() for word in _CARRIERS) for taker in takers):
+        kinds = [taker.kind.lower() for taker in takers]
+        if all(any(word in kind for word in _CARRIERS) and _MEASURING not in kind for kind in kinds):
             found.add(tensor)
     return found
 
