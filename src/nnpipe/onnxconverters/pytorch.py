@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import io
-import logging
-import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -17,6 +14,7 @@ from nnpipe.core.files import write_bytes
 from nnpipe.core.messages import one_line
 from nnpipe.core.onnx_conversion import ConversionCase, ONNXConversion
 from nnpipe.core.tensors import Batch
+from nnpipe.frameworks.framework_output import hushed
 from nnpipe.onnxconverters._samples import some_inputs
 from nnpipe.onnxconverters._torch_models import MODELS
 
@@ -54,7 +52,7 @@ class PyTorchONNXConversion(ONNXConversion):
         import torch
 
         example = tuple(torch.from_numpy(array) for array in case.inputs.values())
-        with _quiet(), torch.no_grad():
+        with hushed(), torch.no_grad():
             if opset >= _OLDEST_BY_EXPORT:
                 free = {0: torch.export.Dim("batch", min=1)}
                 program = torch.onnx.export(
@@ -80,21 +78,7 @@ class PyTorchONNXConversion(ONNXConversion):
                 f"{one_line(error)}"
             ) from None
         try:
-            with _quiet():
+            with hushed():
                 return convert(str(path)).eval()
         except NotImplementedError as error:
             raise ConversionError(f"{path}: onnx2torch: {one_line(error)}") from None
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Suppress messages of the exporters."""
-    log = logging.getLogger("torch.onnx")
-    before = log.level
-    log.setLevel(logging.ERROR)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            yield
-        finally:
-            log.setLevel(before)

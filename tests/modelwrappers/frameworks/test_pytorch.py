@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -262,6 +263,32 @@ def test_images_of_any_size_stay_so_in_exports(tmp_path: Path) -> None:
             same(session.infer(batch), expected, atol=1e-5)
             for model in models:
                 same({"scores": model.run(["scores"], batch)[0]}, expected, atol=1e-5)
+
+
+class ConstantWrapper(PlainWrapper):
+    """A model with a computation on constants that the exporter tries to carry out, and cannot."""
+
+    def build(self) -> Any:
+        class Constant(torch.nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.linear = torch.nn.Linear(12, 4)
+                self.register_buffer("plane", torch.ones(1, 1, 2, 2))
+
+            def forward(self, image: Any) -> Any:
+                read = torch.nn.functional.grid_sample(self.plane, torch.zeros(1, 2, 2, 2), align_corners=False)
+                return self.linear(torch.nn.functional.adaptive_avg_pool2d(image, 2).flatten(1)) + read.flatten()
+
+        return Constant()
+
+
+def test_what_the_exporter_logs_is_not_shown(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("onnx", reason="onnx is not installed")
+    ConstantWrapper(onnx_opset=18).open().export(tmp_path / "m.onnx", "onnx")
+    assert not [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert capfd.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize("format", ["onnx", "torch-export"])

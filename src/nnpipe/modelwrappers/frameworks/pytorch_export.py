@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import io
-import logging
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +12,7 @@ from nnpipe.core.errors import ConversionError, MissingDependency, NotSupported
 from nnpipe.core.files import write_bytes
 from nnpipe.core.messages import one_line
 from nnpipe.core.tensors import IOSpec, TensorSpec, random_batch
+from nnpipe.frameworks.framework_output import hushed
 from nnpipe.frameworks.torch_onnx import cause_of
 from nnpipe.frameworks.torch_session import tensor_of
 from nnpipe.modelwrappers.frameworks.pytorch_training_data import as_tuple
@@ -29,7 +27,6 @@ PREFIX = "model."
 _EXAMPLE_BATCH, _EXAMPLE_LENGTH = 2, 32
 # The exporter based on torch.export writes no older opsets.
 _OLDEST_BY_EXPORT = 18
-_NOISY = ("torch.onnx._internal.exporter._registration", "torch.onnx._internal.exporter._compat")
 
 
 def deployed(wrapper: PyTorchWrapper, module: Any, named: bool) -> Any:
@@ -180,7 +177,7 @@ def _by_export(wrapper: PyTorchWrapper, module: Any) -> Any:
 
     program = exported_program(wrapper, module)
     try:
-        with _quiet(), torch.no_grad():  # with gradients, attention would give another memory layout
+        with hushed(), torch.no_grad():  # with gradients, attention would give another memory layout
             found = torch.onnx.export(
                 program,
                 (),
@@ -213,7 +210,7 @@ def _by_trace(wrapper: PyTorchWrapper, module: Any) -> Any:
     }
     buffer = io.BytesIO()
     try:
-        with _quiet():
+        with hushed():
             # Of branches that depend on values, only the one taken would be written.
             warnings.simplefilter("error", torch.jit.TracerWarning)
             torch.onnx.export(
@@ -229,24 +226,3 @@ def _by_trace(wrapper: PyTorchWrapper, module: Any) -> Any:
     except Exception as error:  # its errors share no base but Exception
         raise ConversionError(f"PyTorch cannot export {type(wrapper).__name__} to ONNX: {one_line(error)}") from error
     return onnx.load_from_string(buffer.getvalue())
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Suppress messages of the exporters that users cannot act on.
-
-    They log that torchvision is missing, and warn about their own use of
-    deprecated functions and about the older exporter.
-    """
-    loggers = [logging.getLogger(name) for name in _NOISY]
-    before = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)
-            warnings.simplefilter("ignore", FutureWarning)
-            yield
-    finally:
-        for logger, level in zip(loggers, before, strict=True):
-            logger.setLevel(level)
