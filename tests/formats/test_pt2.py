@@ -360,6 +360,30 @@ def test_objects_that_tensors_could_hide_in_are_refused(honest: bytes, tmp_path:
     refused(changed(honest, PROGRAM, change), tmp_path, "defaultdict")
 
 
+class Turned(torch.nn.Module):
+    def __init__(self, dtype: Any) -> None:
+        super().__init__()
+        self.register_buffer("turn", torch.ones(3).to(dtype))
+
+    def forward(self, x: Any) -> Any:
+        return (x * self.turn.to(x.dtype)).abs()
+
+
+@pytest.mark.parametrize(
+    ("of_weight", "of_input", "match"),
+    [
+        ("complex64", "float32", r"'turn' holds complex numbers \(complex64\).*torch\.view_as_real"),
+        ("float32", "complex128", r"'x' holds complex numbers \(complex128\).*torch\.view_as_real"),
+        ("float8_e5m2", "float32", r"'turn' is float8_e5m2.*export it as float32"),
+    ],
+)
+def test_kinds_of_numbers_that_nothing_here_takes_are_named(
+    of_weight: str, of_input: str, match: str, tmp_path: Path
+) -> None:
+    module = Turned(getattr(torch, of_weight))
+    refused(saved(module, (torch.ones(2, 3, dtype=getattr(torch, of_input)),)), tmp_path, match)
+
+
 def test_machine_code_is_refused(honest: bytes, tmp_path: Path) -> None:
     data = packed(entries_of(honest) | {"archive/data/aotinductor/model/code.so": b"\x7fELF"})
     refused(data, tmp_path, "machine code")

@@ -46,6 +46,9 @@ _DTYPES = {
     7: ("float32", 4), 8: ("float64", 8), 12: ("bool", 1), 13: ("bfloat16", 2), 28: ("uint16", 2),
     34: ("uint32", 4), 35: ("uint64", 8),
 }  # fmt: skip
+# Those that tensors of numpy and of the other frameworks do not have, or not with the same meaning.
+_COMPLEX = {9: "complex32", 10: "complex64", 11: "complex128"}
+_FLOAT8 = {29: "float8_e4m3fn", 30: "float8_e5m2", 31: "float8_e4m3fnuz", 32: "float8_e5m2fnuz", 33: "float8_e8m0fnu"}
 
 _ELEMENT = "_operator.getitem"
 
@@ -221,7 +224,7 @@ def _payload(entries: Mapping[str, Entry], folder: str, config: str, prefix: str
             raise MalformedFile(f"damaged: {folder}{file} is missing")
         check_strings(entry)
         meta = entry["tensor_meta"]
-        _, width = _DTYPES[meta["dtype"]]
+        _, width = _element_of(fqn, meta)
         elements = math.prod(int(size["as_int"]) for size in meta["sizes"])
         if elements * width > len(data) and not _repeats(meta):
             raise MalformedFile(f"damaged: {fqn!r} needs {elements * width} bytes, {folder}{file} holds {len(data)}")
@@ -296,4 +299,17 @@ def _values(argument: Any) -> Iterator[str]:
 
 def _spec(name: str, meta: Mapping[str, Any]) -> TensorSpec:
     shape = tuple(size.get("as_int") for size in meta["sizes"])
-    return TensorSpec(name, shape, _DTYPES[meta["dtype"]][0])
+    return TensorSpec(name, shape, _element_of(name, meta)[0])
+
+
+def _element_of(name: str, meta: Mapping[str, Any]) -> tuple[str, int]:
+    """Return the element type of a weight, an input or an output, and the bytes of one element."""
+    number = meta["dtype"]
+    if number in _COMPLEX:
+        raise MalformedFile(
+            f"{name!r} holds complex numbers ({_COMPLEX[number]}), which are not supported here: export the model with "
+            "torch.view_as_real of it, and make it complex inside with torch.view_as_complex"
+        )
+    if number in _FLOAT8:
+        raise MalformedFile(f"{name!r} is {_FLOAT8[number]}, which is not supported here: export it as float32")
+    return _DTYPES[number]
