@@ -178,7 +178,7 @@ _TABLE = (
         "memory", "Memory", "Process memory", "bytes", True, "of the process that runs the model, at its peak",
         "series.resources.process_bytes, the greatest", True,
     ),
-    Quantity("size", "Size", "Model size", "bytes", True, "of the model file", "artifact.size", True),
+    Quantity("size", "Size", "Model size", "bytes", True, "of the model and its weight files", "artifact.size", True),
     Quantity(
         "accuracy", "Accuracy", "Accuracy", "share", False, "share of the samples whose class is right",
         "evaluation.arrays.truth and predicted", True,

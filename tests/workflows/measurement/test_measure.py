@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from nnpipe.core.artifact import Artifact
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.errors import CompileError, ConfigError
 from nnpipe.core.progress import silent
@@ -70,6 +71,17 @@ def test_a_compiled_model_lies_where_it_was_wanted(model: Path, samples: Any, tm
     assert found.run.verification["verdict"] in ("same", "close")
     found.save(tmp_path / "again.json")
     assert Run.read(tmp_path / "again.json").title == "onnx-int8"
+
+
+def test_the_size_of_a_model_counts_the_files_of_its_weights(model: Path, samples: Any, tmp_path: Path) -> None:
+    onnx = pytest.importorskip("onnx")
+    split = tmp_path / "m.onnx"
+    onnx.save_model(onnx.load(model), split, save_as_external_data=True, location="m.data", size_threshold=256)
+    Artifact.of(split, "onnx", ONNXModel(model_path=split).io)
+    weights = (tmp_path / "m.data").stat().st_size
+    assert weights > 2000
+    found = measure(split, data=samples, options=QUICK, progress=silent)
+    assert found.figure("size").value == split.stat().st_size + weights
 
 
 def test_a_compiled_model_that_its_runtime_refuses_is_removed(model: Path, samples: Any, tmp_path: Path) -> None:

@@ -134,8 +134,8 @@ def _accuracy_against_size(candidates: Sequence[Candidate]) -> Plot | None:
     return Plot(
         Scatter(f"model size, {scale.unit}", "accuracy, %", points, _wide(sizes), front=True),
         "accuracy-against-size",
-        "Accuracy against the size of the model file. Bars: 95\u00a0% intervals of the accuracy" + _FRONT,
-        "Accuracy and size of the model file: " + "; ".join(point.tip for point in points) + ".",
+        "Accuracy against the size of the model. Bars: 95\u00a0% intervals of the accuracy" + _FRONT,
+        "Accuracy and size of the model: " + "; ".join(point.tip for point in points) + ".",
     )
 
 
@@ -159,6 +159,6 @@ def _sizes(candidates: Sequence[Candidate]) -> Plot | None:
     return Plot(
         Bars(f"model size, {scale.unit}", bars),
         "model-sizes",
-        "Size of the model file" + (f". The {_MOST_DRAWN} smallest are drawn" if more > 0 else ""),
-        "Sizes of the model files: " + ", ".join(f"{c.name} {size(value)}" for c, value in sized) + ".",
+        "Size of the model" + (f". The {_MOST_DRAWN} smallest are drawn" if more > 0 else ""),
+        "Sizes of the models: " + ", ".join(f"{c.name} {size(value)}" for c, value in sized) + ".",
     )

@@ -29,6 +29,7 @@ from nnpipe.measuring.load_options import LoadOptions
 from nnpipe.measuring.measure_options import MeasureOptions
 from nnpipe.measuring.quality_doubts import quality_doubts
 from nnpipe.measuring.run import Run
+from nnpipe.workflows.candidates.model_files import model_size
 from nnpipe.workflows.candidates.model_process import ModelProcess
 from nnpipe.workflows.candidates.spec import CandidateSpec
 from nnpipe.workflows.isolation.subprocess_worker import Worker
@@ -170,8 +171,8 @@ def measure_here(request: Mapping[str, Any]) -> Run:
         parts["runtime"] = spec.runtime
     if spec.deployment is not None:
         parts["protocol"] = spec.deployment.protocol
-    model = spec.wrapper.open()
-    return benchmark(
+    model, artifact = spec.wrapper.open(), spec.known_artifact()
+    run = benchmark(
         lambda: spec.open(model),
         dataset=spec.dataset,
         indices=spec.dataset.split("test"),
@@ -180,12 +181,13 @@ def measure_here(request: Mapping[str, Any]) -> Run:
         title=spec.title,
         command=request["command"],
         components=parts,
-        artifact=spec.known_artifact(),
+        artifact=artifact,
         preparation=spec.preparation(),
         options=MeasureOptions.from_json(request["options"]),
         load=LoadOptions.from_json(request["load"]),
         progress=bar,
     )
+    return run if artifact is None else replace(run, artifact={**run.artifact, "size": model_size(artifact)})
 
 
 def verify_here(request: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from nnpipe.core.registry import components
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.tensors import IOSpec
 from nnpipe.formats.file_types import check_there, file_type_hint
+from nnpipe.formats.onnx import read_onnx
 
 _FORMATS = {
     ".onnx": "onnx", ".tflite": "tflite", ".keras": "keras", ".h5": "keras", ".hdf5": "keras", ".pt2": "torch-export",
@@ -144,6 +146,14 @@ def artifact_of(path: Path, format: str, runtime: Runtime | None) -> Artifact:
     if sidecar_of(path).is_file():
         return Artifact.read(path)
     return Artifact(path, format, _io_of(path, format, runtime), sha256_of(path))
+
+
+def model_size(artifact: Artifact) -> int:
+    """Return the bytes of a model file and of the files that hold its weights."""
+    if artifact.format == "onnx":
+        with contextlib.suppress(ArtifactError):  # a runtime may read what is unknown here
+            return read_onnx(artifact.path).bytes_in_all
+    return artifact.size
 
 
 def remove_model(path: Path) -> None:
