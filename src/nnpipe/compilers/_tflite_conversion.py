@@ -13,6 +13,8 @@ import numpy as np
 
 from nnpipe.compilers._edgetpu import EDGETPU, compile_for_edgetpu
 from nnpipe.compilers._quantisation import IntegerIOCompiler
+from nnpipe.compilers._tflite_float_parts import float_parts
+from nnpipe.compilers._tflite_ranges import with_measured_ranges
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.claims import Claim
@@ -36,6 +38,10 @@ Call = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 class TFLiteConverting(IntegerIOCompiler):
     """Base of compilers that turn a model into a TensorFlow function, which TensorFlow's converter converts.
 
+    In int8 models, those parts of attention that have no use for 256 equal
+    steps stay in float32 (:mod:`nnpipe.compilers._tflite_float_parts`), unless
+    ``integer_only`` is set or the Edge TPU is the target.
+
     Authors write :meth:`_call`.
     """
 
@@ -44,7 +50,7 @@ class TFLiteConverting(IntegerIOCompiler):
 
     target: Literal["default", "float16", "dynamic", "int8", "edgetpu"] = argument(
         "default",
-        help="number formats: all float32 (default), weights float16 (float16), weights int8 (dynamic), all int8 "
+        help="number formats: all float32 (default), weights float16 (float16), weights int8 (dynamic), int8 "
         "(int8), or all int8 and compiled for the Edge TPU (edgetpu)",
         aliases=("precision",),
     )
@@ -52,6 +58,12 @@ class TFLiteConverting(IntegerIOCompiler):
         None,
         help="fixed batch size, which some runtimes and devices need; 0 and the default leave it free",
         minimum=0,  # as runtimes declare it, so that the two are one option
+    )
+
+    integer_only: bool = argument(
+        False,
+        help="compute everything in int8, for devices without floating-point numbers; otherwise int8 leaves "
+        "layer normalisations, the sums before them and the softmax of attention in float32, which is more accurate",
     )
 
     @abstractmethod
@@ -66,6 +78,8 @@ class TFLiteConverting(IntegerIOCompiler):
                     f"{type(self).__name__}: --inference-{flag}-type {kind} needs --precision int8 or edgetpu, "
                     f"not {self.target}"
                 )
+        if self.integer_only and self.target not in _INTEGER:
+            raise ConfigError(f"{type(self).__name__}: --integer-only needs --precision int8, not {self.target}")
 
     def needs_calibration(self) -> bool:
         """Return whether activations are quantised to integers."""
@@ -113,9 +127,20 @@ class TFLiteConverting(IntegerIOCompiler):
             if samples:
                 converter.representative_dataset = lambda: iter(samples)
                 converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
-                converter.inference_input_type = tf.as_dtype(self.inference_input_type)
-                converter.inference_output_type = tf.as_dtype(self.inference_output_type)
+                converter._experimental_calibrate_only = True  # as TensorFlow's QuantizationDebugger does
             content: bytes = converter.convert()
+        return self._quantised(with_measured_ranges(content, samples)) if samples else content
+
+    def _quantised(self, calibrated: bytes) -> bytes:
+        from tensorflow import as_dtype
+        from tensorflow.lite.python.convert import mlir_quantize
+
+        content: bytes = mlir_quantize(
+            calibrated,
+            denylisted_nodes=None if self.integer_only or self.target == "edgetpu" else float_parts(calibrated),
+            input_data_type=as_dtype(self.inference_input_type),
+            output_data_type=as_dtype(self.inference_output_type),
+        )
         return content
 
 

@@ -1,0 +1,172 @@
+"""Ranges of activations from which TensorFlow's converter computes its int8 scales.
+
+TensorFlow's calibrator reads the inputs of an operator again after it has run.  An
+operator that computes in place has overwritten its first input by then, so that this
+tensor gets the range of the result, too: the branch of a residual connection gets that
+of the sum, and a layer's centred values that of the normalised ones
+(https://github.com/tensorflow/tensorflow/issues/127842).  Therefore the ranges are measured
+again, with a memory plan in which no tensor overwrites another.
+
+The values with which attention hides keys, such as the lowest float, also make scales
+useless.  They are moved just below the scores, where their softmax is 0 in int8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nnpipe.compilers._tflite_float_parts import operator_kind
+
+HIDING = -1e4
+"""Numbers before a softmax that are not above this one are taken for a mask; scores are far above it."""
+
+_BELOW = 12.0  # distance of a hidden score from the lowest score: exp(-12) is 0 in int8, even for hundreds of keys
+# Operators between the mask and the softmax, by their names in the schema.
+_PASSING = (
+    "ADD", "SUB", "MUL", "SELECT", "SELECT_V2", "WHERE", "MAXIMUM", "MINIMUM", "RESHAPE", "TRANSPOSE", "CAST",
+    "EXPAND_DIMS", "SQUEEZE", "BROADCAST_TO", "SLICE", "STRIDED_SLICE", "GATHER", "TILE", "CONCATENATION",
+)  # fmt: skip
+
+
+@dataclass
+class _Range:
+    """The least and greatest value of a tensor, and the least that hides nothing."""
+
+    low: float = np.inf
+    high: float = -np.inf
+    seen: float = np.inf
+
+    def add(self, values: np.ndarray) -> None:
+        """Extend the range by further values; those that are not finite are left out."""
+        finite = values[np.isfinite(values)]
+        if finite.size:
+            self.low, self.high = min(self.low, float(finite.min())), max(self.high, float(finite.max()))
+            seen = finite[finite > HIDING]
+            self.seen = min(self.seen, float(seen.min())) if seen.size else self.seen
+
+
+def with_measured_ranges(content: bytes, samples: Iterable[Mapping[str, np.ndarray]]) -> bytes:
+    """Return a calibrated model with the true ranges of its activations.
+
+    Parameters
+    ----------
+    content
+        A model in floats, whose tensors have the ranges of TensorFlow's calibrator.
+    samples
+        The samples with which it was calibrated, by the names of the signature's inputs.
+
+    Returns
+    -------
+    bytes
+        The model with other ranges, and with finite masks of attention.  Tensors of the bodies of
+        loops keep their ranges, and so do states.
+    """
+    from tensorflow.lite.tools import flatbuffer_utils
+
+    model = flatbuffer_utils.convert_bytearray_to_object(bytearray(content))
+    graph = model.subgraphs[0]
+    calibrated = {
+        place
+        for place in _computed(graph)
+        if (found := graph.tensors[place].quantization) is not None and found.min is not None and len(found.min) == 1
+    }
+    ranges = _measured(content, calibrated, samples)
+    for place, measured in ranges.items():
+        _set(graph.tensors[place], measured.low, measured.high)
+    _lift_masks(model, ranges)
+    return bytes(flatbuffer_utils.convert_object_to_bytearray(model))
+
+
+def _computed(graph: Any) -> set[int]:
+    """Return the inputs of a graph and the results of its operators, without states."""
+    found = {int(place) for operator in graph.operators for place in operator.outputs} | set(map(int, graph.inputs))
+    return {place for place in found if place >= 0 and not graph.tensors[place].isVariable}
+
+
+def _measured(content: bytes, places: Iterable[int], samples: Iterable[Mapping[str, np.ndarray]]) -> dict[int, _Range]:
+    from tensorflow.lite.python.interpreter import Interpreter, OpResolverType
+
+    interpreter = Interpreter(
+        model_content=content,
+        experimental_preserve_all_tensors=True,
+        experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
+    )
+    # The runner of a signature must not live on: the interpreter refuses to run while it is referenced.
+    inputs = {name: dict(told) for name, told in interpreter.get_signature_runner().get_input_details().items()}
+    ranges = {place: _Range() for place in places}
+    shapes: dict[str, tuple[int, ...]] = {}
+    for sample in samples:
+        if shapes != (wanted := {name: sample[name].shape for name in inputs}):
+            for name, told in inputs.items():
+                interpreter.resize_tensor_input(told["index"], wanted[name])
+            interpreter.allocate_tensors()
+            shapes = wanted
+        for name, told in inputs.items():
+            interpreter.set_tensor(told["index"], sample[name].astype(told["dtype"]))
+        interpreter.invoke()
+        for place, found in ranges.items():
+            try:
+                found.add(np.asarray(interpreter.get_tensor(place)))
+            except ValueError:  # it holds no values
+                continue
+    return {place: found for place, found in ranges.items() if found.low <= found.high}
+
+
+def _set(tensor: Any, low: float, high: float) -> None:
+    tensor.quantization.min, tensor.quantization.max = [low], [high]
+
+
+def _lift_masks(model: Any, ranges: Mapping[int, _Range]) -> None:
+    """Raise the numbers that hide keys, in constants and ranges, to just below the scores."""
+    graph = model.subgraphs[0]
+    before = _before_softmax(model)
+    hidden = {place: found for place, found in ranges.items() if place in before and found.low <= HIDING}
+    # One mask serves several layers, so it has to hide the keys of all of them.
+    scores = [found for place, found in ranges.items() if place in before and HIDING < found.seen <= found.high]
+    if not scores:
+        return
+    lowest = min(found.seen - max(found.high, 0.0) for found in scores) - _BELOW
+    for place, found in hidden.items():
+        only_mask = not HIDING < found.seen < 0 < found.high
+        low = lowest if only_mask else found.seen - _BELOW
+        _set(graph.tensors[place], low, max(found.high, low))
+    for place in before - set(ranges):
+        _lift_constant(model, graph.tensors[place], lowest)
+
+
+def _lift_constant(model: Any, tensor: Any, lowest: float) -> None:
+    from tensorflow.lite.python import schema_py_generated as schema
+
+    data = model.buffers[tensor.buffer].data
+    if tensor.type != schema.TensorType.FLOAT32 or data is None or not len(data):
+        return
+    values = np.frombuffer(np.asarray(data, np.uint8).tobytes(), "<f4")
+    if values.min() <= HIDING:
+        lifted = np.where(values <= HIDING, np.float32(lowest), values).astype("<f4")
+        model.buffers[tensor.buffer].data = np.frombuffer(lifted.tobytes(), np.uint8)
+
+
+def _before_softmax(model: Any) -> set[int]:
+    """Return the tensors from which the operands of softmaxes are computed by adding, selecting and moving values."""
+    graph = model.subgraphs[0]
+    makers = {int(place): operator for operator in graph.operators for place in operator.outputs}
+    waiting = [
+        int(place)
+        for operator in graph.operators
+        if operator_kind(model, operator) == "SOFTMAX"
+        for place in operator.inputs
+    ]
+    found: set[int] = set()
+    while waiting:
+        place = waiting.pop()
+        if place < 0 or place in found:
+            continue
+        found.add(place)
+        maker = makers.get(place)
+        if maker is not None and operator_kind(model, maker) in _PASSING:
+            waiting += map(int, maker.inputs)
+    return found
