@@ -27,10 +27,7 @@ SAMPLES = [random_batch(IO, 1, seed) for seed in range(16)]
 
 
 class Causal(nn.Module):
-    """Attention that hides later tokens with the lowest float, as transformers does, and a normalisation.
-
-    The tokens differ in size, as a class token and patches do.
-    """
+    """Attention that hides later tokens with the lowest float, as transformers does, and a normalisation."""
 
     def __init__(self, added: bool) -> None:
         super().__init__()
@@ -38,7 +35,6 @@ class Causal(nn.Module):
         self.query, self.key, self.value, self.out = (nn.Linear(16, 16) for _ in range(4))
 
     def forward(self, x: Any) -> Any:
-        x = x * torch.logspace(-1, 1, 10)[:, None]
         normal = self.norm(x)
         scores = self.query(normal) @ self.key(normal).transpose(1, 2)
         seen, lowest = torch.ones(10, 10, dtype=torch.bool).tril(), torch.finfo(torch.float32).min
