@@ -82,7 +82,7 @@ def network_of(added: bool) -> Any:
 def test_normalisation_and_softmax_stay_in_floats_between_int8_products(tmp_path: Path) -> None:
     network = network_of(False)
     path = tmp_path / "made.tflite"
-    assert error(exported(network, tmp_path / "network.pt2"), network, TorchToTFLite(target="int8"), path) < 0.02
+    assert error(exported(network, tmp_path / "network.pt2"), network, TorchToTFLite(target="int8"), path) < 0.05
     found = operators(path)
     assert found["FULLY_CONNECTED", "INT8"] == 4
     assert found["BATCH_MATMUL", "INT8"] == 2
@@ -94,7 +94,9 @@ def test_normalisation_and_softmax_stay_in_floats_between_int8_products(tmp_path
 def test_integers_alone_keep_the_scale_of_scores_beside_a_mask(added: bool, tmp_path: Path) -> None:
     network, path = network_of(added), tmp_path / "made.tflite"
     compiler = TorchToTFLite(target="int8", integer_only=True)
-    assert error(exported(network, tmp_path / "network.pt2"), network, compiler, path) < 0.1
+    assert (
+        error(exported(network, tmp_path / "network.pt2"), network, compiler, path) < 0.05
+    )  # 0.48 with the ranges of the calibrator
     assert not [kind for kind, element in operators(path) if element == "FLOAT32" and kind != "DEQUANTIZE"]
 
 
