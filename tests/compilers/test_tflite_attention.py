@@ -86,7 +86,7 @@ def test_normalisation_and_softmax_stay_in_floats_between_int8_products(tmp_path
     found = operators(path)
     assert found["FULLY_CONNECTED", "INT8"] == 4
     assert found["BATCH_MATMUL", "INT8"] == 2
-    assert found["RSQRT", "FLOAT32"] == found["SOFTMAX", "FLOAT32"] == 1
+    assert found["RSQRT", "FLOAT32"] == found["SUB", "FLOAT32"] == found["SOFTMAX", "FLOAT32"] == 1
 
 
 @pytest.mark.slow

@@ -58,7 +58,7 @@ class _Operators:
         if not any(self.kinds[number] in ("MEAN", "SUM") for number in found):
             return set()  # a root of something else
         known = given | self.constant | {place for number in found for place in self.outputs[number]}
-        waiting = [root]
+        waiting = sorted(found)
         while waiting:
             for place in self.outputs[waiting.pop()]:
                 for user in self.users.get(place, ()):
