@@ -189,3 +189,16 @@ def test_a_normalisation_without_its_shift_is_not_taken_for_the_layer_before_it(
 def test_values_before_integers_of_a_scale_that_is_not_stored_are_compared(kind: str, passed_on: bool) -> None:
     there = [ComputedTensor("a", "gelu", "Mul", "", ("x",)), ComputedTensor("q", "round", kind, "", ("a",))]
     assert ("a" in handed_on(there)) is passed_on
+
+
+def test_tensors_that_lead_to_no_output_have_no_counterpart() -> None:
+    functions = chain()
+    other = run(functions) | {"extra": RANDOM.standard_normal((8, 5, 6, 6))}
+    names = [*places(list(functions)), ComputedTensor("spare", "op_spare", "view", "", ("conv1",))]
+
+    def recompute(given: Mapping[str, Any]) -> dict[str, Any]:
+        found = run(functions, given)
+        return found | {"spare": np.roll(given.get("conv1", found["conv1"]), 1, axis=3)}
+
+    pairing = TensorPairing(names, places(list(other)), other, recompute, {"relu2": "relu2"}, sure_for(("float",)))
+    assert [pair.source.tensor for pair in pairing.pairs()] == list(functions)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,6 +35,18 @@ def users(places: Sequence[ComputedTensor]) -> dict[str, list[ComputedTensor]]:
     for place in places:
         for name in place.inputs:
             found.setdefault(name, []).append(place)
+    return found
+
+
+def leading_to(outputs: Iterable[str], places: Sequence[ComputedTensor]) -> set[str]:
+    """Return outputs, and the computed tensors on which they depend; all tensors if no output is computed."""
+    by_name = {place.tensor: place for place in places}
+    waiting = [name for name in outputs if name in by_name]
+    found = set(waiting) or set(by_name)
+    while waiting:
+        fresh = {name for name in by_name[waiting.pop()].inputs if name in by_name} - found
+        found |= fresh
+        waiting += fresh
     return found
 
 

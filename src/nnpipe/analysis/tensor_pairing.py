@@ -22,6 +22,7 @@ from nnpipe.analysis._similarity import (
     comparable,
     counted,
     handed_on,
+    leading_to,
     likeness,
     named_alike,
     sampled,
@@ -66,7 +67,7 @@ class TensorPairing:
     Parameters
     ----------
     source, other
-        The computed tensors, in an order of computation.
+        The computed tensors, in an order of computation; converters remove those of the source that lead to no output.
     values
         The other model's tensors, as real numbers.
     recompute
@@ -92,10 +93,12 @@ class TensorPairing:
     ) -> None:
         self.sure, self.axis = sure, axis
         self.withdrawn: set[tuple[str, str]] = set()
-        self.source, self.other, self.recompute, self.outputs = source, other, recompute, outputs
+        needed = leading_to(outputs, source)
+        self.source = [place for place in source if place.tensor in needed]
+        self.other, self.recompute, self.outputs = other, recompute, outputs
         self.by_name = {place.tensor: place for place in other}
         self.position = {place.tensor: number for number, place in enumerate(other)}
-        self.users = users(source)
+        self.users = users(self.source)
         self.other_users = users(other)
         self.sizes = {name: array.size for name, array in values.items()}
         carried = handed_on(other) | counted(other, values)
