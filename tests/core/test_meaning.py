@@ -34,7 +34,8 @@ INPUTS = st.builds(
     mean=st.lists(NUMBERS, max_size=4).map(tuple),
     deviation=st.lists(NUMBERS, max_size=4).map(tuple),
     layout=st.sampled_from(["auto", "nhwc", "nchw"]),
-    resize=st.sampled_from(["none", "bilinear"]),
+    resize=st.sampled_from(["none", "bilinear", "bicubic"]),
+    shortest_edge=st.none() | st.integers(1, 9999),
     size=st.none() | st.tuples(st.integers(1, 9999), st.integers(1, 9999)),
     quantised=st.sampled_from(["auto", "raw", "already"]),
 )
@@ -56,6 +57,7 @@ def test_json_changes_nothing(each: InputMeaning) -> None:
         {"inputs": [{"name": "x", "layout": "chwn"}]}, {"inputs": [{"name": "x", "layout": []}]},
         {"inputs": [{"name": "x", "kind": "boxes"}]}, {"inputs": [{"name": "x", "later": 1}]},
         {"inputs": [{"name": "x", "size": [0, 4]}]}, {"inputs": [{"name": "x", "size": [1.5, 4]}]},
+        {"inputs": [{"name": "x", "shortest_edge": 0}]}, {"inputs": [{"name": "x", "shortest_edge": 1 << 20}]},
         {"inputs": [{"name": "x", "sample_range": [2, 1]}]}, {"inputs": [{"name": "x"}] * 2},
         {"inputs": [{"name": str(n)} for n in range(300)]}, {"outputs": [{"name": "y"}]},
         {"outputs": [{"name": "y", "kind": "scores", "class_names": [1]}]},

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+Interpolation = Literal["bilinear", "bicubic"]
+
 _LUMA = np.array([0.299, 0.587, 0.114])
 
 
-def resized(images: npt.NDArray[np.generic], height: int, width: int) -> npt.NDArray[np.float32]:
-    """Resize images bilinearly, with antialiasing where they become smaller.
+def resized(
+    images: npt.NDArray[np.generic], height: int, width: int, interpolation: Interpolation = "bilinear"
+) -> npt.NDArray[np.float32]:
+    """Resize images, with antialiasing where they become smaller.
 
-    The result is that of Pillow's ``BILINEAR`` and of PyTorch's ``interpolate``
-    with ``antialias=True``, without intermediate rounding.
+    The result is that of Pillow's ``BILINEAR`` or ``BICUBIC`` and of PyTorch's
+    ``interpolate`` with ``antialias=True``, without intermediate rounding.
 
     Parameters
     ----------
@@ -23,6 +27,9 @@ def resized(images: npt.NDArray[np.generic], height: int, width: int) -> npt.NDA
         ``(n, h, w, channels)`` of any real type.
     height, width
         The new size.
+    interpolation
+        How pixels are weighted; ``"bicubic"`` is Keys' convolution with a = -0.5.  Where it exceeds the range of
+        an integer type, the result is clipped to that range.
 
     Returns
     -------
@@ -32,11 +39,46 @@ def resized(images: npt.NDArray[np.generic], height: int, width: int) -> npt.NDA
     count, rows, columns, channels = images.shape
     pixels = images.astype(np.float32)
     if rows != height:
-        pixels = np.matmul(_weights(rows, height), pixels.reshape(count, rows, columns * channels))
+        pixels = np.matmul(_weights(rows, height, interpolation), pixels.reshape(count, rows, columns * channels))
     pixels = pixels.reshape(count, height, columns, channels)
     if columns != width:
-        pixels = np.matmul(_weights(columns, width), pixels)
+        pixels = np.matmul(_weights(columns, width, interpolation), pixels)
+    if interpolation == "bicubic" and images.dtype.kind in "iu":
+        limits = np.iinfo(images.dtype.name)
+        pixels = np.clip(pixels, limits.min, limits.max)
     return np.ascontiguousarray(pixels.reshape(count, height, width, channels))
+
+
+def resized_and_cropped(
+    images: npt.NDArray[np.generic], height: int, width: int, shortest_edge: int, interpolation: Interpolation
+) -> npt.NDArray[np.float32]:
+    """Resize images so that their shorter side has a given length, and cut out the centre.
+
+    Lengths and offsets are rounded as by torchvision's ``Resize`` and ``CenterCrop``.
+
+    Parameters
+    ----------
+    images
+        ``(n, h, w, channels)`` of any real type.
+    height, width
+        The size of the result.
+    shortest_edge
+        The length of the shorter side before the crop, in pixels; at least the greater of ``height`` and ``width``.
+    interpolation
+        As in :func:`resized`.
+
+    Returns
+    -------
+    ndarray
+        float32 ``(n, height, width, channels)``.
+    """
+    rows, columns = images.shape[1:3]
+    edge = max(shortest_edge, height, width)
+    longer = int(edge * max(rows, columns) / min(rows, columns))
+    scaled = (edge, longer) if rows <= columns else (longer, edge)
+    found = resized(images, *scaled, interpolation)
+    top, left = round((scaled[0] - height) / 2), round((scaled[1] - width) / 2)
+    return np.ascontiguousarray(found[:, top : top + height, left : left + width])
 
 
 def recoloured(images: npt.NDArray[Any], channels: int) -> npt.NDArray[Any]:
@@ -63,11 +105,17 @@ def recoloured(images: npt.NDArray[Any], channels: int) -> npt.NDArray[Any]:
 
 
 @functools.lru_cache(maxsize=16)
-def _weights(source: int, target: int) -> npt.NDArray[np.float32]:
+def _weights(source: int, target: int, interpolation: Interpolation) -> npt.NDArray[np.float32]:
     """Return the weights of ``source`` pixels in each of ``target`` pixels, with shape ``(target, source)``."""
     step = source / target
     reach = max(step, 1.0)
     centres = (np.arange(target) + 0.5) * step
-    weights = np.clip(1 - np.abs(np.arange(source) + 0.5 - centres[:, None]) / reach, 0, None)
+    distance = np.abs(np.arange(source) + 0.5 - centres[:, None]) / reach
+    if interpolation == "bilinear":
+        weights = np.clip(1 - distance, 0, None)
+    else:  # Keys, "Cubic convolution interpolation for digital image processing", 1981, equation 4, a = -1/2
+        near = (1.5 * distance - 2.5) * distance**2 + 1
+        far = ((-0.5 * distance + 2.5) * distance - 4) * distance + 2
+        weights = np.where(distance < 1, near, np.where(distance < 2, far, 0))
     shares: npt.NDArray[np.float32] = (weights / weights.sum(axis=1, keepdims=True)).astype(np.float32)
     return shares

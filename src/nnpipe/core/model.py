@@ -48,6 +48,8 @@ class ModelWrapper(Component):
         The format that :meth:`save` writes and :meth:`load` reads.
     exports
         The formats that :meth:`export` can write, preferred ones first.
+    makes_weights
+        Whether arguments state where weights come from, so that no file of weights need be given.
     channel_axis
         The axis of channels in the arrays that :meth:`get_intermediates` returns.
 
@@ -65,6 +67,7 @@ class ModelWrapper(Component):
     framework: ClassVar[str] = ""
     weights_format: ClassVar[str] = ""
     exports: ClassVar[tuple[str, ...]] = ()
+    makes_weights: ClassVar[bool] = False
     channel_axis: ClassVar[int] = 1
 
     # -- required -----------------------------------------------------------------------------

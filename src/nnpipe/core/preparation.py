@@ -56,7 +56,18 @@ class Preparation:
 
 def differing(said: Meaning, used: Meaning) -> dict[str, tuple[Any, Any]]:
     """Return the steps in which two meanings of the same inputs differ, with the values of both."""
-    steps = ("scale", "mean", "deviation", "channel_order", "colours", "layout", "resize", "size", "quantised")
+    steps = (
+        "scale",
+        "mean",
+        "deviation",
+        "channel_order",
+        "colours",
+        "layout",
+        "resize",
+        "size",
+        "shortest_edge",
+        "quantised",
+    )
     found: dict[str, tuple[Any, Any]] = {}
     for each in said.inputs:
         other = used.input(each.name)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.image_conversion import recoloured, resized
+from nnpipe.core.image_conversion import Interpolation, recoloured, resized, resized_and_cropped
 from nnpipe.core.layout import LayoutFit, Shape, fit
 from nnpipe.core.quantization import quantize_linear
 from nnpipe.core.tensor_meaning import InputMeaning
@@ -109,7 +109,11 @@ def numbers(model: str, samples: Array, taken: TensorSpec, meaning: InputMeaning
     if meaning.channel_order == "bgr" and samples.ndim == 4 and samples.shape[-1] == 3:
         samples = samples[..., ::-1]
     if way.size is not None:
-        samples = resized(samples, *way.size)
+        how: Interpolation = "bicubic" if meaning.resize == "bicubic" else "bilinear"
+        if meaning.shortest_edge is None:
+            samples = resized(samples, *way.size, how)
+        else:
+            samples = resized_and_cropped(samples, *way.size, meaning.shortest_edge, how)
     if way.channels not in (None, 1):  # the three channels are equal, so resizing one is enough
         samples = recoloured(samples, way.channels or 0)
     channels = samples.ndim - 1

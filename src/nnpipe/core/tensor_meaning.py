@@ -20,7 +20,7 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
     "channel_order": ("rgb", "bgr"),
     "colours": ("keep", "convert"),
     "layout": ("auto", "nhwc", "nchw"),
-    "resize": ("none", "bilinear"),
+    "resize": ("none", "bilinear", "bicubic"),
     "quantised": get_args(Quantised),
 }
 T = TypeVar("T")
@@ -56,6 +56,9 @@ class InputMeaning:
         How images are resized to the model's size; ``"none"``: images of another size are refused.
     size
         Height and width in pixels to resize images to, if the input's shape leaves them free.
+    shortest_edge
+        If given, images that are resized get this length of the shorter side, in pixels, and their centre of the
+        model's size is cut out; otherwise the whole image is brought to the model's size.
     quantised
         How numbers are converted to integers: by the input's scale and zero point (``"auto"``); as pixel values,
         shifted for int8 (``"raw"``); or not at all, since the samples are quantised already (``"already"``).
@@ -79,8 +82,9 @@ class InputMeaning:
     channel_order: Literal["rgb", "bgr"] = "rgb"
     colours: Literal["keep", "convert"] = "keep"
     layout: Literal["auto", "nhwc", "nchw"] = "auto"
-    resize: Literal["none", "bilinear"] = "none"
+    resize: Literal["none", "bilinear", "bicubic"] = "none"
     size: tuple[int, int] | None = None
+    shortest_edge: int | None = None
     quantised: Quantised = "auto"
 
     def __post_init__(self) -> None:
@@ -107,6 +111,8 @@ class InputMeaning:
             ):
                 raise ConfigError(f"size of {self.name!r} should be height and width")
             object.__setattr__(self, "size", tuple(self.size))
+        if self.shortest_edge is not None and not (_whole(self.shortest_edge) and 0 < self.shortest_edge < 1 << 16):
+            raise ConfigError(f"shortest_edge of {self.name!r} should be a number of pixels")
 
     def to_json(self) -> dict[str, Any]:
         """Return the values that differ from the defaults, in their JSON form."""
@@ -126,6 +132,8 @@ class InputMeaning:
             steps.append("blue first")
         if self.resize != "none":
             steps.append("resized" + (f" to {self.size[0]} x {self.size[1]}" if self.size else ""))
+            if self.shortest_edge is not None:
+                steps.append(f"its centre cut out of a shorter side of {self.shortest_edge}")
         if self.quantised == "raw":
             steps.append("pixels stored as they are")
         elif self.quantised == "already":

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from nnpipe.modelwrappers.files.sklearn import SklearnModel as SklearnModel
     from nnpipe.modelwrappers.files.tflite import TFLiteModel as TFLiteModel
     from nnpipe.modelwrappers.files.torch_export import TorchExportModel as TorchExportModel
+    from nnpipe.modelwrappers.files.torch_hub import TorchHubModel as TorchHubModel
     from nnpipe.modelwrappers.files.transformers import TransformersModel as TransformersModel
 
 __getattr__ = lazy_getattr(
@@ -73,6 +74,7 @@ __getattr__ = lazy_getattr(
         "files.sklearn": ("SklearnModel",),
         "files.tflite": ("TFLiteModel",),
         "files.torch_export": ("TorchExportModel",),
+        "files.torch_hub": ("TorchHubModel",),
         "files.transformers": ("TransformersModel",),
     },
 )

@@ -12,7 +12,7 @@ from nnpipe.measuring.load_options import LoadOptions
 from nnpipe.measuring.measure_options import MeasureOptions
 from nnpipe.scenarios._cli.command import Role, add_model_path, execute, parse
 from nnpipe.scenarios._cli.option_types import output_file
-from nnpipe.workflows.candidates.model_files import settle_model_path, wrapper_of_file
+from nnpipe.workflows.candidates.model_files import settle_model_path, with_weights, wrapper_of_file
 from nnpipe.workflows.candidates.model_process import LimitOptions
 from nnpipe.workflows.measurement.measure import measure
 
@@ -43,7 +43,7 @@ def _measure(argv: Sequence[str] | None) -> None:
     options = parsed.options
     settle_model_path(options, "WRAPPER", f"the file with the weights of {options.wrapper}")
     found = measure(
-        (parsed.make("WRAPPER"), options.model_path),
+        with_weights(parsed.make("WRAPPER"), options.model_path),
         data=parsed.make("DATASET"),
         options=MeasureOptions.from_argparse(options),
         load=LoadOptions.from_argparse(options),

@@ -23,7 +23,7 @@ from nnpipe.measuring.measure_options import MeasureOptions
 from nnpipe.scenarios._cli.command import Role, add_model_path, execute, parse
 from nnpipe.scenarios._cli.option_types import output_file
 from nnpipe.scenarios._cli.protocol_options import PROTOCOL, add_protocol, deployment_of
-from nnpipe.workflows.candidates.model_files import settle_model_path, wrapper_of_file
+from nnpipe.workflows.candidates.model_files import settle_model_path, with_weights, wrapper_of_file
 from nnpipe.workflows.candidates.model_process import LimitOptions
 from nnpipe.workflows.measurement.measure import measure
 from nnpipe.workflows.verification.compare_outputs import VerifyOptions
@@ -75,7 +75,7 @@ def _test(argv: Sequence[str] | None) -> None:
     compilers = cast("tuple[ModelCompiler, ...]", tuple(parsed.make_all("COMPILER")))
     way = Way(options.title, compilers, cast(Runtime, parsed.make("RUNTIME")), export)
     found = measure(
-        (parsed.make("WRAPPER"), options.model_path),
+        with_weights(parsed.make("WRAPPER"), options.model_path),
         data=parsed.make("DATASET"),
         way=way,
         calibration_samples=options.calibration_samples,

@@ -30,7 +30,7 @@ from nnpipe.core.model import ModelWrapper
 from nnpipe.core.runtime import Runtime
 from nnpipe.scenarios._cli.command import Parsed, Role, add_model_path, execute, parse
 from nnpipe.scenarios._cli.option_types import output_folder
-from nnpipe.workflows.candidates.model_files import settle_model_path, wrapper_of_file
+from nnpipe.workflows.candidates.model_files import settle_model_path, with_weights, wrapper_of_file
 from nnpipe.workflows.reduction.reduce import reduce
 from nnpipe.workflows.ways import Way, ways
 
@@ -71,7 +71,7 @@ def _reduce(argv: Sequence[str] | None) -> int:
     options = parsed.options
     settle_model_path(options, "MODEL", f"the file with the model or weights of {options.model}")
     found = reduce(
-        (cast(ModelWrapper, parsed.make("MODEL")), options.model_path), _way(parsed), to=options.output,
+        with_weights(parsed.make("MODEL"), options.model_path), _way(parsed), to=options.output,
         data=parsed.make("--dataset") if parsed.classes["--dataset"] else None, samples=options.samples,
         tolerances=Tolerances.from_argparse(options), hang_after=options.hang_after, time_limit=options.time_limit,
     )  # fmt: skip

@@ -76,7 +76,7 @@ def _test(argv: Sequence[str] | None) -> int:
     named = (("--runtime", Runtime), PROTOCOL)
     parsed = parse(argv, "testrun", __doc__ or "", ROLES, _options, fixed=(LimitOptions, RemoteOptions), named_by=named)
     options = parsed.options
-    settle_model_path(options, "MODEL", f"the file with the weights of {options.model}, or a compiled one")
+    settle_model_path(options, "MODEL", f"the file with the weights of {options.model}, or a compiled one", always=True)
     found = testrun(
         (cast(ModelWrapper, parsed.make("MODEL")), options.model_path),
         options.data,

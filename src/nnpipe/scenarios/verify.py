@@ -35,7 +35,7 @@ from nnpipe.core.model import ModelWrapper
 from nnpipe.core.runtime import Runtime
 from nnpipe.scenarios._cli.command import Role, add_model_path, execute, parse
 from nnpipe.scenarios._cli.option_types import output_file
-from nnpipe.workflows.candidates.model_files import settle_model_path, wrapper_of_file
+from nnpipe.workflows.candidates.model_files import settle_model_path, with_weights, wrapper_of_file
 from nnpipe.workflows.candidates.model_process import LimitOptions
 from nnpipe.workflows.verification.verify import verify
 
@@ -89,7 +89,7 @@ def _verify(argv: Sequence[str] | None) -> int:
         for option in ("--runtime", "--source-runtime")
     )
     found = verify(
-        (cast(ModelWrapper, parsed.make("SOURCE")), options.model_path),
+        with_weights(parsed.make("SOURCE"), options.model_path),
         options.artifact,
         data=cast(Dataset, parsed.make("--dataset")),
         samples=options.samples,

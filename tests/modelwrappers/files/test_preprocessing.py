@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nnpipe.core import registry
+from nnpipe.core import preprocessing, registry
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.dataset import DatasetSpec
@@ -231,12 +231,27 @@ def test_resizing_keeps_constants_ranges_and_its_own_size(
     np.testing.assert_array_equal(resized(pixels, height, width), pixels)
 
 
+@pytest.mark.parametrize("interpolation", ["bilinear", "bicubic"])
 @pytest.mark.parametrize("size", [(5, 31), (64, 9), (17, 40)])
-def test_resizing_is_pillows(size: tuple[int, int]) -> None:
+def test_resizing_is_pillows(size: tuple[int, int], interpolation: Any) -> None:
     image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
     pixels = images(1, 23, 37, 3)
-    expected = image.fromarray(pixels[0]).resize(size[::-1], image.Resampling.BILINEAR)
-    np.testing.assert_allclose(resized(pixels, *size)[0], np.asarray(expected), atol=1.01)
+    expected = image.fromarray(pixels[0]).resize(size[::-1], image.Resampling[interpolation.upper()])
+    # Pillow rounds after each of the two directions.
+    np.testing.assert_allclose(resized(pixels, *size, interpolation)[0], np.asarray(expected), atol=1.7)
+
+
+def test_the_centre_is_cut_out_of_images_whose_shorter_side_is_resized() -> None:
+    image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
+    pixels = images(1, 30, 41, 3)
+    taken = TensorSpec("x", (None, 3, 14, 14), "float32")
+    meanings = {"x": InputMeaning("x", "image", resize="bicubic", shortest_edge=16, layout="nchw")}
+    found = preprocessing.prepared("m", {"x": pixels}, [taken], meanings)["x"]
+    # torchvision: Resize(16) gives 16 x int(16 * 41 / 30) pixels, CenterCrop(14) starts at 1 and 3.5 rounded to even.
+    whole = np.asarray(image.fromarray(pixels[0]).resize((21, 16), image.Resampling.BICUBIC))
+    np.testing.assert_allclose(found[0].transpose(1, 2, 0), whole[1:15, 4:18], atol=1.7)
+    fitting = preprocessing.prepared("m", {"x": pixels[:, :14, :14]}, [taken], meanings)["x"]
+    np.testing.assert_array_equal(fitting[0].transpose(1, 2, 0), pixels[0, :14, :14])  # of the model's size already
 
 
 # -- outputs ----------------------------------------------------------------------------------------

@@ -59,7 +59,9 @@ def _made(code: Any) -> ModelWrapper | None:
     try:
         cls = registered(str(code.get("class", "")), ModelWrapper)
         # A wrapper around a file would read whatever file the description names.
-        if any(declared.name in ("model_path", "network", "model_folder") for declared in arguments_of(cls)):
+        if any(
+            declared.name in ("model_path", "network", "model_folder", "architecture") for declared in arguments_of(cls)
+        ):
             return None
         return cls.from_json(code.get("arguments", {}))
     except (NNPipeError, ImportError, TypeError, AttributeError):

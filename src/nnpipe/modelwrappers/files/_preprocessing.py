@@ -130,8 +130,8 @@ class Preprocessing(ModelWrapper):
         }
         said["quantised"] = self.quantised_input
         if self.resize is not None:
-            said |= {"resize": "bilinear", "size": self.resize}
-        return {name: value for name, value in said.items() if value is not None}
+            said |= {"resize": "bilinear", "size": self.resize, "shortest_edge": None}
+        return {name: value for name, value in said.items() if value is not None or name == "shortest_edge"}
 
     @cached_property
     def _expected(self) -> Mapping[str, InputMeaning]:

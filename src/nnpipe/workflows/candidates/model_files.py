@@ -14,7 +14,7 @@ from nnpipe.core.component import Component
 from nnpipe.core.errors import ArtifactError, ConfigError
 from nnpipe.core.files import sha256_of
 from nnpipe.core.model import ModelWrapper
-from nnpipe.core.registry import components
+from nnpipe.core.registry import components, find
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.tensors import IOSpec
 from nnpipe.formats.file_types import check_there, file_type_hint
@@ -106,21 +106,27 @@ def opened_file(file: str, options: argparse.Namespace) -> tuple[Component, Path
     return known_wrapper(file).from_argparse(given), path
 
 
-def settle_model_path(options: argparse.Namespace, role: str, wanted: str) -> None:
+def settle_model_path(options: argparse.Namespace, role: str, wanted: str, always: bool = False) -> None:
     """Set ``model_path``: from ``--model-path`` if the role names a class, else to the file that it names.
 
     Raises
     ------
     ConfigError
-        If ``--model-path`` is missing (``wanted`` describes it in the message), or is given with a file.
+        If ``--model-path`` is missing (``wanted`` describes it in the message), or is given with a file.  Without
+        ``always``, it may be missing for a class whose arguments state where weights come from.
     """
     named = getattr(options, role.lower())
     if wrapper_of_file(named) is not None:
         if options.model_path is not None:
             raise ConfigError(f"--model-path is for a class as {role}; {named} is a file already")
         options.model_path = Path(named)
-    elif options.model_path is None:
+    elif options.model_path is None and (always or not find(named, ModelWrapper).makes_weights):
         raise ConfigError(f"--model-path is missing: {wanted}")
+
+
+def with_weights(wrapper: Component, path: Path | None) -> Any:
+    """Return a wrapper with the file of its weights, or alone if it makes them itself, as workflows take a model."""
+    return wrapper if path is None else (wrapper, path)
 
 
 def runtime_for(path: Path, format: str) -> Runtime:
