@@ -72,10 +72,8 @@ def installed(folder: Path, monkeypatch: pytest.MonkeyPatch, **sources: str) -> 
 
 
 @pytest.fixture
-def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TorchHubModel]:
-    folder = tmp_path / "packages"
-    folder.mkdir()
-    installed(folder, monkeypatch, timm=TIMM, torchvision="")
+def small(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[TorchHubModel]:
+    installed(tmp_path_factory.mktemp("packages"), monkeypatch, timm=TIMM, torchvision="")
     yield TorchHubModel(architecture="timm:small")
     for name in ("timm", "torchvision"):
         sys.modules.pop(name, None)

@@ -34,6 +34,7 @@ class TorchHubModel(Preprocessing, PyTorchWrapper):
     """
 
     requires: ClassVar[tuple[str, ...]] = ("torchvision", "torch", "safetensors")
+    install: ClassVar[str] = "torchvision"
     makes_weights: ClassVar[bool] = True
 
     architecture: str = argument(
