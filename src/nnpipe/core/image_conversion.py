@@ -19,7 +19,7 @@ def resized(
     """Resize images, with antialiasing where they become smaller.
 
     The result is that of Pillow's ``BILINEAR`` or ``BICUBIC`` and of PyTorch's
-    ``interpolate`` with ``antialias=True``, without intermediate rounding.
+    ``interpolate`` with ``antialias=True``, without rounding or clipping in between.
 
     Parameters
     ----------
