@@ -123,7 +123,7 @@ def test_random_weights_are_said_to_be_untrained_and_follow_the_seed(
     with small.open() as model, model.session() as session:
         np.testing.assert_array_equal(session.infer(batch)["logits"], expected)
     caplog.clear()
-    given = TorchHubModel(architecture="timm:small", weights=tmp_path / "w.safetensors")
+    given = TorchHubModel(architecture="timm:small", pretrained_weights=tmp_path / "w.safetensors")
     with given.open() as model, model.session() as session:
         np.testing.assert_array_equal(session.infer(batch)["logits"], expected)
     with small.open(tmp_path / "w.safetensors") as model, model.session() as session:
@@ -178,15 +178,15 @@ def test_weights_that_do_not_fit_are_named(small: TorchHubModel, tmp_path: Path)
     with pytest.raises(
         ArtifactError, match=r"it lacks 0\.bias, .*; the model has no head\.weight; 0\.weight has shape"
     ):
-        TorchHubModel(architecture="timm:small", weights=path).open().session()
+        TorchHubModel(architecture="timm:small", pretrained_weights=path).open().session()
     torch.save(SimpleNamespace(a=1), tmp_path / "pickled.pth")
     with pytest.raises(ArtifactError, match=r"asks for .* to be called"):
         small.open(tmp_path / "pickled.pth")
 
 
 def test_what_contradicts_itself_or_cannot_be_fetched_is_said(small: TorchHubModel, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="--weights and --pretrained contradict"):
-        TorchHubModel(architecture="timm:small", weights=tmp_path, pretrained=True)
+    with pytest.raises(ConfigError, match="--pretrained-weights and --pretrained contradict"):
+        TorchHubModel(architecture="timm:small", pretrained_weights=tmp_path, pretrained=True)
     with pytest.raises(ConfigError, match="published weights classify 10, not 7"):
         TorchHubModel(architecture="timm:small", pretrained=True, num_classes=7).open().session()
     with pytest.raises(Exception, match="timm:small: cannot fetch its published weights: no route to host"):

@@ -40,7 +40,9 @@ class TorchHubModel(Preprocessing, PyTorchWrapper):
     architecture: str = argument(
         help="the model, such as timm:resnet50 or torchvision:resnet50", metavar="PACKAGE:NAME"
     )
-    weights: Path | None = argument(None, help="file of weights, .safetensors or .pth (default: random weights)")
+    pretrained_weights: Path | None = argument(
+        None, help="file of weights, .safetensors or .pth (default: random weights)"
+    )
     pretrained: bool = argument(False, help="download the weights that the package publishes")
     input_size: tuple[int, int] | None = argument(
         None, help="height and width of the images (default: those of the published weights)", minimum=1
@@ -63,8 +65,8 @@ class TorchHubModel(Preprocessing, PyTorchWrapper):
         """Check the form of the name, and that the arguments do not contradict each other."""
         super().validate()
         split(self.architecture)
-        if self.pretrained and self.weights is not None:
-            raise ConfigError("--weights and --pretrained contradict each other; give one of them")
+        if self.pretrained and self.pretrained_weights is not None:
+            raise ConfigError("--pretrained-weights and --pretrained contradict each other; give one of them")
 
     @property
     def _name(self) -> str:
@@ -110,12 +112,12 @@ class TorchHubModel(Preprocessing, PyTorchWrapper):
     def build(self) -> Any:
         """Return the network with the weights that the arguments name, or random ones, which a warning says."""
         module = self._module(self.pretrained)
-        if self.weights is not None:
-            load_state(module, read_state(self.weights), self.weights)
+        if self.pretrained_weights is not None:
+            load_state(module, read_state(self.pretrained_weights), self.pretrained_weights)
         elif not self.pretrained:
             log.warning(
                 "%s: random weights, untrained; its speed means something, its accuracy does not "
-                "(--weights FILE or --pretrained gives trained ones)", self.architecture,
+                "(--pretrained-weights FILE or --pretrained gives trained ones)", self.architecture,
             )  # fmt: skip
         return module
 
@@ -143,7 +145,7 @@ class TorchHubModel(Preprocessing, PyTorchWrapper):
 
     def start(self, live: LiveModel, options: TrainingOptions) -> None:
         """Start a training from the weights of the arguments, or from random ones that ``options.seed`` determines."""
-        if not live.is_built and self.weights is None and not self.pretrained:
+        if not live.is_built and self.pretrained_weights is None and not self.pretrained:
             with seeded(options.seed, self.device):
                 live.native = self._module(pretrained=False).to(self.device).eval()
         else:
