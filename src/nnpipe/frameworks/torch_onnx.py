@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -28,6 +30,37 @@ def cause_of(error: BaseException) -> str:
     while error.__cause__ is not None:
         error = error.__cause__
     return one_line(_DECORATION.sub("", str(error)) or type(error).__name__)
+
+
+@contextmanager
+def whole_pools(program: Any) -> Iterator[None]:
+    """Let ``torch.export.ExportedProgram`` say of average pools that they cover the whole image, during the block.
+
+    Some networks, such as transformers' EfficientNet, pool with windows far larger than the image.  PyTorch takes the
+    mean of what is there; OpenVINO refuses such an ``AveragePool``, and quantised ONNX divides by the whole window.
+    """
+    import torch
+
+    aten, found = torch.ops.aten, []
+    for node in program.graph.nodes:
+        if node.target is aten.avg_pool2d.default and _covers(*node.args):
+            found.append((node, node.args))
+            node.target, node.args = aten.adaptive_avg_pool2d.default, (node.args[0], [1, 1])
+    program.graph_module.recompile()
+    try:
+        yield
+    finally:
+        for node, arguments in found:
+            node.target, node.args = aten.avg_pool2d.default, arguments
+        program.graph_module.recompile()
+
+
+def _covers(image: Any, window: Any, stride: Any = (), padding: Any = (), *rest: Any) -> bool:
+    """Return whether a pool's only window holds the whole image, and the mean is over the image alone."""
+    sides, divisor = image.meta["val"].shape[-2:], rest[2] if len(rest) > 2 else None
+    if divisor is not None or any(padding) or not all(isinstance(side, int) for side in sides):
+        return False
+    return all(length >= side for length, side in zip((*window, *window)[:2], sides, strict=True))
 
 
 def write_exported(found: Any, path: Path, largest: int) -> None:

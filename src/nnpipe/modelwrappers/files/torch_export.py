@@ -24,7 +24,7 @@ from nnpipe.formats.onnx_contents import Contents
 from nnpipe.formats.pt2 import read_program
 from nnpipe.frameworks.framework_output import hushed
 from nnpipe.frameworks.torch_call import program_call
-from nnpipe.frameworks.torch_onnx import LARGEST, cause_of, write_exported
+from nnpipe.frameworks.torch_onnx import LARGEST, cause_of, whole_pools, write_exported
 from nnpipe.frameworks.torch_program import load_checked, program_bytes
 from nnpipe.frameworks.torch_session import TorchSession, check_device
 from nnpipe.modelwrappers.files._one_file import refuse_one_file
@@ -130,7 +130,7 @@ class TorchExportModel(FileModel):
 
         try:
             # With gradients, attention takes another way, whose results lie in memory in another order.
-            with hushed(), torch.no_grad():
+            with hushed(), torch.no_grad(), whole_pools(source.program):
                 found = torch.onnx.export(
                     source.program, (), dynamo=True, opset_version=_OPSET, verbose=False,
                     input_names=[spec.name for spec in self.io.inputs],

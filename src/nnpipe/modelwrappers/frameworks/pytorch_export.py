@@ -13,7 +13,7 @@ from nnpipe.core.files import write_bytes
 from nnpipe.core.messages import one_line
 from nnpipe.core.tensors import IOSpec, TensorSpec, random_batch
 from nnpipe.frameworks.framework_output import hushed
-from nnpipe.frameworks.torch_onnx import cause_of
+from nnpipe.frameworks.torch_onnx import cause_of, whole_pools
 from nnpipe.frameworks.torch_session import tensor_of
 from nnpipe.modelwrappers.frameworks.pytorch_training_data import as_tuple
 
@@ -177,7 +177,8 @@ def _by_export(wrapper: PyTorchWrapper, module: Any) -> Any:
 
     program = exported_program(wrapper, module)
     try:
-        with hushed(), torch.no_grad():  # with gradients, attention would give another memory layout
+        # With gradients, attention would give another memory layout.
+        with hushed(), torch.no_grad(), whole_pools(program):
             found = torch.onnx.export(
                 program,
                 (),
