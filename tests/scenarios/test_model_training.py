@@ -106,7 +106,7 @@ def test_a_training_that_fails_is_recorded_with_the_reason(tmp_path: Path, capsy
             ["--run-folder", "run", "--callbacks", "Nanwatch"],
             "did you mean nnpipe.training.callbacks.nan_watch.NanWatch?",
         ),
-        (["--experiment", "digits"], "give --database, too"),
+        (["--experiment", "digits"], "need --database"),
         (["--database", "nowhere://"], "nowhere://"),
     ],
 )

@@ -279,7 +279,7 @@ def linked(file: Any) -> None:
         (lambda file: file.__delitem__(KERNEL), "weights", "is missing in the file"),
         (lambda file: file.__setitem__("layers/dense_7/vars/0", np.ones(3)), "weights", "and not in the network"),
         (lambda file: file.__delitem__("layers"), "weights", "holds no weights"),
-        (lambda file: file["layers"].__setitem__("again", file["layers"]), "weights", "without end"),
+        (lambda file: file["layers"].__setitem__("again", file["layers"]), "weights", "nested more than 64 deep"),
     ],
 )
 def test_weights_that_lie_are_told(written: Path, tmp_path: Path, change: Any, code: str, words: str) -> None:

@@ -207,10 +207,10 @@ def test_what_nothing_would_be_learned_from_is_refused() -> None:
     inside = nn.OutputClassification(x, "label", name="inside")
     refused = {
         "no output carries a loss": nn.network(x, nn.Dense(x, 3)),
-        "inside carries a loss and is no output": nn.network(
+        "inside carries a loss and is not an output": nn.network(
             x, nn.OutputRegression(nn.Dense(inside, 3), "y", name="end")
         ),
-        "s/inside carries a loss and is no output": nn.network(
+        "s/inside carries a loss and is not an output": nn.network(
             x, nn.OutputRegression(nn.Submodel(x, nn.network(x, inside), name="s"), "y", name="end")
         ),
         "inside carries a loss and is used several times": nn.network(x, [inside, inside.on(nn.Dense(x, 4))]),

@@ -164,6 +164,6 @@ def test_a_name_that_is_no_text_is_told_in_one_line(
     path.write_bytes(spoilt(path, change))
     assert info([str(path)]) == 2
     told = capsys.readouterr().err
-    assert told == f"nnpipe info: {path}: not a usable ONNX model: a text that is not UTF-8\n"
+    assert told == f"nnpipe info: {path}: not a usable ONNX model: a string that is not UTF-8\n"
     with pytest.raises(ArtifactError, match="not UTF-8"):
         ONNXModel(model_path=path).open().session()

@@ -109,7 +109,7 @@ def test_pickled_weights_are_refused(vit: Path, tmp_path: Path) -> None:
     [
         ({"architectures": ["PreTrainedTokenizer"]}, "has no model 'PreTrainedTokenizer'"),
         ({"model_type": "own"}, "no model_type 'own'"),
-        ({"auto_map": {"AutoModel": "own.Model"}}, "auto_map asks for code"),
+        ({"auto_map": {"AutoModel": "own.Model"}}, "auto_map asks for additional code"),
         ({"num_hidden_layers": 1 << 20}, "num_hidden_layers is"),
         ({"intermediate_size": 1 << 30}, "more than the files can hold"),
     ],
