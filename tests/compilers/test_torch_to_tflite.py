@@ -125,6 +125,7 @@ PIECES = {
     "pooled over positive numbers": nn.Sequential(nn.ReLU(), nn.MaxPool2d((3, 2), (2, 1), (1, 0))),
     "means with padding": nn.AvgPool2d(3, 2, 1),
     "means without padding": nn.AvgPool2d(3, 2, 1, count_include_pad=False),
+    "a mean of a window far larger than the image": nn.AvgPool2d(2000, ceil_mode=True),
     "adaptive": nn.AdaptiveAvgPool2d((3, 2)),
     "one mean": nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 3), nn.Tanh()),
     "flattened": nn.Sequential(nn.Flatten(), nn.Linear(192, 3), nn.Sigmoid()),

@@ -54,6 +54,13 @@ def avg_pool2d(
         return without_batch(avg_pool2d, x, size, stride, padding, ceil, count_padding, divisor)
     window, borders = pair(size), pair(padding)
     strides = pair(stride) if stride else window
+    sides = x.shape[2:]
+    if (
+        divisor is None
+        and not any(borders)
+        and all(n is not None and k >= n for k, n in zip(window, sides, strict=True))
+    ):
+        return adaptive_avg_pool2d(x, 1)  # a window far larger than the image would be padded to its size
     held = x.last()
     pads = _borders("avg_pool2d", x, window, strides, borders, ceil)
     if any(map(any, pads)):
