@@ -1,4 +1,4 @@
-"""Tell from computed values whether a model computes with the weights that its file seems to have.
+"""Tests by computed values of whether a model computes with the weights that its file seems to have.
 
 A converter may store other numbers and still compute the same: it multiplies the scale of a layer normalisation into
 the next matrix, or adds a constant row to a table of positions.  Then the weights differ, but the values do not.

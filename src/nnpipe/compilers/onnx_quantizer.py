@@ -27,6 +27,7 @@ from nnpipe.core.compiler import Calibration
 from nnpipe.core.errors import CompileError, ConfigError
 from nnpipe.core.tensors import Batch, IOSpec
 from nnpipe.formats.onnx import read_onnx
+from nnpipe.formats.onnx_contents import read_contents
 
 _METHODS = {"minmax": "MinMax", "entropy": "Entropy", "percentile": "Percentile"}
 _TYPES = {"int8": "QInt8", "uint8": "QUInt8"}
@@ -141,14 +142,13 @@ class ONNXDynamicQuantizer(_OperatorChoice):
         return "dynamic"
 
     def _write(self, artifact: Artifact, destination: Path, calibration: Calibration | None) -> IOSpec:
-        import onnx
         from onnxruntime.quantization import QuantType, quantize_dynamic
 
         types = self.operator_types or DYNAMIC_TYPES
         with tempfile.TemporaryDirectory() as folder:
             prepared = _prepared(artifact.path, Path(folder))
-            graph = onnx.load_model(str(prepared), load_external_data=False).graph
-            if not any(node.op_type in types for node in graph.node):
+            kinds = {kind.rpartition(".")[2] for kind in read_contents(prepared).operations}
+            if kinds.isdisjoint(types):
                 raise CompileError(
                     f"there is no {', '.join(types)} to quantise; --operator-types names others, such as Conv, which "
                     "is slower than in floats"
