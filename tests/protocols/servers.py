@@ -77,8 +77,14 @@ class Server:
 
     def worker(self) -> psutil.Process:
         """The one worker; it is there shortly after a client has been greeted."""
-        wait_for(lambda: len(self.workers()) == 1)
-        return self.workers()[0]
+        found: list[psutil.Process] = []
+
+        def one() -> bool:
+            found[:] = self.workers()
+            return len(found) == 1
+
+        wait_for(one)
+        return found[0]
 
     def wait_for_log(self, text: str) -> None:
         wait_for(lambda: text in self.log, lambda: self.log)

@@ -43,7 +43,7 @@ SOON = 5.0  # the time limit, and what a busy machine may add
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
+def one_server() -> Iterator[Server]:
     with Server("--run-timeout", "1", "--load-timeout", "1", "--greeting-timeout", "2", timeout=TIMEOUT) as server:
         yield server
         assert server.stop() == 0
@@ -51,14 +51,23 @@ def server() -> Iterator[Server]:
         assert server.log.count("Traceback") == server.log.count("the runtime failed"), server.log
 
 
+@pytest.fixture
+def server(one_server: Server) -> Server:
+    """The server of this module when nobody is served: the worker of the test before may still be ending."""
+    wait_for(lambda: not one_server.workers())
+    return one_server
+
+
 def raw(server: Server) -> socket.socket:
     return socket.create_connection(("127.0.0.1", server.port), timeout=SOON)
 
 
-def greeted(server: Server) -> Connection:
-    connection = Connection(server.protocol.connect(), HostConversation(number=1))
-    connection.greet()
-    return connection
+@contextlib.contextmanager
+def greeted(server: Server) -> Iterator[Connection]:
+    """A client that was let in, and that leaves even if the test fails: the next test must find no client."""
+    with contextlib.closing(Connection(server.protocol.connect(), HostConversation(number=1))) as connection:
+        connection.greet()
+        yield connection
 
 
 def said_by(sock: socket.socket) -> bytes:
@@ -93,11 +102,11 @@ def test_a_web_browser_is_told_off(server: Server, tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", [0, 12, 200, 255])
 def test_an_unknown_kind(server: Server, tmp_path: Path, kind: int, greeting: bool) -> None:
     if greeting:
-        connection = greeted(server)
-        connection.send([header(kind, 0, 2, 0, 0)])
-        connection.conversation.ask(FrameKind.STATS)
-        with within(SOON), pytest.raises(RemoteProtocolError, match="not a request"):
-            connection.answer()
+        with greeted(server) as connection:
+            connection.send([header(kind, 0, 2, 0, 0)])
+            connection.conversation.ask(FrameKind.STATS)
+            with within(SOON), pytest.raises(RemoteProtocolError, match="not a request"):
+                connection.answer()
     else:
         with raw(server) as sock, within(SOON):
             sock.sendall(header(kind, 0, 1, 0, 0))
@@ -107,14 +116,14 @@ def test_an_unknown_kind(server: Server, tmp_path: Path, kind: int, greeting: bo
 
 @pytest.mark.parametrize("kind", [FrameKind.HELLO, FrameKind.MODEL, FrameKind.DATA, FrameKind.STATS])
 def test_four_gigabytes_announced(server: Server, tmp_path: Path, kind: FrameKind) -> None:
-    connection = greeted(server)
-    worker = server.worker()
-    connection.send([header(kind, 0, 2, 0xFFFF_FFFF, 0)])
-    connection.conversation.ask(FrameKind.STATS)
-    with within(SOON), pytest.raises(RemoteProtocolError):
-        connection.answer()
-    with contextlib.suppress(psutil.NoSuchProcess):
-        assert worker.memory_info().rss < 200 << 20
+    with greeted(server) as connection:
+        worker = server.worker()
+        connection.send([header(kind, 0, 2, 0xFFFF_FFFF, 0)])
+        connection.conversation.ask(FrameKind.STATS)
+        with within(SOON), pytest.raises(RemoteProtocolError):
+            connection.answer()
+        with contextlib.suppress(psutil.NoSuchProcess):
+            assert worker.memory_info().rss < 200 << 20
     serves(server.protocol, tmp_path)
 
 
@@ -126,11 +135,10 @@ def test_four_gigabytes_announced_by_a_stranger(server: Server, tmp_path: Path) 
 
 
 def test_a_model_larger_than_the_server_takes(server: Server, tmp_path: Path) -> None:
-    connection = greeted(server)
-    with pytest.raises(TargetError) as caught:
-        connection.ask(FrameKind.MODEL, (ModelOffer(1 << 50, bytes(32), {"format": "fake"}).pack(),), FrameFlag.BEGIN)
+    offer = ModelOffer(1 << 50, bytes(32), {"format": "fake"}).pack()
+    with greeted(server) as connection, pytest.raises(TargetError) as caught:
+        connection.ask(FrameKind.MODEL, (offer,), FrameFlag.BEGIN)
     assert caught.value.code == ErrorCode.NO_SPACE
-    connection.close()
     serves(server.protocol, tmp_path)
 
 
@@ -147,30 +155,29 @@ def test_death_at_any_step(server: Server, tmp_path: Path, step: str, share: flo
             frames = b"".join(HostConversation().hello())
             sock.sendall(frames[: int(share * len(frames))])
     else:
-        connection = greeted(server)
-        conversation = connection.conversation
-        offer = ModelOffer(model.size, bytes.fromhex(model.sha256), {"format": "fake", "io": IO.to_json()})
-        if step == "model":
-            frames = conversation.ask(FrameKind.MODEL, (offer.pack(),), FrameFlag.BEGIN)
-        else:
-            from nnpipe.protocols.client.upload import upload
-            from nnpipe.protocols.conversation.tensor_payloads import TensorLayout
+        with greeted(server) as connection:
+            conversation = connection.conversation
+            offer = ModelOffer(model.size, bytes.fromhex(model.sha256), {"format": "fake", "io": IO.to_json()})
+            if step == "model":
+                frames = conversation.ask(FrameKind.MODEL, (offer.pack(),), FrameFlag.BEGIN)
+            else:
+                from nnpipe.protocols.client.upload import upload
+                from nnpipe.protocols.conversation.tensor_payloads import TensorLayout
 
-            upload(connection, model, "", 5.0)
-            data = TensorLayout(IO.inputs).pack(a_batch())
-            frames = conversation.ask(FrameKind.DATA, data)
-            if step in ("process", "output"):
-                connection.send(frames)
-                connection.answer()
-                frames = conversation.ask(FrameKind.PROCESS)
-            if step == "output":
-                connection.send(frames)
-                connection.answer()
-                connection.answer()
-                frames = conversation.ask(FrameKind.OUTPUT)
-        whole = b"".join(map(bytes, frames))
-        connection.send([whole[: int(share * len(whole))]])
-        connection.close()
+                upload(connection, model, "", 5.0)
+                data = TensorLayout(IO.inputs).pack(a_batch())
+                frames = conversation.ask(FrameKind.DATA, data)
+                if step in ("process", "output"):
+                    connection.send(frames)
+                    connection.answer()
+                    frames = conversation.ask(FrameKind.PROCESS)
+                if step == "output":
+                    connection.send(frames)
+                    connection.answer()
+                    connection.answer()
+                    frames = conversation.ask(FrameKind.OUTPUT)
+            whole = b"".join(map(bytes, frames))
+            connection.send([whole[: int(share * len(whole))]])
     with within(SOON):
         serves(server.protocol, tmp_path)
 
@@ -314,16 +321,20 @@ def test_a_server_that_is_killed_at_any_step(tmp_path: Path, step: str) -> None:
                 kill()
                 Connection(channel, HostConversation()).greet()
             if step in ("greeted", "begun", "half"):
-                connection = greeted(server)
-                if step != "greeted":
-                    connection.ask(FrameKind.MODEL, (offer.pack(),), FrameFlag.BEGIN)
-                if step == "half":
-                    connection.send(
-                        [b"".join(connection.conversation.ask(FrameKind.MODEL, (bytes(8008),), FrameFlag.PART))[:5000]]
-                    )
-                kill()
-                connection.send([b"x"])
-                connection.answer()
+                with greeted(server) as connection:
+                    if step != "greeted":
+                        connection.ask(FrameKind.MODEL, (offer.pack(),), FrameFlag.BEGIN)
+                    if step == "half":
+                        connection.send(
+                            [
+                                b"".join(connection.conversation.ask(FrameKind.MODEL, (bytes(8008),), FrameFlag.PART))[
+                                    :5000
+                                ]
+                            ]
+                        )
+                    kill()
+                    connection.send([b"x"])
+                    connection.answer()
             with open_session(server.protocol, model) as session:
                 for action in ("loaded", session.put, "put", session.run, "done", session.get, "fetched"):
                     if step == "running" and action == session.run:
@@ -505,16 +516,15 @@ def test_an_upload_goes_on_where_it_broke_off(tmp_path: Path) -> None:
     kept.mkdir()
     model = fake_model(tmp_path, IO, padding=5 << 20)
     with Server("--save-model-path", str(kept), timeout=20.0) as server:
-        connection = greeted(server)
         from nnpipe.protocols.client.upload import describe
 
         offer = ModelOffer(model.size, bytes.fromhex(model.sha256), describe(model, "kept.fake")).pack()
-        connection.ask(FrameKind.MODEL, (offer,), FrameFlag.BEGIN)
         content = model.path.read_bytes()
-        for at in (0, 1 << 20, 2 << 20):
-            part = at.to_bytes(8, "little") + content[at : at + (1 << 20)]
-            connection.ask(FrameKind.MODEL, (part,), FrameFlag.PART)
-        connection.close()
+        with greeted(server) as connection:
+            connection.ask(FrameKind.MODEL, (offer,), FrameFlag.BEGIN)
+            for at in (0, 1 << 20, 2 << 20):
+                part = at.to_bytes(8, "little") + content[at : at + (1 << 20)]
+                connection.ask(FrameKind.MODEL, (part,), FrameFlag.PART)
         options = RemoteOptions(save_model_path="kept.fake")
         sent: list[int] = []
 
