@@ -21,8 +21,8 @@ CIRCLES = [{f"nnpipe.training.sequences.{name}" for name in ("sequence", "map", 
 
 CIRCLES_OF_TYPES = {
     ("nnpipe.codegen.graph", "nnpipe.codegen.generator"),
-    ("nnpipe.codegen.task", "nnpipe.codegen.generator"),
-    ("nnpipe.codegen.task", "nnpipe.codegen.writer"),
+    ("nnpipe.codegen.script_task", "nnpipe.codegen.generator"),
+    ("nnpipe.codegen.script_task", "nnpipe.codegen.writer"),
     ("nnpipe.core.live_model", "nnpipe.core.model"),
     ("nnpipe.experiment.database._schema", "nnpipe.experiment.database.connections"),
     ("nnpipe.layers.graph.shape_inference", "nnpipe.layers.graph.graph"),

@@ -17,7 +17,8 @@ _HOMES = {
     "core.artifact": ("Artifact",),
     "core.compiler": ("ModelCompiler",),
     "core.component": ("Component",),
-    "core.dataset": ("Dataset", "DatasetSpec"),
+    "core.dataset": ("Dataset",),
+    "core.dataset_spec": ("DatasetSpec",),
     "core.deployment": ("RemoteOptions", "ServerOptions"),
     "core.errors": (
         "ArtifactError", "AuthenticationError", "CompileError", "ComponentNotFound", "ConfigError", "ConversionError",

@@ -6,7 +6,7 @@ from nnpipe.core.artifact import Artifact as Artifact
 from nnpipe.core.compiler import ModelCompiler as ModelCompiler
 from nnpipe.core.component import Component as Component
 from nnpipe.core.dataset import Dataset as Dataset
-from nnpipe.core.dataset import DatasetSpec as DatasetSpec
+from nnpipe.core.dataset_spec import DatasetSpec as DatasetSpec
 from nnpipe.core.deployment import RemoteOptions as RemoteOptions
 from nnpipe.core.deployment import ServerOptions as ServerOptions
 from nnpipe.core.errors import (

@@ -10,8 +10,8 @@ import pytest
 from steps import MODEL, READ, READY, TRAIN, VARIABLES
 
 from nnpipe.codegen.catalogue import task_classes
-from nnpipe.codegen.task import Task
-from nnpipe.testing.task import TaskContract
+from nnpipe.codegen.script_task import ScriptTask
+from nnpipe.testing.script_task import ScriptTaskContract
 
 NETWORK = [{"class": "Input", "name": "row", "shape": [4]}, {"class": "Dense", "units": 3, "name": "answer"}]
 PLUGIN = "def process_dataset(x, y):\n    return x, y\n\n\ndef load_test_data(path):\n    return path, None, 1\n"
@@ -62,17 +62,17 @@ SCRIPTS: dict[str, list[dict[str, Any]]] = {
 }  # fmt: skip
 
 
-def own() -> dict[str, type[Task]]:
+def own() -> dict[str, type[ScriptTask]]:
     return {name: cls for name, cls in task_classes().items() if cls.__module__.startswith("nnpipe.")}
 
 
-class TestEveryTask(TaskContract):
+class TestEveryTask(ScriptTaskContract):
     @pytest.fixture(params=sorted(own()))
-    def task(self, request: pytest.FixtureRequest) -> type[Task]:
+    def task(self, request: pytest.FixtureRequest) -> type[ScriptTask]:
         return task_classes()[request.param]
 
     @pytest.fixture
-    def script(self, task: type[Task], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Mapping[str, Any]:
+    def script(self, task: type[ScriptTask], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Mapping[str, Any]:
         monkeypatch.chdir(tmp_path)
         Path("mine.py").write_text(PLUGIN, "utf-8")
         steps = SCRIPTS[task.task]

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from nnpipe.core.artifact import Artifact
-from nnpipe.core.dataset import Dataset, DatasetSpec
+from nnpipe.core.dataset import Dataset
+from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import ModelWrapper

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from nnpipe.core.evaluation import Evaluation
-from nnpipe.measuring.quality_doubts import chance_p_value, quality_doubts
+from nnpipe.measuring.quality_doubts import quality_doubts
 from nnpipe.measuring.run import Run
+from nnpipe.tasks.classification.prediction_doubts import chance_p_value
 
 PLAIN = Run("r", (), {}, {}, {}, {}, {})
 

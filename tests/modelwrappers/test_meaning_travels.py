@@ -12,7 +12,7 @@ import pytest
 from nnpipe.compilers.tflite import TFLiteCompiler
 from nnpipe.compilers.torch_to_tflite import TorchToTFLite
 from nnpipe.core.artifact import Artifact
-from nnpipe.core.dataset import DatasetSpec
+from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.registry import components, find

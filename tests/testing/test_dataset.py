@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nnpipe.core.dataset import Dataset, DatasetSpec
+from nnpipe.core.dataset import Dataset
+from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import DatasetError, SpecMismatch
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.tensors import Batch, TensorSpec

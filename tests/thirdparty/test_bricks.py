@@ -16,7 +16,7 @@ from bricks.rings import RingsDataset
 from bricks.runtime import BricksRuntime
 from bricks.swish import SteepSwish
 
-from nnpipe.codegen.task import Task
+from nnpipe.codegen.script_task import ScriptTask
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.dataset import Dataset
@@ -28,7 +28,7 @@ from nnpipe.testing.compiler import ModelCompilerContract
 from nnpipe.testing.dataset import DatasetContract
 from nnpipe.testing.layer import LayerContract
 from nnpipe.testing.runtime import RuntimeContract
-from nnpipe.testing.task import TaskContract
+from nnpipe.testing.script_task import ScriptTaskContract
 from nnpipe.training.callbacks import Callback
 
 PACKAGE = Path(__file__).parent / "bricks"
@@ -104,9 +104,9 @@ class TestSteepSwish(LayerContract):
         return [(4,)]
 
 
-class TestAnnounce(TaskContract):
+class TestAnnounce(ScriptTaskContract):
     @pytest.fixture
-    def task(self) -> type[Task]:
+    def task(self) -> type[ScriptTask]:
         return Announce
 
     @pytest.fixture

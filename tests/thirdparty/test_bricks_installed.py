@@ -19,7 +19,7 @@ FOUND = {
     "runtimes": "bricks.runtime.BricksRuntime",
     "callbacks": "bricks.balance.Balance",
     "layers": "bricks.swish.SteepSwish",
-    "tasks": "bricks.announce.Announce",
+    "script_tasks": "bricks.announce.Announce",
 }
 pytestmark = pytest.mark.slow
 

@@ -16,7 +16,7 @@ from nnpipe.codegen.generator import Generated, ScriptGenerator
 from nnpipe.codegen.graph import Checked, CodeGraph
 from nnpipe.codegen.problems import CODES, ScriptProblem
 from nnpipe.codegen.script import generate
-from nnpipe.codegen.task import Task
+from nnpipe.codegen.script_task import ScriptTask
 from nnpipe.codegen.variables import Variable
 
 __all__ = [
@@ -26,7 +26,7 @@ __all__ = [
     "Generated",
     "ScriptGenerator",
     "ScriptProblem",
-    "Task",
+    "ScriptTask",
     "Variable",
     "check_script",
     "generate",

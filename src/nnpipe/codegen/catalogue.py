@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from nnpipe.codegen.task import Task
+from nnpipe.codegen.script_task import ScriptTask
 from nnpipe.core.registry import named
 
 
-def task_classes() -> Mapping[str, type[Task]]:
+def task_classes() -> Mapping[str, type[ScriptTask]]:
     """Return all task classes of nnpipe, plugins and the running program, by their names in descriptions."""
-    return named(Task)
+    return named(ScriptTask)

@@ -12,7 +12,7 @@ from nnpipe.codegen.generator import ScriptGenerator
 from nnpipe.codegen.graph import Checked, check
 from nnpipe.codegen.networks import network_of
 from nnpipe.codegen.problems import ScriptProblem
-from nnpipe.codegen.task import Task
+from nnpipe.codegen.script_task import ScriptTask
 from nnpipe.codegen.variables import Variable
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.messages import shown
@@ -69,7 +69,7 @@ def check_script(data: Mapping[str, Any]) -> Checked:
     return Checked(None if problems else checked.graph, problems)
 
 
-def _task(item: Any, place: int, found: list[ScriptProblem]) -> Task | None:
+def _task(item: Any, place: int, found: list[ScriptProblem]) -> ScriptTask | None:
     """Return the task at an index of the list, or ``None`` if its class is not known; add problems to ``found``."""
     where = f"tasks[{place}]"
     known = task_classes()

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from nnpipe.codegen.graph import Checked, check
-from nnpipe.codegen.task import Task
+from nnpipe.codegen.script_task import ScriptTask
 from nnpipe.codegen.variables import Variable
 from nnpipe.layers.graph.graph import NetworkGraph
 from nnpipe.layers.graph.weights import Weights
@@ -39,7 +39,7 @@ class ScriptGenerator:
     name: str
     framework: str
     variables: tuple[Variable, ...]
-    tasks: tuple[Task, ...]
+    tasks: tuple[ScriptTask, ...]
     networks: Mapping[str, NetworkGraph] = field(default_factory=dict)
     stored: Mapping[str, Weights] = field(default_factory=dict, compare=False)
     last: str | None = None

@@ -16,8 +16,8 @@ from nnpipe.codegen import fields
 from nnpipe.codegen.graph_algorithms import Edge, circles, in_order, reached
 from nnpipe.codegen.imports import hides
 from nnpipe.codegen.problems import ScriptProblem
+from nnpipe.codegen.script_task import FRAMEWORKS, ScriptTask
 from nnpipe.codegen.syntax import is_name
-from nnpipe.codegen.task import FRAMEWORKS, Task
 from nnpipe.codegen.variables import KINDS
 from nnpipe.core.argument_kinds import Kind
 from nnpipe.core.errors import ConfigError
@@ -44,7 +44,7 @@ class CodeGraph:
     """
 
     script: ScriptGenerator
-    order: tuple[Task, ...]
+    order: tuple[ScriptTask, ...]
     edges: tuple[tuple[str, str, str], ...]
 
 

@@ -13,8 +13,8 @@ import numpy as np
 from nnpipe.codegen.generator import ScriptGenerator
 from nnpipe.codegen.imports import KNOWN
 from nnpipe.codegen.runtime.function_sources import parts
+from nnpipe.codegen.script_task import ScriptTask
 from nnpipe.codegen.syntax import attribute, call, literal, name
-from nnpipe.codegen.task import Task
 from nnpipe.codegen.torch_code.code_blocks import Names, Script
 from nnpipe.layers.graph.graph import NetworkGraph
 
@@ -87,7 +87,7 @@ class Writer:
         self.wanted.add(title)
         return name(title)
 
-    def argument(self, task: Task | None, title: str, default: Any, help: str, *, path: bool = False) -> ast.expr:
+    def argument(self, task: ScriptTask | None, title: str, default: Any, help: str, *, path: bool = False) -> ast.expr:
         """Add an option to the script, and return the expression of its value.
 
         If the name is taken, the task's name becomes part of it.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,40 +11,13 @@ import numpy as np
 
 from nnpipe.core.arguments import argument
 from nnpipe.core.component import Component
+from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import DatasetError, NotSupported
 from nnpipe.core.evaluation import Evaluation
-from nnpipe.core.tensors import Batch, TensorSpec
+from nnpipe.core.task import Task, task_named
+from nnpipe.core.tensors import Batch
 
 SPLITS = ("train", "validation", "test")
-
-
-@dataclass(frozen=True)
-class DatasetSpec:
-    """The task, tensors and classes of a data set.
-
-    Parameters
-    ----------
-    task
-        ``"classification"``, ``"regression"``, ``"segmentation"``, ...
-    inputs, targets
-        The tensors that ``read`` returns, with a free first axis for samples.
-        Images are ``(None, height, width, channels)`` of ``uint8``; the target
-        of a classification is ``"label"``, ``(None,)`` of ``int64``.
-    class_names
-        Names of the classes, ordered by class number; empty if there are no classes.
-
-    Examples
-    --------
-    >>> from nnpipe import TensorSpec
-    >>> image, label = TensorSpec("image", (8, 8, 1), "uint8"), TensorSpec("label", (), "int64")
-    >>> DatasetSpec("classification", (image,), (label,), ("cat", "dog")).class_names
-    ('cat', 'dog')
-    """
-
-    task: str
-    inputs: tuple[TensorSpec, ...]
-    targets: tuple[TensorSpec, ...]
-    class_names: tuple[str, ...] = ()
 
 
 class Dataset(Component):
@@ -59,7 +31,7 @@ class Dataset(Component):
     A data set of four points, each with its class.  For data that fit into memory, see
     :class:`nnpipe.datasets.in_memory.InMemoryDataset`.
 
-    >>> from nnpipe import Dataset, DatasetSpec, Evaluation, TensorSpec
+    >>> from nnpipe import Dataset, DatasetSpec, TensorSpec
     >>> class Points(Dataset):
     ...     spec = DatasetSpec(
     ...         "classification", (TensorSpec("x", (None, 1), "float32"),), (TensorSpec("label", (None,), "int64"),),
@@ -72,12 +44,11 @@ class Dataset(Component):
     ...     def read(self, indices):
     ...         x = np.array([-2, -1, 1, 2], np.float32)[indices, None]
     ...         return {"x": x}, {"label": (x[:, 0] < 0).astype(np.int64)}
-    ...     def evaluate(self, predictions, truth):
-    ...         found = {"truth": truth["label"], "predicted": predictions["scores"].argmax(1)}
-    ...         return Evaluation("classification", found, self.spec.class_names)
     >>> inputs, truth = Points().read(np.array([0, 3]))
     >>> inputs["x"].ravel(), truth["label"]
     (array([-2.,  2.], dtype=float32), array([1, 0]))
+    >>> Points().evaluate({"scores": np.array([[0.1, 0.9], [0.2, 0.8]])}, truth).arrays["predicted"]
+    array([1, 1], dtype=int32)
     """
 
     dataset_root: Path = argument(Path("data"), help="folder that holds, or will hold, the data set's files")
@@ -124,9 +95,14 @@ class Dataset(Component):
             Arrays by tensor name, with the shapes and element types of ``spec`` and ``n`` samples each.
         """
 
-    @abstractmethod
+    @property
+    def task(self) -> Task:
+        """The task of ``spec``, which judges predictions; a data set may return it with other arguments."""
+        return task_named(self.spec.task)
+
     def evaluate(self, predictions: Batch, truth: Batch) -> Evaluation:
         """Reduce the predictions and truth of a batch to the arrays that quality metrics need."""
+        return self.task.judge(predictions, truth, self.spec)
 
     def download(self) -> None:
         """Download the files to ``dataset_root``."""

@@ -4,29 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
+from nnpipe.core.ragged import Ragged
 
 
 @dataclass(frozen=True)
 class Evaluation:
     """Per-sample arrays from which a task's metrics are computed.
 
-    For a classification, these are ``truth`` and ``predicted``, which are class
-    numbers, and ``rank``, the position of the true class when scores are sorted
+    Each :class:`~nnpipe.core.task.Task` says which arrays it needs.  For a classification, these are ``truth`` and
+    ``predicted``, which are class numbers, and ``rank``, the position of the true class when scores are sorted
     in descending order (0 means that the prediction is right).
 
     Parameters
     ----------
     task
-        ``"classification"``, ``"regression"``, ...
+        The name of the task, such as ``"regression"``.
     arrays
         Arrays by name, with one entry per sample along the first axis.
     class_names
         Names of the classes, ordered by class number.
+    ragged
+        Arrays with a different number of rows for each sample, by name; the boxes of a detection, for example.
+    settings
+        How the predictions were judged, as JSON can hold it: the arguments of the task, and other choices that
+        change its metrics.
 
     Examples
     --------
@@ -39,15 +47,40 @@ class Evaluation:
     task: str
     arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
     class_names: tuple[str, ...] = ()
+    ragged: Mapping[str, Ragged] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_call(Evaluation, vars(self))
-        lengths = {len(array) for array in self.arrays.values()}
+        lengths = {*map(len, self.arrays.values()), *map(len, self.ragged.values())}
         if len(lengths) > 1:
             raise ConfigError(f"an evaluation needs arrays of one length, these have {sorted(lengths)}")
+        if twice := self.arrays.keys() & self.ragged.keys():
+            raise ConfigError(f"two arrays of an evaluation have the name {min(twice)!r}")
 
     def __len__(self) -> int:
-        return len(next(iter(self.arrays.values()), ()))
+        lengths = (*map(len, self.arrays.values()), *map(len, self.ragged.values()))
+        return lengths[0] if lengths else 0
+
+    def take(self, samples: npt.NDArray[np.integer]) -> Evaluation:
+        """Return the evaluation of some samples, in the order of ``samples``; one may occur repeatedly."""
+        return Evaluation(
+            self.task,
+            {name: array[samples] for name, array in self.arrays.items()},
+            self.class_names,
+            {name: rows.take(samples) for name, rows in self.ragged.items()},
+            self.settings,
+        )
+
+    def same_in(self, other: Evaluation, names: Iterable[str]) -> bool:
+        """Return whether both hold these arrays, and all of them are equal."""
+        for name in names:
+            if name in self.arrays and name in other.arrays:
+                if not np.array_equal(self.arrays[name], other.arrays[name]):
+                    return False
+            elif not (name in self.ragged and name in other.ragged and self.ragged[name].same_as(other.ragged[name])):
+                return False
+        return True
 
     @classmethod
     def joined(cls, parts: Iterable[Evaluation]) -> Evaluation:
@@ -56,13 +89,19 @@ class Evaluation:
         Raises
         ------
         ConfigError
-            If there are none, or they differ in task, arrays or class names.
+            If there are none, or they differ in task, arrays, class names or settings.
         """
         parts = list(parts)
         if not parts:
             raise ConfigError("nothing was evaluated: the split that was asked for is empty")
         first = parts[0]
-        if len({(part.task, part.class_names, frozenset(part.arrays)) for part in parts}) > 1:
+        kinds = {(part.task, part.class_names, frozenset(part.arrays), frozenset(part.ragged)) for part in parts}
+        if len(kinds) > 1 or any(part.settings != first.settings for part in parts):
             raise ConfigError("evaluations of different kinds cannot be joined")
-        arrays = {name: np.concatenate([part.arrays[name] for part in parts]) for name in first.arrays}
-        return cls(first.task, arrays, first.class_names)
+        return cls(
+            first.task,
+            {name: np.concatenate([part.arrays[name] for part in parts]) for name in first.arrays},
+            first.class_names,
+            {name: Ragged.joined(part.ragged[name] for part in parts) for name in first.ragged},
+            first.settings,
+        )

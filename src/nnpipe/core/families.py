@@ -63,18 +63,19 @@ FAMILIES: Families[Component] = Families(
         "runtimes": "nnpipe.core.runtime.Runtime",
         "protocols": "nnpipe.core.runtime_protocol.RuntimeProtocol",
         "onnxconverters": "nnpipe.core.onnx_conversion.ONNXConversion",
+        "tasks": "nnpipe.core.task.Task",
     }
 )
 PARTS: Families[Discoverable] = Families(
     {
         "callbacks": "nnpipe.training.callbacks.callback.Callback",
         "layers": "nnpipe.layers.vocabulary.layer.Layer",
-        "tasks": "nnpipe.codegen.task.Task",
+        "script_tasks": "nnpipe.codegen.script_task.ScriptTask",
     },
     {
         "callbacks": ("nnpipe.training.callbacks",),
         "layers": ("nnpipe.layers.vocabulary", "nnpipe.layers.graph.submodel"),
-        "tasks": ("nnpipe.codegen.tasks",),
+        "script_tasks": ("nnpipe.codegen.tasks",),
     },
 )
 """Families whose classes are parts of a training, a network or a script, but not components."""

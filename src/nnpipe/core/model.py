@@ -11,7 +11,8 @@ import numpy as np
 
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.component import Component, overridden
-from nnpipe.core.dataset import Dataset, DatasetSpec
+from nnpipe.core.dataset import Dataset
+from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import ConfigError, NotSupported
 from nnpipe.core.graph import Graph, Profile, Selector
 from nnpipe.core.live_model import LiveModel

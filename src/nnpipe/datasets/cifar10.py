@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nnpipe.core.arguments import argument
-from nnpipe.core.dataset import DatasetSpec
+from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import DatasetError
 from nnpipe.datasets._download import RemoteFile, fetch
 from nnpipe.datasets._gzip_files import Malformed, unpacked

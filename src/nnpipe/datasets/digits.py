@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from nnpipe.core.dataset import DatasetSpec
+from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.datasets.in_memory import InMemoryDataset, Samples, image_classification
 
 _CLASSES = tuple("0123456789")

@@ -15,11 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from nnpipe.core.arguments import argument
-from nnpipe.core.dataset import SPLITS, Dataset, DatasetSpec
+from nnpipe.core.dataset import SPLITS, Dataset
+from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import ConfigError, DatasetError
-from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.tensors import Batch
-from nnpipe.datasets import _evaluation
 from nnpipe.datasets._split import groups_of_files, split_samples
 from nnpipe.datasets.in_memory import checked_indices, image_classification
 
@@ -121,10 +120,6 @@ class ImageFilesDataset(Dataset):
             test_fraction=self.test_fraction,
             seed=self.split_seed,
         )
-
-    def evaluate(self, predictions: Batch, truth: Batch) -> Evaluation:
-        """Evaluate class scores, ``(n, classes)``."""
-        return _evaluation.classification(predictions, truth, self.images.class_names)
 
 
 def images_in(folder: Path) -> list[Path]:

@@ -10,12 +10,12 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from nnpipe.core.dataset import SPLITS, Dataset, DatasetSpec
+from nnpipe.core.dataset import SPLITS, Dataset
+from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import ConfigError, DatasetError
-from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.tensors import Batch, TensorSpec
-from nnpipe.datasets import _evaluation
 from nnpipe.datasets._split import groups_of_arrays, split_samples
+from nnpipe.tasks.classification.task import Classification
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,8 +47,7 @@ class InMemoryDataset(Dataset):
     """Base of data sets that are loaded as a whole.
 
     A subclass writes :meth:`load`, and ``download`` if its files can be
-    downloaded.  For tasks other than classification it also writes ``spec`` and
-    ``evaluate``.
+    downloaded.  For tasks other than classification it also writes ``spec``.
     """
 
     @abstractmethod
@@ -76,7 +75,7 @@ class InMemoryDataset(Dataset):
     def spec(self) -> DatasetSpec:
         """The specification of inputs and targets, derived from the samples."""
         return DatasetSpec(
-            "classification",
+            Classification.name,
             inputs=tuple(map(_spec_of, self.samples.inputs.items())),
             targets=tuple(map(_spec_of, self.samples.targets.items())),
             class_names=self.samples.class_names,
@@ -112,10 +111,6 @@ class InMemoryDataset(Dataset):
             seed=self.split_seed,
         )
 
-    def evaluate(self, predictions: Batch, truth: Batch) -> Evaluation:
-        """Evaluate class scores, ``(n, classes)``."""
-        return _evaluation.classification(predictions, truth, self.spec.class_names)
-
 
 def checked_indices(indices: npt.ArrayLike, count: int) -> npt.NDArray[np.int64]:
     """Return indices as int64, after a check that all are from 0 to ``count - 1``.
@@ -137,7 +132,7 @@ def checked_indices(indices: npt.ArrayLike, count: int) -> npt.NDArray[np.int64]
 def image_classification(height: int, width: int, channels: int, class_names: tuple[str, ...]) -> DatasetSpec:
     """Return the spec of images ``"image"``, uint8 ``(None, height, width, channels)``, with a class ``"label"``."""
     return DatasetSpec(
-        "classification",
+        Classification.name,
         inputs=(TensorSpec("image", (None, height, width, channels), "uint8"),),
         targets=(TensorSpec("label", (None,), "int64"),),
         class_names=class_names,

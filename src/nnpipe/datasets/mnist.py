@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from nnpipe.core.arguments import argument
-from nnpipe.core.dataset import DatasetSpec
+from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import DatasetError
 from nnpipe.datasets._download import RemoteFile, fetch
 from nnpipe.datasets._idx import read_idx

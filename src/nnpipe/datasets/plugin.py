@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from nnpipe.core.arguments import argument, arguments_of, plain
-from nnpipe.core.dataset import Dataset, DatasetSpec
+from nnpipe.core.dataset import Dataset
+from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import ConfigError, DatasetError
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.registry import find

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 
 from nnpipe.core.arguments import argument
-from nnpipe.core.dataset import DatasetSpec
-from nnpipe.core.evaluation import Evaluation
-from nnpipe.core.tensors import Batch, TensorSpec
-from nnpipe.datasets import _evaluation
+from nnpipe.core.dataset_spec import DatasetSpec
+from nnpipe.core.tensors import TensorSpec
 from nnpipe.datasets.in_memory import InMemoryDataset, Samples
+from nnpipe.tasks.anomaly.task import AnomalyDetection
+from nnpipe.tasks.regression.task import Regression
+from nnpipe.tasks.segmentation.task import Segmentation
 
 
 class _Synthetic(InMemoryDataset):
@@ -84,7 +85,7 @@ class SyntheticRegressionDataset(_Synthetic):
     def spec(self) -> DatasetSpec:
         """Vectors ``(n, num_features)`` and values ``(n, 2)``."""
         return DatasetSpec(
-            "regression",
+            Regression.name,
             inputs=(TensorSpec("vector", (None, self.num_features), "float32"),),
             targets=(TensorSpec("value", (None, 2), "float32"),),
         )
@@ -98,10 +99,6 @@ class SyntheticRegressionDataset(_Synthetic):
         values += self.noise * rng.standard_normal(values.shape)
         return Samples({"vector": vectors.astype(np.float32)}, {"value": values.astype(np.float32)})
 
-    def evaluate(self, predictions: Batch, truth: Batch) -> Evaluation:
-        """Evaluate predicted values, ``(n, 2)``."""
-        return _evaluation.regression(predictions, truth)
-
 
 class SyntheticSegmentationDataset(_Synthetic):
     """Segmentation: a bright disc and a dark square on a noisy background."""
@@ -113,7 +110,7 @@ class SyntheticSegmentationDataset(_Synthetic):
     def spec(self) -> DatasetSpec:
         """Grey images and a mask with the class of each pixel."""
         return DatasetSpec(
-            "segmentation",
+            Segmentation.name,
             inputs=(TensorSpec("image", (None, *self.image_size, 1), "uint8"),),
             targets=(TensorSpec("mask", (None, *self.image_size), "int64"),),
             class_names=("ground", "disc", "square"),
@@ -136,10 +133,6 @@ class SyntheticSegmentationDataset(_Synthetic):
         images = np.clip(np.rint(255 * brightness), 0, 255).astype(np.uint8)
         return Samples({"image": images[..., None]}, {"mask": masks}, self.spec.class_names)
 
-    def evaluate(self, predictions: Batch, truth: Batch) -> Evaluation:
-        """Evaluate predicted classes of pixels."""
-        return _evaluation.segmentation(predictions, truth, self.spec.class_names)
-
 
 class SyntheticAnomaliesDataset(_Synthetic):
     """Anomaly detection: sections of a wave, a tenth of them with a spike or a change of frequency."""
@@ -151,7 +144,7 @@ class SyntheticAnomaliesDataset(_Synthetic):
     def spec(self) -> DatasetSpec:
         """Sections of one channel, and whether they are anomalous."""
         return DatasetSpec(
-            "anomaly",
+            AnomalyDetection.name,
             inputs=(TensorSpec("series", (None, self.length, 1), "float32"),),
             targets=(TensorSpec("anomalous", (None,), "int64"),),
             class_names=("usual", "anomalous"),
@@ -171,10 +164,6 @@ class SyntheticAnomaliesDataset(_Synthetic):
         spiked = np.flatnonzero((anomalous == 1) & (kind == 0))
         series[spiked, rng.integers(0, self.length, len(spiked))] += rng.choice([-3.0, 3.0], len(spiked))
         return Samples({"series": series[..., None].astype(np.float32)}, {"anomalous": anomalous})
-
-    def evaluate(self, predictions: Batch, truth: Batch) -> Evaluation:
-        """Evaluate anomaly scores, ``(n,)``."""
-        return _evaluation.anomaly(predictions, truth)
 
 
 def _class_names(count: int) -> tuple[str, ...]:

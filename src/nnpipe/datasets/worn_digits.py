@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from nnpipe.core.arguments import argument
-from nnpipe.core.dataset import DatasetSpec
+from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.datasets.digits import DigitsDataset
 from nnpipe.datasets.in_memory import Samples, image_classification
 

@@ -1,20 +1,16 @@
 """Find reasons to distrust a model's quality metrics: unsuitable samples, or predictions without information.
 
-Doubts change nothing: each describes an observation.  A statistical test decides
-whether predictions are better than chance; the other limits are defined below.
+Doubts change nothing: each describes an observation.  What a task finds in its predictions comes from
+:meth:`nnpipe.core.task.Task.doubts`; the limits of the others are defined below.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
-from statistics import NormalDist
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-import numpy as np
-import numpy.typing as npt
-
-from nnpipe.measuring.doubt import Doubt
+from nnpipe.core.task import task_of
+from nnpipe.measuring.doubt import Doubt, Kind
 
 if TYPE_CHECKING:
     from nnpipe.measuring.run import Run
@@ -31,14 +27,6 @@ the largest distance of the means in standard deviations."""
 
 SCALED = (0.125, 32.0)
 """The accepted distance of the least and greatest number after a model's own rescaling of its input."""
-
-SIGNIFICANCE = 0.01
-"""The significance level of the test whether predictions are better than chance."""
-
-CONSTANT = 0.9
-"""The share of predictions of a single class from which a doubt is raised."""
-
-_FEWEST = 20  # samples
 
 
 def quality_doubts(run: Run) -> tuple[Doubt, ...]:
@@ -150,62 +138,11 @@ def _has_full_weights(artifact: Any) -> bool:
 
 
 def _of_predictions(run: Run) -> Iterator[Doubt]:
-    evaluation = run.evaluation
-    if evaluation is None or evaluation.task != "classification" or len(evaluation) < _FEWEST:
+    task = None if run.evaluation is None else task_of(run.evaluation)
+    if task is None or run.evaluation is None:
         return
-    truth, predicted = evaluation.arrays.get("truth"), evaluation.arrays.get("predicted")
-    if truth is None or predicted is None or truth.shape != predicted.shape or truth.ndim != 1:
-        return
-    classes, numbers = np.unique(np.concatenate([truth, predicted]), return_inverse=True)
-    true, told = (np.bincount(half, minlength=len(classes)) for half in np.split(numbers.reshape(-1), 2))
-    chance = chance_p_value(true, told, int(np.count_nonzero(truth == predicted)))
-    if chance is not None and chance > SIGNIFICANCE:
-        share = 100 * float(np.mean(truth == predicted))
-        yield Doubt(
-            "chance", f"{share:.2f} % right is no better than chance (p = {chance:.2g}, {len(truth):,} samples)"
-        )
-    most = int(np.argmax(told))
-    part, there = told[most] / len(truth), true[most] / len(truth)
-    spread = math.sqrt(max(there * (1 - there), 1 / len(truth)) / len(truth))
-    if part >= CONSTANT and part - there > 4 * spread:
-        yield Doubt(
-            "constant", f"{100 * part:.3g} % of the predictions are one class, which {100 * there:.3g} % of samples are"
-        )
-
-
-def chance_p_value(truth: npt.NDArray[Any], told: npt.NDArray[Any], right: int) -> float | None:
-    """Return the probability of at least this many right predictions if they are independent of the truth.
-
-    The same predictions are thought of as assigned to the samples in random
-    order.  The mean and variance of the number of right ones are known (a sum of
-    hypergeometric variables), and its distribution is approximated as normal.
-
-    Parameters
-    ----------
-    truth, told
-        The numbers of samples and of predictions of each class; ``(classes,)``.
-    right
-        The number of right predictions.
-
-    Returns
-    -------
-    float or None
-        ``None`` if there is only one class.
-    """
-    count = float(truth.sum())
-    a, b = truth.astype(np.float64), told.astype(np.float64)
-    if count < 2:
-        return None
-    products = a * b
-    mean = float(products.sum()) / count
-    own = float((products * (count - a) * (count - b)).sum())
-    pairs = float(products.sum() ** 2 - (products**2).sum())
-    variance = (own + pairs) / (count * count * (count - 1))
-    if np.count_nonzero(truth) < 2:
-        return None
-    if variance <= 0:  # a constant prediction is right equally often in any order
-        return 1.0
-    return 1 - NormalDist().cdf((right - 0.5 - mean) / math.sqrt(variance))
+    for kind, reason in task.doubts(run.evaluation):
+        yield Doubt(cast("Kind", kind), reason)
 
 
 def _range(ends: tuple[float, float]) -> str:

@@ -8,7 +8,8 @@ from installed import needs
 from repeated import RULES_OF_SESSIONS, SAME_FOR_ANY_LAYERS, SAME_IN_A_FRAMEWORK
 
 from nnpipe.core.artifact import Artifact
-from nnpipe.core.dataset import Dataset, DatasetSpec
+from nnpipe.core.dataset import Dataset
+from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import ModelWrapper

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from nnpipe.core import preprocessing, registry
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
-from nnpipe.core.dataset import DatasetSpec
+from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.image_conversion import recoloured, resized
 from nnpipe.core.layout import fit

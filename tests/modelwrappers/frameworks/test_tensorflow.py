@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from nnpipe.core.arguments import argument
-from nnpipe.core.dataset import Dataset, DatasetSpec
+from nnpipe.core.dataset import Dataset
+from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import ArtifactError, ConfigError, ConversionError
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.graph import Selector

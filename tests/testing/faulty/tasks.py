@@ -9,17 +9,17 @@ from typing import Any, ClassVar
 
 import pytest
 
+from nnpipe.codegen.script_task import ScriptTask
 from nnpipe.codegen.syntax import quoted
-from nnpipe.codegen.task import Task
 from nnpipe.codegen.writer import Writer
 from nnpipe.core.arguments import argument
 from nnpipe.core.discoverable import Option
-from nnpipe.testing.task import TaskContract
+from nnpipe.testing.script_task import ScriptTaskContract
 
 NETWORK = [{"class": "Input", "shape": [4]}, {"class": "Dense", "units": 3}]
 
 
-class Tell(Task):
+class Tell(ScriptTask):
     """Print a line, as it should be done."""
 
     task = "tell"
@@ -29,11 +29,11 @@ class Tell(Task):
         return quoted("print(LINE)", LINE=writer.argument(self, "line", self.line, "what to print"))
 
 
-class TestTell(TaskContract):
-    made: ClassVar[type[Task]] = Tell
+class TestTell(ScriptTaskContract):
+    made: ClassVar[type[ScriptTask]] = Tell
 
     @pytest.fixture
-    def task(self) -> type[Task]:
+    def task(self) -> type[ScriptTask]:
         return type(self).made
 
     @pytest.fixture

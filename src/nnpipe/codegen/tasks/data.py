@@ -10,8 +10,8 @@ from typing import Any
 from nnpipe.codegen.fields import faults, gives, takes
 from nnpipe.codegen.generator import ScriptGenerator
 from nnpipe.codegen.problems import ScriptProblem
+from nnpipe.codegen.script_task import ScriptTask
 from nnpipe.codegen.syntax import assign, attribute, call, literal, name
-from nnpipe.codegen.task import Task
 from nnpipe.codegen.writer import Writer
 from nnpipe.core.arguments import argument
 from nnpipe.core.messages import shown
@@ -19,7 +19,7 @@ from nnpipe.core.messages import shown
 _SKLEARN = ("breast_cancer", "diabetes", "digits", "iris", "wine")
 
 
-class _Load(Task):
+class _Load(ScriptTask):
     test_fraction: float = argument(0.2, help="share of the samples for testing", minimum=0.01, maximum=0.9)
     scale: float = argument(1.0, help="factor of the inputs")
     data: str = gives("data", "samples for training and testing")
@@ -119,7 +119,7 @@ class LoadSklearn(_Load):
         return self._made(writer, "data_of_sklearn", load, literal(self.shape))
 
 
-class ProcessDataset(Task):
+class ProcessDataset(ScriptTask):
     """Pass samples through a plugin's process_dataset(x, y)."""
 
     task = "process_dataset"
@@ -142,7 +142,7 @@ class ProcessDataset(Task):
         return [assign(writer.variable(self.data), made)]
 
 
-class LoadTestData(Task):
+class LoadTestData(ScriptTask):
     """Read samples for inference with a plugin's load_test_data(path)."""
 
     task = "load_test_data"
@@ -169,7 +169,7 @@ def inputs_of(script: ScriptGenerator, variable: str) -> int:
     return int(isinstance(maker, ProcessDataset))
 
 
-def loaded_plugin(writer: Writer, task: Task, path: str) -> ast.expr:
+def loaded_plugin(writer: Writer, task: ScriptTask, path: str) -> ast.expr:
     """Return the expression that loads a plugin; a file that several tasks use gets one option of the script."""
     known: dict[str, ast.expr] = writer.plugins
     if path not in known:

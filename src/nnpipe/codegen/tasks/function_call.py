@@ -8,14 +8,14 @@ from collections.abc import Iterable
 from nnpipe.codegen.fields import gives, takes
 from nnpipe.codegen.generator import ScriptGenerator
 from nnpipe.codegen.problems import ScriptProblem
+from nnpipe.codegen.script_task import ScriptTask
 from nnpipe.codegen.syntax import assign, call, is_name
-from nnpipe.codegen.task import Task
 from nnpipe.codegen.writer import Writer
 from nnpipe.core.arguments import argument
 from nnpipe.core.messages import shown
 
 
-class Call(Task):
+class Call(ScriptTask):
     """Import a function and call it with variables."""
 
     task = "call"

@@ -10,8 +10,8 @@ from typing import ClassVar
 from nnpipe.codegen.fields import gives
 from nnpipe.codegen.generator import ScriptGenerator
 from nnpipe.codegen.problems import ScriptProblem
+from nnpipe.codegen.script_task import ScriptTask
 from nnpipe.codegen.syntax import assign, call, literal
-from nnpipe.codegen.task import Task
 from nnpipe.codegen.tasks.losses import LARGEST, METRICS
 from nnpipe.codegen.writer import Writer
 from nnpipe.core.arguments import argument
@@ -21,7 +21,7 @@ MONITORED = ("loss", *(f"test_{title}" for title in ("loss", *METRICS)))
 """Figures that can be monitored: the loss in training, and the loss and metrics on the test samples."""
 
 
-class _Watching(Task):
+class _Watching(ScriptTask):
     monitor: str = argument("test_loss", help="the figure that decides: " + ", ".join(MONITORED), choices=MONITORED)
 
     def problems(self, script: ScriptGenerator) -> Iterable[ScriptProblem]:
@@ -93,7 +93,7 @@ class EarlyStopping(_Watching):
         return [assign(writer.variable(self.callback), made)]
 
 
-class _Logger(Task):
+class _Logger(ScriptTask):
     helpers: ClassVar[Mapping[str, str]] = {}
     """Names of the functions that create the callback from a path, by framework."""
     callback: str = gives("callback", "the callback")
@@ -146,7 +146,7 @@ class ProgressLogger(_Logger):
 SUFFIXES = {"pytorch": ".safetensors", "keras": ".keras"}
 
 
-def suffix_problems(task: Task, script: ScriptGenerator, field: str) -> Iterable[ScriptProblem]:
+def suffix_problems(task: ScriptTask, script: ScriptGenerator, field: str) -> Iterable[ScriptProblem]:
     """Yield a problem if the path in a field has a suffix that the framework does not write."""
     suffix = SUFFIXES.get(script.framework, "")
     path = getattr(task, field)

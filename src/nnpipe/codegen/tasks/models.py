@@ -12,8 +12,8 @@ import numpy as np
 from nnpipe.codegen.fields import gives, takes
 from nnpipe.codegen.generator import ScriptGenerator
 from nnpipe.codegen.problems import ScriptProblem
+from nnpipe.codegen.script_task import ScriptTask
 from nnpipe.codegen.syntax import assign, call, literal, quoted
-from nnpipe.codegen.task import Task
 from nnpipe.codegen.weights import keras_places
 from nnpipe.codegen.writer import Writer
 from nnpipe.core.arguments import argument
@@ -25,7 +25,7 @@ from nnpipe.layers.graph.shape_inference import infer
 from nnpipe.layers.graph.weights import Weights, initial_weights
 
 
-class LoadModel(Task):
+class LoadModel(ScriptTask):
     """Build a network of the description, and load its weights if there are any."""
 
     task = "load_model"
@@ -60,7 +60,7 @@ class LoadModel(Task):
         return found
 
 
-class ApplyDelta(Task):
+class ApplyDelta(ScriptTask):
     """Build a changed network; layers that both networks have, by name and shape, keep their weights."""
 
     task = "apply_delta"
@@ -132,7 +132,7 @@ def stayed(before: NetworkGraph, after: NetworkGraph) -> list[str]:
     return list(transfer(before, nothing, after).stayed)
 
 
-def drawn(writer: Writer, graph: NetworkGraph, network: str, model: ast.expr, task: Task) -> list[ast.stmt]:
+def drawn(writer: Writer, graph: NetworkGraph, network: str, model: ast.expr, task: ScriptTask) -> list[ast.stmt]:
     """Return the statements that initialise a network's weights.
 
     If an initialiser cannot be translated, the weights are drawn now and loaded from a file beside the script.
@@ -155,7 +155,7 @@ def device(writer: Writer) -> ast.expr:
 
 
 def load_stored(
-    writer: Writer, graph: NetworkGraph, network: str, weights: Weights, model: ast.expr, task: Task
+    writer: Writer, graph: NetworkGraph, network: str, weights: Weights, model: ast.expr, task: ScriptTask
 ) -> list[ast.stmt]:
     """Return the statements that load stored weights into a network, and add the file of weights."""
     place = writer.stored_weights(graph, network, weights)

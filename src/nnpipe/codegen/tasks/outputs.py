@@ -9,15 +9,15 @@ from typing import ClassVar
 from nnpipe.codegen.fields import gives, takes
 from nnpipe.codegen.generator import ScriptGenerator
 from nnpipe.codegen.problems import ScriptProblem
+from nnpipe.codegen.script_task import ScriptTask
 from nnpipe.codegen.syntax import assign, attribute, call, literal, quoted
-from nnpipe.codegen.task import Task
 from nnpipe.codegen.tasks.data import loaded_plugin, plugin_problems
 from nnpipe.codegen.tasks.loggers import suffix_problems, suffixed
 from nnpipe.codegen.writer import Writer
 from nnpipe.core.arguments import argument
 
 
-class Evaluate(Task):
+class Evaluate(ScriptTask):
     """Print the loss and the metrics on the test samples as one line of JSON."""
 
     task = "evaluate"
@@ -32,7 +32,7 @@ class Evaluate(Task):
         return [ast.Expr(call("print", call("json.dumps", figures)))]
 
 
-class Save(Task):
+class Save(ScriptTask):
     """Write a network to a file: the weights as safetensors for PyTorch, the whole network as .keras for Keras."""
 
     task = "save"
@@ -57,7 +57,7 @@ class Save(Task):
         return [*found, *([assign(writer.variable(self.file), path)] if self.file else [])]
 
 
-class Quantise(Task):
+class Quantise(ScriptTask):
     """Write a network as a TensorFlow Lite file with 8-bit integers, calibrated with samples."""
 
     task = "quantise"
@@ -78,7 +78,7 @@ class Quantise(Task):
         return [written, assign(writer.variable(self.file), path)]
 
 
-class CompileEdgeTPU(Task):
+class CompileEdgeTPU(ScriptTask):
     """Compile a quantised file for Google's Edge TPU with edgetpu_compiler, which must be installed."""
 
     task = "compile_edge_tpu"
@@ -95,7 +95,7 @@ class CompileEdgeTPU(Task):
         return [assign(writer.variable(self.file), made) if self.file else ast.Expr(made)]
 
 
-class Inference(Task):
+class Inference(ScriptTask):
     """Run a network on samples that a plugin read, or on the test samples."""
 
     task = "inference"
@@ -119,7 +119,7 @@ class Inference(Task):
         return statements
 
 
-class ProcessOutput(Task):
+class ProcessOutput(ScriptTask):
     """Pass inputs and outputs to a plugin's process_model_output, which writes into the folder ``output``."""
 
     task = "process_model_output"

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from nnpipe.codegen.fields import gives, takes
 from nnpipe.codegen.generator import ScriptGenerator
 from nnpipe.codegen.problems import ScriptProblem
+from nnpipe.codegen.script_task import ScriptTask
 from nnpipe.codegen.syntax import assign, attribute, call, literal
-from nnpipe.codegen.task import Task
 from nnpipe.codegen.tasks.data import inputs_of
 from nnpipe.codegen.tasks.losses import LOSSES, METRICS, Judgement, faults_of
 from nnpipe.codegen.tasks.models import graph_of
@@ -20,7 +20,7 @@ OPTIMISERS = {"sgd": "SGD", "adam": "Adam", "adamw": "AdamW", "rmsprop": "RMSpro
 """Optimisers with the name of their class, which is the same in both frameworks."""
 
 
-class Compile(Task):
+class Compile(ScriptTask):
     """Choose the loss, the optimiser and the metrics of a training."""
 
     task = "compile"
@@ -72,7 +72,7 @@ class Compile(Task):
         return [*made, assign(target, model)]
 
 
-class Train(Task):
+class Train(ScriptTask):
     """Train a network and print its figures after each epoch."""
 
     task = "train"

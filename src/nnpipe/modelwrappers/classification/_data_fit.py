@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nnpipe.core.dataset import DatasetSpec
+from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.tensors import show_shape

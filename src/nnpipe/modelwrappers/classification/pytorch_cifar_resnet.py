@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from nnpipe.core.arguments import argument
-from nnpipe.core.dataset import DatasetSpec
+from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.meaning import Meaning
 from nnpipe.core.tensor_meaning import InputMeaning, OutputMeaning

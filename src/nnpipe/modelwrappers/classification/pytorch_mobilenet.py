@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from nnpipe.core.arguments import argument
-from nnpipe.core.dataset import DatasetSpec
+from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import ArtifactError, ConfigError
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.meaning import Meaning

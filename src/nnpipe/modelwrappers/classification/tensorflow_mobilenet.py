@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nnpipe.core.arguments import argument
-from nnpipe.core.dataset import DatasetSpec
+from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import ArtifactError, ConfigError
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.meaning import Meaning

@@ -13,7 +13,7 @@ import numpy as np
 
 from nnpipe.core.arguments import argument
 from nnpipe.core.batch_conversion import adapt
-from nnpipe.core.dataset import DatasetSpec
+from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.meaning import Meaning
 from nnpipe.core.model import ModelWrapper

@@ -17,7 +17,8 @@ from acme_nn.network import Adam, Network, check_layers
 from acme_nn.session import AcmeSession
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
-from nnpipe.core.dataset import Dataset, DatasetSpec
+from nnpipe.core.dataset import Dataset
+from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import ArtifactError, ConfigError, NotSupported, SpecMismatch
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import ModelWrapper, Samples

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 
+from nnpipe.codegen.script_task import ScriptTask
 from nnpipe.codegen.syntax import quoted
-from nnpipe.codegen.task import Task
 from nnpipe.codegen.writer import Writer
 from nnpipe.core.arguments import argument
 
 
-class Announce(Task):
+class Announce(ScriptTask):
     """Print a line."""
 
     task = "announce"

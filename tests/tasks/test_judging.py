@@ -8,10 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import SpecMismatch
-from nnpipe.datasets import _evaluation
+from nnpipe.core.task import task_named
 
 NAMES = ("a", "b", "c")
+
+
+def judged_by(task, predictions, truth, class_names=()):
+    return task_named(task).judge(predictions, truth, DatasetSpec(task, (), (), class_names))
+
+
 scores = hnp.arrays(
     st.sampled_from([np.float32, np.int8]),
     st.tuples(st.integers(0, 20), st.just(3)),
@@ -22,7 +29,7 @@ scores = hnp.arrays(
 @given(scores, st.integers(0, 2))
 def test_rank_and_prediction_agree(table, label):
     truth = {"label": np.full(len(table), label, np.int64)}
-    judged = _evaluation.classification({"output": table}, truth, NAMES)
+    judged = judged_by("classification", {"output": table}, truth, NAMES)
     assert judged.task == "classification"
     assert judged.class_names == NAMES
     assert len(judged) == len(table)
@@ -32,7 +39,7 @@ def test_rank_and_prediction_agree(table, label):
 
 def test_a_score_that_is_no_number_is_never_the_best():
     table = np.array([[np.nan, 1, 2], [3, np.nan, 1], [np.nan] * 3], np.float32)
-    judged = _evaluation.classification({"scores": table}, {"label": np.array([0, 1, 2])}, NAMES)
+    judged = judged_by("classification", {"scores": table}, {"label": np.array([0, 1, 2])}, NAMES)
     np.testing.assert_array_equal(judged.arrays["predicted"][:2], [2, 0])
     np.testing.assert_array_equal(judged.arrays["rank"], [2, 2, 2])
 
@@ -41,23 +48,23 @@ def test_the_tensor_is_found_by_name_or_because_it_is_alone():
     table = np.eye(3, dtype=np.float32)
     truth = {"label": np.arange(3)}
     for predictions in ({"scores": table}, {"anything": table}, {"scores": table, "other": table[:, ::-1]}):
-        assert not _evaluation.classification(predictions, truth, NAMES).arrays["rank"].any()
+        assert not judged_by("classification", predictions, truth, NAMES).arrays["rank"].any()
     with pytest.raises(SpecMismatch, match="'scores' or one tensor only; given: x, y"):
-        _evaluation.classification({"x": table, "y": table}, truth, NAMES)
+        judged_by("classification", {"x": table, "y": table}, truth, NAMES)
 
 
 @pytest.mark.parametrize("shape", [(3,), (3, 4), (3, 2), (3, 3, 1), (2, 3)])
 def test_scores_of_another_shape_are_refused(shape):
     with pytest.raises(SpecMismatch):
-        _evaluation.classification({"scores": np.zeros(shape)}, {"label": np.arange(3)}, NAMES)
+        judged_by("classification", {"scores": np.zeros(shape)}, {"label": np.arange(3)}, NAMES)
 
 
 def test_numbers_are_kept_beside_the_truth():
-    judged = _evaluation.regression({"y": np.ones((4, 2))}, {"value": np.zeros((4, 2), np.float32)})
+    judged = judged_by("regression", {"y": np.ones((4, 2))}, {"value": np.zeros((4, 2), np.float32)})
     assert judged.arrays["predicted"].dtype == np.float32
     np.testing.assert_array_equal(judged.arrays["predicted"] - judged.arrays["truth"], np.ones((4, 2)))
     with pytest.raises(SpecMismatch, match=r"\(4, 2\), not \(4, 1\)"):
-        _evaluation.regression({"y": np.ones((4, 1))}, {"value": np.zeros((4, 2), np.float32)})
+        judged_by("regression", {"y": np.ones((4, 1))}, {"value": np.zeros((4, 2), np.float32)})
 
 
 masks = hnp.arrays(np.int64, (3, 4, 5), elements=st.integers(0, 2))
@@ -65,7 +72,7 @@ masks = hnp.arrays(np.int64, (3, 4, 5), elements=st.integers(0, 2))
 
 @given(masks, masks)
 def test_pixels_are_counted_by_true_and_predicted_class(mask, predicted):
-    judged = _evaluation.segmentation({"mask": predicted}, {"mask": mask}, NAMES)
+    judged = judged_by("segmentation", {"mask": predicted}, {"mask": mask}, NAMES)
     confusion = judged.arrays["confusion"]
     assert confusion.shape == (3, 3, 3)
     for image in range(3):
@@ -73,7 +80,7 @@ def test_pixels_are_counted_by_true_and_predicted_class(mask, predicted):
             for guess in range(3):
                 expected = np.sum((mask[image] == true) & (predicted[image] == guess))
                 assert confusion[image, true, guess] == expected
-    as_scores = _evaluation.segmentation({"scores": np.eye(3)[predicted]}, {"mask": mask}, NAMES)
+    as_scores = judged_by("segmentation", {"scores": np.eye(3)[predicted]}, {"mask": mask}, NAMES)
     np.testing.assert_array_equal(as_scores.arrays["confusion"], confusion)
 
 
@@ -89,17 +96,17 @@ def test_pixels_are_counted_by_true_and_predicted_class(mask, predicted):
 )
 def test_masks_that_cannot_be_are_refused(predicted):
     with pytest.raises(SpecMismatch):
-        _evaluation.segmentation({"mask": predicted}, {"mask": np.zeros((1, 4, 5), np.int64)}, NAMES)
+        judged_by("segmentation", {"mask": predicted}, {"mask": np.zeros((1, 4, 5), np.int64)}, NAMES)
 
 
 def test_no_images_give_an_empty_evaluation():
     empty = np.zeros((0, 4, 5), np.int64)
-    assert _evaluation.segmentation({"mask": empty}, {"mask": empty}, NAMES).arrays["confusion"].shape == (0, 3, 3)
+    assert judged_by("segmentation", {"mask": empty}, {"mask": empty}, NAMES).arrays["confusion"].shape == (0, 3, 3)
 
 
 def test_strangeness_is_kept_beside_the_truth():
-    judged = _evaluation.anomaly({"x": np.array([0.5, 2.0])}, {"anomalous": np.array([0, 1])})
+    judged = judged_by("anomaly", {"x": np.array([0.5, 2.0])}, {"anomalous": np.array([0, 1])})
     np.testing.assert_array_equal(judged.arrays["truth"], [0, 1])
     np.testing.assert_array_equal(judged.arrays["score"], np.array([0.5, 2.0], np.float32))
     with pytest.raises(SpecMismatch):
-        _evaluation.anomaly({"x": np.zeros((2, 1))}, {"anomalous": np.array([0, 1])})
+        judged_by("anomaly", {"x": np.zeros((2, 1))}, {"anomalous": np.array([0, 1])})

@@ -15,7 +15,7 @@ from nnpipe.codegen.description import check_script
 from nnpipe.codegen.generator import Generated
 from nnpipe.codegen.graph import CodeGraph
 from nnpipe.codegen.script import generate
-from nnpipe.codegen.task import FRAMEWORKS, Task
+from nnpipe.codegen.script_task import FRAMEWORKS, ScriptTask
 from nnpipe.core.discoverable import Discoverable
 from nnpipe.core.naming import nearest
 from nnpipe.testing.discoverable import DiscoverableContract
@@ -23,7 +23,7 @@ from nnpipe.testing.discoverable import DiscoverableContract
 _PACKAGES = {"pytorch": "torch", "keras": "keras"}
 
 
-class TaskContract(DiscoverableContract):
+class ScriptTaskContract(DiscoverableContract):
     """What every task of a script must do; subclass it and define two fixtures.
 
     ``task``
@@ -34,33 +34,33 @@ class TaskContract(DiscoverableContract):
     """
 
     @pytest.fixture
-    def task(self) -> type[Task]:
-        raise NotImplementedError("a subclass of TaskContract gives the fixture `task`")
+    def task(self) -> type[ScriptTask]:
+        raise NotImplementedError("a subclass of ScriptTaskContract gives the fixture `task`")
 
     @pytest.fixture
     def script(self) -> Mapping[str, Any]:
-        raise NotImplementedError("a subclass of TaskContract gives the fixture `script`")
+        raise NotImplementedError("a subclass of ScriptTaskContract gives the fixture `script`")
 
     @pytest.fixture
-    def discovered(self, task: type[Task]) -> type[Discoverable]:
+    def discovered(self, task: type[ScriptTask]) -> type[Discoverable]:
         return task
 
-    def test_descriptions_have_a_name_for_it(self, task: type[Task]) -> None:
+    def test_descriptions_have_a_name_for_it(self, task: type[ScriptTask]) -> None:
         assert vars(task).get("task"), "say what descriptions call it: task = ..."
         assert task_classes()[task.task] is task
 
-    def test_it_says_what_each_argument_means(self, task: type[Task]) -> None:
+    def test_it_says_what_each_argument_means(self, task: type[ScriptTask]) -> None:
         assert [option.name for option in task.options() if not option.help] == []
         undeclared = {field.name for field in dataclasses.fields(task)} - {row.name for row in fields.rows(task)}
         assert undeclared == {"name", "after"}, "declare each field with argument, takes or gives"
 
-    def test_it_is_there_for_a_framework(self, task: type[Task]) -> None:
+    def test_it_is_there_for_a_framework(self, task: type[ScriptTask]) -> None:
         assert task.frameworks
         assert set(task.frameworks) <= set(FRAMEWORKS)
 
     @pytest.mark.parametrize("framework", FRAMEWORKS)
     def test_its_script_is_python_that_stands_alone_and_the_same_each_time(
-        self, task: type[Task], script: Mapping[str, Any], framework: str
+        self, task: type[ScriptTask], script: Mapping[str, Any], framework: str
     ) -> None:
         one, two = _generated(task, script, framework), _generated(task, script, framework)
         assert one.text == two.text
@@ -71,7 +71,7 @@ class TaskContract(DiscoverableContract):
 
     @pytest.mark.parametrize("framework", FRAMEWORKS)
     def test_its_arguments_never_change_and_equal_ones_make_equal_tasks(
-        self, task: type[Task], script: Mapping[str, Any], framework: str
+        self, task: type[ScriptTask], script: Mapping[str, Any], framework: str
     ) -> None:
         (one, *_), (two, *_) = (_tasks(task, script, framework) for _ in range(2))
         assert one == two
@@ -80,18 +80,22 @@ class TaskContract(DiscoverableContract):
             with pytest.raises(dataclasses.FrozenInstanceError):
                 setattr(one, field.name, getattr(one, field.name))
 
-    def test_an_unknown_argument_is_a_problem_that_names_it(self, task: type[Task], script: Mapping[str, Any]) -> None:
+    def test_an_unknown_argument_is_a_problem_that_names_it(
+        self, task: type[ScriptTask], script: Mapping[str, Any]
+    ) -> None:
         (found,) = check_script(_changed(task, script, no_such_argument=1)).problems
         assert found.where.endswith(".no_such_argument")
 
-    def test_a_missing_argument_is_told_with_its_meaning(self, task: type[Task], script: Mapping[str, Any]) -> None:
+    def test_a_missing_argument_is_told_with_its_meaning(
+        self, task: type[ScriptTask], script: Mapping[str, Any]
+    ) -> None:
         for row in fields.rows(task):
             if row.default is dataclasses.MISSING:
                 problems = check_script(_changed(task, script, row.name)).problems
                 assert any(p.where.endswith(f".{row.name}") and row.help in p.message for p in problems), row.name
 
     def test_a_value_of_the_wrong_kind_is_a_problem_that_names_it(
-        self, task: type[Task], script: Mapping[str, Any]
+        self, task: type[ScriptTask], script: Mapping[str, Any]
     ) -> None:
         for row in fields.rows(task):
             problems = check_script(_changed(task, script, **{row.name: {"not": "a value"}})).problems
@@ -99,7 +103,7 @@ class TaskContract(DiscoverableContract):
             assert all("\n" not in str(problem) for problem in problems)
 
 
-def _changed(task: type[Task], script: Mapping[str, Any], *without: str, **more: Any) -> dict[str, Any]:
+def _changed(task: type[ScriptTask], script: Mapping[str, Any], *without: str, **more: Any) -> dict[str, Any]:
     """Return the description for one of the task's frameworks, with changed arguments of the task."""
     tasks = [dict(item) for item in script["tasks"]]
     first = next((item for item in tasks if item.get("task") == task.task), None)
@@ -111,7 +115,7 @@ def _changed(task: type[Task], script: Mapping[str, Any], *without: str, **more:
     return {**script, "framework": framework if framework in task.frameworks else task.frameworks[0], "tasks": tasks}
 
 
-def _graph(task: type[Task], script: Mapping[str, Any], framework: str) -> CodeGraph:
+def _graph(task: type[ScriptTask], script: Mapping[str, Any], framework: str) -> CodeGraph:
     if framework not in task.frameworks:
         pytest.skip(f"is there for {' and '.join(task.frameworks)} only")
     pytest.importorskip(_PACKAGES[framework], reason=f"{framework} is not installed")
@@ -121,11 +125,11 @@ def _graph(task: type[Task], script: Mapping[str, Any], framework: str) -> CodeG
     return checked.graph
 
 
-def _tasks(task: type[Task], script: Mapping[str, Any], framework: str) -> list[Task]:
+def _tasks(task: type[ScriptTask], script: Mapping[str, Any], framework: str) -> list[ScriptTask]:
     return [one for one in _graph(task, script, framework).order if type(one) is task]
 
 
-def _generated(task: type[Task], script: Mapping[str, Any], framework: str) -> Generated:
+def _generated(task: type[ScriptTask], script: Mapping[str, Any], framework: str) -> Generated:
     return generate(_graph(task, script, framework))
 
 

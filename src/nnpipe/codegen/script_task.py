@@ -23,13 +23,13 @@ FRAMEWORKS = ("pytorch", "keras")
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(fields.takes, fields.gives, field))
 @dataclass(frozen=True, kw_only=True)
-class Task(Discoverable):
+class ScriptTask(Discoverable):
     """One step of a script: a frozen value with its arguments and variables.
 
     Authors set the name of the ``task``, declare its arguments with :func:`~nnpipe.core.arguments.argument`, and
     declare the variables that it takes and gives with the functions of :mod:`nnpipe.codegen.fields`.  They implement
     :meth:`write`, and :meth:`problems` for what the fields alone cannot check.
-    Task classes are found like components: in nnpipe, in plugins, and in the running program.
+    Classes of tasks are found like components: in nnpipe, in plugins, and in the running program.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class Task(Discoverable):
     --------
     >>> from nnpipe import argument
     >>> from nnpipe.codegen.syntax import quoted
-    >>> class Tell(Task):
+    >>> class Tell(ScriptTask):
     ...     'Print a line.'
     ...     task = "tell"
     ...     line: str = argument("done", help="what to print")

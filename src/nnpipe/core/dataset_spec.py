@@ -1,0 +1,36 @@
+"""What a data set holds: its task, tensors and classes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nnpipe.core.tensors import TensorSpec
+
+
+@dataclass(frozen=True)
+class DatasetSpec:
+    """The task, tensors and classes of a data set.
+
+    Parameters
+    ----------
+    task
+        ``"classification"``, ``"regression"``, ``"segmentation"``, ...
+    inputs, targets
+        The tensors that ``read`` returns, with a free first axis for samples.
+        Images are ``(None, height, width, channels)`` of ``uint8``; the target
+        of a classification is ``"label"``, ``(None,)`` of ``int64``.
+    class_names
+        Names of the classes, ordered by class number; empty if there are no classes.
+
+    Examples
+    --------
+    >>> from nnpipe import TensorSpec
+    >>> image, label = TensorSpec("image", (8, 8, 1), "uint8"), TensorSpec("label", (), "int64")
+    >>> DatasetSpec("classification", (image,), (label,), ("cat", "dog")).class_names
+    ('cat', 'dog')
+    """
+
+    task: str
+    inputs: tuple[TensorSpec, ...]
+    targets: tuple[TensorSpec, ...]
+    class_names: tuple[str, ...] = ()

@@ -1,0 +1,95 @@
+"""Quality metrics: what is computed from an evaluation, and how its uncertainty can be told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from nnpipe.core.errors import ConfigError
+from nnpipe.core.evaluation import Evaluation
+
+Floats = npt.NDArray[np.float64]
+Values = Callable[[Evaluation], Floats]
+"""Computes the value of each sample, ``(samples,)``; NaN for one that does not count."""
+Statistic = Callable[[Floats], float]
+"""Computes a metric if each sample counts as often as its weight, ``(samples,)``, says; NaN if it is not defined."""
+Prepare = Callable[[Evaluation], Statistic]
+
+
+@dataclass(frozen=True)
+class QualityMetric:
+    """A metric of a task: its name, its unit, and the function that computes it.
+
+    A metric either is the mean of ``values`` of single samples, or follows from all samples together.  Of the second
+    kind, ``statistic`` is given an evaluation and returns a function of weights: intervals are found by computing the
+    metric of many weightings, so what does not depend on weights (sorting, matching) is done once.
+
+    Parameters
+    ----------
+    name
+        The name in files, constraints and commands: lower case, digits and underscores.
+    heading
+        A short column heading.
+    title
+        A longer name for text.
+    meaning
+        The definition, in a clause.
+    kind
+        ``"share"`` for numbers from 0 to 1 that are shown in per cent, ``"ratio"`` for other numbers without a unit,
+        ``"time"`` in seconds, ``"rate"`` per second.
+    less_is_better
+        Whether smaller values are better.
+    values, statistic
+        One of the two.
+    clusters
+        Numbers of the groups of samples that depend on each other, ``(samples,)``, such as windows of one series;
+        by default, each sample is alone.
+
+    Examples
+    --------
+    >>> right = QualityMetric(
+    ...     "accuracy", "Accuracy", "Accuracy", "share of the samples whose class is right",
+    ...     values=lambda found: (found.arrays["truth"] == found.arrays["predicted"]).astype(float),
+    ... )
+    >>> right.of(Evaluation("classification", {"truth": np.array([0, 1]), "predicted": np.array([0, 0])}))
+    0.5
+    """
+
+    name: str
+    heading: str
+    title: str
+    meaning: str
+    kind: Literal["share", "ratio", "time", "rate"] = "share"
+    less_is_better: bool = False
+    values: Values | None = None
+    statistic: Prepare | None = None
+    clusters: Callable[[Evaluation], npt.NDArray[np.integer]] | None = None
+
+    def __post_init__(self) -> None:
+        if not (self.name.isidentifier() and self.name == self.name.lower()):
+            raise ConfigError(f"a metric's name is of lower-case letters, digits and underscores, not {self.name!r}")
+        if (self.values is None) == (self.statistic is None):
+            raise ConfigError(f"the metric {self.name!r} needs either values of samples or a statistic")
+
+    def of(self, evaluation: Evaluation) -> float:
+        """Return the metric of an evaluation; NaN if it is not defined."""
+        return self.prepared(evaluation)(np.ones(len(evaluation)))
+
+    def prepared(self, evaluation: Evaluation) -> Statistic:
+        """Return the function that computes the metric from the weights of samples."""
+        if self.statistic is not None:
+            return self.statistic(evaluation)
+        assert self.values is not None
+        values = np.asarray(self.values(evaluation), np.float64)
+        counts = ~np.isnan(values)
+        known = np.where(counts, values, 0.0)
+
+        def mean(weights: Floats) -> float:
+            total = float(weights @ counts)
+            return float(weights @ known) / total if total > 0 else float("nan")
+
+        return mean

@@ -1,0 +1,173 @@
+"""The interface of tasks: what a model is to do, and how well it does it."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from nnpipe.core.component import Component
+from nnpipe.core.dataset_spec import DatasetSpec
+from nnpipe.core.errors import ArtifactError, ComponentNotFound
+from nnpipe.core.evaluation import Evaluation
+from nnpipe.core.naming import nearest
+from nnpipe.core.quality_metric import QualityMetric
+from nnpipe.core.tensors import Batch
+
+
+class Task(Component):
+    """What a model is to do with samples: it judges predictions, and names the metrics of quality.
+
+    A data set states the name of its task, and everything that compares models finds the task by that name: intervals,
+    paired comparisons, constraints of sweeps, gates, the run database and reports need nothing else.  Tasks are found
+    like other components, in nnpipe, in plugins, and in the running program.
+
+    Attributes
+    ----------
+    name
+        The name of the task in specifications of data sets and in result files.
+    arrays
+        The arrays, ragged or not, without which the metrics cannot be computed.
+    truth
+        The arrays of an evaluation that hold the truth.  Two evaluations are of the same samples if they are equal
+        in these.
+
+    Examples
+    --------
+    >>> class Counting(Task):
+    ...     'How many things are in a picture.'
+    ...     name = "counting"
+    ...     truth = ("count",)
+    ...     @property
+    ...     def metrics(self):
+    ...         def error(found):
+    ...             return np.abs(found.arrays["count"] - found.arrays["counted"]).astype(float)
+    ...         return (
+    ...             QualityMetric(
+    ...                 "count_error", "Count error", "Error of the count", "mean distance from the true count",
+    ...                 kind="ratio", less_is_better=True, values=error,
+    ...             ),
+    ...         )
+    ...     def judge(self, predictions, truth, spec):
+    ...         counted = np.rint(predictions["count"]).astype(np.int64)
+    ...         return Evaluation(self.name, {"count": truth["count"], "counted": counted})
+    >>> spec = DatasetSpec("counting", (), ())
+    >>> found = Counting().judge({"count": np.array([1.9, 4.2])}, {"count": np.array([2, 5])}, spec)
+    >>> Counting().primary.of(found)
+    0.5
+    """
+
+    name: ClassVar[str] = ""
+    arrays: ClassVar[tuple[str, ...]] = ("truth", "predicted")
+    truth: ClassVar[tuple[str, ...]] = ("truth",)
+
+    @classmethod
+    def short_name(cls) -> str:
+        """Return the name of the task, by which data sets and files name the class."""
+        return cls.name or cls.__name__
+
+    @property
+    @abstractmethod
+    def metrics(self) -> tuple[QualityMetric, ...]:
+        """The metrics, the one by which candidates are ranked first."""
+
+    @property
+    def primary(self) -> QualityMetric:
+        """The metric by which candidates are ranked."""
+        return self.metrics[0]
+
+    @abstractmethod
+    def judge(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
+        """Reduce the predictions and truth of a batch to the arrays that the metrics need.
+
+        Parameters
+        ----------
+        predictions
+            Arrays by name, as the wrapper's and the data set's postprocessing return them; ``(n, ...)``.
+        truth
+            The targets of the same samples, as in ``spec``.
+        spec
+            The specification of the data set.
+
+        Raises
+        ------
+        SpecMismatch
+            If the predictions have a wrong shape or element type; the message says which they should have.
+        """
+
+    def check(self, evaluation: Evaluation) -> None:
+        """Check the arrays of an evaluation that was read from a file; by default, that none is missing.
+
+        Raises
+        ------
+        ArtifactError
+            If the metrics cannot be computed from them.
+        """
+        for name in self.arrays:
+            if name not in evaluation.arrays and name not in evaluation.ragged:
+                raise ArtifactError(f"the evaluation has no array {name!r}; measure again")
+
+    def same_samples(self, one: Evaluation, other: Evaluation) -> bool:
+        """Return whether two evaluations are of the same samples in the same order, judged by their truth."""
+        return len(one) == len(other) and one.same_in(other, self.truth)
+
+    def agreement(self, one: Evaluation, other: Evaluation) -> npt.NDArray[np.bool_] | None:
+        """Return for which samples two models predict the same, ``(samples,)``; ``None`` if a task cannot say."""
+        return None
+
+    def doubts(self, evaluation: Evaluation) -> Iterator[tuple[str, str]]:
+        """Yield reasons to doubt the predictions: a kind of :mod:`nnpipe.measuring.doubt`, and a clause."""
+        return iter(())
+
+    def metric(self, name: str) -> QualityMetric:
+        """Return a metric of this task by its name.
+
+        Raises
+        ------
+        KeyError
+            If there is none.
+        """
+        for found in self.metrics:
+            if found.name == name:
+                return found
+        raise KeyError(name)
+
+
+def task_named(name: str) -> Task:
+    """Return the task with this name.
+
+    Raises
+    ------
+    ComponentNotFound
+        If there is none here; the message names the nearest.
+    """
+    from nnpipe.core.registry import named
+
+    known = {cls.name: cls for cls in named(Task).values()}
+    if name not in known:
+        raise ComponentNotFound(
+            f"there is no task {name!r} here{nearest(name, known) or '; there are: ' + ', '.join(sorted(known))}"
+        )
+    return known[name]()
+
+
+def task_of(evaluation: Evaluation) -> Task | None:
+    """Return the task of an evaluation; ``None`` if it is not known here, or nothing can be computed."""
+    if not len(evaluation):
+        return None
+    try:
+        task = task_named(evaluation.task)
+        task.check(evaluation)
+    except (ComponentNotFound, ArtifactError):
+        return None
+    return task
+
+
+def all_tasks() -> tuple[Task, ...]:
+    """Return every task that is known here, in the order of their names."""
+    from nnpipe.core.registry import named
+
+    return tuple(cls() for cls in sorted(named(Task).values(), key=lambda cls: cls.name))

@@ -1,0 +1,24 @@
+"""Tasks, one folder each: how predictions are judged, the metrics, and how results are shown.
+
+This package offers the classes; each is imported when it is first used.
+"""
+
+from typing import TYPE_CHECKING
+
+from nnpipe.core.lazy_exports import lazy_getattr
+
+if TYPE_CHECKING:
+    from nnpipe.tasks.anomaly.task import AnomalyDetection as AnomalyDetection
+    from nnpipe.tasks.classification.task import Classification as Classification
+    from nnpipe.tasks.regression.task import Regression as Regression
+    from nnpipe.tasks.segmentation.task import Segmentation as Segmentation
+
+__getattr__ = lazy_getattr(
+    __name__,
+    {
+        "anomaly.task": ("AnomalyDetection",),
+        "classification.task": ("Classification",),
+        "regression.task": ("Regression",),
+        "segmentation.task": ("Segmentation",),
+    },
+)

@@ -1,0 +1,1 @@
+"""Anomaly detection: how unusual each sample is."""

@@ -1,0 +1,1 @@
+"""Classification: one class of several for each sample."""

@@ -1,0 +1,91 @@
+"""Regression as a task: predicted numbers against true ones."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nnpipe.core.dataset_spec import DatasetSpec
+from nnpipe.core.errors import SpecMismatch
+from nnpipe.core.evaluation import Evaluation
+from nnpipe.core.quality_metric import Floats, QualityMetric, Statistic
+from nnpipe.core.task import Task
+from nnpipe.core.tensors import Batch, show_shape
+from nnpipe.tasks.predictions import only
+
+
+class Regression(Task):
+    """Numbers for each sample.
+
+    Targets are ``"value"``, ``(n, ...)``.  Predictions are ``"value"``, or a single tensor of any name, of the same
+    shape.
+
+    An evaluation holds ``truth`` and ``predicted``, float32 ``(n, ...)``.
+    """
+
+    name = "regression"
+
+    @property
+    def metrics(self) -> tuple[QualityMetric, ...]:
+        """The mean absolute error, the root of the mean squared error, and the share of the variance explained."""
+        return _METRICS
+
+    def judge(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
+        """Evaluate predicted numbers."""
+        predicted, value = only(predictions, "value"), truth["value"]
+        if predicted.shape != value.shape:
+            raise SpecMismatch(
+                f"values must have the shape {show_shape(value.shape)}, not {show_shape(predicted.shape)}"
+            )
+        return Evaluation(self.name, {"truth": value.astype(np.float32), "predicted": predicted.astype(np.float32)})
+
+
+def _errors(found: Evaluation) -> Floats:
+    difference: Floats = found.arrays["predicted"].astype(np.float64) - found.arrays["truth"]
+    return difference.reshape(len(found), -1)
+
+
+def _absolute(found: Evaluation) -> Floats:
+    mean: Floats = np.abs(_errors(found)).mean(axis=1)
+    return mean
+
+
+def _root(found: Evaluation) -> Statistic:
+    squares = (_errors(found) ** 2).mean(axis=1)
+
+    def statistic(weights: Floats) -> float:
+        total = float(weights.sum())
+        return float(np.sqrt(weights @ squares / total)) if total > 0 else float("nan")
+
+    return statistic
+
+
+def _explained(found: Evaluation) -> Statistic:
+    squares = (_errors(found) ** 2).sum(axis=1)
+    truth = found.arrays["truth"].astype(np.float64).reshape(len(found), -1)
+    truth = truth - truth.mean(axis=0)  # a common offset changes nothing but the rounding
+    own = (truth**2).sum(axis=1)
+
+    def statistic(weights: Floats) -> float:
+        total = float(weights.sum())
+        if total <= 0:
+            return float("nan")
+        spread = float(weights @ own - (((weights @ truth) ** 2).sum()) / total)
+        return 1 - float(weights @ squares) / spread if spread > 0 else float("nan")
+
+    return statistic
+
+
+_METRICS = (
+    QualityMetric(
+        "mae", "MAE", "Mean absolute error", "mean distance of predicted from true numbers", "ratio", True,
+        values=_absolute,
+    ),
+    QualityMetric(
+        "rmse", "RMSE", "Root of the mean squared error", "root of the mean squared distance", "ratio", True,
+        statistic=_root,
+    ),
+    QualityMetric(
+        "r2", "R²", "Coefficient of determination", "1 less the squared errors by the squared deviations of the truth",
+        "ratio", statistic=_explained,
+    ),
+)  # fmt: skip
