@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from nnpipe.analysis.suspect_operations import level_of, suspects_among
 from nnpipe.analysis.tensor_pairing import ComputedTensor, Pair
@@ -65,3 +66,30 @@ def test_an_error_much_larger_than_a_bias_is_not_that_bias() -> None:
     random = np.random.default_rng(2)
     expected, bias = random.normal(size=(200, CHANNELS)), random.normal(0, 1e-4, CHANNELS)
     assert suspects_of(with_integers(expected, 4.0) + 300 * bias, expected, bias) == []
+
+
+def test_a_constant_row_is_no_bias() -> None:
+    """The token that a transformer puts before the others differs from element to element, and is rounded once."""
+    random = np.random.default_rng(3)
+    expected, token = random.normal(size=(40, 5, CHANNELS)), random.normal(size=CHANNELS)
+    token += 0.1 - np.median(token)
+    expected[:, 0] = token
+    rest = np.zeros_like(expected)
+    rest[:, 0] = token
+    found = expected.copy()
+    found[:, 0] = token - 0.6 * np.median(token)
+    only = pair(expected, found)
+    assert suspects_among([only], 1, ("int8",), {"t": ("x",)}, {}, [only.other], {"t": rest})[1] == ()
+
+
+@pytest.mark.parametrize(("kind", "wrong"), [("aten.adaptive_avg_pool2d.default", False), ("Conv", True)])
+def test_an_average_of_integers_may_be_off_by_a_step_more(kind: str, wrong: bool) -> None:
+    """Kernels of LiteRT truncate the zero point before they add it, and round the result besides."""
+    random, step = np.random.default_rng(4), 0.1
+    expected = random.normal(size=(VALUES, CHANNELS)) * np.where(np.arange(CHANNELS) == 5, 3 * step, 20 * step)
+    found = (np.rint(expected / step) + 1) * step
+    place = ComputedTensor("t", "operation", kind, "layer", ("x",))
+    one = Pair(place, place, expected, found, True)
+    assert (level_of(one, 1, ("int8",)).over > 0) is wrong
+    assert level_of(one, 1, ("float",)).over > 0
+    assert level_of(Pair(place, place, expected, found + 2 * step, True), 1, ("int8",)).over > 0

@@ -165,6 +165,26 @@ def test_names_decide_where_rounding_hides_a_bias() -> None:
     ]
 
 
+@pytest.mark.parametrize("added", [True, False])
+def test_a_bias_that_is_added_and_rounded_afterwards_is_not_missing(added: bool) -> None:
+    bias = 0.02 * np.random.default_rng(6).standard_normal(5)[:, None, None]
+    without, random = layer(KERNELS[0], np.zeros(5)), np.random.default_rng(7)
+    source = {"conv": lambda x: without(x) + bias, "tanh": np.tanh}
+
+    def rest(given: Mapping[str, Any]) -> dict[str, Any]:
+        return {"conv": np.broadcast_to(bias, given["conv"].shape), "tanh": np.zeros_like(given["conv"])}
+
+    product = without(IMAGE)
+    total = product + bias + 0.1 * random.uniform(-1, 1, product.shape) if added else product
+    other = {"prod": product, "sum": total, "tanh": np.tanh(total)}
+    pairing = TensorPairing(
+        places(list(source)), places(list(other)), other, lambda given: run(source, given), {"tanh": "tanh"},
+        sure_for(("int8",)), at_rest=rest(run(source)),
+    )  # fmt: skip
+    found = [pair.other.tensor for pair in pairing.pairs()]
+    assert found == (["sum", "tanh"] if added else ["prod", "tanh"])
+
+
 def test_a_normalisation_without_its_shift_is_not_taken_for_the_layer_before_it() -> None:
     """Little more than one factor parts the two, and behind the wrong one of them everything would look spoilt."""
     random = np.random.default_rng(11)

@@ -86,6 +86,16 @@ def likeness(expected: Array, found: Array, channels: npt.NDArray[np.int64]) -> 
     return max(0.0, close, shifted, _FACTOR * together)
 
 
+def share_of(change: Array, expected: Array, found: Array) -> tuple[float, float]:
+    """Return how many times a change of the expected values is in the found ones, and the standard error of that."""
+    square = float(np.sum(np.square(change)))
+    if square == 0:
+        return 0.0, np.inf
+    difference = found - expected
+    share = float(np.sum(difference * change)) / square
+    return share, float(np.sqrt(np.mean(np.square(difference - share * change)) / square))
+
+
 def _centred(values: Array, channels: npt.NDArray[np.int64]) -> Array:
     counts = np.maximum(np.bincount(channels), 1)
     return np.asarray(values - (np.bincount(channels, values) / counts)[channels])

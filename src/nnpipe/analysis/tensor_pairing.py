@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
@@ -26,16 +27,21 @@ from nnpipe.analysis._similarity import (
     likeness,
     named_alike,
     sampled,
+    share_of,
     users,
 )
 from nnpipe.analysis.channel_noise import Array, arranged, arrangements, noise_to_signal
 
-__all__ = ["ComputedTensor", "Pair", "TensorPairing"]
+__all__ = ["ComputedTensor", "Pair", "TensorPairing", "comparable"]
 
 _SHARED = 4.0  # the noise that another candidate may have, as a multiple of the best candidate's
 _ROUNDS = 24
 _ALIKE = 0.25  # noise-to-signal ratio below which a damaged tensor can be recognised by its values
 _AHEAD = 6  # operations that a faulty one may be fused with
+_BEHIND = 2  # operations that may add a bias and round the sum
+_HALF, _ERRORS = 0.5, 3  # of a bias, between there and missing; and standard errors from that
+
+_Candidate = tuple[float, str, tuple[int, ...] | None]  # noise-to-signal ratio, tensor, order of axes
 
 
 @dataclass(frozen=True)
@@ -79,6 +85,8 @@ class TensorPairing:
         The noise-to-signal ratio below which two tensors certainly correspond.
     axis
         The axis of channels in the source.
+    at_rest
+        The source's tensors if all inputs of each operation are 0, which are its biases.
     """
 
     def __init__(
@@ -90,8 +98,9 @@ class TensorPairing:
         outputs: Mapping[str, str],
         sure: float,
         axis: int = 1,
+        at_rest: Values = MappingProxyType({}),
     ) -> None:
-        self.sure, self.axis = sure, axis
+        self.sure, self.axis, self.at_rest = sure, axis, at_rest
         self.withdrawn: set[tuple[str, str]] = set()
         needed = leading_to(outputs, source)
         self.source = [place for place in source if place.tensor in needed]
@@ -133,7 +142,7 @@ class TensorPairing:
 
     def _settle(self, computed: Values) -> bool:
         """Pair tensors that certainly correspond; return whether there are new pairs."""
-        nearest: dict[str, tuple[float, str, tuple[int, ...] | None]] = {}
+        nearest: dict[str, _Candidate] = {}
         fresh = {}
         for place in self.source:
             if place.tensor in self.found or place.tensor not in computed or not comparable(computed[place.tensor]):
@@ -177,9 +186,7 @@ class TensorPairing:
         level, order = min(levels, key=lambda pair: pair[0])
         return name, order, level < self.sure
 
-    def _nearest(
-        self, place: ComputedTensor, array: npt.NDArray[np.generic]
-    ) -> tuple[float, str, tuple[int, ...] | None] | None:
+    def _nearest(self, place: ComputedTensor, array: npt.NDArray[np.generic]) -> _Candidate | None:
         levels = [
             (level, name, order)
             for name, order, expected, found in self._candidates(place, array)
@@ -188,7 +195,32 @@ class TensorPairing:
         best = min((level for level, _, _ in levels), default=0.0)
         # Where rounding hides a small bias, values do not tell a tensor from the one after it, but names may.
         named = [each for each in levels if each[0] <= _SHARED * best and named_alike(place, self.by_name[each[1]])]
-        return min(named or levels, key=lambda each: each[0], default=None)
+        nearest = min(named or levels, key=lambda each: each[0], default=None)
+        if nearest is None or self._missing_bias(place, array, nearest)[0] < _HALF:
+            return nearest
+        behind = self._behind(nearest[1])
+        added = [each for each in levels if each[1] in behind and self._missing_bias(place, array, each)[1] < _HALF]
+        return min(added, key=lambda each: each[0], default=nearest)
+
+    def _missing_bias(
+        self, place: ComputedTensor, array: npt.NDArray[np.generic], candidate: _Candidate
+    ) -> tuple[float, float]:
+        """Return the bounds of the part of the source's bias that a candidate lacks; infinite if nothing tells."""
+        expected, bias = np.asarray(array, np.float64), self.at_rest.get(place.tensor)
+        if bias is None or bias.shape != expected.shape:
+            return -np.inf, np.inf
+        _, name, order = candidate
+        found = arranged(self.values[name], order, expected.shape)
+        share, error = share_of(-np.asarray(bias, np.float64), expected, found)
+        return share - _ERRORS * error, share + _ERRORS * error
+
+    def _behind(self, name: str) -> set[str]:
+        """Return the other model's tensors that a few operations compute from one."""
+        found, last = set(), {name}
+        for _ in range(_BEHIND):
+            last = {user.tensor for tensor in last for user in self.other_users.get(tensor, ())}
+            found |= last
+        return found
 
     def _candidates(
         self, place: ComputedTensor, array: npt.NDArray[np.generic]

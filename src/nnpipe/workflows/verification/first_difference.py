@@ -10,7 +10,7 @@ import numpy as np
 
 from nnpipe.analysis.channel_noise import Array
 from nnpipe.analysis.suspect_operations import Level, Suspect, coarsest, sure_for, suspects_among
-from nnpipe.analysis.tensor_pairing import ComputedTensor, Pair, TensorPairing
+from nnpipe.analysis.tensor_pairing import ComputedTensor, Pair, TensorPairing, comparable
 from nnpipe.analysis.weight_changes import Weighing
 from nnpipe.core.batch_conversion import adapt
 from nnpipe.core.claims import Claim
@@ -149,8 +149,9 @@ def paired_values(
     recompute = Rerun(source, graph, batches)
     outputs = _outputs(source, graph, other, other_graph, binding)
     pairs = TensorPairing(
-        _places(graph), _places(other_graph), values, recompute, outputs, sure_for(claims), source.wrapper.channel_axis
-    ).pairs()
+        _places(graph), _places(other_graph), values, recompute, outputs, sure_for(claims),
+        source.wrapper.channel_axis, _at_rest(recompute, outputs),
+    ).pairs()  # fmt: skip
     if not pairs:
         raise NotSupported("no intermediate tensor of one side goes with one of the other")
     return PairedValues(source, graph, other_graph, pairs, recompute, frozenset(outputs))
@@ -188,6 +189,12 @@ def judged(found: Mapping[str, Any], where: Divergence | None, weights: Weighing
         first_wrong = weights.wrong[0]
         return {"verdict": "different", "reason": f"weights {first_wrong.name!r}: {first_wrong.wrong}"}
     return {"reason": f"{found['reason']}; weights: {weights.told()}"} if on_purpose else {}
+
+
+def _at_rest(recompute: Rerun, outputs: Iterable[str]) -> dict[str, Any]:
+    """Return what each operation of the source computes if all its inputs are 0."""
+    zeros = {name: np.zeros_like(array) for name, array in recompute({}).items() if comparable(array)}
+    return recompute({name: array for name, array in zeros.items() if name not in outputs}, resting=True)
 
 
 @dataclass(frozen=True)
