@@ -414,6 +414,34 @@ def test_onnx_computes_the_same_for_any_number_of_samples(wrapper: TensorFlowWra
                 np.testing.assert_allclose(array, expected[name], atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.parametrize("features", [4, 200], ids=["few", "many"])  # TensorFlow holds few and many numbers differently
+def test_onnx_holds_the_mean_of_a_normalisation(features: int, tmp_path: Path) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
+    mean, variance = np.linspace(1, 2, features), np.linspace(0.5, 3, features)
+
+    class Normal(Dot):
+        """Scales its input by numbers that are no variables."""
+
+        @property
+        def io(self) -> IOSpec:
+            return IOSpec((vector("x", features),), (vector("scores", 3),))
+
+        def build(self) -> Any:
+            import keras
+
+            x = keras.Input((features,), name="x")
+            return keras.Model(x, keras.layers.Dense(3)(keras.layers.Normalization(mean=mean, variance=variance)(x)))
+
+    model = Normal().open()
+    artifact = model.export(tmp_path / "model.onnx", "onnx")
+    batch = {"x": np.random.default_rng(0).random((5, features), np.float32)}
+    native = onnxruntime.InferenceSession(str(artifact.path), providers=["CPUExecutionProvider"])
+    assert [value.name for value in native.get_inputs()] == ["x"]
+    with model.session() as session:
+        for name, expected in session.infer(batch).items():
+            np.testing.assert_allclose(native.run([name], batch)[0], expected, atol=1e-5, rtol=1e-5)
+
+
 def test_what_onnx_cannot_hold_is_named_in_one_line(tmp_path: Path) -> None:
     import keras
     import tensorflow as tf

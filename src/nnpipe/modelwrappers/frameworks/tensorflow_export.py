@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -54,13 +55,14 @@ def write_onnx(model: Any, io: IOSpec, path: Path, owner: str) -> None:
         return tuple(tensorflow.identity(outputs[spec.name]) for spec in io.outputs)
 
     signature = [tensorflow.TensorSpec(s.shape, s.dtype, name=f"in{i}") for i, s in enumerate(io.inputs)]
+    function = tensorflow.function(infer, autograph=False)
     log = logging.getLogger("tf2onnx")
     level = log.level
     log.setLevel(logging.ERROR)  # it reports every attempted rewriting
     try:
-        found, _ = tf2onnx.convert.from_function(
-            tensorflow.function(infer, autograph=False), input_signature=signature, opset=OPSET
-        )
+        captures = function.get_concrete_function(*signature).graph.captures
+        found, _ = tf2onnx.convert.from_function(function, input_signature=signature, opset=OPSET)
+        _store_constants(found.graph, captures)
         _rename(found.graph, io)
         onnx.checker.check_model(found)
         content = found.SerializeToString()
@@ -69,6 +71,21 @@ def write_onnx(model: Any, io: IOSpec, path: Path, owner: str) -> None:
     finally:
         log.setLevel(level)
     path.write_bytes(content)
+
+
+def _store_constants(graph: Any, captures: Iterable[tuple[Any, Any]]) -> None:
+    """Store tensors that the model holds beside its variables, such as the mean of a ``Normalization`` layer.
+
+    tf2onnx makes them inputs of the graph, even those that no node takes any more.
+    """
+    from onnx import numpy_helper
+
+    constants = {inner.name: outer for outer, inner in captures if outer.dtype.name != "resource"}
+    used = {name for node in graph.node for name in node.input}
+    for value in [value for value in graph.input if value.name in constants]:
+        graph.input.remove(value)
+        if value.name in used:
+            graph.initializer.append(numpy_helper.from_array(constants[value.name].numpy(), value.name))
 
 
 def _rename(graph: Any, io: IOSpec) -> None:
