@@ -164,6 +164,10 @@ PIECES = {
     "picked": lambda x: x.index_select(3, torch.tensor([3, 0])) + x[:, :, :, [1, -1]],
     "gathered": lambda x: x.gather(3, x.argsort(3)[..., :3]),
     "the largest": lambda x: torch.cat([x.topk(2)[0], x.max(-1, keepdim=True)[0], x.std(-1, keepdim=True)], -1),
+    "the first of the largest whole numbers": lambda x: (
+        (x * 2).long().argmax(2) + (x * 2).to("cpu", torch.int32).argmin()
+    ),
+    "made whole on a device": lambda x: (x * 4).to("cpu", torch.int64),
     "sums up to here": lambda x: x.cumsum(1),
     "truth values": lambda x: torch.where(
         torch.logical_and(x > 0, ~(x > 1).any(1, keepdim=True)), x, torch.full_like(x, 2)

@@ -182,13 +182,16 @@ def _erf(held: Any) -> Any:
     return tf.sign(held) * (1 - series * tf.exp(-size * size))
 
 
-def _to(x: Value, dtype: Any = None, *ignored: Any, **also: Any) -> Value:
-    wanted = also.get("dtype", dtype)
-    if isinstance(wanted, Value):  # to.other
+def _to(x: Value, *given: Any, **also: Any) -> Value:
+    import torch
+
+    # to(x, dtype), to(x, device, dtype), to(x, other), each with flags behind
+    wanted = next((one for one in (also.get("dtype"), *given) if isinstance(one, (Value, torch.dtype))), None)
+    if wanted is None:
+        return x
+    if isinstance(wanted, Value):
         return Value(cast(x.held, wanted.dtype), x.channels_last, x.floor)
     name = type_name(wanted)
-    if name in ("None", "cpu") or isinstance(wanted, bool):
-        return x
     return Value(cast(_whole(x.held, name), name), x.channels_last, x.floor)
 
 

@@ -53,15 +53,23 @@ def _extreme(name: str) -> Operator:
 
 
 def _place(name: str) -> Operator:
+    def first(held: Any, axis: int) -> Any:
+        import tensorflow as tf
+
+        if held.dtype == tf.int64:  # TensorFlow Lite compares such numbers, but does not look for the largest
+            most = getattr(tf, f"reduce_{name.removeprefix('arg')}")(held, axis, keepdims=True)
+            return tf.argmax(tf.cast(held == most, tf.int32), axis, tf.int64)
+        return getattr(tf, name)(held, axis, tf.int64)
+
     def operator(x: Value, axis: int | None = None, keep: bool = False) -> Value:
         import tensorflow as tf
 
         held = cast(x.first(), "int32") if x.dtype == "bool" else x.first()
         if axis is None:
-            found = getattr(tf, name)(tf.reshape(held, [-1]), 0, tf.int64)
+            found = first(tf.reshape(held, [-1]), 0)
             return Value(tf.reshape(found, [1] * x.rank) if keep else found, floor=True)
         place = axis % max(x.rank, 1)
-        found = getattr(tf, name)(held, place, tf.int64)
+        found = first(held, place)
         return Value(tf.expand_dims(found, place) if keep else found, floor=True)
 
     return operator
