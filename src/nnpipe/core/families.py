@@ -64,6 +64,7 @@ FAMILIES: Families[Component] = Families(
         "protocols": "nnpipe.core.runtime_protocol.RuntimeProtocol",
         "onnxconverters": "nnpipe.core.onnx_conversion.ONNXConversion",
         "tasks": "nnpipe.core.task.Task",
+        "transforms": "nnpipe.core.input_transform.InputTransform",
     }
 )
 PARTS: Families[Discoverable] = Families(

@@ -57,6 +57,7 @@ class Preparation:
 def differing(said: Meaning, used: Meaning) -> dict[str, tuple[Any, Any]]:
     """Return the steps in which two meanings of the same inputs differ, with the values of both."""
     steps = (
+        "transform",
         "scale",
         "mean",
         "deviation",

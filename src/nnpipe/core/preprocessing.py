@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy.typing as npt
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.image_conversion import Interpolation, recoloured, resized, resized_and_cropped
+from nnpipe.core.input_transform import InputTransform, transform_from
 from nnpipe.core.layout import LayoutFit, Shape, fit
 from nnpipe.core.quantization import quantize_linear
 from nnpipe.core.tensor_meaning import InputMeaning
@@ -61,6 +63,8 @@ def check_samples(model: str, sample: TensorSpec, taken: TensorSpec, meaning: In
             f"the data set gives {sample.dtype}"
         )
     have = sample.shape[1:]
+    if meaning.transform is not None:
+        have = _check_transformed(model, transform_from(meaning.transform), have, taken)
     way = input_layout(model, have, taken, meaning)
     channels = way.channels or (have[-1] if have else None)
     for flag, numbers in (("--mean", meaning.mean), ("--deviation", meaning.deviation)):
@@ -103,6 +107,8 @@ def numbers(model: str, samples: Array, taken: TensorSpec, meaning: InputMeaning
     """Apply all preprocessing steps but the last, which converts to the input's element type."""
     if taken.dtype == "string":
         return samples
+    if meaning.transform is not None:
+        samples = transform_from(meaning.transform).apply(samples)
     way = input_layout(model, samples.shape[1:], taken, meaning)
     if way.channels == 1:
         samples = recoloured(samples, 1)
@@ -129,6 +135,20 @@ def numbers(model: str, samples: Array, taken: TensorSpec, meaning: InputMeaning
     elif way.order == "flat" and len(want) == 1:
         samples = samples.reshape(len(samples), -1)
     return samples
+
+
+def _check_transformed(model: str, transform: InputTransform, have: Shape, taken: TensorSpec) -> Shape:
+    """Return the shape of transformed samples; raise :class:`ConfigError` if they do not fit the model's input."""
+    found, want = transform.shape(have), taken.shape[1:]
+    if None not in found and None not in want:
+        axes, wanted = ([length or 0 for length in shape if length != 1] for shape in (found, want))
+        # Axes in another order would have the same number of elements, too.
+        if axes != wanted and (len(wanted) > 1 or prod(wanted) != prod(axes)):
+            raise ConfigError(
+                f"{model} takes samples of {show_shape(want)}; {transform.words()} makes {show_shape(found)} of the "
+                f"data set's {show_shape(have)}"
+            )
+    return found
 
 
 def stored(model: str, samples: Array, taken: TensorSpec, meaning: InputMeaning) -> Array:

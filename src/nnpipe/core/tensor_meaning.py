@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeVar, get_args
 
-from nnpipe.core.errors import ConfigError
+from nnpipe.core.errors import ConfigError, NNPipeError
 
 InputKind = Literal["image", "features", "other"]
 OutputKind = Literal["probabilities", "logits", "scores", "label", "boxes", "mask", "value", "features"]
@@ -30,7 +30,7 @@ T = TypeVar("T")
 class InputMeaning:
     """How samples are prepared for one input of a model.
 
-    The steps are, each only if it is asked for: convert and reorder colours,
+    The steps are, each only if it is asked for: apply the transform, convert and reorder colours,
     resize the image, divide every number by ``scale``, subtract ``mean``, divide
     by ``deviation``, reorder the axes, and convert to the input's element type.
 
@@ -62,6 +62,9 @@ class InputMeaning:
     quantised
         How numbers are converted to integers: by the input's scale and zero point (``"auto"``); as pixel values,
         shifted for int8 (``"raw"``); or not at all, since the samples are quantised already (``"already"``).
+    transform
+        The transform of raw samples that comes first, such as a spectrogram: a component's class and arguments, as
+        :meth:`nnpipe.core.component.Component.describe` gives them.
 
     Examples
     --------
@@ -86,6 +89,7 @@ class InputMeaning:
     size: tuple[int, int] | None = None
     shortest_edge: int | None = None
     quantised: Quantised = "auto"
+    transform: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         _check(self, get_args(InputKind))
@@ -113,6 +117,14 @@ class InputMeaning:
             object.__setattr__(self, "size", tuple(self.size))
         if self.shortest_edge is not None and not (_whole(self.shortest_edge) and 0 < self.shortest_edge < 1 << 16):
             raise ConfigError(f"shortest_edge of {self.name!r} should be a number of pixels")
+        given = self.transform
+        if given is not None and not (
+            isinstance(given, Mapping)
+            and given.keys() == {"class", "arguments"}
+            and is_name(given["class"])
+            and isinstance(given["arguments"], Mapping)
+        ):
+            raise ConfigError(f"transform of {self.name!r} should be a class and arguments")
 
     def to_json(self) -> dict[str, Any]:
         """Return the values that differ from the defaults, in their JSON form."""
@@ -125,7 +137,7 @@ class InputMeaning:
 
     def words(self) -> str:
         """Return a short description of the steps."""
-        steps = []
+        steps = [] if self.transform is None else [_of_transform(self.transform)]
         if self.colours == "convert":
             steps.append("grey and colour converted")
         if self.channel_order == "bgr":
@@ -193,6 +205,15 @@ class OutputMeaning:
     def from_json(cls, data: Any) -> OutputMeaning:
         """Make a meaning from the output of :meth:`to_json`; raise :class:`ConfigError` if it is malformed."""
         return _read(cls, data)
+
+
+def _of_transform(description: Mapping[str, Any]) -> str:
+    from nnpipe.core.input_transform import transform_from
+
+    try:
+        return transform_from(description).words()
+    except NNPipeError:  # a plugin's, which is not installed here
+        return str(description["class"]).rpartition(".")[2]
 
 
 def _plain(value: Any) -> dict[str, Any]:

@@ -17,11 +17,13 @@ if TYPE_CHECKING:
     from nnpipe.datasets.mnist import MNISTDataset as MNISTDataset
     from nnpipe.datasets.pets import PetDataset as PetDataset
     from nnpipe.datasets.plugin import PluginDataset as PluginDataset
+    from nnpipe.datasets.speech_commands import SpeechCommandsDataset as SpeechCommandsDataset
     from nnpipe.datasets.synthetic import SyntheticAnomaliesDataset as SyntheticAnomaliesDataset
     from nnpipe.datasets.synthetic import SyntheticImagesDataset as SyntheticImagesDataset
     from nnpipe.datasets.synthetic import SyntheticRegressionDataset as SyntheticRegressionDataset
     from nnpipe.datasets.synthetic import SyntheticSegmentationDataset as SyntheticSegmentationDataset
     from nnpipe.datasets.synthetic import SyntheticVectorsDataset as SyntheticVectorsDataset
+    from nnpipe.datasets.wav_folder import WavFolderDataset as WavFolderDataset
     from nnpipe.datasets.worn_digits import WornDigitsDataset as WornDigitsDataset
 
 __getattr__ = lazy_getattr(
@@ -38,6 +40,7 @@ __getattr__ = lazy_getattr(
         ),
         "pets": ("PetDataset",),
         "plugin": ("PluginDataset",),
+        "speech_commands": ("SpeechCommandsDataset",),
         "synthetic": (
             "SyntheticAnomaliesDataset",
             "SyntheticImagesDataset",
@@ -45,6 +48,7 @@ __getattr__ = lazy_getattr(
             "SyntheticSegmentationDataset",
             "SyntheticVectorsDataset",
         ),
+        "wav_folder": ("WavFolderDataset",),
         "worn_digits": ("WornDigitsDataset",),
     },
 )

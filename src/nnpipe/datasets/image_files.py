@@ -6,7 +6,6 @@ import struct
 import warnings
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import ClassVar, Literal
@@ -19,6 +18,7 @@ from nnpipe.core.dataset import SPLITS, Dataset
 from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import ConfigError, DatasetError
 from nnpipe.core.tensors import Batch
+from nnpipe.datasets._class_folders import Listing
 from nnpipe.datasets._split import groups_of_files, split_samples
 from nnpipe.datasets.in_memory import checked_indices, image_classification
 
@@ -27,29 +27,6 @@ SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", 
 
 _PIXELS = 64 << 20  # the resolution of today's cameras; decoded, they need 192 MiB
 _PIXELS_TO_ONE = 256  # or this number for each pixel of the result
-
-
-@dataclass(frozen=True, eq=False)
-class Listing:
-    """The image files of a data set.
-
-    Attributes
-    ----------
-    paths
-        One file per sample.
-    labels
-        ``(n,)`` int64 classes.
-    class_names
-        Class names in order of their numbers.
-    official
-        ``(n,)`` published split: 0 for training, 1 for validation and 2 for test
-        samples; ``None`` without one.
-    """
-
-    paths: tuple[Path, ...]
-    labels: npt.NDArray[np.int64]
-    class_names: tuple[str, ...]
-    official: npt.NDArray[np.integer] | None = None
 
 
 class ImageFilesDataset(Dataset):
@@ -120,18 +97,6 @@ class ImageFilesDataset(Dataset):
             test_fraction=self.test_fraction,
             seed=self.split_seed,
         )
-
-
-def images_in(folder: Path) -> list[Path]:
-    """Return the image files below ``folder``, without hidden ones, in the same order on every system."""
-    found = [
-        path
-        for path in folder.rglob("*")
-        if path.suffix.lower() in SUFFIXES
-        and not any(part.startswith(".") for part in path.relative_to(folder).parts)
-        and path.is_file()
-    ]
-    return sorted(found, key=lambda path: path.relative_to(folder).as_posix().encode("utf-8", "surrogateescape"))
 
 
 def decoded(path: Path, size: Sequence[int], channels: int) -> npt.NDArray[np.uint8]:

@@ -10,10 +10,11 @@ import numpy as np
 
 from nnpipe.core.arguments import argument
 from nnpipe.core.errors import DatasetError
+from nnpipe.datasets._class_folders import Listing, files_in
 from nnpipe.datasets._download import RemoteFile, fetch
 from nnpipe.datasets._split import TEST, TRAIN
 from nnpipe.datasets.extract import extract
-from nnpipe.datasets.image_files import ImageFilesDataset, Listing, images_in
+from nnpipe.datasets.image_files import SUFFIXES, ImageFilesDataset
 
 _MAX_BYTES = 4 << 30
 _OFFICIAL = {"trainval.txt": TRAIN, "test.txt": TEST}
@@ -73,7 +74,7 @@ class PetDataset(ImageFilesDataset):
             )
         if annotations is not None and all((annotations / name).is_file() for name in _OFFICIAL):
             return self._published(images, annotations)
-        paths = images_in(images)
+        paths = files_in(images, SUFFIXES)
         if not paths:
             raise DatasetError(f"{images} holds no images")
         return Listing(tuple(paths), self._labels(paths), self._names())
@@ -81,7 +82,7 @@ class PetDataset(ImageFilesDataset):
     def _published(self, images: Path, annotations: Path) -> Listing:
         paths: list[Path] = []
         codes: list[int] = []
-        there = {path.stem: path for path in images_in(images)}
+        there = {path.stem: path for path in files_in(images, SUFFIXES)}
         for list_name, code in _OFFICIAL.items():
             for stem in _stems(annotations / list_name):
                 if stem not in there:

@@ -15,6 +15,7 @@ from nnpipe.core.arguments import argument
 from nnpipe.core.batch_conversion import adapt
 from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import ConfigError
+from nnpipe.core.input_transform import InputTransform, transform_of_words
 from nnpipe.core.meaning import Meaning
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.preparation import Preparation, differing
@@ -38,6 +39,13 @@ class Preprocessing(ModelWrapper):
     unchanged, and the result records that nothing is known.
     """
 
+    transform: str | None = argument(
+        None,
+        help=f"input transform that is applied to raw samples first, such as MFCC; none for no transform{_ELSE} none",
+    )
+    transform_options: tuple[str, ...] | None = argument(
+        None, help="its arguments, each as NAME=VALUE; nnpipe info MFCC shows those of MFCC"
+    )
     scale: float | None = argument(None, help=f"divide samples by this first; 255 makes pixels 0 to 1{_ELSE} 1")
     mean: tuple[float, ...] | None = argument(
         None,
@@ -88,6 +96,7 @@ class Preprocessing(ModelWrapper):
 
     def validate(self) -> None:
         """Check that divisors are not 0, numbers are finite, and options do not contradict each other."""
+        _ = self._transform
         if self.scale is not None and not (np.isfinite(self.scale) and self.scale != 0):
             raise ConfigError(f"--scale divides: it cannot be {self.scale:g}")
         if any(not (np.isfinite(number) and number != 0) for number in self.deviation or ()):
@@ -100,6 +109,15 @@ class Preprocessing(ModelWrapper):
                 f"--quantised-input {self.quantised_input} takes {what} as they are: "
                 "leave out --scale, --mean, --deviation"
             )
+
+    @cached_property
+    def _transform(self) -> InputTransform | None:
+        """The transform that the options name."""
+        if self.transform is None or self.transform == "none":
+            if self.transform_options:
+                raise ConfigError("--transform-options are for --transform; name it")
+            return None
+        return transform_of_words(self.transform, self.transform_options or ())
 
     def with_io(self, io: IOSpec) -> Self:
         """Return this wrapper with a known ``io``, so that no file has to be opened for it."""
@@ -131,7 +149,11 @@ class Preprocessing(ModelWrapper):
         said["quantised"] = self.quantised_input
         if self.resize is not None:
             said |= {"resize": "bilinear", "size": self.resize, "shortest_edge": None}
-        return {name: value for name, value in said.items() if value is not None or name == "shortest_edge"}
+        found = {name: value for name, value in said.items() if value is not None or name == "shortest_edge"}
+        if self.transform is not None:
+            found["transform"] = None if self._transform is None else self._transform.describe()
+            found |= {"kind": "features"} if self._transform else {}
+        return found
 
     @cached_property
     def _expected(self) -> Mapping[str, InputMeaning]:
@@ -172,7 +194,7 @@ class Preprocessing(ModelWrapper):
             return Preparation("description", known.by, inputs, overridden)
         if known.meaning is not None:
             return Preparation("description", known.by, inputs, self._overridden(known.meaning, inputs or Meaning()))
-        if given.keys() & {"scale", "mean", "deviation", "quantised"}:
+        if given.keys() & {"scale", "mean", "deviation", "quantised", "transform"}:
             return Preparation("options", self._name, inputs)
         return Preparation("unknown", known.by or self._name, inputs)
 

@@ -1,0 +1,147 @@
+"""The interface of input transforms, such as spectrograms, which make a model's inputs from raw samples."""
+
+from __future__ import annotations
+
+import functools
+import json
+from abc import abstractmethod
+from argparse import ArgumentTypeError
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from nnpipe.core.argument_kinds import Kind
+from nnpipe.core.arguments import arguments_of, plain, show
+from nnpipe.core.component import Component
+from nnpipe.core.errors import ConfigError
+from nnpipe.core.layout import Shape
+from nnpipe.core.tensors import show_shape
+
+
+class InputTransform(Component):
+    """Computes a model's inputs from raw samples, before they are scaled and quantised.
+
+    The description of a model holds the transform with its arguments
+    (:attr:`nnpipe.core.tensor_meaning.InputMeaning.transform`), so that it travels with every file of the model.
+
+    Examples
+    --------
+    >>> class Differences(InputTransform):
+    ...     'The differences of neighbouring numbers.'
+    ...     def shape(self, sample):
+    ...         return (sample[0] - 1, *sample[1:])
+    ...     def _apply(self, samples):
+    ...         return np.diff(samples, axis=1)
+    >>> Differences().apply(np.array([[1.0, 4.0, 9.0]]))
+    array([[3., 5.]])
+    """
+
+    @abstractmethod
+    def shape(self, sample: Shape) -> Shape:
+        """Return the shape of a transformed sample, given that of a raw one; neither has the axis of samples.
+
+        Raises
+        ------
+        ConfigError
+            If samples of this shape cannot be transformed; the message says which can.
+        """
+
+    def apply(self, samples: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Transform samples.
+
+        Parameters
+        ----------
+        samples
+            ``(n, ...)`` numbers.
+
+        Returns
+        -------
+        ndarray
+            ``(n, ...)``, with the shape that :meth:`shape` gives.
+
+        Raises
+        ------
+        ConfigError
+            If samples of this shape cannot be transformed.
+        """
+        wanted = (len(samples), *(int(length or 0) for length in self.shape(samples.shape[1:])))
+        found = self._apply(samples) if len(samples) else np.zeros(wanted, np.float32)
+        if found.shape != wanted:
+            raise ConfigError(
+                f"{type(self).__name__} was to give {show_shape(wanted)}, and gave {show_shape(found.shape)}: "
+                "its method shape is wrong"
+            )
+        return found
+
+    @abstractmethod
+    def _apply(self, samples: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Transform at least one sample, whose shape is known to be usable."""
+
+    def words(self) -> str:
+        """Return a short description; by default, the name and the arguments that differ from their defaults."""
+        said = [
+            f"{each.name}={show(plain(getattr(self, each.name)))}"
+            for each in arguments_of(type(self))
+            if getattr(self, each.name) != each.default
+        ]
+        return f"{type(self).__name__}({', '.join(said)})" if said else type(self).__name__
+
+
+def transform_from(description: Mapping[str, Any]) -> InputTransform:
+    """Return the transform that a model's description names; only those that are installed are searched.
+
+    Raises
+    ------
+    ComponentNotFound
+        If there is no such transform here.
+    ConfigError
+        If it does not accept these arguments.
+    """
+    return _made(json.dumps(description, sort_keys=True))
+
+
+@functools.lru_cache(maxsize=64)
+def _made(text: str) -> InputTransform:
+    from nnpipe.core.registry import registered
+
+    description = json.loads(text)
+    return registered(description["class"], InputTransform).from_json(description["arguments"])
+
+
+def transform_of_words(name: str, options: Sequence[str]) -> InputTransform:
+    """Return the transform with this name and options such as ``num_mels=40``; lists are separated by commas.
+
+    Raises
+    ------
+    ComponentNotFound
+        If there is no such transform.
+    ConfigError
+        If an option is unknown or unusable.
+    """
+    from nnpipe.core.registry import find
+
+    cls = find(name, InputTransform)
+    known = {each.name: each for each in arguments_of(cls)}
+    given: dict[str, Any] = {}
+    for option in options:
+        key, sign, text = option.partition("=")
+        key = key.replace("-", "_")
+        if not sign:
+            raise ConfigError(f"{cls.__name__}: {option!r} is no option; write NAME=VALUE, as in num_mels=40")
+        try:
+            given[key] = _value(known[key].kind, text) if key in known else text
+        except ArgumentTypeError as error:
+            raise ConfigError(f"{cls.__name__}.{key}: {error}") from None
+    return cls.from_json(given)
+
+
+def _value(kind: Kind, text: str) -> Any:
+    if kind.optional and text == "none":
+        return None
+    if kind.item is bool:
+        if text not in ("true", "false"):
+            raise ArgumentTypeError(f"{text!r} is neither true nor false")
+        return text == "true"
+    return tuple(map(kind, text.split(","))) if kind.many is not None else kind(text)

@@ -1,0 +1,249 @@
+"""Logarithmic mel spectrograms of sound."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from nnpipe.core.arguments import argument
+from nnpipe.core.errors import ConfigError
+from nnpipe.core.input_transform import InputTransform
+from nnpipe.core.layout import Shape
+from nnpipe.core.tensors import show_shape
+from nnpipe.transforms._mel_filters import mel_matrix
+
+Floats = npt.NDArray[np.float64]
+
+_MOST_NUMBERS = 1 << 21  # of a spectrum that is computed at once: 32 MiB
+_LEAST_MAXIMUM = 1e-9
+_AS = "; by default as in the convention"
+
+
+class LogMel(InputTransform):
+    """The logarithm of a mel spectrogram: the loudness of a sound over time in bands of frequency.
+
+    The conventions of the two libraries differ in more than their defaults; the first column holds what the
+    arguments can change one by one.
+
+    ==================== ================================== ==================================================
+    argument             ``tensorflow`` (``tf.signal``)     ``librosa`` (``librosa.feature``)
+    ==================== ================================== ==================================================
+    ``power``            1                                  2
+    ``padding``          none                               zeros, half a transform on each side
+    ``lower_hz``,        125, 3800                          0, half the sample rate
+    ``upper_hz``
+    ``mel_scale``        htk                                slaney
+    ``mel_norm``         none                               slaney
+    ``logarithm``        natural                            decibel
+    ``log_offset``       1e-6                               0
+    ``log_floor``        0                                  1e-10
+    ``dynamic_range``    not limited                        80 dB
+    ``axes``             time first                         bands first
+    (triangles)          straight on the mel scale          straight in Hz
+    (frames)             of ``frame_length``, zeros behind  of ``fft_length``, the window in the middle
+    ==================== ================================== ==================================================
+
+    torchaudio's ``MelSpectrogram`` is Librosa's with ``mel_scale`` htk, ``mel_norm`` none and ``padding`` reflect.
+
+    Examples
+    --------
+    >>> tone = np.sin(2 * np.pi * 1000 * np.arange(16000) / 16000)[None].astype(np.float32)
+    >>> spectrogram = LogMel().apply(tone)
+    >>> spectrogram.shape, spectrogram.dtype.name
+    ((1, 49, 40), 'float32')
+    >>> int(spectrogram[0].mean(axis=0).argmax())
+    17
+    """
+
+    convention: Literal["tensorflow", "librosa"] = argument(
+        "tensorflow", help="library whose definitions and defaults are followed"
+    )
+    sample_rate: int = argument(16000, help="samples per second", minimum=1, maximum=1 << 20)
+    frame_length: int = argument(480, help="samples of a frame that the window spans", minimum=2, maximum=1 << 14)
+    frame_step: int = argument(320, help="samples between the starts of frames", minimum=1, maximum=1 << 20)
+    fft_length: int | None = argument(
+        None,
+        help="samples of the Fourier transform; by default the least power of two that is not below frame_length",
+        minimum=2,
+        maximum=1 << 14,
+    )
+    window: Literal["hann", "hamming", "rectangular"] = argument("hann", help="periodic window of a frame")
+    normalise: Literal["none", "maximum", "peak"] = argument(
+        "none",
+        help="divide a clip by its greatest sample (maximum, as MLPerf Tiny does) or by its greatest absolute value "
+        "(peak)",
+    )
+    padding: Literal["none", "zeros", "reflect"] | None = argument(
+        None, help=f"what is put before and behind a clip so that frames are centred{_AS}"
+    )
+    power: float | None = argument(None, help=f"exponent of the magnitudes: 1 or 2{_AS}", minimum=0.01, maximum=16)
+    num_mels: int = argument(40, help="number of mel bands", minimum=1, maximum=512)
+    lower_hz: float | None = argument(None, help=f"lower end of the lowest band in Hz{_AS}", minimum=0)
+    upper_hz: float | None = argument(None, help=f"upper end of the highest band in Hz{_AS}", minimum=0)
+    mel_scale: Literal["htk", "slaney"] | None = argument(None, help=f"definition of the mel scale{_AS}")
+    mel_norm: Literal["none", "slaney"] | None = argument(None, help=f"slaney gives all bands the same area{_AS}")
+    logarithm: Literal["natural", "decibel"] | None = argument(
+        None, help=f"natural logarithm, or 20 / power times the decimal one{_AS}"
+    )
+    log_offset: float | None = argument(None, help=f"number added before the logarithm{_AS}", minimum=0)
+    log_floor: float | None = argument(None, help=f"least number whose logarithm is taken{_AS}", minimum=0)
+    dynamic_range: float | None = argument(
+        None, help=f"clip values to this far below the clip's greatest; 0 does not{_AS}", minimum=0
+    )
+    axes: Literal["time_first", "bands_first"] | None = argument(None, help=f"order of the two axes{_AS}")
+
+    def validate(self) -> None:
+        """Check lengths and frequencies against each other."""
+        if self._fft_length < self.frame_length:
+            raise ConfigError(f"fft_length {self._fft_length} is below frame_length {self.frame_length}")
+        lower, upper = self._ends
+        if not lower < upper <= self.sample_rate / 2:
+            raise ConfigError(
+                f"mel bands from {lower:g} to {upper:g} Hz: lower_hz must be below upper_hz, and that at most half of "
+                f"sample_rate, {self.sample_rate / 2:g} Hz"
+            )
+        offset, floor = self._by("log_offset", 1e-6, 0.0), self._by("log_floor", 0.0, 1e-10)
+        if offset <= 0 and floor <= 0:
+            raise ConfigError("silence has no logarithm: log_offset or log_floor must be above 0")
+
+    # -- the convention ---------------------------------------------------------------------------
+
+    def _by(self, name: str, tensorflow: Any, librosa: Any) -> Any:
+        """Return an argument, or what the convention says if it is not given."""
+        given = getattr(self, name)
+        if given is not None:
+            return given
+        return tensorflow if self.convention == "tensorflow" else librosa
+
+    @property
+    def _fft_length(self) -> int:
+        return self.fft_length or 1 << (self.frame_length - 1).bit_length()
+
+    @property
+    def _ends(self) -> tuple[float, float]:
+        return (
+            self._by("lower_hz", 125.0, 0.0),
+            self._by("upper_hz", 3800.0, self.sample_rate / 2),
+        )
+
+    @property
+    def _span(self) -> int:
+        """The samples that a frame takes from the sound."""
+        return self.frame_length if self.convention == "tensorflow" else self._fft_length
+
+    @property
+    def _margin(self) -> int:
+        """The samples put before and behind a sound."""
+        return 0 if self._by("padding", "none", "zeros") == "none" else self._fft_length // 2
+
+    @property
+    def _columns(self) -> int:
+        """The values per frame."""
+        return self.num_mels
+
+    @property
+    def _time_first(self) -> bool:
+        return bool(self._by("axes", "time_first", "bands_first") == "time_first")
+
+    @cached_property
+    def _filters(self) -> Floats:
+        lower, upper = self._ends
+        return mel_matrix(
+            sample_rate=self.sample_rate,
+            fft_length=self._fft_length,
+            num_mels=self.num_mels,
+            lower_hz=lower,
+            upper_hz=upper,
+            scale=self._by("mel_scale", "htk", "slaney"),
+            triangles="mel" if self.convention == "tensorflow" else "hz",
+            normalised=self._by("mel_norm", "none", "slaney") == "slaney",
+        )
+
+    @cached_property
+    def _window(self) -> Floats:
+        """The window over the samples of a frame, ``(span,)``."""
+        angle = 2 * np.pi * np.arange(self.frame_length) / self.frame_length
+        inner = {
+            "hann": 0.5 - 0.5 * np.cos(angle),
+            "hamming": 0.54 - 0.46 * np.cos(angle),
+            "rectangular": np.ones(self.frame_length),
+        }[self.window]
+        before = (self._span - self.frame_length) // 2
+        return np.pad(inner, (before, self._span - self.frame_length - before))
+
+    # -- shapes -----------------------------------------------------------------------------------
+
+    def shape(self, sample: Shape) -> Shape:
+        """Return frames and bands of a sound of this shape: ``(samples,)`` or ``(samples, 1)``."""
+        if not (len(sample) == 1 or (len(sample) == 2 and sample[1] == 1)):
+            raise ConfigError(
+                f"{type(self).__name__} takes sounds of one channel, (samples,) or (samples, 1), not "
+                f"{show_shape(sample)}"
+            )
+        frames = None
+        if sample[0] is not None:
+            frames = 1 + (sample[0] + 2 * self._margin - self._span) // self.frame_step
+            if frames < 1:
+                raise ConfigError(
+                    f"{type(self).__name__}: a sound of {sample[0]:,} samples is shorter than a frame of {self._span:,}"
+                )
+        return (frames, self._columns) if self._time_first else (self._columns, frames)
+
+    def words(self) -> str:
+        """Return the bands, frames and the convention."""
+        lower, upper = self._ends
+        return (
+            f"{self._what} from {lower:g} to {upper:g} Hz, frames of {self.frame_length} every {self.frame_step} "
+            f"at {self.sample_rate} Hz, {self.convention}'s convention"
+        )
+
+    @property
+    def _what(self) -> str:
+        return f"logarithm of {self.num_mels} mel bands"
+
+    # -- numbers ----------------------------------------------------------------------------------
+
+    def _apply(self, samples: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        found = np.stack([self._of_sound(sound) for sound in samples.reshape(len(samples), -1)])
+        return np.ascontiguousarray(found if self._time_first else found.transpose(0, 2, 1), np.float32)
+
+    def _of_sound(self, sound: npt.NDArray[Any]) -> Floats:
+        """Return the values of one sound, ``(frames, columns)``."""
+        return self._logarithm(self._mel_bands(self._normalised(sound.astype(np.float64))))
+
+    def _normalised(self, sound: Floats) -> Floats:
+        if self.normalise == "none":
+            return sound
+        most = float(sound.max() if self.normalise == "maximum" else np.abs(sound).max())
+        return sound / max(most, _LEAST_MAXIMUM)
+
+    def _mel_bands(self, sound: Floats) -> Floats:
+        margin = self._margin
+        if margin:
+            if self._by("padding", "none", "zeros") == "reflect" and margin >= len(sound):
+                raise ConfigError(
+                    f"{type(self).__name__}: padding reflect needs more than {margin:,} samples, not {len(sound):,}"
+                )
+            mode: Literal["constant", "reflect"] = "reflect" if self.padding == "reflect" else "constant"
+            sound = np.pad(sound, margin, mode)
+        frames = np.lib.stride_tricks.sliding_window_view(sound, self._span)[:: self.frame_step]
+        power = self._by("power", 1.0, 2.0)
+        at_once = max(1, _MOST_NUMBERS // self._fft_length)
+        found = np.empty((len(frames), self.num_mels))
+        for start in range(0, len(frames), at_once):
+            part = frames[start : start + at_once] * self._window
+            magnitudes = np.abs(np.fft.rfft(part, self._fft_length, axis=1))
+            found[start : start + at_once] = (magnitudes if power == 1 else magnitudes**power) @ self._filters
+        return found
+
+    def _logarithm(self, bands: Floats) -> Floats:
+        bands = np.maximum(bands + self._by("log_offset", 1e-6, 0.0), self._by("log_floor", 0.0, 1e-10))
+        if self._by("logarithm", "natural", "decibel") == "natural":
+            found = np.log(bands)
+        else:
+            found = (20.0 / self._by("power", 1.0, 2.0)) * np.log10(bands)
+        reach = self._by("dynamic_range", 0.0, 80.0)
+        return np.maximum(found, found.max() - reach) if reach else found
