@@ -231,9 +231,30 @@ def test_what_iree_cannot_lay_out_is_compiled_as_it_is(
     first, second = said.read_text().splitlines()
     assert LAYING_OUT in first
     assert LAYING_OUT not in second
-    assert (
-        "cannot compile its convolutions with channels last (iree-compile failed: error: no such pass)" in caplog.text
-    )
+    assert "without convolutions with channels last, since IREE cannot do it here: iree-compile failed" in caplog.text
+    assert "error: no such pass" in caplog.text
+    assert "--iree-opt-data-tiling" in second
+
+
+def test_what_iree_cannot_tile_is_compiled_without(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    nodes = [
+        onnx.helper.make_node("Where", ["mask", "zero", "low"], ["added"]),
+        onnx.helper.make_node("MatMul", ["x", "x"], ["scores"]),
+        onnx.helper.make_node("Add", ["scores", "added"], ["y"]),
+    ]
+    constants = {"mask": np.tril(np.ones((1, 16, 16), bool)), "zero": np.float32(0), "low": np.float32(-1e9)}
+    held = [onnx.numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()]
+    sides = ([value(name, "FLOAT", ["n", 16, 16])] for name in ("x", "y"))
+    graph = onnx.helper.make_graph(nodes, "g", *sides, held)
+    path = tmp_path / "m.onnx"
+    onnx.save_model(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=9), path)
+    made = IREECompiler(fixed_batch=1).compile(Artifact.of(path, "onnx", read_onnx(path).io()), tmp_path / "made.vmfb")
+    assert "compiled without data tiling, since IREE cannot do it here: iree-compile failed" in caplog.text
+    x = np.random.default_rng(0).standard_normal((1, 16, 16)).astype("float32")
+    with IREERuntime().load(made) as session:
+        np.testing.assert_allclose(
+            session.infer({"x": x})["y"], x @ x + np.where(constants["mask"], 0, -1e9), rtol=1e-5, atol=1e-5
+        )
 
 
 def test_without_convolutions_nothing_is_laid_out(tmp_path: Path, said: Path) -> None:

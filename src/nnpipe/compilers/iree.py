@@ -27,14 +27,20 @@ from nnpipe.frameworks.processors import FEATURES, MACHINE, machine
 
 log = logging.getLogger("nnpipe")
 _NATIVE, _GENERIC = "native", "generic"
+_TILES = "--iree-opt-data-tiling"
 _CHANNELS_LAST = (
     "--iree-preprocessing-pass-pipeline=builtin.module(util.func(iree-preprocessing-convert-conv-to-channels-last))"
 )
+_CANNOT = "it cannot compile"
 _OPSET = 17  # IREE supports older operator sets in part only
 
 
 class _Hangs(CompileError):
     """Raised if a step takes too long."""
+
+
+class _Unknown(CompileError):
+    """Raised if an operation cannot be compiled at all."""
 
 
 class IREECompiler(WritingCompiler, FixesBatch):
@@ -90,8 +96,7 @@ class IREECompiler(WritingCompiler, FixesBatch):
             function = _function_of(mlir)
             flags, notes = self._target()
             command = [_tool(), str(mlir), "-o", str(module), "--iree-input-type=onnx", *flags]
-            if not (self.channels_last and self._laid_out(command, mlir, artifact.path)):
-                self._run(command, folder)
+            self._run_best(command, mlir, artifact.path)
             write_sealed(destination, SealedFile(module.read_bytes(), FORMAT, io, notes | {FUNCTION: function}))
         return io
 
@@ -117,20 +122,26 @@ class IREECompiler(WritingCompiler, FixesBatch):
         io = read_onnx(prepared).io(io)
         return prepared, IOSpec(*(tuple(TensorSpec(s.name, s.shape, s.dtype) for s in side) for side in _sides(io)))
 
-    def _laid_out(self, command: Sequence[str], mlir: Path, source: Path) -> bool:
-        """Compile with convolutions converted to channels last; return whether there are any and IREE can do it."""
-        if not _holds(mlir, "onnx.Conv"):
-            return False
-        try:
-            self._run([*command, _CHANNELS_LAST], mlir.parent)
-        except _Hangs:
-            raise
-        except CompileError as error:
-            log.warning(
-                "%s: IREE cannot compile its convolutions with channels last (%s); they are left", source, error
-            )
-            return False
-        return True
+    def _run_best(self, command: Sequence[str], mlir: Path, source: Path) -> None:
+        """Compile for the fastest code; what IREE cannot do with this model is left out, with a warning."""
+        last = self.channels_last and _holds(mlir, "onnx.Conv")
+        wanted = {_TILES: "data tiling"} if self.data_tiling else {}
+        wanted |= {_CHANNELS_LAST: "convolutions with channels last"} if last else {}
+        failed: CompileError | None = None
+        for flags in dict.fromkeys((tuple(wanted), *((each,) for each in wanted), ())):
+            try:
+                self._run([*command, *flags], mlir.parent)
+            except (_Hangs, _Unknown):
+                raise
+            except CompileError as error:
+                failed = failed or error
+                continue
+            if failed:
+                without = " and ".join(told for flag, told in wanted.items() if flag not in flags)
+                log.warning("%s: compiled without %s, since IREE cannot do it here: %s", source, without, failed)
+            return
+        assert failed is not None
+        raise failed
 
     def _target(self) -> tuple[list[str], dict[str, Any]]:
         flags = [
@@ -138,8 +149,6 @@ class IREECompiler(WritingCompiler, FixesBatch):
             "--iree-hal-local-target-device-backends=llvm-cpu",
             "--iree-input-demote-f64-to-f32=false",  # otherwise float64 inputs would become float32
         ]
-        if self.data_tiling:
-            flags.append("--iree-opt-data-tiling")
         if self.target == _NATIVE:
             return [*flags, "--iree-llvmcpu-target-cpu=host"], {MACHINE: machine(), FEATURES: instructions_here()}
         if self.target == _GENERIC:
@@ -161,7 +170,8 @@ class IREECompiler(WritingCompiler, FixesBatch):
         if done.returncode < 0:
             raise CompileError(f"{step} crashed (signal {-done.returncode})")
         if done.returncode:
-            raise CompileError(f"{step} failed: {_cause(done.stderr.decode('utf-8', 'replace'))}")
+            cause = _cause(done.stderr.decode("utf-8", "replace"))
+            raise (_Unknown if cause.startswith(_CANNOT) else CompileError)(f"{step} failed: {cause}")
 
 
 def _tool() -> str:
@@ -191,7 +201,7 @@ def _cause(said: str) -> str:
     marked = [line for line in lines if re.search(r"\berror: |Error\b", line)]
     unknown = re.search(r"torch\.operator.*\"onnx\.(\w+)\"", marked[0]) if marked else None
     if unknown:
-        return f"it cannot compile {unknown[1]} as the model uses it"
+        return f"{_CANNOT} {unknown[1]} as the model uses it"
     found = marked[0] if marked else lines[-1] if lines else "it did not say why"
     return re.sub(r"^\S*model\.mlir:\d+:\d+: ", "", found)[:300]
 
