@@ -109,4 +109,4 @@ def test_strangeness_is_kept_beside_the_truth():
     np.testing.assert_array_equal(judged.arrays["truth"], [0, 1])
     np.testing.assert_array_equal(judged.arrays["score"], np.array([0.5, 2.0], np.float32))
     with pytest.raises(SpecMismatch):
-        judged_by("anomaly", {"x": np.zeros((2, 1))}, {"anomalous": np.array([0, 1])})
+        judged_by("anomaly", {"x": np.zeros((2, 2))}, {"anomalous": np.array([0, 1])})

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from nnpipe.core.lazy_exports import lazy_getattr
 
 if TYPE_CHECKING:
+    from nnpipe.datasets.anomaly_scores import AnomalyScoresDataset as AnomalyScoresDataset
     from nnpipe.datasets.arrays import ArraysDataset as ArraysDataset
     from nnpipe.datasets.cifar10 import CIFAR10Dataset as CIFAR10Dataset
     from nnpipe.datasets.digits import DigitsDataset as DigitsDataset
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 __getattr__ = lazy_getattr(
     __name__,
     {
+        "anomaly_scores": ("AnomalyScoresDataset",),
         "arrays": ("ArraysDataset",),
         "cifar10": ("CIFAR10Dataset",),
         "digits": ("DigitsDataset",),

@@ -189,6 +189,8 @@ class DatasetContract(ComponentContract):
     def test_calibration_gives_single_training_samples(self, prepared: Dataset) -> None:
         _needs_split(prepared)
         train = prepared.split("train")
+        if not len(train):
+            pytest.skip(f"{type(prepared).__name__} has no training samples")
         count = min(3, len(train))
         drawn = list(prepared.calibration(count, seed=1))
         assert len(drawn) == count

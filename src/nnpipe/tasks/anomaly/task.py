@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from nnpipe.core.dataset_spec import DatasetSpec
@@ -10,17 +12,20 @@ from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.quality_metric import QualityMetric
 from nnpipe.core.task import Task
 from nnpipe.core.tensors import Batch, show_shape
-from nnpipe.tasks.anomaly.metrics import METRICS
+from nnpipe.tasks.anomaly.metrics import CLIP, METRICS
 from nnpipe.tasks.predictions import only
 
 
 class AnomalyDetection(Task):
     """How unusual each sample is.
 
-    Targets are ``"anomalous"``, ``(n,)``, 1 for an anomaly and 0 for a normal sample.  Predictions are ``"score"``, or
-    a single tensor of any name, ``(n,)``; greater means more anomalous.
+    Targets are ``"anomalous"``, ``(n,)``, 1 for an anomaly and 0 for a normal sample.  If samples are parts of clips,
+    such as the frames of a sound, the target ``"clip"``, ``(n,)`` integers, says which belong together: a clip's score
+    is the mean of theirs.  Predictions are ``"score"``, or a single tensor of any name, ``(n,)`` or ``(n, 1)``; greater
+    means more anomalous, and a score that is no number counts as the least.
 
-    An evaluation holds ``truth``, int32, and ``score``, float32, each ``(n,)``.
+    An evaluation holds ``truth``, int32, ``score``, float32 or float64 as predicted, and maybe ``clip``, int64, each
+    ``(n,)``.
     """
 
     name = "anomaly"
@@ -28,15 +33,30 @@ class AnomalyDetection(Task):
 
     @property
     def metrics(self) -> tuple[QualityMetric, ...]:
-        """The area under the ROC curve."""
+        """The area under the ROC curve, its part with few false alarms, and the best F1."""
         return METRICS
 
     def judge(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
         """Evaluate anomaly scores."""
         score, anomalous = only(predictions, "score"), truth["anomalous"]
-        if score.shape != anomalous.shape:
+        if score.ndim == 2 and score.shape[1] == 1:
+            score = score[:, 0]
+        if score.shape != anomalous.shape or score.dtype.kind not in "biuf":
             raise SpecMismatch(
-                f"scores must have the shape {show_shape(anomalous.shape)}, not {show_shape(score.shape)}"
+                f"scores must be numbers of the shape {show_shape(anomalous.shape)}, not {score.dtype} of "
+                f"{show_shape(score.shape)}"
             )
-        arrays = {"truth": anomalous.astype(np.int32), "score": score.astype(np.float32)}
+        score = score.astype(np.float64 if score.dtype.itemsize > 4 else np.float32)
+        arrays = {
+            "truth": anomalous.astype(np.int32),
+            "score": np.where(np.isnan(score), np.array(-np.inf, score.dtype), score),
+        }
+        if CLIP in truth:
+            arrays[CLIP] = truth[CLIP].astype(np.int64)
         return Evaluation(self.name, arrays, ("usual", "anomalous"))
+
+    def doubts(self, evaluation: Evaluation) -> Iterator[tuple[str, str]]:
+        """Doubt scores that are all the same."""
+        score = evaluation.arrays["score"]
+        if len(score) > 1 and bool(np.all(score == score[0])):
+            yield "constant", f"all {len(score):,} scores are {float(score[0]):g}"
