@@ -65,6 +65,7 @@ FAMILIES: Families[Component] = Families(
         "onnxconverters": "nnpipe.core.onnx_conversion.ONNXConversion",
         "tasks": "nnpipe.core.task.Task",
         "transforms": "nnpipe.core.input_transform.InputTransform",
+        "decoders": "nnpipe.core.output_decoder.OutputDecoder",
     }
 )
 PARTS: Families[Discoverable] = Families(

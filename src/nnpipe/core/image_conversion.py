@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -79,6 +80,77 @@ def resized_and_cropped(
     found = resized(images, *scaled, interpolation)
     top, left = round((scaled[0] - height) / 2), round((scaled[1] - width) / 2)
     return np.ascontiguousarray(found[:, top : top + height, left : left + width])
+
+
+@dataclass(frozen=True)
+class Letterbox:
+    """The place of an image in a letterbox.
+
+    Parameters
+    ----------
+    scale
+        The factor by which the image is enlarged; below 1 it is reduced.
+    height, width
+        The image's size in the letterbox, in pixels.
+    top, left
+        The pixels above and to the left of it.
+    """
+
+    scale: float
+    height: int
+    width: int
+    top: int
+    left: int
+
+
+def letterbox(rows: int, columns: int, height: int, width: int, centred: bool) -> Letterbox:
+    """Return where an image of ``rows`` x ``columns`` is placed in ``height`` x ``width``, its aspect ratio kept.
+
+    In the corner, lengths are rounded down as by YOLOX (``yolox/data/data_augment.py``, ``preproc``); in the centre,
+    they are rounded to the nearest as by Ultralytics (``ultralytics/data/augment.py``, ``LetterBox``).
+    """
+    scale = min(height / rows, width / columns)
+    if not centred:
+        return Letterbox(scale, max(1, int(rows * scale)), max(1, int(columns * scale)), 0, 0)
+    inner = max(1, round(rows * scale)), max(1, round(columns * scale))
+    top, left = (max(0, round((whole - part) / 2 - 0.1)) for whole, part in zip((height, width), inner, strict=True))
+    return Letterbox(scale, *inner, top, left)
+
+
+def letterboxed(
+    images: npt.NDArray[np.generic],
+    height: int,
+    width: int,
+    interpolation: Interpolation = "bilinear",
+    *,
+    centred: bool = False,
+    fill: float = 0.0,
+) -> npt.NDArray[np.float32]:
+    """Resize images with their aspect ratio kept, and fill what is left over.
+
+    Parameters
+    ----------
+    images
+        ``(n, h, w, channels)`` of any real type.
+    height, width
+        The size of the result.
+    interpolation
+        As in :func:`resized`.
+    centred
+        Whether images are placed in the centre; otherwise in the top left corner.
+    fill
+        The value of all other pixels.
+
+    Returns
+    -------
+    ndarray
+        float32 ``(n, height, width, channels)``.
+    """
+    place = letterbox(images.shape[1], images.shape[2], height, width, centred)
+    found = np.full((len(images), height, width, images.shape[3]), fill, np.float32)
+    inside = resized(images, place.height, place.width, interpolation)
+    found[:, place.top : place.top + place.height, place.left : place.left + place.width] = inside
+    return found
 
 
 def recoloured(images: npt.NDArray[Any], channels: int) -> npt.NDArray[Any]:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import functools
 import json
 from abc import abstractmethod
-from argparse import ArgumentTypeError
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from nnpipe.core.argument_kinds import Kind
+from nnpipe.core.argument_words import arguments_in
 from nnpipe.core.arguments import arguments_of, plain, show
 from nnpipe.core.component import Component
 from nnpipe.core.errors import ConfigError
@@ -123,25 +122,4 @@ def transform_of_words(name: str, options: Sequence[str]) -> InputTransform:
     from nnpipe.core.registry import find
 
     cls = find(name, InputTransform)
-    known = {each.name: each for each in arguments_of(cls)}
-    given: dict[str, Any] = {}
-    for option in options:
-        key, sign, text = option.partition("=")
-        key = key.replace("-", "_")
-        if not sign:
-            raise ConfigError(f"{cls.__name__}: {option!r} is no option; write NAME=VALUE, as in num_mels=40")
-        try:
-            given[key] = _value(known[key].kind, text) if key in known else text
-        except ArgumentTypeError as error:
-            raise ConfigError(f"{cls.__name__}.{key}: {error}") from None
-    return cls.from_json(given)
-
-
-def _value(kind: Kind, text: str) -> Any:
-    if kind.optional and text == "none":
-        return None
-    if kind.item is bool:
-        if text not in ("true", "false"):
-            raise ArgumentTypeError(f"{text!r} is neither true nor false")
-        return text == "true"
-    return tuple(map(kind, text.split(","))) if kind.many is not None else kind(text)
+    return cls.from_json(arguments_in(cls, options))

@@ -35,6 +35,9 @@ class Meaning:
         The component whose own code prepares samples and converts outputs, as
         described by :meth:`~nnpipe.core.component.Component.describe`; used
         if declarations are not enough.
+    decoder
+        The :class:`~nnpipe.core.output_decoder.OutputDecoder` that turns the outputs into predictions, described in
+        the same way.
 
     Examples
     --------
@@ -49,10 +52,12 @@ class Meaning:
     inputs: tuple[InputMeaning, ...] = ()
     outputs: tuple[OutputMeaning, ...] = ()
     code: Mapping[str, Any] | None = field(default=None, compare=True)
+    decoder: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
-        if self.code is not None and not isinstance(self.code, Mapping):
-            raise ConfigError("code of a meaning should be a component's class and arguments")
+        for name in ("code", "decoder"):
+            if getattr(self, name) is not None and not isinstance(getattr(self, name), Mapping):
+                raise ConfigError(f"{name} of a meaning should be a component's class and arguments")
         for side, kind in (("inputs", InputMeaning), ("outputs", OutputMeaning)):
             given = getattr(self, side)
             if not isinstance(given, (tuple, list)) or not all(isinstance(item, kind) for item in given):
@@ -89,22 +94,27 @@ class Meaning:
             "inputs": [each.to_json() for each in self.inputs],
             "outputs": [each.to_json() for each in self.outputs],
         }
-        return found if self.code is None else {**found, "code": dict(self.code)}
+        components = {"code": self.code, "decoder": self.decoder}
+        return found | {name: dict(described) for name, described in components.items() if described is not None}
 
     @classmethod
     def from_json(cls, data: Any) -> Meaning:
         """Make a meaning from the output of :meth:`to_json`; raise :class:`ConfigError` if it is malformed."""
         if not isinstance(data, Mapping):
             raise ConfigError("a model's meaning should be an object")
-        code = data.get("code")
-        if code is not None and not (
-            isinstance(code, Mapping) and is_name(code.get("class")) and isinstance(code.get("arguments"), Mapping)
-        ):
-            raise ConfigError("the component that prepares samples should have a class and arguments")
         return cls(
             _each(data, "inputs", InputMeaning.from_json), _each(data, "outputs", OutputMeaning.from_json),
-            None if code is None else {"class": code["class"], "arguments": dict(code["arguments"])},
+            _component(data, "code"), _component(data, "decoder"),
         )  # fmt: skip
+
+
+def _component(data: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
+    found = data.get(name)
+    if found is None:
+        return None
+    if isinstance(found, Mapping) and is_name(found.get("class")) and isinstance(found.get("arguments"), Mapping):
+        return {"class": found["class"], "arguments": dict(found["arguments"])}
+    raise ConfigError(f"the {name} of a model's meaning should be a component's class and arguments")
 
 
 def _each(data: Mapping[str, Any], side: str, read: Callable[[Any], T]) -> tuple[T, ...]:

@@ -17,6 +17,7 @@ from nnpipe.core.errors import ConfigError, NotSupported
 from nnpipe.core.graph import Graph, Profile, Selector
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.meaning import Meaning
+from nnpipe.core.output_decoder import OutputDecoder, decoder_of
 from nnpipe.core.preparation import Preparation
 from nnpipe.core.preprocessing import bound, check_samples, prepared
 from nnpipe.core.progress import Progress, silent
@@ -213,9 +214,15 @@ class ModelWrapper(Component):
         """Do the same as :meth:`preprocess`, but return real numbers instead of quantised ones."""
         return self.preprocess(inputs)
 
+    @property
+    def output_decoder(self) -> OutputDecoder | None:
+        """The decoder that :attr:`meaning` states, which :meth:`postprocess` applies; ``None`` without one."""
+        return decoder_of(self.meaning)
+
     def postprocess(self, outputs: Batch) -> Batch:
-        """Convert the model's outputs to the predictions that the data set evaluates."""
-        return outputs
+        """Convert the model's outputs to the predictions that the data set evaluates, by :attr:`output_decoder`."""
+        decoder, meaning = self.output_decoder, self.meaning
+        return outputs if decoder is None else decoder.decode(outputs, self.io, meaning.inputs if meaning else ())
 
     def check_saving(self, path: str | Path, size: int = 0) -> None:
         """Raise :class:`ConfigError` if :meth:`save` could not write this file of ``size`` bytes.

@@ -67,6 +67,8 @@ def differing(said: Meaning, used: Meaning) -> dict[str, tuple[Any, Any]]:
         "resize",
         "size",
         "shortest_edge",
+        "fit",
+        "fill",
         "quantised",
     )
     found: dict[str, tuple[Any, Any]] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.image_conversion import Interpolation, recoloured, resized, resized_and_cropped
+from nnpipe.core.image_conversion import Interpolation, letterboxed, recoloured, resized, resized_and_cropped
 from nnpipe.core.input_transform import InputTransform, transform_from
 from nnpipe.core.layout import LayoutFit, Shape, fit
 from nnpipe.core.quantization import quantize_linear
@@ -20,20 +20,26 @@ from nnpipe.core.tensors import Batch, TensorSpec, show_shape
 SHIFT: Mapping[str, int] = {"uint8": 0, "int8": 128}
 """The offset of pixels (uint8) that are stored without quantisation, by element type of the input."""
 
+IMAGE_SIZE = "image_size"
+"""The tensor of a data set with the height and width of each image, ``(n, 2)``, if these have different sizes."""
+
 Array = npt.NDArray[Any]
 
 
 def bound(model: str, inputs: Sequence[TensorSpec], names: Sequence[str]) -> dict[str, TensorSpec]:
     """Return the model's input for each tensor of the data set: by name, or the only input for the only tensor.
 
+    Sizes of images are left out unless the model has an input of that name.
+
     Raises
     ------
     ConfigError
         If the names do not match; the message lists both.
     """
+    by_name = {spec.name: spec for spec in inputs}
+    names = [name for name in names if name != IMAGE_SIZE or name in by_name]
     if len(inputs) == len(names) == 1:
         return {names[0]: inputs[0]}
-    by_name = {spec.name: spec for spec in inputs}
     if by_name.keys() != set(names):
         raise ConfigError(f"{model} takes {', '.join(by_name) or 'nothing'}, the data set gives {', '.join(names)}")
     return {name: by_name[name] for name in names}
@@ -96,15 +102,42 @@ def prepared(
     ConfigError
         If the samples do not fit the model's inputs.
     """
-    pairs = bound(model, taken, tuple(inputs))
     return {
-        spec.name: stored(model, numbers(model, inputs[name], spec, meanings[spec.name]), spec, meanings[spec.name])
-        for name, spec in pairs.items()
+        spec.name: stored(model, real, spec, meanings[spec.name])
+        for spec, real in _each_input(model, inputs, taken, meanings)
     }
 
 
+def prepared_real(
+    model: str, inputs: Batch, taken: Sequence[TensorSpec], meanings: Mapping[str, InputMeaning]
+) -> dict[str, Array]:
+    """Do the same as :func:`prepared` but for the last step, which converts to the inputs' element types."""
+    return {spec.name: real for spec, real in _each_input(model, inputs, taken, meanings)}
+
+
+def _each_input(
+    model: str, inputs: Batch, taken: Sequence[TensorSpec], meanings: Mapping[str, InputMeaning]
+) -> Iterator[tuple[TensorSpec, Array]]:
+    sizes = inputs.get(IMAGE_SIZE)
+    for name, spec in bound(model, taken, tuple(inputs)).items():
+        samples, meaning = inputs[name], meanings[spec.name]
+        if sizes is None or samples.ndim != 4 or not len(samples):
+            yield spec, numbers(model, samples, spec, meaning)
+            continue
+        images = [
+            numbers(model, image[None, : size[0], : size[1]], spec, meaning)
+            for image, size in zip(samples, sizes, strict=True)
+        ]
+        if len({image.shape for image in images}) > 1:
+            raise ConfigError(
+                f"{model} takes images of any size, but a batch needs images of one: give --resize, or "
+                "--inference-batch-size 1"
+            )
+        yield spec, np.concatenate(images)
+
+
 def numbers(model: str, samples: Array, taken: TensorSpec, meaning: InputMeaning) -> Array:
-    """Apply all preprocessing steps but the last, which converts to the input's element type."""
+    """Apply all preprocessing steps but the last to samples of one size."""
     if taken.dtype == "string":
         return samples
     if meaning.transform is not None:
@@ -116,7 +149,10 @@ def numbers(model: str, samples: Array, taken: TensorSpec, meaning: InputMeaning
         samples = samples[..., ::-1]
     if way.size is not None:
         how: Interpolation = "bicubic" if meaning.resize == "bicubic" else "bilinear"
-        if meaning.shortest_edge is None:
+        if meaning.fit != "squeeze":
+            centred = meaning.fit == "letterbox-centre"
+            samples = letterboxed(samples, *way.size, how, centred=centred, fill=meaning.fill)
+        elif meaning.shortest_edge is None:
             samples = resized(samples, *way.size, how)
         else:
             samples = resized_and_cropped(samples, *way.size, meaning.shortest_edge, how)

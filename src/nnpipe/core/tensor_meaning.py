@@ -21,6 +21,7 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
     "colours": ("keep", "convert"),
     "layout": ("auto", "nhwc", "nchw"),
     "resize": ("none", "bilinear", "bicubic"),
+    "fit": ("squeeze", "letterbox", "letterbox-centre"),
     "quantised": get_args(Quantised),
 }
 T = TypeVar("T")
@@ -59,6 +60,11 @@ class InputMeaning:
     shortest_edge
         If given, images that are resized get this length of the shorter side, in pixels, and their centre of the
         model's size is cut out; otherwise the whole image is brought to the model's size.
+    fit
+        How a whole image is brought to the model's size: ``"squeeze"`` changes its aspect ratio; ``"letterbox"`` keeps
+        it, and places the image in the top left corner, ``"letterbox-centre"`` in the centre.
+    fill
+        The value of pixels, before all other numbers are computed, that a letterbox leaves over.
     quantised
         How numbers are converted to integers: by the input's scale and zero point (``"auto"``); as pixel values,
         shifted for int8 (``"raw"``); or not at all, since the samples are quantised already (``"already"``).
@@ -88,6 +94,8 @@ class InputMeaning:
     resize: Literal["none", "bilinear", "bicubic"] = "none"
     size: tuple[int, int] | None = None
     shortest_edge: int | None = None
+    fit: Literal["squeeze", "letterbox", "letterbox-centre"] = "squeeze"
+    fill: float = 114.0
     quantised: Quantised = "auto"
     transform: Mapping[str, Any] | None = None
 
@@ -115,6 +123,11 @@ class InputMeaning:
             ):
                 raise ConfigError(f"size of {self.name!r} should be height and width")
             object.__setattr__(self, "size", tuple(self.size))
+        if not _finite(self.fill):
+            raise ConfigError(f"fill of {self.name!r} should be a number")
+        object.__setattr__(self, "fill", float(self.fill))
+        if self.fit != "squeeze" and self.shortest_edge is not None:
+            raise ConfigError(f"images of {self.name!r} are either letterboxed or cut from a shortest_edge")
         if self.shortest_edge is not None and not (_whole(self.shortest_edge) and 0 < self.shortest_edge < 1 << 16):
             raise ConfigError(f"shortest_edge of {self.name!r} should be a number of pixels")
         given = self.transform
@@ -144,6 +157,9 @@ class InputMeaning:
             steps.append("blue first")
         if self.resize != "none":
             steps.append("resized" + (f" to {self.size[0]} x {self.size[1]}" if self.size else ""))
+            if self.fit != "squeeze":
+                place = "top left corner" if self.fit == "letterbox" else "centre"
+                steps.append(f"with its aspect ratio kept, in the {place} of pixels of {self.fill:g}")
             if self.shortest_edge is not None:
                 steps.append(f"its centre cut out of a shorter side of {self.shortest_edge}")
         if self.quantised == "raw":

@@ -23,6 +23,7 @@ Kind = Literal[
     "saturation",
     "chance",
     "constant",
+    "collapsed",
     "settings",
     "slow",
 ]
@@ -30,10 +31,11 @@ Kind = Literal[
 
 OF_QUALITY: tuple[Kind, ...] = (
     "preprocessing", "overridden", "range", "quantised twice", "saturation", "chance", "constant",
+    "collapsed",
 )  # fmt: skip
 """The kinds that concern predictions, not times."""
 
-BARRING: tuple[Kind, ...] = ("chance", "constant")
+BARRING: tuple[Kind, ...] = ("chance", "constant", "collapsed")
 """The kinds with which a candidate is not chosen by default: a model that predicts nothing is often the fastest."""
 
 

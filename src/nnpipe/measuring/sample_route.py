@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -86,7 +86,10 @@ class SampleRoute:
 
     def _evaluate(self, outputs: Batch, truth: Batch) -> Evaluation:
         predictions = self.wrapper.postprocess(adapt_outputs(outputs, self.model_io, self.session_io))
-        return self.dataset.evaluate(self.dataset.postprocess(predictions), truth)
+        found = self.dataset.evaluate(self.dataset.postprocess(predictions), truth)
+        decoder = self.wrapper.output_decoder
+        # Thresholds of a decoder change its metrics.
+        return found if decoder is None else replace(found, settings={**found.settings, "decoder": decoder.describe()})
 
 
 def fixed_size(io: IOSpec) -> int | None:

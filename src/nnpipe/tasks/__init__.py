@@ -10,6 +10,7 @@ from nnpipe.core.lazy_exports import lazy_getattr
 if TYPE_CHECKING:
     from nnpipe.tasks.anomaly.task import AnomalyDetection as AnomalyDetection
     from nnpipe.tasks.classification.task import Classification as Classification
+    from nnpipe.tasks.detection.task import Detection as Detection
     from nnpipe.tasks.regression.task import Regression as Regression
     from nnpipe.tasks.segmentation.task import Segmentation as Segmentation
 
@@ -18,6 +19,7 @@ __getattr__ = lazy_getattr(
     {
         "anomaly.task": ("AnomalyDetection",),
         "classification.task": ("Classification",),
+        "detection.task": ("Detection",),
         "regression.task": ("Regression",),
         "segmentation.task": ("Segmentation",),
     },

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from nnpipe.core.arguments import arguments_of
 from nnpipe.core.compiler import ModelCompiler
@@ -128,7 +130,14 @@ def _meant(preparation: Preparation, meaning: Meaning | None) -> list[str]:
     for out in meaning.outputs:
         names = ", ".join(out.class_names[:_MOST_NAMES]) + (", ..." if len(out.class_names) > _MOST_NAMES else "")
         lines.append(f"means       {out.name}: {out.kind}{f' of {names}' if names else ''}")
+    if meaning.decoder is not None:
+        lines.append(f"decoded by  {meaning.decoder['class'].rpartition('.')[2]}{_arguments(meaning.decoder)}")
     return [*lines, f"            (as {preparation.by} says)"]
+
+
+def _arguments(described: Mapping[str, Any]) -> str:
+    told = ", ".join(f"{name} {value}" for name, value in described["arguments"].items() if value is not None)
+    return f": {told}" if told else ""
 
 
 def _tensor(spec: TensorSpec) -> str:

@@ -18,11 +18,13 @@ from nnpipe.core.errors import ConfigError
 from nnpipe.core.input_transform import InputTransform, transform_of_words
 from nnpipe.core.meaning import Meaning
 from nnpipe.core.model import ModelWrapper
+from nnpipe.core.output_decoder import OutputDecoder, decoder_of
 from nnpipe.core.preparation import Preparation, differing
-from nnpipe.core.preprocessing import bound, check_samples, numbers, prepared
+from nnpipe.core.preprocessing import bound, check_samples, prepared, prepared_real
 from nnpipe.core.tensor_meaning import InputMeaning, OutputMeaning
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 from nnpipe.modelwrappers.files._class_scores import check_classes, check_names, chosen, named, real, scores_of
+from nnpipe.modelwrappers.files._decoder_options import check_task, chosen_decoder
 from nnpipe.modelwrappers.files._model_description import Known
 
 if TYPE_CHECKING:
@@ -73,6 +75,15 @@ class Preprocessing(ModelWrapper):
         f"data set's --image-size){_ELSE} they are rejected",
         minimum=1,
     )
+    fit: Literal["squeeze", "letterbox", "letterbox-centre"] | None = argument(
+        None,
+        help="how images of another size are brought to the model's: squeeze changes their aspect ratio; letterbox "
+        "keeps it, and places them in the top left corner, letterbox-centre in the centre"
+        f"{_ELSE} squeeze, and only with --resize",
+    )
+    fill: float | None = argument(
+        None, help=f"value of the pixels that --fit letterbox leaves over, before --scale{_ELSE} 114"
+    )
     quantised_input: Literal["auto", "raw", "already"] | None = argument(
         None,
         help="how samples become the 8-bit input of a quantised model: auto quantises with the input's scale and zero "
@@ -92,6 +103,18 @@ class Preprocessing(ModelWrapper):
     )
     class_count: int | None = argument(
         None, help="number of classes to evaluate; by default that of the data set", minimum=1
+    )
+
+    decoder: str | None = argument(
+        None,
+        help="class that turns the outputs into predictions, such as the boxes of a detector; nnpipe list decoders "
+        f"shows them; none for no decoder{_ELSE} none",
+        metavar="CLASS",
+    )
+    decoder_options: tuple[str, ...] | None = argument(
+        None,
+        help="arguments of the decoder, such as score_threshold=0.25; several values of one are separated by commas",
+        metavar="NAME=VALUE",
     )
 
     def validate(self) -> None:
@@ -143,10 +166,11 @@ class Preprocessing(ModelWrapper):
     @property
     def _given(self) -> dict[str, Any]:
         """The options about samples, by the field names of :class:`InputMeaning`."""
-        said: dict[str, Any] = {
-            name: getattr(self, name) for name in ("scale", "mean", "deviation", "channel_order", "colours", "layout")
-        }
+        names = ("scale", "mean", "deviation", "channel_order", "colours", "layout", "fit", "fill")
+        said: dict[str, Any] = {name: getattr(self, name) for name in names}
         said["quantised"] = self.quantised_input
+        if self.fit is not None:
+            said |= {"resize": "bilinear", "shortest_edge": None}
         if self.resize is not None:
             said |= {"resize": "bilinear", "size": self.resize, "shortest_edge": None}
         found = {name: value for name, value in said.items() if value is not None or name == "shortest_edge"}
@@ -179,7 +203,15 @@ class Preprocessing(ModelWrapper):
                 outputs = (*(each for each in outputs if each.name != result.name), self._of_result(result))
         if self._maker is not None:
             return Meaning(outputs=outputs, code=self._maker.describe())
-        return Meaning(tuple(self._expected.values()), outputs)
+        decoder = self.output_decoder
+        return Meaning(tuple(self._expected.values()), outputs, decoder=None if decoder is None else decoder.describe())
+
+    @cached_property
+    def output_decoder(self) -> OutputDecoder | None:
+        """The decoder that the options or the description state; ``None`` without one, or if code reads outputs."""
+        if self.decoder is None and self._maker is not None:
+            return None
+        return chosen_decoder(decoder_of(self._known.meaning), self.decoder, self.decoder_options or ())
 
     def meaning_of_files(self) -> Meaning | None:
         """The known meaning; wrappers of files add nothing of their own."""
@@ -200,6 +232,9 @@ class Preprocessing(ModelWrapper):
 
     def _overridden(self, said: Meaning, used: Meaning) -> dict[str, tuple[Any, Any]]:
         found = differing(said, used)
+        own, now = decoder_of(said), self.output_decoder
+        if own is not None and now is not None and own != now:
+            found["decoder"] = (own.words(), now.words())
         for each in said.outputs:
             if self.class_offset is not None and self.class_offset != each.class_offset:
                 found["class_offset"] = (each.class_offset, self.class_offset)
@@ -220,6 +255,10 @@ class Preprocessing(ModelWrapper):
         if self._maker is not None and self._reads_by_itself:
             return self._with(known=replace(self._known, maker=self._maker.for_dataset(spec)))
         fitted = self.for_samples(spec)
+        if self.output_decoder is not None:
+            check_task(self._name, self.output_decoder, spec)
+            self.output_decoder.check(self.io, tuple(self._expected.values()), spec)
+            return fitted
         if spec.task != "classification":
             if self.result_output is not None:
                 named(self._name, self.io.outputs, self.result_output)
@@ -273,11 +312,7 @@ class Preprocessing(ModelWrapper):
         """Return samples as the real numbers that the model's input represents."""
         if self._maker is not None:
             return self._maker.preprocess_real(inputs)
-        pairs = bound(self._name, self.io.inputs, tuple(inputs))
-        return {
-            taken.name: numbers(self._name, inputs[name], taken, self._expected[taken.name])
-            for name, taken in pairs.items()
-        }
+        return prepared_real(self._name, inputs, self.io.inputs, self._expected)
 
     # -- after the model ----------------------------------------------------------------------------
 
@@ -287,7 +322,10 @@ class Preprocessing(ModelWrapper):
         return self.result_output is None and self.result_kind is None and self.class_offset is None
 
     def postprocess(self, outputs: Batch) -> Batch:
-        """Return real numbers, and for a classification ``"scores"``, ``(n, classes)``."""
+        """Return the decoder's predictions, or else real numbers, and for a classification ``"scores"``."""
+        if (decoder := self.output_decoder) is not None:
+            decoded = {spec.name: real(outputs[spec.name], spec) for spec in self.io.outputs}
+            return decoder.decode(decoded, self.io, tuple(self._expected.values()))
         if self._maker is not None and self._reads_by_itself:
             return self._maker.postprocess(adapt(outputs, self.io.outputs, self._maker.io.outputs))
         if self.class_count is None:

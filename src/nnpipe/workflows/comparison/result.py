@@ -26,7 +26,7 @@ from nnpipe.workflows.notebook import shown_table
 from nnpipe.workflows.sweep.estimates import Figures
 from nnpipe.workflows.sweep.select import Claim, tell
 
-_SPOILT = ("quantised twice", "chance", "constant")
+_SPOILT = ("quantised twice", "chance", "constant", "collapsed")
 """Kinds of doubts about predictions that keep a candidate from being chosen."""
 
 

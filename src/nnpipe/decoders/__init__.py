@@ -1,0 +1,28 @@
+"""Output decoders, which turn the raw outputs of models into predictions.
+
+This package offers the classes; each is imported when it is first used.
+"""
+
+from typing import TYPE_CHECKING
+
+from nnpipe.core.lazy_exports import lazy_getattr
+
+if TYPE_CHECKING:
+    from nnpipe.decoders.fastestdet import FastestDetDecoder as FastestDetDecoder
+    from nnpipe.decoders.finished_boxes import FinishedBoxesDecoder as FinishedBoxesDecoder
+    from nnpipe.decoders.ssd import SSDDecoder as SSDDecoder
+    from nnpipe.decoders.yolo import YOLODecoder as YOLODecoder
+    from nnpipe.decoders.yolo_heads import YOLOHeadsDecoder as YOLOHeadsDecoder
+    from nnpipe.decoders.yolox import YOLOXDecoder as YOLOXDecoder
+
+__getattr__ = lazy_getattr(
+    __name__,
+    {
+        "fastestdet": ("FastestDetDecoder",),
+        "finished_boxes": ("FinishedBoxesDecoder",),
+        "ssd": ("SSDDecoder",),
+        "yolo": ("YOLODecoder",),
+        "yolo_heads": ("YOLOHeadsDecoder",),
+        "yolox": ("YOLOXDecoder",),
+    },
+)

@@ -1,0 +1,193 @@
+"""The base of decoders for detectors."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from nnpipe.core.arguments import argument
+from nnpipe.core.dataset_spec import DatasetSpec
+from nnpipe.core.errors import ConfigError, SpecMismatch
+from nnpipe.core.output_decoder import OutputDecoder
+from nnpipe.core.tensor_meaning import InputMeaning
+from nnpipe.core.tensors import Batch, IOSpec, show_shape
+from nnpipe.tasks.detection.frames import frame
+from nnpipe.tasks.detection.suppression import kept
+from nnpipe.tasks.detection.task import Detection
+
+Array = npt.NDArray[Any]
+
+_MOST_CANDIDATES = 30_000  # for the suppression of one picture, the most certain ones
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """All boxes that a model proposes for a batch.
+
+    Attributes
+    ----------
+    boxes
+        Left, top, right and bottom, in shares of the input's width and height; ``(n, k, 4)``.
+    scores
+        ``(n, k, classes)``; or ``(n, k)`` if ``classes`` are given.
+    classes
+        The class of each box, ``(n, k)``; ``None`` if each box has a score for each class.
+    """
+
+    boxes: Array
+    scores: Array
+    classes: Array | None = None
+
+
+class DetectionDecoder(OutputDecoder):
+    """Base of decoders for detectors: it selects boxes by their scores, and suppresses those that overlap.
+
+    A subclass writes :meth:`candidates`.  For :meth:`check`, it may also write :meth:`class_count`.
+    """
+
+    abstract: ClassVar[bool] = True
+    tasks: ClassVar[tuple[str, ...]] = (Detection.name,)
+
+    score_threshold: float = argument(
+        0.001, help="least score of a box; 0.001 is usual where mAP is computed", minimum=0.0, maximum=1.0
+    )
+    suppression: Literal["outside", "inside"] = argument(
+        "outside", help="whether overlapping boxes are dropped here, or inside the model already"
+    )
+    overlap: float = argument(
+        0.65, help="intersection over union with a more certain box of the class above which a box is dropped",
+        minimum=0.0, maximum=1.0,
+    )  # fmt: skip
+    per_box: Literal["best", "all"] = argument(
+        "best", help="whether a box gets its best class only, or counts for each class with sufficient score"
+    )
+    max_boxes: int = argument(1000, help="greatest number of boxes in a picture, the most certain ones", minimum=1)
+
+    @abstractmethod
+    def candidates(self, outputs: Batch, io: IOSpec, inputs: Sequence[InputMeaning]) -> Candidates:
+        """Return all boxes with their scores.
+
+        Raises
+        ------
+        SpecMismatch
+            If the outputs are not those of such a model; the message says what they should be.
+        """
+
+    def class_count(self, io: IOSpec) -> int | None:
+        """Return how many classes a model with these outputs tells apart; ``None`` if its shapes do not tell."""
+        return None
+
+    def check(self, io: IOSpec, inputs: Sequence[InputMeaning], spec: DatasetSpec) -> None:
+        """Check that the outputs have the right shapes, and the model as many classes as the data set."""
+        try:
+            count = self.class_count(io)
+        except SpecMismatch as error:
+            raise ConfigError(str(error)) from None
+        if count is not None and spec.class_names and count != len(spec.class_names):
+            raise ConfigError(
+                f"{type(self).__name__} reads {count} classes from outputs of {_shapes(io)}, and the data set has "
+                f"{len(spec.class_names)}; it must name all classes of the model, in its order"
+            )
+
+    def decode(self, outputs: Batch, io: IOSpec, inputs: Sequence[InputMeaning] = ()) -> Batch:
+        """Return ``boxes``, ``scores`` and ``class`` of the selected boxes, and the ``frame`` of each picture."""
+        found = self.candidates(outputs, io, inputs)
+        pictures = [
+            self._selected(boxes, scores, None if found.classes is None else found.classes[place])
+            for place, (boxes, scores) in enumerate(zip(found.boxes, found.scores, strict=True))
+        ]
+        most = max((len(scores) for _, scores, _ in pictures), default=0)
+        boxes = np.zeros((len(pictures), most, 4), np.float32)
+        scores = np.zeros((len(pictures), most), np.float32)
+        classes = np.full((len(pictures), most), -1, np.int64)
+        for place, (own, certain, called) in enumerate(pictures):
+            boxes[place, : len(own)] = own
+            scores[place, : len(own)] = certain
+            classes[place, : len(own)] = called
+        boxes[..., 2:] -= boxes[..., :2]
+        fit = next((each.fit for each in inputs if each.kind == "image"), "squeeze")
+        frames = frame(len(pictures), *input_size(io, inputs), fit)
+        return {"boxes": boxes, "scores": scores, "class": classes, "frame": frames}
+
+    def _selected(self, boxes: Array, scores: Array, classes: Array | None) -> tuple[Array, Array, Array]:
+        """Return the selected boxes of one picture, with scores and classes."""
+        if classes is None and self.per_box == "all":
+            which, classes = np.nonzero(scores > self.score_threshold)
+            boxes, scores = boxes[which], scores[which, classes]
+        else:
+            if classes is None:
+                classes = np.argmax(scores, axis=1)
+                scores = np.take_along_axis(scores, classes[:, None], axis=1)[:, 0]
+            sure = scores > self.score_threshold
+            boxes, scores, classes = boxes[sure], scores[sure], classes[sure]
+        usable = np.isfinite(boxes).all(axis=1) & (classes >= 0)
+        boxes, scores, classes = boxes[usable], scores[usable], classes[usable]
+        order = np.argsort(-scores, kind="stable")[:_MOST_CANDIDATES]
+        if self.suppression == "outside" and len(order):
+            order = order[kept(boxes[order], scores[order], classes[order], self.overlap)]
+        order = order[: self.max_boxes]
+        return boxes[order], scores[order], classes[order]
+
+
+def input_size(io: IOSpec, inputs: Sequence[InputMeaning]) -> tuple[int, int]:
+    """Return height and width of the images that a model takes.
+
+    Raises
+    ------
+    SpecMismatch
+        If it takes no images, or images of any size.
+    """
+    for spec in io.inputs:
+        if len(spec.shape) != 4:
+            continue
+        meaning = next((each for each in inputs if each.name == spec.name), InputMeaning(spec.name, "image"))
+        first = meaning.layout == "nchw" or (meaning.layout == "auto" and spec.shape[1] in (1, 3))
+        height, width = spec.shape[2:] if first else spec.shape[1:3]
+        if meaning.size is not None:
+            return meaning.size
+        if height is not None and width is not None:
+            return height, width
+        raise SpecMismatch(f"the model takes images of any size in {spec.name!r}: give --resize")
+    raise SpecMismatch("the model takes no images, of which boxes could be shares")
+
+
+def corners(centre: Array, size: Array) -> Array:
+    """Return left, top, right and bottom of boxes, given x and y of their centres, and width and height."""
+    return np.concatenate([centre - size / 2, centre + size / 2], axis=-1)
+
+
+def cells(rows: int, columns: int) -> npt.NDArray[np.float32]:
+    """Return column and row of each cell of a grid, row by row; ``(rows * columns, 2)``."""
+    found = np.stack(np.meshgrid(np.arange(columns), np.arange(rows)), axis=-1)
+    return found.reshape(-1, 2).astype(np.float32)
+
+
+def sigmoid(values: Array) -> Array:
+    """Return the logistic function, without overflow."""
+    found: Array = 0.5 * (np.tanh(0.5 * values) + 1)
+    return found
+
+
+def only_output(outputs: Batch, io: IOSpec, rank: int, expected: str) -> Array:
+    """Return the only output, or raise :class:`SpecMismatch` if there are several, or its rank differs."""
+    if len(outputs) == 1:
+        found: Array = next(iter(outputs.values()))
+        if found.ndim == rank:
+            return found
+    raise SpecMismatch(f"expected one output, {expected}; the model gives {_shapes(io)}")
+
+
+def _shapes(io: IOSpec) -> str:
+    return ", ".join(f"{spec.name} {show_shape(spec.shape)}" for spec in io.outputs)
+
+
+def only_shape(io: IOSpec, rank: int, expected: str) -> tuple[int | None, ...]:
+    """Return the shape of the only output; errors are those of :func:`only_output`."""
+    if len(io.outputs) == 1 and len(io.outputs[0].shape) == rank:
+        return io.outputs[0].shape
+    raise SpecMismatch(f"expected one output, {expected}; the model gives {_shapes(io)}")

@@ -1,0 +1,1 @@
+"""Detection: boxes around the things in a picture, with their classes."""

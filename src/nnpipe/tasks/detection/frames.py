@@ -1,0 +1,66 @@
+"""Frames: where a picture lies in a model's input, and boxes in the one as boxes in the other.
+
+The frame of a prediction is ``(n, 3)`` float32: height and width of the model's input, and the fit: 0 if the picture
+was squeezed to it, 1 if it was letterboxed in the top left corner, 2 if in the centre.  Since pictures have different
+sizes, boxes are converted where these are known, beside the truth.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from nnpipe.core.errors import SpecMismatch
+from nnpipe.core.image_conversion import letterbox
+
+FITS = ("squeeze", "letterbox", "letterbox-centre")
+"""The ways to bring a picture to a model's input, in the order of their numbers in a frame."""
+
+
+def frame(count: int, height: int, width: int, fit: str) -> npt.NDArray[np.float32]:
+    """Return the frame of ``count`` pictures, ``(count, 3)``."""
+    return np.tile(np.array([height, width, FITS.index(fit)], np.float32), (count, 1))
+
+
+def in_pixels(
+    boxes: npt.NDArray[Any], frames: npt.NDArray[Any], sizes: npt.NDArray[np.integer]
+) -> npt.NDArray[np.floating]:
+    """Return boxes in pixels of the pictures, cut off at their edges.
+
+    Parameters
+    ----------
+    boxes
+        Left, top, width and height in shares of the input's width and height; ``(n, k, 4)``.
+    frames
+        ``(n, 3)``.
+    sizes
+        Height and width of the pictures in pixels; ``(n, 2)``.
+
+    Raises
+    ------
+    SpecMismatch
+        If the frames do not belong to the boxes.
+    """
+    if frames.shape != (len(boxes), 3):
+        raise SpecMismatch(f"the frame of {len(boxes)} pictures has the shape ({len(boxes)}, 3), not {frames.shape}")
+    steps = np.array([_step(*each) for each in zip(frames, sizes, strict=True)], np.float64).reshape(-1, 2, 4)
+    corners = boxes.astype(np.float64)
+    corners[..., 2:] += corners[..., :2]
+    corners = corners * steps[:, None, 0] - steps[:, None, 1]
+    limits = np.asarray(sizes, np.float64)[:, None, [1, 0, 1, 0]]
+    corners = np.clip(corners, 0, limits)
+    corners[..., 2:] -= corners[..., :2]
+    return corners.astype(boxes.dtype)
+
+
+def _step(frame: npt.NDArray[Any], size: npt.NDArray[np.integer]) -> list[list[float]]:
+    """Return factors and offsets by which corners in shares of the input become corners in pixels."""
+    height, width, fit = (int(each) for each in frame)
+    rows, columns = int(size[0]), int(size[1])
+    if not fit:
+        return [[columns, rows] * 2, [0.0] * 4]
+    place = letterbox(rows, columns, height, width, centred=fit == 2)
+    factors = width / place.scale, height / place.scale
+    return [[*factors] * 2, [place.left / place.scale, place.top / place.scale] * 2]

@@ -1,0 +1,112 @@
+"""Detection as a task: predicted boxes against true ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from nnpipe.core.dataset_spec import DatasetSpec
+from nnpipe.core.errors import SpecMismatch
+from nnpipe.core.evaluation import Evaluation
+from nnpipe.core.quality_metric import QualityMetric
+from nnpipe.core.ragged import Ragged
+from nnpipe.core.task import Task
+from nnpipe.core.tensors import Batch, show_shape
+from nnpipe.tasks.detection.frames import in_pixels
+from nnpipe.tasks.detection.matching import PREDICTED, TRUTH
+from nnpipe.tasks.detection.metrics import METRICS
+
+_FEW_SCORES, _MANY_BOXES = 3, 20
+
+
+class Detection(Task):
+    """Boxes around the things in a picture, with their classes.
+
+    Boxes are left, top, width and height.  Those of a batch are padded to a common number; padding has the class -1.
+
+    Targets are ``"boxes"``, ``(n, m, 4)`` in pixels of the picture, and ``"class"``, ``(n, m)`` class numbers; and, if
+    the data set has them, ``"crowd"``, ``(n, m)``, which is 1 for a box around many things, ``"area"``, ``(n, m)``, the
+    area of the thing itself in pixels, and ``"size"``, ``(n, 2)``, height and width of the picture.
+
+    Predictions are ``"boxes"``, ``(n, k, 4)``, ``"scores"``, ``(n, k)``, and ``"class"``, ``(n, k)``.  Boxes are in
+    pixels of the picture; or, if there is also ``"frame"`` (:mod:`nnpipe.tasks.detection.frames`), in shares of the
+    height and width of the model's input.
+
+    An evaluation holds the boxes of each picture in pixels as ``truth_boxes``, ``truth_class``, ``truth_crowd``,
+    ``truth_area``, ``boxes``, ``scores`` and ``class``, each ragged.
+    """
+
+    name = "detection"
+    arrays = (*TRUTH, *PREDICTED)
+    truth = ("truth_boxes", "truth_class", "truth_crowd")
+
+    @property
+    def metrics(self) -> tuple[QualityMetric, ...]:
+        """COCO's average precision over all overlaps, at 0.5 and 0.75, by area, and the average recall."""
+        return METRICS
+
+    def judge(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
+        """Evaluate predicted boxes."""
+        _check(predictions, len(truth["boxes"]), len(spec.class_names))
+        true_class = truth["class"]
+        crowd = truth.get("crowd", np.zeros(true_class.shape, np.uint8))
+        area = truth.get("area", np.prod(truth["boxes"][..., 2:], axis=-1, dtype=np.float64))
+        boxes: npt.NDArray[Any] = predictions["boxes"]
+        if "frame" in predictions:
+            if "size" not in truth:
+                raise SpecMismatch("the data set does not state the sizes of its pictures, so boxes cannot be compared")
+            boxes = in_pixels(boxes, predictions["frame"], truth["size"])
+        held = {
+            "truth_boxes": _rows(truth["boxes"].astype(np.float64), true_class),
+            "truth_class": _rows(true_class.astype(np.int32), true_class),
+            "truth_crowd": _rows(crowd.astype(np.uint8), true_class),
+            "truth_area": _rows(area.astype(np.float64), true_class),
+            "boxes": _rows(boxes, predictions["class"]),
+            "scores": _rows(predictions["scores"], predictions["class"]),
+            "class": _rows(predictions["class"].astype(np.int32), predictions["class"]),
+        }
+        return Evaluation(self.name, {}, spec.class_names, held, {"protocol": "coco"})
+
+    def doubts(self, evaluation: Evaluation) -> Iterator[tuple[str, str]]:
+        """Yield that no boxes are predicted, or that all have one of a few scores."""
+        scores, wanted = evaluation.ragged["scores"], len(evaluation.ragged["truth_boxes"].values)
+        if wanted and not len(scores.values):
+            yield "collapsed", f"it finds nothing in {len(scores)} pictures with {wanted:,} boxes"
+            return
+        different = len(np.unique(scores.values))
+        if len(scores.values) >= _MANY_BOXES and different <= _FEW_SCORES:
+            yield (
+                "collapsed",
+                f"its {len(scores.values):,} boxes have only {different} different score{'s' * (different > 1)}, as "
+                "after quantising boxes and scores by one scale",
+            )
+
+
+def _rows(values: npt.NDArray[Any], classes: npt.NDArray[Any]) -> Ragged:
+    kept = classes >= 0
+    return Ragged(values[kept], kept.sum(axis=1).astype(np.int64))
+
+
+def _check(predictions: Batch, count: int, classes: int) -> None:
+    missing = [name for name in PREDICTED if name not in predictions]
+    if missing:
+        raise SpecMismatch(
+            f"predictions of a detector hold boxes, scores and class, these hold {', '.join(predictions)}; "
+            "a decoder (nnpipe list decoders) makes them of a model's raw outputs: name it with --decoder"
+        )
+    boxes, scores, given = (predictions[name] for name in PREDICTED)
+    most = boxes.shape[1] if boxes.ndim == 3 else 0
+    if boxes.shape != (count, most, 4) or scores.shape != (count, most) or given.shape != (count, most):
+        raise SpecMismatch(
+            f"boxes of {count} pictures must have the shape ({count}, k, 4), scores and class "
+            f"({count}, k), not {', '.join(show_shape(predictions[name].shape) for name in PREDICTED)}"
+        )
+    if boxes.dtype.kind != "f" or scores.dtype.kind != "f" or given.dtype.kind not in "iu":
+        raise SpecMismatch(
+            f"boxes and scores must be floats and class integers, not {boxes.dtype}, {scores.dtype} and {given.dtype}"
+        )
+    if classes and given.size and int(given.max()) >= classes:
+        raise SpecMismatch(f"class must be below {classes}, the number of the data set's classes, not {given.max()}")

@@ -1,0 +1,77 @@
+"""Predicted boxes become evaluations: undone from the model's input, unpadded, and doubted if they collapsed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from nnpipe.core.dataset_spec import DatasetSpec
+from nnpipe.core.errors import SpecMismatch
+from nnpipe.tasks.detection.frames import frame, in_pixels
+from nnpipe.tasks.detection.task import Detection
+
+SPEC = DatasetSpec("detection", (), (), ("cat", "dog"))
+TRUTH = {
+    "boxes": np.array([[[10.0, 20, 30, 40], [0, 0, 5, 5]], [[1, 2, 3, 4], [0, 0, 0, 0]]]),
+    "class": np.array([[0, 1], [1, -1]]),
+    "size": np.array([[100, 200], [50, 50]], np.int32),
+}
+
+
+def perfect() -> dict[str, np.ndarray]:
+    return {"boxes": TRUTH["boxes"], "scores": np.ones((2, 2)), "class": TRUTH["class"]}
+
+
+def test_perfect_boxes_have_perfect_metrics() -> None:
+    found = Detection().judge(perfect(), TRUTH, SPEC)
+    assert found.ragged["boxes"].counts.tolist() == [2, 1]
+    assert found.settings["protocol"] == "coco"
+    for metric in Detection().metrics:
+        assert metric.of(found) == 1 or metric.name in ("map_medium", "map_large"), metric.name
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"boxes": np.zeros((2, 2, 5))}, r"the shape \(2, k, 4\)"),
+        ({"scores": np.ones((2, 3))}, r"\(2, k\)"),
+        ({"class": np.array([[0.0, 1], [1, -1]])}, "class integers"),
+        ({"class": np.array([[0, 2], [1, -1]])}, "class must be below 2"),
+    ],
+)
+def test_predictions_of_another_form_are_refused(change: dict[str, np.ndarray], told: str) -> None:
+    with pytest.raises(SpecMismatch, match=told):
+        Detection().judge(perfect() | change, TRUTH, SPEC)
+
+
+def test_raw_outputs_are_refused_with_a_hint_at_decoders() -> None:
+    with pytest.raises(SpecMismatch, match="--decoder"):
+        Detection().judge({"output": np.zeros((2, 85, 22, 22))}, TRUTH, SPEC)
+
+
+@pytest.mark.parametrize("fit", ["squeeze", "letterbox", "letterbox-centre"])
+def test_boxes_in_the_models_input_are_found_in_the_picture(fit: str) -> None:
+    from nnpipe.core.image_conversion import letterboxed, resized
+
+    image = np.zeros((1, 90, 200, 1), np.float32)
+    image[0, 30:60, 100:160] = 1
+    if fit == "squeeze":
+        taken = resized(image, 128, 160)
+    else:
+        taken = letterboxed(image, 128, 160, centred=fit == "letterbox-centre")
+    rows, columns = (np.flatnonzero((taken[0, ..., 0] > 0.5).any(axis=axis)) for axis in (1, 0))
+    start, end = np.array([columns[0], rows[0]]), np.array([columns[-1] + 1, rows[-1] + 1])
+    shares = np.concatenate([start / [160, 128], (end - start) / [160, 128]])[None, None]
+    found = in_pixels(shares, frame(1, 128, 160, fit), np.array([[90, 200]]))
+    np.testing.assert_allclose(found[0, 0], [100, 30, 60, 30], atol=1.3)
+
+
+def test_a_collapsed_detector_is_doubted() -> None:
+    classes = np.zeros((2, 30), np.int64)
+    boxes = np.broadcast_to(np.array([0.0, 0, 5, 5]), (2, 30, 4))
+    one = {"boxes": boxes, "scores": np.full((2, 30), 0.5), "class": classes}
+    assert [kind for kind, _ in Detection().doubts(Detection().judge(one, TRUTH, SPEC))] == ["collapsed"]
+    none = {"boxes": boxes, "scores": one["scores"], "class": np.full((2, 30), -1)}
+    assert "finds nothing" in next(Detection().doubts(Detection().judge(none, TRUTH, SPEC)))[1]
+    usual = one | {"scores": np.linspace(0, 1, 60).reshape(2, 30)}
+    assert not list(Detection().doubts(Detection().judge(usual, TRUTH, SPEC)))
