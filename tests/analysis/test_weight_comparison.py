@@ -199,6 +199,19 @@ def test_a_factor_that_nothing_accounts_for_is_told_and_not_judged_unless_names_
     assert "values are 3 times what they should be" in wrong.wrong
 
 
+@pytest.mark.parametrize("claim", ["float", "int8"])
+def test_a_bias_may_be_multiplied_as_its_kernel_is(claim: str) -> None:
+    """As queries of attention are by the scale of the scores."""
+    steps = 1 if claim == "int8" else None
+    scaled = model("HWIO", "x/", steps=steps, c=0.25 * KERNELS["c"], bias_c=0.25 * BIASES["c"])
+    found = judged(scaled, claim)
+    assert not found.wrong
+    assert [t.name for t in found.tensors if t.remark] == ["c.weight", "c.bias"]
+    for other in (BIASES["c"], 0.5 * BIASES["c"], 0 * BIASES["c"]):
+        (wrong,) = judged(model("HWIO", "x/", steps=steps, c=0.25 * KERNELS["c"], bias_c=-0.25 * other), claim).wrong
+        assert wrong.name == "c.bias"
+
+
 def folded_by(**factors: float) -> tuple[Weights, Weights]:
     """A source whose ``b`` and ``c`` are normalised, and a file with these folded, kernels multiplied once more."""
     made = {}

@@ -43,11 +43,25 @@ class Causal(nn.Module):
         return self.out(scores.softmax(-1) @ self.value(normal))
 
 
-def exported(network: Any, path: Path) -> Artifact:
-    program = torch.export.export(network.eval(), (torch.zeros(1, 10, 16),))
+class Dense(nn.Module):
+    """Two layers that take every token by itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(16, 16), nn.Linear(16, 16)
+
+    def forward(self, x: Any) -> Any:
+        return self.second(self.first(x).relu())
+
+
+def exported(network: Any, path: Path, free: bool = False) -> Artifact:
+    shapes = ({0: torch.export.Dim("batch")},) if free else None
+    program = torch.export.export(network.eval(), (torch.zeros(2 if free else 1, 10, 16),), dynamic_shapes=shapes)
     program.example_inputs = None
     torch.export.save(program, path)
-    io = IOSpec(IO.inputs, (TensorSpec(str(program.graph_signature.user_outputs[0]), (1, 10, 16), "float32"),))
+    shape = (None if free else 1, 10, 16)
+    name = str(program.graph_signature.user_outputs[0])
+    io = IOSpec((TensorSpec("x", shape, "float32"),), (TensorSpec(name, shape, "float32"),))
     return Artifact.of(path, "torch-export", io)
 
 
@@ -87,6 +101,16 @@ def test_normalisation_and_softmax_stay_in_floats_between_int8_products(tmp_path
     assert found["FULLY_CONNECTED", "INT8"] == 4
     assert found["BATCH_MATMUL", "INT8"] == 2
     assert found["RSQRT", "FLOAT32"] == found["SUB", "FLOAT32"] == found["SOFTMAX", "FLOAT32"] == 1
+
+
+def test_biases_of_sequences_are_part_of_their_products_for_any_number_of_samples(tmp_path: Path) -> None:
+    """As a sum of 8-bit integers by itself, a bias below its step would be lost."""
+    network, path = Dense(), tmp_path / "made.tflite"
+    source = exported(network, tmp_path / "network.pt2", free=True)
+    assert error(source, network, TorchToTFLite(target="int8"), path) < 0.05
+    found = operators(path)
+    assert found["FULLY_CONNECTED", "INT8"] == 2
+    assert {kind for kind, _ in found}.isdisjoint({"ADD", "GATHER", "REDUCE_PROD"})
 
 
 @pytest.mark.slow

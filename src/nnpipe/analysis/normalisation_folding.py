@@ -30,8 +30,8 @@ class Expected:
         The expected values, the found values, and their quantisation step.
     norm, epsilon, axis
         The normalisation that was folded into it, its epsilon, and the axis of channels.
-    factor
-        Whether channels are multiples of the expected ones.
+    factors
+        The factor of each channel, if channels are multiples of the expected ones.
     """
 
     numbers: Array
@@ -40,7 +40,7 @@ class Expected:
     norm: Normalisation | None = None
     epsilon: float = 0.0
     axis: int = 0
-    factor: bool = False
+    factors: Array | None = None
 
     def unfolded(self) -> tuple[Array, Array]:
         """Return the expected and the found values before the normalisation was folded in."""
@@ -79,7 +79,7 @@ def expected_of(pair: WeightPair, source: Weights, other: Weights, epsilon: floa
         ratio = _ratios(made.numbers, made.found, made.axis)
         factored = made.numbers * along(ratio, made.numbers.ndim, made.axis)
         if _difference(factored, made.found, made.axis) < _PART * off:
-            return Expected(made.numbers, made.found, made.step, made.norm, made.epsilon, made.axis, factor=True)
+            return Expected(made.numbers, made.found, made.step, made.norm, made.epsilon, made.axis, ratio)
     return made
 
 

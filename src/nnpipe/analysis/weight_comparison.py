@@ -34,6 +34,8 @@ _TOGETHER = 64  # the most wrong channels that are compared with others
 _MOST = 4  # channels that are named in a message
 _SCALED = "its channels are multiplied by numbers that no normalisation of the source accounts for"
 
+_SCALED_TOO = "its numbers are multiplied by those of its kernel's channels: not judged"
+
 
 def weigh(source: Weights, other: Weights, claims: Iterable[Claim]) -> Weighing:
     """Compare the weights of a model with those of its source, tensor by tensor and channel by channel.
@@ -75,8 +77,14 @@ def weigh(source: Weights, other: Weights, claims: Iterable[Claim]) -> Weighing:
     for pair in pairs:
         if pair.source.values.ndim == 1 and pair.source.name not in folded:
             scale = float(np.abs(pair.source.values).max(initial=0.0))
-            dead = _dead(kernels, kernels.get(pair.source.operation, (None, None))[0])
-            found.append(_vector(pair, pair.source.values, scale, claims, dead, pair.source.name, ""))
+            kernel, expected_kernel = kernels.get(pair.source.operation, (None, None))
+            dead = _dead(kernels, kernel)
+            change = _vector(pair, pair.source.values, scale, claims, dead, pair.source.name, "")
+            factors = None if expected_kernel is None else expected_kernel.factors
+            if change.wrong and factors is not None and factors.shape == pair.source.values.shape:
+                again = _vector(pair, factors * pair.source.values, scale, claims, dead, pair.source.name, "")
+                change = change if again.wrong else replace(change, channels=(), wrong="", remark=_SCALED_TOO)
+            found.append(change)
     order = {weight.name: number for number, weight in enumerate(source.tensors)}
     first = min((pair.source.name for pair, _ in kernels.values()), default="", key=lambda name: order[name])
     found = _uncompensated(found, first, kernels)
@@ -121,7 +129,7 @@ def _kernel(pair: WeightPair, expected: Expected, claims: tuple[Claim, ...]) -> 
     if dead and "pruned" not in changes:
         told = f"{_named(dead)} of axis {axis} {'are' if len(dead) > 1 else 'is'} 0 throughout, and nothing was pruned"
         channels = tuple(sorted({*channels, *dead}))
-    elif channels and expected.factor and pair.source.name != pair.other.name:
+    elif channels and expected.factors is not None and pair.source.name != pair.other.name:
         remark = f"{_SCALED}: not judged"
         channels = ()
     elif channels:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nnpipe.compilers._torch_tf.values import Value
+from nnpipe.compilers._torch_tf.values import Value, shape_with_rest
 
 
 def linear(x: Value, weight: Value, bias: Value | None = None) -> Value:
@@ -18,9 +18,15 @@ def linear(x: Value, weight: Value, bias: Value | None = None) -> Value:
     held = x.first()
     if weight.rank == 1:
         return Value(tf.tensordot(held, matrix, [[-1], [0]]))
-    flat = x.rank == 2
-    found = tf.matmul(held, matrix, transpose_b=True) if flat else tf.tensordot(held, matrix, [[-1], [1]])
-    return Value(found if bias is None else found + bias.first())
+    if x.rank == 2:
+        found = tf.matmul(held, matrix, transpose_b=True)
+        return Value(found if bias is None else found + bias.first())
+    # The converter fuses a bias with a product if nothing lies between them.  An addition of 8-bit integers by itself
+    # would lose a bias that is smaller than its step.
+    outputs, inputs = matrix.shape
+    found = tf.matmul(tf.reshape(held, [-1, inputs]), matrix, transpose_b=True)
+    found = found if bias is None else found + bias.first()
+    return Value(tf.reshape(found, shape_with_rest([*x.lengths()[:-1], outputs])))
 
 
 def matmul(x: Value, y: Value) -> Value:

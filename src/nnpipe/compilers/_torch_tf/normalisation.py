@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nnpipe.compilers._torch_tf.values import Value, constant, known, shape_of
+from nnpipe.compilers._torch_tf.values import Value, constant, known, shape_with_rest
 from nnpipe.core.errors import CompileError
 
 
@@ -68,23 +68,14 @@ def group_norm(
     parts = [None if part is None else part.first() for part in (weight, bias)]
     if x.channels_last:
         n, rows, columns, _ = Value(x.held).lengths()
-        grouped = tf.reshape(x.held, _shape([n, rows, columns, groups, channels // groups]))
-        found = tf.reshape(_normalised(grouped, [1, 2, 4], eps), _shape([n, rows, columns, channels]))
+        grouped = tf.reshape(x.held, shape_with_rest([n, rows, columns, groups, channels // groups]))
+        found = tf.reshape(_normalised(grouped, [1, 2, 4], eps), shape_with_rest([n, rows, columns, channels]))
         return Value(_scaled(found, *parts), True)
     n, _, *rest = x.lengths()
-    grouped = tf.reshape(x.held, _shape([n, groups, -1]))
-    found = tf.reshape(_normalised(grouped, [2], eps), _shape([n, channels, *rest]))
+    grouped = tf.reshape(x.held, shape_with_rest([n, groups, -1]))
+    found = tf.reshape(_normalised(grouped, [2], eps), shape_with_rest([n, channels, *rest]))
     ones = (1,) * len(rest)
     return Value(_scaled(found, *(None if part is None else tf.reshape(part, (-1, *ones)) for part in parts)))
-
-
-def _shape(lengths: Sequence[Any]) -> Any:
-    """Return a shape for a reshape, in which one free length is what is left."""
-
-    free = [place for place, length in enumerate(lengths) if not isinstance(length, int)]
-    if len(free) == 1 and -1 not in [length for length in lengths if isinstance(length, int)]:
-        lengths = [-1 if place in free else length for place, length in enumerate(lengths)]
-    return shape_of(lengths)
 
 
 def _instance_norm(

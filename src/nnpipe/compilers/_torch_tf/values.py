@@ -168,6 +168,14 @@ def shape_of(lengths: Sequence[Any]) -> Any:
     return tf.stack([tf.cast(length, tf.int32) for length in lengths])
 
 
+def shape_with_rest(lengths: Sequence[Any]) -> Any:
+    """Return lengths as a shape for a reshape, in which one free length is what is left."""
+    free = [place for place, length in enumerate(lengths) if not isinstance(length, int)]
+    if len(free) == 1 and -1 not in [length for length in lengths if isinstance(length, int)]:
+        lengths = [-1 if place in free else length for place, length in enumerate(lengths)]
+    return shape_of(lengths)
+
+
 def known(value: Any, what: str) -> int:
     """Return a length that must be fixed; raise ``CompileError`` if it is free."""
     if not isinstance(value, (int, np.integer)):
