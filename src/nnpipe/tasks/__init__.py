@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from nnpipe.tasks.detection.task import Detection as Detection
     from nnpipe.tasks.regression.task import Regression as Regression
     from nnpipe.tasks.segmentation.task import Segmentation as Segmentation
+    from nnpipe.tasks.series_anomaly.task import SeriesAnomaly as SeriesAnomaly
 
 __getattr__ = lazy_getattr(
     __name__,
@@ -22,5 +23,6 @@ __getattr__ = lazy_getattr(
         "detection.task": ("Detection",),
         "regression.task": ("Regression",),
         "segmentation.task": ("Segmentation",),
+        "series_anomaly.task": ("SeriesAnomaly",),
     },
 )

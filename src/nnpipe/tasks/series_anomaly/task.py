@@ -1,0 +1,75 @@
+"""Anomaly detection in series as a task."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from nnpipe.core.arguments import argument
+from nnpipe.core.dataset_spec import DatasetSpec
+from nnpipe.core.errors import ConfigError, SpecMismatch
+from nnpipe.core.evaluation import Evaluation
+from nnpipe.core.quality_metric import QualityMetric
+from nnpipe.core.task import Task
+from nnpipe.core.tensors import Batch, show_shape
+from nnpipe.tasks.predictions import only
+from nnpipe.tasks.series_anomaly.metrics import METRICS, THRESHOLDS
+from nnpipe.tasks.series_anomaly.nab import PROFILES
+
+
+class SeriesAnomaly(Task):
+    """How unusual each point of a series is, where anomalies are windows of points that are to be found early.
+
+    Samples are the points of one series after the other, in the order of time.  Targets are ``"window"``, ``(n,)``
+    integers, the number of the window that a point belongs to, or -1; and ``"series"``, ``(n,)`` integers.
+    Predictions are ``"score"``, or a single tensor of any name, ``(n,)`` or ``(n, 1)``; greater means more anomalous,
+    and a score that is no number counts as the least.
+
+    An evaluation holds ``window`` and ``series``, int32, and ``score``, float32 or float64 as predicted, each ``(n,)``.
+    """
+
+    name = "series_anomaly"
+    arrays = ("window", "series", "score")
+    truth = ("window", "series")
+
+    thresholds: tuple[float, ...] = argument(
+        (),
+        help="scores from which on a point is a detection: one for all profiles, or one each for standard, low FP and "
+        "low FN; by default the best for the samples at hand, as NAB optimises them",
+    )
+
+    def validate(self) -> None:
+        """Check the number of thresholds."""
+        if len(self.thresholds) not in (0, 1, len(PROFILES)):
+            raise ConfigError(f"thresholds: one, or one for each of {', '.join(each.name for each in PROFILES)}")
+
+    @property
+    def metrics(self) -> tuple[QualityMetric, ...]:
+        """NAB's score for its three profiles."""
+        return METRICS
+
+    def judge(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
+        """Evaluate the scores of points."""
+        score, window = only(predictions, "score"), truth["window"]
+        if score.ndim == 2 and score.shape[1] == 1:
+            score = score[:, 0]
+        if score.shape != window.shape or score.dtype.kind not in "biuf":
+            raise SpecMismatch(
+                f"scores must be numbers of the shape {show_shape(window.shape)}, not {score.dtype} of "
+                f"{show_shape(score.shape)}"
+            )
+        score = score.astype(np.float64 if score.dtype.itemsize > 4 else np.float32)
+        arrays = {
+            "window": window.astype(np.int32),
+            "series": truth["series"].astype(np.int32),
+            "score": np.where(np.isnan(score), np.array(-np.inf, score.dtype), score),
+        }
+        given = self.thresholds * len(PROFILES) if len(self.thresholds) == 1 else self.thresholds
+        return Evaluation(self.name, arrays, settings={THRESHOLDS: list(given)} if given else {})
+
+    def doubts(self, evaluation: Evaluation) -> Iterator[tuple[str, str]]:
+        """Doubt scores that are all the same."""
+        score = evaluation.arrays["score"]
+        if len(score) > 1 and bool(np.all(score == score[0])):
+            yield "constant", f"all {len(score):,} scores are {float(score[0]):g}"
