@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.quality_metric import Floats, QualityMetric, Statistic
-from nnpipe.tasks.series_anomaly.nab import PROFILES, Detections, CostProfile
+from nnpipe.tasks.series_anomaly.nab import PROFILES, CostProfile, Detections
 
 THRESHOLDS = "thresholds"
 """The entry of an evaluation's settings that holds the threshold of each profile."""
