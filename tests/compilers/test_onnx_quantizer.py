@@ -296,6 +296,24 @@ def test_products_that_are_fused_in_two_steps_load(tmp_path: Path) -> None:
     assert max(errors) < 0.05  # of outputs between -5 and 5
 
 
+def test_normalisations_may_share_a_bias(tmp_path: Path) -> None:
+    """ONNX Runtime names the copy of the bias ``shift0``, whatever else has that name."""
+    node = onnx.helper.make_node
+    nodes = [
+        node("LayerNormalization", ["x", "one", "shift"], ["normal"], name="first"),
+        node("Reshape", ["normal", "heads"], ["shift0"], name="reshape"),
+        node("Sigmoid", ["shift0"], ["positive"], name="sigmoid"),
+        node("Reshape", ["positive", "joined"], ["again"], name="reshape_back"),
+        node("LayerNormalization", ["again", "one", "shift"], ["y"], name="second"),
+    ]
+    source = write_graph(tmp_path / "model.onnx", nodes, [], ["shift"])
+    batches = [random_batch(source.io, 1, seed) for seed in range(20)]
+    made = ONNXStaticQuantizer().compile(source, tmp_path / "made.onnx", lambda: batches)
+    before, after = (outputs_of(ONNXRuntime(), one, source.io, batches) for one in (source, made))
+    errors = [np.abs(one["y"] - other["y"]).mean() for one, other in zip(before, after, strict=True)]
+    assert max(errors) < 0.05  # of outputs between -3 and 3
+
+
 def test_a_weight_used_twice_loads_without_exact_integers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:

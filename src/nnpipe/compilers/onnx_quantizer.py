@@ -31,7 +31,9 @@ from nnpipe.formats.onnx_contents import read_contents
 
 _METHODS = {"minmax": "MinMax", "entropy": "Entropy", "percentile": "Percentile"}
 _TYPES = {"int8": "QInt8", "uint8": "QUInt8"}
-_ADDING = frozenset(("Add", "Gemm", "Conv", "ConvTranspose"))
+_ADDING = frozenset(
+    ("Add", "Gemm", "Conv", "ConvTranspose", "BatchNormalization", "InstanceNormalization", "LayerNormalization")
+)
 _OPSET = 13  # the first in which QuantizeLinear supports scales per channel
 _IR_VERSION = 7  # of operator set 13; from version 4 on, weights need not be inputs
 
@@ -218,7 +220,11 @@ def _flatten_biases(graph: Any) -> None:
 
 
 def _separate_biases(graph: Any) -> None:
-    """Copy vectors that several nodes add: ONNX Runtime gives a shared bias the scale of one of them (1.31)."""
+    """Copy vectors that several nodes add.
+
+    ONNX Runtime (1.31) gives a shared bias the scale of one of them, and copies those of normalisations under names
+    that other tensors may have.
+    """
     vectors = {constant.name: constant for constant in graph.initializer if len(constant.dims) == 1}
     seen: set[str] = set()
     for node in graph.node:
