@@ -199,6 +199,19 @@ def test_a_factor_that_nothing_accounts_for_is_told_and_not_judged_unless_names_
     assert "values are 3 times what they should be" in wrong.wrong
 
 
+def test_numbers_that_a_file_computes_in_half_precision_are_rounded_more_than_once() -> None:
+    """As weights of a convolution with weight normalisation are."""
+    kernel = KERNELS["a"] * (1 + 0.003 * RANDOM.uniform(-1, 1, KERNELS["a"].shape))
+    once = model("OHWI", "x/", a=kernel)
+    computed = replace(once, tensors=tuple(replace(w, computed=w.values.ndim == 4) for w in once.tensors))
+    assert [t.name for t in judged(once, "float16").wrong] == ["a.weight"]
+    assert not judged(computed, "float16").wrong
+    swapped_there = model("OHWI", "x/", a=swapped(kernel))
+    there = replace(swapped_there, tensors=tuple(replace(w, computed=True) for w in swapped_there.tensors))
+    (wrong,) = judged(there, "float16").wrong
+    assert wrong.channels == (1, 4)
+
+
 @pytest.mark.parametrize("claim", ["float", "int8"])
 def test_a_bias_may_be_multiplied_as_its_kernel_is(claim: str) -> None:
     """As queries of attention are by the scale of the scores."""

@@ -27,6 +27,7 @@ from nnpipe.core.claims import Claim, changes_of, numbers_of
 _EXACT, _FAINT = 1e-4, 1e-5  # of a number, and of the greatest of its tensor: rounding of floats
 _ROUNDED: Mapping[Claim, float] = {"float16": 2.0**-10, "bfloat16": 2.0**-7}
 _LEAST: Mapping[Claim, float] = {"float16": 6e-8, "bfloat16": 0.0}
+_REPEATED = 4  # times that, of numbers that a file computes: a normalised weight is rounded five times by half of it
 _STEPS = 1.02  # the largest difference by rounding, in quantisation steps
 _SILENT = 1e-3  # of the greatest number: weaker channels may be rounded to zeros
 _FEW = 64  # the least size of a tensor to count its different values
@@ -107,7 +108,7 @@ def _dead(kernels: Mapping[str, tuple[WeightPair, Expected]], pair: WeightPair |
 def _kernel(pair: WeightPair, expected: Expected, claims: tuple[Claim, ...]) -> WeightChange:
     changes = changes_of(claims)
     numbers, found, step = expected.numbers, expected.found, expected.step
-    allowed = _allowed(numbers, found, step, claims)
+    allowed = _allowed(numbers, found, step, claims, _REPEATED if pair.other.computed else 1)
     off = np.abs(found - numbers)
     plain, levels = expected.unfolded()
     values = int(np.unique(levels).size) if "clustered" in changes and step is None and found.size >= _FEW else None
@@ -202,12 +203,12 @@ def _vector(
     )  # fmt: skip
 
 
-def _allowed(numbers: Array, found: Array, step: Array | None, claims: tuple[Claim, ...]) -> Array:
+def _allowed(numbers: Array, found: Array, step: Array | None, claims: tuple[Claim, ...], roundings: int = 1) -> Array:
     """Return the largest error of each number by rounding."""
     size, kind = np.abs(numbers), numbers_of(claims)
     floats: Array = _EXACT * size + _FAINT * float(size.max(initial=0.0))
     if kind in _ROUNDED:
-        return floats + _ROUNDED[kind] * size + _LEAST[kind]
+        return floats + roundings * (_ROUNDED[kind] * size + _LEAST[kind])
     if kind in ("int8", "int8-weights") and step is not None:
         return floats + _STEPS * np.broadcast_to(step, numbers.shape)
     return floats

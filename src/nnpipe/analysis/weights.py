@@ -41,6 +41,8 @@ class Weight:
         ``None`` for floats.
     result
         The tensor that the operation computes.
+    computed
+        Whether the model computes the values from stored ones, so that they may be rounded several times.
     """
 
     name: str
@@ -50,6 +52,7 @@ class Weight:
     place: int
     step: Array | None = None
     result: str = ""
+    computed: bool = False
 
 
 @dataclass(frozen=True)

@@ -40,3 +40,27 @@ def test_columns_of_a_square_matrix_have_their_own_scales(tmp_path: Path) -> Non
     (weight,) = [each for each in weights_of(opened).tensors if each.values.shape == matrix.shape]
     assert weight.step is not None
     assert np.all(np.abs(weight.values - matrix) <= 0.51 * weight.step)
+
+
+def test_weights_that_a_model_computes_are_told_from_those_that_it_only_turns(tmp_path: Path) -> None:
+    from onnx import TensorProto, helper, numpy_helper
+
+    random = np.random.default_rng(0)
+    nodes = [
+        helper.make_node("Mul", ["v", "g"], ["w"]),
+        helper.make_node("Transpose", ["plain"], ["turned"], perm=[1, 0]),
+        helper.make_node("MatMul", ["x", "w"], ["h"]),
+        helper.make_node("MatMul", ["h", "turned"], ["y"]),
+    ]
+    shapes = {"v": (8, 8), "g": (8,), "plain": (8, 8)}
+    graph = helper.make_graph(
+        nodes,
+        "computed",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [None, 8])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [None, 8])],
+        [numpy_helper.from_array(random.standard_normal(s).astype(np.float32), n) for n, s in shapes.items()],
+    )
+    path = tmp_path / "computed.onnx"
+    onnx.save_model(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), str(path))
+    opened = find("ONNXModel", ModelWrapper).from_json({"model_path": str(path)}).open(path)
+    assert {weight.name: weight.computed for weight in weights_of(opened).tensors} == {"v": True, "plain": False}

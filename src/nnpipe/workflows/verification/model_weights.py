@@ -28,6 +28,7 @@ class _Constant:
     name: str
     values: np.ndarray[Any, Any]
     step: np.ndarray[Any, Any] | None = None
+    computed: bool = False
 
 
 def weights_of(model: LiveModel) -> Weights:
@@ -64,7 +65,7 @@ def weights_of(model: LiveModel) -> Weights:
                 Weight(
                     constant.name, values.astype(np.float64), operation.name, operation.kind, place,
                     None if constant.step is None else np.asarray(constant.step, np.float64),
-                    operation.outputs[0] if operation.outputs else "",
+                    operation.outputs[0] if operation.outputs else "", constant.computed,
                 )
             )  # fmt: skip
     users = _users(graph)
@@ -113,8 +114,15 @@ def _constants(model: LiveModel, graph: Graph, live: set[str]) -> dict[str, _Con
             spec, array = graph.tensors.get(name), values[name]
             array = _plain(array) if spec is None else real(_plain(array), spec)
             root = name if origin is None else origin.name
-            found[name] = _Constant(root, array, _step(origin, array))
+            found[name] = _Constant(root, array, _step(origin, array), _is_computed(origin, array))
     return found
+
+
+def _is_computed(origin: _Constant | None, result: np.ndarray[Any, Any]) -> bool:
+    """Return whether floats are others than those that they come from, not only cast or in another order."""
+    if origin is None or origin.values.dtype.kind != "f" or result.dtype.kind != "f":
+        return False
+    return origin.computed or not np.isin(result, origin.values.astype(result.dtype)).all()
 
 
 def _plain(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
