@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
+import numpy as np
+
 from nnpipe.core.arguments import arguments_of
+from nnpipe.core.batch_conversion import adapt
 from nnpipe.core.component import Component
 from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.meaning import Meaning
 from nnpipe.core.tensor_meaning import InputMeaning
 from nnpipe.core.tensors import Batch, IOSpec
+
+INPUT = "input:"
+"""Before the names of inputs that a decoder takes beside the outputs."""
 
 
 class OutputDecoder(Component):
@@ -27,6 +33,9 @@ class OutputDecoder(Component):
     ----------
     tasks
         The names of the tasks that judge its predictions; empty for any.
+    takes_inputs
+        Whether it also needs what the model was given, as the error of a reconstruction does.  The inputs are then
+        among the outputs, with :data:`INPUT` before their names.
 
     Examples
     --------
@@ -41,6 +50,7 @@ class OutputDecoder(Component):
     """
 
     tasks: ClassVar[tuple[str, ...]] = ()
+    takes_inputs: ClassVar[bool] = False
 
     @abstractmethod
     def decode(self, outputs: Batch, io: IOSpec, inputs: Sequence[InputMeaning] = ()) -> Batch:
@@ -80,6 +90,28 @@ class OutputDecoder(Component):
         changed = [each.name for each in arguments_of(type(self)) if getattr(self, each.name) != each.default]
         told = ", ".join(f"{name} {getattr(self, name)}" for name in changed)
         return type(self).__name__ + (f" ({told})" if told else "")
+
+
+def with_inputs(
+    decoder: OutputDecoder | None, outputs: Batch, inputs: Batch, io: IOSpec, session_io: IOSpec
+) -> Mapping[str, np.ndarray]:
+    """Return outputs with the inputs that a decoder takes beside them, as the model stores these.
+
+    Parameters
+    ----------
+    decoder
+        The decoder, if there is one.
+    outputs
+        The model's outputs.
+    inputs
+        What the session was given.
+    io, session_io
+        The tensors of the model, and those of the session, which may store them otherwise.
+    """
+    if decoder is None or not decoder.takes_inputs:
+        return outputs
+    given = adapt(inputs, session_io.inputs, io.inputs)
+    return {**outputs, **{INPUT + name: array for name, array in given.items()}}
 
 
 def decoder_of(meaning: Meaning | None) -> OutputDecoder | None:

@@ -10,6 +10,7 @@ from nnpipe.core.lazy_exports import lazy_getattr
 if TYPE_CHECKING:
     from nnpipe.decoders.fastestdet import FastestDetDecoder as FastestDetDecoder
     from nnpipe.decoders.finished_boxes import FinishedBoxesDecoder as FinishedBoxesDecoder
+    from nnpipe.decoders.reconstruction_error import ReconstructionErrorDecoder as ReconstructionErrorDecoder
     from nnpipe.decoders.ssd import SSDDecoder as SSDDecoder
     from nnpipe.decoders.yolo import YOLODecoder as YOLODecoder
     from nnpipe.decoders.yolo_heads import YOLOHeadsDecoder as YOLOHeadsDecoder
@@ -20,6 +21,7 @@ __getattr__ = lazy_getattr(
     {
         "fastestdet": ("FastestDetDecoder",),
         "finished_boxes": ("FinishedBoxesDecoder",),
+        "reconstruction_error": ("ReconstructionErrorDecoder",),
         "ssd": ("SSDDecoder",),
         "yolo": ("YOLODecoder",),
         "yolo_heads": ("YOLOHeadsDecoder",),

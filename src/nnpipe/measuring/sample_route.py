@@ -14,6 +14,7 @@ from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.model import ModelWrapper
+from nnpipe.core.output_decoder import with_inputs
 from nnpipe.core.tensors import Batch, IOSpec, batch_size
 
 
@@ -78,16 +79,25 @@ class SampleRoute:
             {name: _without_copies(array, item.samples, self.size) for name, array in found.items()}
             for item, found in zip(items, outputs, strict=True)
         ]
+        given: list[Batch] = [{name: a[: item.samples] for name, a in item.inputs.items()} for item in items]
         truths = [item.truth for item in items]
         counts = [item.samples for item in items]
         if _can_be_joined(outputs, counts) and _can_be_joined(truths, counts):
             outputs, truths = [_joined(outputs)], [_joined(truths)]
-        return [self._evaluate(*pair) for pair in zip(outputs, truths, strict=True)]
+            given = [_joined(given)] if self._decoder_takes_inputs else given[:1]
+        return [self._evaluate(*parts) for parts in zip(outputs, given, truths, strict=True)]
 
-    def _evaluate(self, outputs: Batch, truth: Batch) -> Evaluation:
-        predictions = self.wrapper.postprocess(adapt_outputs(outputs, self.model_io, self.session_io))
-        found = self.dataset.evaluate(self.dataset.postprocess(predictions), truth)
+    @property
+    def _decoder_takes_inputs(self) -> bool:
         decoder = self.wrapper.output_decoder
+        return decoder is not None and decoder.takes_inputs
+
+    def _evaluate(self, outputs: Batch, inputs: Batch, truth: Batch) -> Evaluation:
+        decoder = self.wrapper.output_decoder
+        outputs = adapt_outputs(outputs, self.model_io, self.session_io)
+        outputs = with_inputs(decoder, outputs, inputs, self.model_io, self.session_io)
+        predictions = self.wrapper.postprocess(outputs)
+        found = self.dataset.evaluate(self.dataset.postprocess(predictions), truth)
         # Thresholds of a decoder change its metrics.
         return found if decoder is None else replace(found, settings={**found.settings, "decoder": decoder.describe()})
 

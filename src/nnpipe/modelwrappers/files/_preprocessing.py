@@ -18,7 +18,7 @@ from nnpipe.core.errors import ConfigError
 from nnpipe.core.input_transform import InputTransform, transform_of_words
 from nnpipe.core.meaning import Meaning
 from nnpipe.core.model import ModelWrapper
-from nnpipe.core.output_decoder import OutputDecoder, decoder_of
+from nnpipe.core.output_decoder import INPUT, OutputDecoder, decoder_of
 from nnpipe.core.preparation import Preparation, differing
 from nnpipe.core.preprocessing import bound, check_samples, prepared, prepared_real
 from nnpipe.core.tensor_meaning import InputMeaning, OutputMeaning
@@ -325,6 +325,9 @@ class Preprocessing(ModelWrapper):
         """Return the decoder's predictions, or else real numbers, and for a classification ``"scores"``."""
         if (decoder := self.output_decoder) is not None:
             decoded = {spec.name: real(outputs[spec.name], spec) for spec in self.io.outputs}
+            if decoder.takes_inputs:
+                given = {INPUT + spec.name: spec for spec in self.io.inputs}
+                decoded |= {name: real(outputs[name], spec) for name, spec in given.items()}
             return decoder.decode(decoded, self.io, tuple(self._expected.values()))
         if self._maker is not None and self._reads_by_itself:
             return self._maker.postprocess(adapt(outputs, self.io.outputs, self._maker.io.outputs))

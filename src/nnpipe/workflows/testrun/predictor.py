@@ -11,6 +11,7 @@ import numpy as np
 from nnpipe.core.batch_conversion import adapt_inputs, adapt_outputs
 from nnpipe.core.errors import NNPipeError, SpecMismatch
 from nnpipe.core.model import ModelWrapper
+from nnpipe.core.output_decoder import with_inputs
 from nnpipe.core.quantization import quantize_linear
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec, batch_size
@@ -87,7 +88,8 @@ class Predictor:
             outputs = {name: a[:count] if a.ndim and len(a) == fixed else a for name, a in outputs.items()}
         outputs = adapt_outputs(outputs, io, self.session.io)
         if self.processed:
-            return self.wrapper.postprocess(outputs)
+            given = {name: array[:count] for name, array in given.items()}
+            return self.wrapper.postprocess(with_inputs(self.wrapper.output_decoder, outputs, given, io, io))
         return {spec.name: real(outputs[spec.name], spec) for spec in io.outputs}
 
     def _preprocessed(self, part: Batch) -> Batch:
