@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from nnpipe.datasets.mnist import MNISTDataset as MNISTDataset
     from nnpipe.datasets.pets import PetDataset as PetDataset
     from nnpipe.datasets.plugin import PluginDataset as PluginDataset
+    from nnpipe.datasets.series import SeriesDataset as SeriesDataset
     from nnpipe.datasets.series_scores import SeriesScoresDataset as SeriesScoresDataset
     from nnpipe.datasets.speech_commands import SpeechCommandsDataset as SpeechCommandsDataset
     from nnpipe.datasets.synthetic import SyntheticAnomaliesDataset as SyntheticAnomaliesDataset
@@ -43,6 +44,7 @@ __getattr__ = lazy_getattr(
         ),
         "pets": ("PetDataset",),
         "plugin": ("PluginDataset",),
+        "series": ("SeriesDataset",),
         "series_scores": ("SeriesScoresDataset",),
         "speech_commands": ("SpeechCommandsDataset",),
         "synthetic": (

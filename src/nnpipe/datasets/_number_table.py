@@ -1,0 +1,116 @@
+"""Columns of numbers from large CSV files, read block by block."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TextIO
+
+import numpy as np
+import numpy.typing as npt
+
+from nnpipe.core.errors import DatasetError
+from nnpipe.core.naming import nearest
+
+_BLOCK = 4 << 20  # characters of text at once; as lines of Python they take several times as much
+_LONGEST_LINE = 1 << 20
+_MOST_BYTES = 1 << 36
+
+
+def column_names(path: Path) -> tuple[str, ...]:
+    """Return the names in the first line of a CSV file.
+
+    Raises
+    ------
+    DatasetError
+        If the file cannot be read, or the first line has no names, or one twice.
+    """
+    with _opened(path) as file:
+        return _names(path, file)
+
+
+def read_numbers(path: Path, columns: Sequence[str]) -> npt.NDArray[np.float32]:
+    """Return columns of a CSV file whose first line has their names, ``(rows, columns)`` float32.
+
+    The memory in use is that of the result and of a few megabytes of text.
+
+    Raises
+    ------
+    DatasetError
+        If a column is missing, or a cell is no finite number; the message says where.
+    """
+    with _opened(path) as file:
+        names = _names(path, file)
+        for column in columns:
+            if column not in names:
+                raise DatasetError(
+                    f"{path} has no column {column!r}{nearest(column, names)}; it has: {', '.join(names)}"
+                )
+        places = [names.index(column) for column in columns]
+        # Growing by doubling would hold three times the result for a moment.
+        rows, parts, line = 0, [], 2
+        while lines := file.readlines(_BLOCK):
+            if max(map(len, lines)) > _LONGEST_LINE:
+                raise DatasetError(f"{path}: a line near line {line} has more than {_LONGEST_LINE:,} characters")
+            part = _numbers(path, lines, line, places, names)
+            parts.append(part)
+            rows += len(part)
+            line += len(lines)
+    if not rows:
+        raise DatasetError(f"{path} has names of columns, and no rows")
+    found = np.empty((rows, len(columns)), np.float32)
+    start = 0
+    parts.reverse()
+    while parts:
+        part = parts.pop()
+        found[start : start + len(part)] = part
+        start += len(part)
+    return found
+
+
+def _opened(path: Path) -> TextIO:
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise DatasetError(f"{path} has more than {_MOST_BYTES >> 30} GiB")
+        return open(path, newline="", encoding="utf-8-sig", errors="replace")
+    except OSError as error:
+        raise DatasetError(f"{path} cannot be read: {error.strerror or error}") from None
+
+
+def _names(path: Path, file: TextIO) -> tuple[str, ...]:
+    first = file.readline(_LONGEST_LINE)
+    names = tuple(name.strip() for name in next(csv.reader([first]), []))
+    if not names or "" in names or len(set(names)) < len(names):
+        raise DatasetError(f"{path}: the first line must have a name for each column, no two alike")
+    return names
+
+
+def _numbers(
+    path: Path, lines: list[str], first: int, places: Sequence[int], names: Sequence[str]
+) -> npt.NDArray[np.float32]:
+    try:
+        with np.errstate(over="ignore"):  # such numbers are refused
+            found = np.loadtxt(lines, np.float32, comments=None, delimiter=",", usecols=places, ndmin=2, quotechar='"')
+        if np.isfinite(found).all():
+            return found
+    except (ValueError, IndexError):
+        pass
+    raise DatasetError(f"{path}, {_first_fault(lines, first, places, names)}")
+
+
+def _first_fault(lines: list[str], first: int, places: Sequence[int], names: Sequence[str]) -> str:
+    for number, line in enumerate(lines, first):
+        cells = next(csv.reader([line]), [])
+        if not cells:
+            continue
+        if len(cells) != len(names):
+            return f"line {number}: {len(cells)} cells, and there are {len(names)} columns"
+        for place in places:
+            try:
+                usable = bool(np.isfinite(np.float32(cells[place])))
+            except ValueError:
+                usable = False
+            if not usable:
+                return f"line {number}: {cells[place][:40]!r} in column {names[place]} is no number; fill gaps before"
+    return f"line {first} or one behind it cannot be read as numbers"

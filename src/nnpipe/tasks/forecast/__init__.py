@@ -1,0 +1,1 @@
+"""Forecasts: the next values of a series."""
