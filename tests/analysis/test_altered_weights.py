@@ -34,3 +34,17 @@ def test_factors_of_output_and_input_channels_explain_what_noise_does_not() -> N
         ROWS, scaled + 0.3 * scaled.std(1, keepdims=True) * RANDOM.standard_normal((10, 36)), (4, 3, 3)
     )
     assert np.all((levels > 5) & (levels < 16))
+
+
+def test_scales_of_the_entries_of_a_table_are_no_damage_to_its_columns() -> None:
+    """A quantiser gives each row of an embedding a scale of its own, and columns are the channels of its result."""
+    random = np.random.default_rng(8)
+    scaled = ROWS * random.uniform(0.4, 2, (1, 36))
+    assert np.all(unexplained(ROWS, scaled, (36,)) > 80)
+    spoilt = scaled.copy()
+    spoilt[[2, 5]] = spoilt[[5, 2]]
+    levels = unexplained(ROWS, spoilt, (36,))
+    assert np.all(levels[[2, 5]] < 3)
+    noisy = scaled + 0.3 * scaled.std(1, keepdims=True) * random.standard_normal(scaled.shape)
+    assert np.all(unexplained(ROWS, noisy, (36,)) < 14)
+    assert np.all(unexplained(ROWS[:2], noisy[:2], (36,)) < 14)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nnpipe.analysis._similarity import handed_on
+from nnpipe.analysis._similarity import handed_on, share_of
 from nnpipe.analysis.suspect_operations import sure_for, suspects_among
 from nnpipe.analysis.tensor_pairing import ComputedTensor, Pair, TensorPairing
 
@@ -183,6 +183,13 @@ def test_a_bias_that_is_added_and_rounded_afterwards_is_not_missing(added: bool)
     )  # fmt: skip
     found = [pair.other.tensor for pair in pairing.pairs()]
     assert found == (["sum", "tanh"] if added else ["prod", "tanh"])
+
+
+def test_a_mask_of_the_lowest_float_tells_nothing_about_a_bias() -> None:
+    lowest = np.full((4, 4), float(np.finfo(np.float32).min))
+    assert share_of(np.full((4, 4), -np.inf), lowest, lowest) == (0.0, np.inf)
+    assert share_of(1e200 * lowest, lowest, lowest) == (0.0, np.inf)
+    assert share_of(np.ones((4, 4)), np.zeros((4, 4)), np.ones((4, 4))) == (1.0, 0.0)
 
 
 def test_a_normalisation_without_its_shift_is_not_taken_for_the_layer_before_it() -> None:

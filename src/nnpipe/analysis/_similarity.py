@@ -88,12 +88,13 @@ def likeness(expected: Array, found: Array, channels: npt.NDArray[np.int64]) -> 
 
 def share_of(change: Array, expected: Array, found: Array) -> tuple[float, float]:
     """Return how many times a change of the expected values is in the found ones, and the standard error of that."""
-    square = float(np.sum(np.square(change)))
-    if square == 0:
-        return 0.0, np.inf
-    difference = found - expected
-    share = float(np.sum(difference * change)) / square
-    return share, float(np.sqrt(np.mean(np.square(difference - share * change)) / square))
+    with np.errstate(all="ignore"):  # masks of attention add the lowest float
+        square, difference = float(np.sum(np.square(change))), found - expected
+        if not 0 < square < np.inf:
+            return 0.0, np.inf
+        share = float(np.sum(difference * change)) / square
+        error = float(np.sqrt(np.mean(np.square(difference - share * change)) / square))
+    return (share, error) if np.isfinite(error) else (0.0, np.inf)
 
 
 def _centred(values: Array, channels: npt.NDArray[np.int64]) -> Array:

@@ -18,6 +18,7 @@ _LIKE = 0.7  # the least correlation of a channel with its position in the file
 _TRIED = 8  # channels that are searched for
 _MOST = 1 << 22  # numbers that are searched
 _LARGEST = 1e6  # numbers that are larger, or not finite, are no weights
+_FEWEST = 8  # channels that share factors for each weight, as entries of a table that is rounded to 8 bits have
 _SWEEPS = 20
 
 
@@ -88,7 +89,7 @@ def unexplained(rows: npt.NDArray[np.generic], there: Reals, shape: tuple[int, .
     for axis in range(len(shape)):
         ours = np.moveaxis(own.reshape(-1, *shape), axis + 1, 1).reshape(len(own), shape[axis], -1)
         theirs = np.moveaxis(there.reshape(-1, *shape), axis + 1, 1).reshape(len(own), shape[axis], -1)
-        if ours.shape[2] == 1:  # with a factor for each weight, any difference would be explained
+        if ours.shape[2] == 1 and len(own) < _FEWEST:  # factors for each weight would explain nearly any difference
             continue
         cross, square = np.sum(ours * theirs, axis=2), np.sum(np.square(ours), axis=2)
         inner = np.ones(shape[axis])

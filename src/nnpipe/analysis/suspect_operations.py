@@ -220,9 +220,9 @@ def _wrong_bias(pair: Pair, axis: int, inputs_of: Mapping[str, tuple[str, ...]],
     by_axis = {each: np.median(rows_of(at_rest[tensor], each), axis=1) for each in (axis, -1)}
     axis = max(by_axis, key=lambda each: float(np.var(by_axis[each])))
     bias, rest = by_axis[axis], rows_of(at_rest[tensor], axis)
-    if np.sum(np.square(rest - bias[:, None])) > _CONSTANT * np.sum(np.square(rest)):
-        return ""
     if not np.isfinite(bias).all() or not np.ptp(bias):  # errors of other causes may be the same in all channels, too
+        return ""
+    if float(power((rest - bias[:, None]).ravel())) > _CONSTANT * float(power(rest.ravel())):
         return ""
     expected, found = rows_of(pair.expected, axis), rows_of(pair.found, axis)
     # If negative values have become 0, the bias can no longer be seen.

@@ -19,6 +19,7 @@ from nnpipe.core.registry import find
 from nnpipe.workflows.verification.compare_outputs import outputs_of
 from nnpipe.workflows.verification.file_content import content_of
 from nnpipe.workflows.verification.first_difference import Divergence
+from nnpipe.workflows.verification.opaque_case import OpaqueCase
 from nnpipe.workflows.verification.opaque_files import explained, turned_among
 
 onnx = pytest.importorskip("onnx")
@@ -177,6 +178,32 @@ def test_a_constant_that_moves_into_another_one_is_no_fault(tmp_path: Path) -> N
     assert not told(tmp_path, fold, False, SEQUENCES).suspects
     half = weights_changed("place", lambda array: array + moved)
     assert told(tmp_path, half, True, SEQUENCES).suspects[0].name == "places"
+
+
+def test_a_table_is_no_kernel_of_what_takes_entries_of_it(tmp_path: Path) -> None:
+    """As the table of relative positions, of which compilers keep only the entries, in the order of their use."""
+    table, picked = RANDOM.standard_normal((4, 8)).astype(np.float32), RANDOM.integers(0, 4, 6)
+    nodes = [
+        onnx.helper.make_node("Gather", ["table", "picked"], ["entries"], "gather"),
+        onnx.helper.make_node("Add", ["x", "entries"], ["sum"], "add"),
+        onnx.helper.make_node("MatMul", ["sum", "m"], ["scores"], "matrix"),
+    ]
+    kind, weights = onnx.TensorProto.FLOAT, {"table": table, "m": RANDOM.standard_normal((8, 5)).astype(np.float32)}
+    graph = onnx.helper.make_graph(
+        nodes, "net",
+        [onnx.helper.make_tensor_value_info("x", kind, ["n", 6, 8])],
+        [onnx.helper.make_tensor_value_info("scores", kind, ["n", 6, 5])],
+        [onnx.numpy_helper.from_array(array, name) for name, array in weights.items()]
+        + [onnx.numpy_helper.from_array(picked, "picked")],
+    )  # fmt: skip
+    path = tmp_path / "net.onnx"
+    onnx.save_model(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8), path)
+    source = find("ONNXModel", ModelWrapper).from_json({"model_path": str(path)}).open(path)
+    samples = [{"x": RANDOM.standard_normal((1, 6, 8)).astype(np.float32)} for _ in range(2)]
+    with source.session() as session:
+        values = list(outputs_of(session, source.io, samples))
+    case = OpaqueCase.of(source, samples, values, values)
+    assert list(case.kernels()) == ["matrix"]
 
 
 def test_channels_of_a_matrix_that_takes_sequences_are_in_their_places(tmp_path: Path) -> None:

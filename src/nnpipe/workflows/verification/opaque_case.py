@@ -71,7 +71,9 @@ class OpaqueCase:
         for operation in in_order(self.graph):
             if not operation.outputs or operation.outputs[0] not in varying:
                 continue
-            names = [name for name in _constants(operation, makers, weights, varying) if weights[name].ndim > 1]
+            names = [
+                name for name in _constants(operation, makers, weights, self.values, varying) if weights[name].ndim > 1
+            ]
             value = self.values.get(operation.outputs[0])
             if len(names) != 1 or value is None or value.ndim < 2:
                 continue
@@ -208,17 +210,25 @@ class OpaqueCase:
 
 
 def _constants(
-    operation: Operation, makers: Mapping[str, Operation], weights: Mapping[str, Any], varying: set[str]
+    operation: Operation,
+    makers: Mapping[str, Operation],
+    weights: Mapping[str, Any],
+    values: Mapping[str, Any],
+    varying: set[str],
 ) -> list[str]:
-    """Return the weights that an operation takes, including those that are reshaped or converted first."""
-    found, waiting, seen = [], [name for name in operation.inputs if name not in varying], set()
+    """Return the weights that an operation takes, including those that are reshaped or converted first.
+
+    A table from which entries are picked first is left out: a file may hold the result instead.
+    """
+    found, waiting, seen = [], [(name, name) for name in operation.inputs if name not in varying], set()
     while waiting:
-        name = waiting.pop(0)
+        name, taken = waiting.pop(0)
         if name in seen:
             continue
         seen.add(name)
         if name in weights:
-            found.append(name)
+            if taken not in values or values[taken].size == weights[name].size:
+                found.append(name)
         elif name in makers:
-            waiting += makers[name].inputs
+            waiting += [(each, taken) for each in makers[name].inputs]
     return found
