@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 from nnpipe.core.lazy_exports import lazy_getattr
 
 if TYPE_CHECKING:
+    from nnpipe.datasets.anomaly_folder import AnomalyFolderDataset as AnomalyFolderDataset
     from nnpipe.datasets.anomaly_scores import AnomalyScoresDataset as AnomalyScoresDataset
+    from nnpipe.datasets.anomaly_sounds import AnomalySoundsDataset as AnomalySoundsDataset
     from nnpipe.datasets.arrays import ArraysDataset as ArraysDataset
     from nnpipe.datasets.cifar10 import CIFAR10Dataset as CIFAR10Dataset
     from nnpipe.datasets.digits import DigitsDataset as DigitsDataset
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from nnpipe.datasets.pets import PetDataset as PetDataset
     from nnpipe.datasets.plugin import PluginDataset as PluginDataset
     from nnpipe.datasets.series import SeriesDataset as SeriesDataset
+    from nnpipe.datasets.series_anomalies import SeriesAnomaliesDataset as SeriesAnomaliesDataset
     from nnpipe.datasets.series_scores import SeriesScoresDataset as SeriesScoresDataset
     from nnpipe.datasets.speech_commands import SpeechCommandsDataset as SpeechCommandsDataset
     from nnpipe.datasets.synthetic import SyntheticAnomaliesDataset as SyntheticAnomaliesDataset
@@ -26,13 +29,18 @@ if TYPE_CHECKING:
     from nnpipe.datasets.synthetic import SyntheticRegressionDataset as SyntheticRegressionDataset
     from nnpipe.datasets.synthetic import SyntheticSegmentationDataset as SyntheticSegmentationDataset
     from nnpipe.datasets.synthetic import SyntheticVectorsDataset as SyntheticVectorsDataset
+    from nnpipe.datasets.synthetic_sequences import SyntheticSeriesAnomaliesDataset as SyntheticSeriesAnomaliesDataset
+    from nnpipe.datasets.synthetic_sequences import SyntheticSeriesDataset as SyntheticSeriesDataset
+    from nnpipe.datasets.synthetic_sequences import SyntheticSoundsDataset as SyntheticSoundsDataset
     from nnpipe.datasets.wav_folder import WavFolderDataset as WavFolderDataset
     from nnpipe.datasets.worn_digits import WornDigitsDataset as WornDigitsDataset
 
 __getattr__ = lazy_getattr(
     __name__,
     {
+        "anomaly_folder": ("AnomalyFolderDataset",),
         "anomaly_scores": ("AnomalyScoresDataset",),
+        "anomaly_sounds": ("AnomalySoundsDataset",),
         "arrays": ("ArraysDataset",),
         "cifar10": ("CIFAR10Dataset",),
         "digits": ("DigitsDataset",),
@@ -45,6 +53,7 @@ __getattr__ = lazy_getattr(
         "pets": ("PetDataset",),
         "plugin": ("PluginDataset",),
         "series": ("SeriesDataset",),
+        "series_anomalies": ("SeriesAnomaliesDataset",),
         "series_scores": ("SeriesScoresDataset",),
         "speech_commands": ("SpeechCommandsDataset",),
         "synthetic": (
@@ -53,6 +62,11 @@ __getattr__ = lazy_getattr(
             "SyntheticRegressionDataset",
             "SyntheticSegmentationDataset",
             "SyntheticVectorsDataset",
+        ),
+        "synthetic_sequences": (
+            "SyntheticSeriesAnomaliesDataset",
+            "SyntheticSeriesDataset",
+            "SyntheticSoundsDataset",
         ),
         "wav_folder": ("WavFolderDataset",),
         "worn_digits": ("WornDigitsDataset",),

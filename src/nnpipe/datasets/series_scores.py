@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 
@@ -16,12 +14,10 @@ from nnpipe.core.errors import DatasetError
 from nnpipe.core.tensors import TensorSpec
 from nnpipe.datasets._class_folders import files_in
 from nnpipe.datasets._score_table import ScoreTable
+from nnpipe.datasets._series_windows import Times, files_of_windows, of_labels, of_times, times_of
 from nnpipe.datasets._split import TEST
 from nnpipe.datasets.in_memory import InMemoryDataset, Samples
 from nnpipe.tasks.series_anomaly.task import SeriesAnomaly
-
-_LIMIT = 64 << 20  # bytes of a file of windows
-Times = npt.NDArray[np.datetime64]
 
 
 class SeriesScoresDataset(InMemoryDataset):
@@ -66,9 +62,9 @@ class SeriesScoresDataset(InMemoryDataset):
             table = ScoreTable(path, self.score_column)
             scores.append(table.numbers(self.score_column))
             if spans is None:
-                windows.append(_of_labels(table.kinds(self.label_column)))
+                windows.append(of_labels(table.kinds(self.label_column)))
             else:
-                windows.append(of_times(path, _times(path, table.texts(self.time_column)), spans))
+                windows.append(of_times(path, times_of(path, table.texts(self.time_column)), spans))
         counts = [len(score) for score in scores]
         series = np.repeat(np.arange(len(counts)), counts)
         return Samples(
@@ -89,76 +85,4 @@ class SeriesScoresDataset(InMemoryDataset):
             if not paths:
                 raise DatasetError(f"{root} holds no CSV files")
             return [(path, None) for path in paths]
-        return [(_file_of(name, paths, root), spans) for name, spans in sorted(windows_of(self.windows).items())]
-
-
-def windows_of(path: Path) -> Mapping[str, Times]:
-    """Return the windows of each series from a JSON file, ``(windows, 2)`` times by the series' name.
-
-    Raises
-    ------
-    DatasetError
-        If the file is not one of windows.
-    """
-    try:
-        if path.stat().st_size > _LIMIT:
-            raise DatasetError(f"{path} is too large for a file of windows")
-        content = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise DatasetError(f"{path} cannot be read as windows: {error}") from None
-    if not isinstance(content, dict) or not content:
-        raise DatasetError(f"{path} should hold the windows of each series by its name")
-    found = {}
-    for name, spans in content.items():
-        fits = isinstance(spans, list) and all(
-            isinstance(span, list) and len(span) == 2 and all(isinstance(end, str) for end in span) for span in spans
-        )
-        if not fits:
-            raise DatasetError(f"{path}: {name[:80]!r} should have a list of windows, each a first and a last time")
-        found[name] = _times(path, [end for span in spans for end in span]).reshape(-1, 2)
-    return found
-
-
-def of_times(path: Path, times: Times, spans: Times) -> npt.NDArray[np.int64]:
-    """Return the number of each point's window, ``(points,)``; -1 outside.
-
-    Raises
-    ------
-    DatasetError
-        If a window has no points, or two share one.
-    """
-    found = np.full(len(times), -1, np.int64)
-    for number, (first, last) in enumerate(spans):
-        inside = (times >= first) & (times <= last)
-        if not inside.any():
-            raise DatasetError(f"{path} has no points from {first} to {last}, where there should be an anomaly")
-        if (found[inside] >= 0).any():
-            raise DatasetError(f"{path}: the window from {first} to {last} overlaps the one before")
-        found[inside] = number
-    return found
-
-
-def _of_labels(labels: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return the number of each point's window, which are stretches of ones."""
-    starts = np.diff(labels, prepend=0) == 1
-    return np.where(labels == 1, np.cumsum(starts) - 1, -1)
-
-
-def _times(path: Path, texts: list[str]) -> Times:
-    try:
-        return np.array(texts, "datetime64[us]")
-    except ValueError:
-        for text in texts:
-            try:
-                np.datetime64(text, "us")
-            except ValueError:
-                raise DatasetError(f"{path}: {text[:40]!r} is no time such as 2014-04-10 07:15:00") from None
-        raise
-
-
-def _file_of(name: str, paths: list[Path], root: Path) -> Path:
-    folder, _, last = name.rpartition("/")
-    for path in paths:
-        if (path.name == last or path.name.endswith(f"_{last}")) and path.parent.as_posix().endswith(folder):
-            return path
-    raise DatasetError(f"{root} has no scores of {name[:120]!r}")
+        return list(files_of_windows(self.windows, paths, root))

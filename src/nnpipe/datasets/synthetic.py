@@ -19,8 +19,10 @@ from nnpipe.tasks.regression.task import Regression
 from nnpipe.tasks.segmentation.task import Segmentation
 
 
-class _Synthetic(InMemoryDataset):
+class SyntheticDataset(InMemoryDataset):
     """Base of synthetic data sets."""
+
+    abstract = True
 
     num_samples: int = argument(1000, help="number of samples", minimum=1)
     data_seed: int = argument(0, help="seed of the samples", minimum=0)
@@ -33,7 +35,7 @@ class _Synthetic(InMemoryDataset):
         return {"name": f"made by {type(self).__name__}", "licence": "none needed"}
 
 
-class SyntheticImagesDataset(_Synthetic):
+class SyntheticImagesDataset(SyntheticDataset):
     """Image classification: each class has its own pattern, with random shift, brightness and noise."""
 
     num_classes: int = argument(4, help="number of classes", minimum=2, maximum=1000)
@@ -56,7 +58,7 @@ class SyntheticImagesDataset(_Synthetic):
         return Samples({"image": images}, {"label": labels}, _class_names(self.num_classes))
 
 
-class SyntheticVectorsDataset(_Synthetic):
+class SyntheticVectorsDataset(SyntheticDataset):
     """Vector classification: each class is a cluster around its own centre."""
 
     num_classes: int = argument(3, help="number of classes", minimum=2, maximum=1000)
@@ -75,7 +77,7 @@ class SyntheticVectorsDataset(_Synthetic):
         return Samples({"vector": vectors.astype(np.float32)}, {"label": labels}, _class_names(self.num_classes))
 
 
-class SyntheticRegressionDataset(_Synthetic):
+class SyntheticRegressionDataset(SyntheticDataset):
     """Regression: two numbers computed from a vector by a sine, a product and a sum, with noise."""
 
     num_features: int = argument(4, help="length of the vectors", minimum=2)
@@ -100,7 +102,7 @@ class SyntheticRegressionDataset(_Synthetic):
         return Samples({"vector": vectors.astype(np.float32)}, {"value": values.astype(np.float32)})
 
 
-class SyntheticSegmentationDataset(_Synthetic):
+class SyntheticSegmentationDataset(SyntheticDataset):
     """Segmentation: a bright disc and a dark square on a noisy background."""
 
     image_size: tuple[int, int] = argument((24, 24), help="height and width of the images", minimum=8)
@@ -134,7 +136,7 @@ class SyntheticSegmentationDataset(_Synthetic):
         return Samples({"image": images[..., None]}, {"mask": masks}, self.spec.class_names)
 
 
-class SyntheticAnomaliesDataset(_Synthetic):
+class SyntheticAnomaliesDataset(SyntheticDataset):
     """Anomaly detection: sections of a wave, a tenth of them with a spike or a change of frequency."""
 
     length: int = argument(64, help="values per section", minimum=16)

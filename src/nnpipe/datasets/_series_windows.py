@@ -1,0 +1,101 @@
+"""The windows of anomalies in series: from a file of times, or from a column of labels."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from nnpipe.core.errors import DatasetError
+
+_LIMIT = 64 << 20  # bytes of a file of windows
+Times = npt.NDArray[np.datetime64]
+
+
+def files_of_windows(windows: Path, paths: Sequence[Path], root: Path) -> list[tuple[Path, Times]]:
+    """Return the file and the windows of each series that a file of windows names, in the order of the names.
+
+    Names of files may have a prefix: ``numenta_Twitter_volume_CRM.csv`` belongs to ``Twitter_volume_CRM.csv``.
+
+    Raises
+    ------
+    DatasetError
+        If a file is missing, or the file of windows is not one.
+    """
+    return [(_file_of(name, paths, root), spans) for name, spans in sorted(windows_of(windows).items())]
+
+
+def windows_of(path: Path) -> Mapping[str, Times]:
+    """Return the windows of each series from a JSON file, ``(windows, 2)`` times by the series' name.
+
+    Raises
+    ------
+    DatasetError
+        If the file is not one of windows.
+    """
+    try:
+        if path.stat().st_size > _LIMIT:
+            raise DatasetError(f"{path} is too large for a file of windows")
+        content = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise DatasetError(f"{path} cannot be read as windows: {error}") from None
+    if not isinstance(content, dict) or not content:
+        raise DatasetError(f"{path} should hold the windows of each series by its name")
+    found = {}
+    for name, spans in content.items():
+        fits = isinstance(spans, list) and all(
+            isinstance(span, list) and len(span) == 2 and all(isinstance(end, str) for end in span) for span in spans
+        )
+        if not fits:
+            raise DatasetError(f"{path}: {name[:80]!r} should have a list of windows, each a first and a last time")
+        found[name] = times_of(path, [end for span in spans for end in span]).reshape(-1, 2)
+    return found
+
+
+def of_times(path: Path, times: Times, spans: Times) -> npt.NDArray[np.int64]:
+    """Return the number of each point's window, ``(points,)``; -1 outside.
+
+    Raises
+    ------
+    DatasetError
+        If a window has no points, or two share one.
+    """
+    found = np.full(len(times), -1, np.int64)
+    for number, (first, last) in enumerate(spans):
+        inside = (times >= first) & (times <= last)
+        if not inside.any():
+            raise DatasetError(f"{path} has no points from {first} to {last}, where there should be an anomaly")
+        if (found[inside] >= 0).any():
+            raise DatasetError(f"{path}: the window from {first} to {last} overlaps the one before")
+        found[inside] = number
+    return found
+
+
+def of_labels(labels: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return the number of each point's window, which are stretches of ones."""
+    starts = np.diff(labels, prepend=0) == 1
+    return np.where(labels == 1, np.cumsum(starts) - 1, -1)
+
+
+def times_of(path: Path, texts: Sequence[str]) -> Times:
+    """Return times such as ``2014-04-10 07:15:00``; raise :class:`DatasetError` if one is none."""
+    try:
+        return np.array(texts, "datetime64[us]")
+    except ValueError:
+        for text in texts:
+            try:
+                np.datetime64(text, "us")
+            except ValueError:
+                raise DatasetError(f"{path}: {text[:40]!r} is no time such as 2014-04-10 07:15:00") from None
+        raise
+
+
+def _file_of(name: str, paths: Sequence[Path], root: Path) -> Path:
+    folder, _, last = name.rpartition("/")
+    for path in paths:
+        if (path.name == last or path.name.endswith(f"_{last}")) and path.parent.as_posix().endswith(folder):
+            return path
+    raise DatasetError(f"{root} has no scores of {name[:120]!r}")
