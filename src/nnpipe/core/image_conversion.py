@@ -50,6 +50,34 @@ def resized(
     return np.ascontiguousarray(pixels.reshape(count, height, width, channels))
 
 
+def resized_bytes(
+    images: npt.NDArray[np.uint8], height: int, width: int, interpolation: Interpolation = "bilinear"
+) -> npt.NDArray[np.uint8]:
+    """Resize images of bytes to the very bytes of Pillow, which rounds twice: after the width, and after the height.
+
+    Detectors notice: mAP on few pictures differs in the third digit from that without rounding.  Weights are multiples
+    of 2 ** -22, as in Pillow's ``src/libImaging/Resample.c``.  From version 13 on, Pillow begins with the height for
+    some upright images, whose bytes then differ by 1.  The parameters are those of :func:`resized`.
+    """
+    count, rows, columns, channels = images.shape
+    pixels = images
+    if columns != width:
+        across = pixels.transpose(0, 2, 1, 3).reshape(count, columns, rows * channels)
+        pixels = _rounded(across, width, interpolation).reshape(count, width, rows, channels).transpose(0, 2, 1, 3)
+    if rows != height:
+        down = pixels.reshape(count, rows, width * channels)
+        pixels = _rounded(down, height, interpolation).reshape(count, height, width, channels)
+    return np.ascontiguousarray(pixels)
+
+
+def _rounded(lines: npt.NDArray[np.uint8], target: int, interpolation: Interpolation) -> npt.NDArray[np.uint8]:
+    shares = np.rint(_shares(lines.shape[1], target, interpolation) * (1 << 22))
+    # Products and sums are whole numbers below 2 ** 53, so that they are exact.
+    sums = np.floor((np.matmul(shares, lines.astype(np.float64)) + (1 << 21)) / (1 << 22))
+    found: npt.NDArray[np.uint8] = np.clip(sums, 0, 255).astype(np.uint8)
+    return found
+
+
 def resized_and_cropped(
     images: npt.NDArray[np.generic], height: int, width: int, shortest_edge: int, interpolation: Interpolation
 ) -> npt.NDArray[np.float32]:
@@ -126,7 +154,7 @@ def letterboxed(
     centred: bool = False,
     fill: float = 0.0,
 ) -> npt.NDArray[np.float32]:
-    """Resize images with their aspect ratio kept, and fill what is left over.
+    """Resize images with their aspect ratio kept, and fill what is left over; bytes are rounded as by Pillow.
 
     Parameters
     ----------
@@ -148,7 +176,11 @@ def letterboxed(
     """
     place = letterbox(images.shape[1], images.shape[2], height, width, centred)
     found = np.full((len(images), height, width, images.shape[3]), fill, np.float32)
-    inside = resized(images, place.height, place.width, interpolation)
+    inside: npt.NDArray[Any]
+    if images.dtype == np.uint8:
+        inside = resized_bytes(images.astype(np.uint8, copy=False), place.height, place.width, interpolation)
+    else:
+        inside = resized(images, place.height, place.width, interpolation)
     found[:, place.top : place.top + place.height, place.left : place.left + place.width] = inside
     return found
 
@@ -178,6 +210,11 @@ def recoloured(images: npt.NDArray[Any], channels: int) -> npt.NDArray[Any]:
 
 @functools.lru_cache(maxsize=16)
 def _weights(source: int, target: int, interpolation: Interpolation) -> npt.NDArray[np.float32]:
+    return _shares(source, target, interpolation).astype(np.float32)
+
+
+@functools.lru_cache(maxsize=16)
+def _shares(source: int, target: int, interpolation: Interpolation) -> npt.NDArray[np.float64]:
     """Return the weights of ``source`` pixels in each of ``target`` pixels, with shape ``(target, source)``."""
     step = source / target
     reach = max(step, 1.0)
@@ -189,5 +226,5 @@ def _weights(source: int, target: int, interpolation: Interpolation) -> npt.NDAr
         near = (1.5 * distance - 2.5) * distance**2 + 1
         far = ((-0.5 * distance + 2.5) * distance - 4) * distance + 2
         weights = np.where(distance < 1, near, np.where(distance < 2, far, 0))
-    shares: npt.NDArray[np.float32] = (weights / weights.sum(axis=1, keepdims=True)).astype(np.float32)
+    shares: npt.NDArray[np.float64] = weights / weights.sum(axis=1, keepdims=True)
     return shares

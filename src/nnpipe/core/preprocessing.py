@@ -10,7 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.image_conversion import Interpolation, letterboxed, recoloured, resized, resized_and_cropped
+from nnpipe.core.image_conversion import (
+    Interpolation,
+    letterboxed,
+    recoloured,
+    resized,
+    resized_and_cropped,
+    resized_bytes,
+)
 from nnpipe.core.input_transform import InputTransform, transform_from
 from nnpipe.core.layout import LayoutFit, Shape, fit
 from nnpipe.core.quantization import quantize_linear
@@ -125,7 +132,7 @@ def _each_input(
             yield spec, numbers(model, samples, spec, meaning)
             continue
         images = [
-            numbers(model, image[None, : size[0], : size[1]], spec, meaning)
+            numbers(model, image[None, : size[0], : size[1]], spec, meaning, own_size=True)
             for image, size in zip(samples, sizes, strict=True)
         ]
         if len({image.shape for image in images}) > 1:
@@ -136,8 +143,11 @@ def _each_input(
         yield spec, np.concatenate(images)
 
 
-def numbers(model: str, samples: Array, taken: TensorSpec, meaning: InputMeaning) -> Array:
-    """Apply all preprocessing steps but the last to samples of one size."""
+def numbers(model: str, samples: Array, taken: TensorSpec, meaning: InputMeaning, *, own_size: bool = False) -> Array:
+    """Apply all preprocessing steps but the last to samples of one size.
+
+    Images that the data set gives in their own size are resized as an image library does it.
+    """
     if taken.dtype == "string":
         return samples
     if meaning.transform is not None:
@@ -153,7 +163,8 @@ def numbers(model: str, samples: Array, taken: TensorSpec, meaning: InputMeaning
             centred = meaning.fit == "letterbox-centre"
             samples = letterboxed(samples, *way.size, how, centred=centred, fill=meaning.fill)
         elif meaning.shortest_edge is None:
-            samples = resized(samples, *way.size, how)
+            resize = resized_bytes if own_size and samples.dtype == np.uint8 else resized
+            samples = resize(samples, *way.size, how)
         else:
             samples = resized_and_cropped(samples, *way.size, meaning.shortest_edge, how)
     if way.channels not in (None, 1):  # the three channels are equal, so resizing one is enough

@@ -13,11 +13,13 @@ if TYPE_CHECKING:
     from nnpipe.datasets.anomaly_sounds import AnomalySoundsDataset as AnomalySoundsDataset
     from nnpipe.datasets.arrays import ArraysDataset as ArraysDataset
     from nnpipe.datasets.cifar10 import CIFAR10Dataset as CIFAR10Dataset
+    from nnpipe.datasets.coco import COCODataset as COCODataset
     from nnpipe.datasets.digits import DigitsDataset as DigitsDataset
     from nnpipe.datasets.image_folder import ImageFolderDataset as ImageFolderDataset
     from nnpipe.datasets.in_memory import InMemoryDataset as InMemoryDataset
     from nnpipe.datasets.mnist import FashionMNISTDataset as FashionMNISTDataset
     from nnpipe.datasets.mnist import MNISTDataset as MNISTDataset
+    from nnpipe.datasets.pascal_voc import PascalVOCDataset as PascalVOCDataset
     from nnpipe.datasets.pets import PetDataset as PetDataset
     from nnpipe.datasets.plugin import PluginDataset as PluginDataset
     from nnpipe.datasets.series import SeriesDataset as SeriesDataset
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from nnpipe.datasets.synthetic_sequences import SyntheticSoundsDataset as SyntheticSoundsDataset
     from nnpipe.datasets.wav_folder import WavFolderDataset as WavFolderDataset
     from nnpipe.datasets.worn_digits import WornDigitsDataset as WornDigitsDataset
+    from nnpipe.datasets.yolo_folder import YOLOFolderDataset as YOLOFolderDataset
 
 __getattr__ = lazy_getattr(
     __name__,
@@ -43,6 +46,7 @@ __getattr__ = lazy_getattr(
         "anomaly_sounds": ("AnomalySoundsDataset",),
         "arrays": ("ArraysDataset",),
         "cifar10": ("CIFAR10Dataset",),
+        "coco": ("COCODataset",),
         "digits": ("DigitsDataset",),
         "image_folder": ("ImageFolderDataset",),
         "in_memory": ("InMemoryDataset",),
@@ -50,6 +54,7 @@ __getattr__ = lazy_getattr(
             "FashionMNISTDataset",
             "MNISTDataset",
         ),
+        "pascal_voc": ("PascalVOCDataset",),
         "pets": ("PetDataset",),
         "plugin": ("PluginDataset",),
         "series": ("SeriesDataset",),
@@ -70,5 +75,6 @@ __getattr__ = lazy_getattr(
         ),
         "wav_folder": ("WavFolderDataset",),
         "worn_digits": ("WornDigitsDataset",),
+        "yolo_folder": ("YOLOFolderDataset",),
     },
 )

@@ -5,10 +5,11 @@ from __future__ import annotations
 import struct
 import warnings
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,9 @@ from nnpipe.core.tensors import Batch
 from nnpipe.datasets._class_folders import Listing
 from nnpipe.datasets._split import groups_of_files, split_samples
 from nnpipe.datasets.in_memory import checked_indices, image_classification
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm"})
 """Suffixes of image files, compared in lower case."""
@@ -124,27 +128,68 @@ def decoded(path: Path, size: Sequence[int], channels: int) -> npt.NDArray[np.ui
     from PIL import Image, ImageOps
 
     height, width = size
-    most = max(_PIXELS, _PIXELS_TO_ONE * height * width)
+    with _opened(path, max(_PIXELS, _PIXELS_TO_ONE * height * width), f"for {width:,} x {height:,} pixels ") as image:
+        ImageOps.exif_transpose(image, in_place=True)
+        resized = _converted(image, channels).resize((width, height), Image.Resampling.BILINEAR)
+        return np.asarray(resized, np.uint8).reshape(height, width, channels)
+
+
+def decoded_whole(path: Path, channels: int, declared: tuple[int, int] | None = None) -> npt.NDArray[np.uint8]:
+    """Return a decoded image file in its own size.
+
+    Parameters
+    ----------
+    path
+        The file.
+    channels
+        3 for RGB, 1 for grey.
+    declared
+        Height and width that annotations state.  If only the image as it is stored has them, it is not rotated
+        according to its EXIF data.
+
+    Returns
+    -------
+    ndarray
+        uint8 ``(height, width, channels)``.
+
+    Raises
+    ------
+    DatasetError
+        If the file is missing, damaged, not an image, or of another size; the message names it.
+    """
+    from PIL import ImageOps
+
+    with _opened(path, _PIXELS) as image:
+        turned: Image = ImageOps.exif_transpose(image)
+        fitting = [each for each in (turned, image) if declared in (None, (each.height, each.width))]
+        if not fitting:
+            assert declared is not None
+            raise DatasetError(
+                f"{path} has {turned.width} x {turned.height} pixels, and its annotations are for "
+                f"{declared[1]} x {declared[0]}; get both again"
+            )
+        found = _converted(fitting[0], channels)
+        return np.asarray(found, np.uint8).reshape(found.height, found.width, channels)
+
+
+@contextmanager
+def _opened(path: Path, most: int, purpose: str = "") -> Iterator[Image]:
+    """Open an image file of at most ``most`` pixels; what fails in decoding it becomes a :class:`DatasetError`."""
+    from PIL import Image as images
+
     try:
         with warnings.catch_warnings():
             # Pillow has one limit for all images; this one depends on the size of the result.
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-            image = Image.open(path)
+            warnings.simplefilter("ignore", images.DecompressionBombWarning)
+            image = images.open(path)
         with image:
             if image.width * image.height > most:
-                claimed, wanted = (f"{w:,} x {h:,} pixels" for w, h in (image.size, (width, height)))
-                raise DatasetError(f"{path} claims {claimed}; for {wanted} at most {most:,} are read; scale it down")
+                claimed = f"{image.width:,} x {image.height:,} pixels"
+                raise DatasetError(f"{path} claims {claimed}; {purpose}at most {most:,} are read; scale it down")
             image.load()
-            ImageOps.exif_transpose(image, in_place=True)
-            upright: Image.Image = image
-            if "transparency" in upright.info:  # a palette with transparent colours cannot become RGB directly
-                upright = upright.convert("RGBA")
-            mode = "RGB" if channels == 3 else "L"
-            upright = upright if upright.mode == mode else upright.convert(mode)  # convert() copies in any case
-            resized = upright.resize((width, height), Image.Resampling.BILINEAR)
-            return np.asarray(resized, np.uint8).reshape(height, width, channels)
+            yield image
     # Pillow checks the size in the header before it allocates memory.
-    except Image.DecompressionBombError:
+    except images.DecompressionBombError:
         raise DatasetError(f"{path} claims too many pixels; remove it") from None
     except FileNotFoundError:
         raise DatasetError(f"{path} is not there any more; put it back") from None
@@ -153,6 +198,13 @@ def decoded(path: Path, size: Sequence[int], channels: int) -> npt.NDArray[np.ui
         raise DatasetError(
             f"{path} is no image that can be read ({_first_line(error)}); remove or replace it"
         ) from None
+
+
+def _converted(image: Image, channels: int) -> Image:
+    if "transparency" in image.info:  # a palette with transparent colours cannot become RGB directly
+        image = image.convert("RGBA")
+    mode = "RGB" if channels == 3 else "L"
+    return image if image.mode == mode else image.convert(mode)  # convert() copies in any case
 
 
 def _first_line(error: Exception) -> str:

@@ -27,7 +27,7 @@ def frame(count: int, height: int, width: int, fit: str) -> npt.NDArray[np.float
 def in_pixels(
     boxes: npt.NDArray[Any], frames: npt.NDArray[Any], sizes: npt.NDArray[np.integer]
 ) -> npt.NDArray[np.floating]:
-    """Return boxes in pixels of the pictures, cut off at their edges.
+    """Return boxes in pixels of the pictures.
 
     Parameters
     ----------
@@ -49,8 +49,6 @@ def in_pixels(
     corners = boxes.astype(np.float64)
     corners[..., 2:] += corners[..., :2]
     corners = corners * steps[:, None, 0] - steps[:, None, 1]
-    limits = np.asarray(sizes, np.float64)[:, None, [1, 0, 1, 0]]
-    corners = np.clip(corners, 0, limits)
     corners[..., 2:] -= corners[..., :2]
     return corners.astype(boxes.dtype)
 

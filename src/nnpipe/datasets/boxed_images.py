@@ -1,0 +1,229 @@
+"""The base of data sets of pictures with boxes."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from nnpipe.core.dataset import SPLITS, Dataset
+from nnpipe.core.dataset_spec import DatasetSpec
+from nnpipe.core.errors import ConfigError, DatasetError
+from nnpipe.core.preprocessing import IMAGE_SIZE
+from nnpipe.core.ragged import Ragged
+from nnpipe.core.tensors import Batch, TensorSpec
+from nnpipe.datasets._split import groups_of_files, split_samples
+from nnpipe.datasets.image_files import decoded_whole
+from nnpipe.datasets.in_memory import checked_indices
+from nnpipe.tasks.detection.task import Detection
+
+MOST_BOXES = 10_000
+"""True boxes that a picture may have."""
+
+
+@dataclass(frozen=True, eq=False)
+class BoxListing:
+    """Pictures with their boxes.
+
+    Attributes
+    ----------
+    paths
+        One image file per sample.
+    boxes
+        Left, top, width and height of the boxes of each picture, float64; in pixels, or in shares of the picture's
+        width and height if ``shares`` is true.
+    labels
+        Their classes, int64.
+    class_names
+        Class names in order of their numbers.
+    crowds
+        Whether each box is one that need not be found: a crowd, or a thing that is hard to see.
+    areas
+        The area of each thing in pixels; ``None``: that of its box.
+    sizes
+        Height and width of each picture that annotations state, ``(n, 2)``; ``None`` if they do not.
+    official
+        ``(n,)`` published split: 0 for training, 1 for validation and 2 for test samples; ``None`` without one.
+    shares
+        Whether boxes are in shares of the picture's size.
+    """
+
+    paths: tuple[Path, ...]
+    boxes: Ragged
+    labels: Ragged
+    class_names: tuple[str, ...]
+    crowds: Ragged
+    areas: Ragged | None = None
+    sizes: npt.NDArray[np.int64] | None = None
+    official: npt.NDArray[np.integer] | None = None
+    shares: bool = False
+
+
+@dataclass
+class BoxTable:
+    """Boxes as they are read, 50 bytes each, until they make a :class:`BoxListing`."""
+
+    picture: array[int] = field(default_factory=lambda: array("q"))
+    label: array[int] = field(default_factory=lambda: array("q"))
+    numbers: array[float] = field(default_factory=lambda: array("d"))
+    area: array[float] = field(default_factory=lambda: array("d"))
+    crowd: array[int] = field(default_factory=lambda: array("b"))
+    counts: dict[int, int] = field(default_factory=dict)
+
+    def add(
+        self,
+        picture: int,
+        label: int,
+        box: Sequence[float],
+        where: str,
+        *,
+        area: float | None = None,
+        crowd: bool = False,
+    ) -> None:
+        """Add a box; ``where`` names its place in messages.
+
+        Raises
+        ------
+        DatasetError
+            If its numbers are not finite, its size is negative, or its picture has too many boxes.
+        """
+        if len(box) != 4 or not all(map(np.isfinite, box)) or box[2] < 0 or box[3] < 0:
+            raise DatasetError(f"{where}: a box is four finite numbers, its size not negative; not {str(box)[:60]}")
+        self.counts[picture] = self.counts.get(picture, 0) + 1
+        if self.counts[picture] > MOST_BOXES:
+            raise DatasetError(f"{where}: a picture has more than {MOST_BOXES:,} boxes; remove some of them")
+        self.picture.append(picture)
+        self.label.append(label)
+        self.numbers.extend(map(float, box))
+        self.area.append(float(box[2]) * float(box[3]) if area is None else area)
+        self.crowd.append(crowd)
+
+    def rows(self, pictures: int) -> tuple[Ragged, Ragged, Ragged, Ragged]:
+        """Return boxes, labels, crowds and areas by picture, in the order in which they were added."""
+        owner = np.array(self.picture, np.int64)
+        order = np.argsort(owner, kind="stable")
+        counts = np.bincount(owner, minlength=pictures).astype(np.int64)
+        columns = (
+            np.array(self.numbers, np.float64).reshape(-1, 4), np.array(self.label, np.int64),
+            np.array(self.crowd, np.uint8), np.array(self.area, np.float64),
+        )  # fmt: skip
+        boxes, labels, crowds, areas = (Ragged(column[order], counts) for column in columns)
+        return boxes, labels, crowds, areas
+
+
+class BoxedImagesDataset(Dataset):
+    """Base of data sets of pictures with boxes, which are decoded when they are read.
+
+    A subclass writes :meth:`listing`.  Pictures keep their own sizes: those of a batch are padded with black, below and
+    on the right, and ``image_size`` tells where each ends.  How they are brought to a model's size is said for the
+    model (``--fit``, ``--resize``), and boxes are compared in pixels of the picture.
+    """
+
+    abstract: ClassVar[bool] = True
+    requires: ClassVar[tuple[str, ...]] = ("PIL",)
+    install: ClassVar[str] = "nnpipe[data]"
+
+    @abstractmethod
+    def listing(self) -> BoxListing:
+        """Return the pictures and boxes, without using the network and without opening the pictures.
+
+        Raises
+        ------
+        DatasetError
+            If a file is missing or damaged; the message names it.
+        """
+
+    @cached_property
+    def pictures(self) -> BoxListing:
+        """The listing, created at the first use."""
+        return self.listing()
+
+    def prepare(self) -> None:
+        """Download the files if asked for, then list them."""
+        self.check_installed()
+        if self.download_dataset:
+            self.download()
+        if not self.pictures.paths:
+            raise DatasetError(f"{self.dataset_root} holds no pictures for {type(self).__name__}")
+
+    @property
+    def spec(self) -> DatasetSpec:
+        """Pictures of any size, their sizes, and their boxes, padded to the greatest number in a picture."""
+        found = self.pictures
+        most = int(found.boxes.counts.max(initial=1))
+        return DatasetSpec(
+            Detection.name,
+            inputs=(TensorSpec("image", (None, None, None, 3), "uint8"), TensorSpec(IMAGE_SIZE, (None, 2), "int32")),
+            targets=(
+                TensorSpec("boxes", (None, most, 4), "float64"),
+                TensorSpec("class", (None, most), "int64"),
+                TensorSpec("crowd", (None, most), "uint8"),
+                TensorSpec("area", (None, most), "float64"),
+                TensorSpec("size", (None, 2), "int32"),
+            ),
+            class_names=found.class_names,
+        )
+
+    def __len__(self) -> int:
+        return len(self.pictures.paths)
+
+    def read(self, indices: npt.NDArray[np.integer]) -> tuple[Batch, Batch]:
+        """Return some samples: decoded pictures and their boxes in pixels."""
+        indices = checked_indices(indices, len(self))
+        found = self.pictures
+        declared = [None if found.sizes is None else (int(found.sizes[i, 0]), int(found.sizes[i, 1])) for i in indices]
+        images = [decoded_whole(found.paths[i], 3, size) for i, size in zip(indices, declared, strict=True)]
+        sizes = np.array([image.shape[:2] for image in images], np.int32).reshape(-1, 2)
+        canvas = np.zeros((len(images), *sizes.max(axis=0, initial=0), 3), np.uint8)
+        for place, image in zip(canvas, images, strict=True):
+            place[: image.shape[0], : image.shape[1]] = image
+        return {"image": canvas, IMAGE_SIZE: sizes}, self._truth(indices, sizes)
+
+    def _truth(self, indices: npt.NDArray[np.int64], sizes: npt.NDArray[np.int32]) -> Batch:
+        found = self.pictures
+        most = int(found.boxes.counts.max(initial=1))
+        boxes = np.zeros((len(indices), most, 4))
+        classes = np.full((len(indices), most), -1, np.int64)
+        crowds = np.zeros((len(indices), most), np.uint8)
+        areas = np.zeros((len(indices), most))
+        for place, index in enumerate(indices.tolist()):
+            count = int(found.boxes.counts[index])
+            boxes[place, :count] = found.boxes[index]
+            classes[place, :count] = found.labels[index]
+            crowds[place, :count] = found.crowds[index]
+            if found.areas is not None:
+                areas[place, :count] = found.areas[index]
+        if found.shares:
+            boxes *= sizes[:, None, [1, 0, 1, 0]]
+        if found.areas is None:
+            areas = boxes[..., 2] * boxes[..., 3]
+        return {"boxes": boxes, "class": classes, "crowd": crowds, "area": areas, "size": sizes.copy()}
+
+    def split(self, name: str) -> npt.NDArray[np.int64]:
+        """Return the indices of one split; files with equal content are never in two drawn splits."""
+        if name not in SPLITS:
+            raise ConfigError(f"there is no split {name!r}; use one of {', '.join(SPLITS)}")
+        return np.array(self._splits[name])
+
+    @cached_property
+    def _splits(self) -> dict[str, npt.NDArray[np.int64]]:
+        found = self.pictures
+        # Drawn splits get their shares of pictures with and without boxes, and of the class of the first box.
+        firsts = np.full(len(found.paths), -1, np.int64)
+        boxed = found.labels.counts > 0
+        firsts[boxed] = found.labels.values[found.labels.starts[:-1][boxed]]
+        return split_samples(
+            firsts,
+            found.official,
+            lambda: groups_of_files(found.paths),
+            validation_fraction=self.validation_fraction,
+            test_fraction=self.test_fraction,
+            seed=self.split_seed,
+        )
