@@ -19,6 +19,8 @@ NOISE = np.random.default_rng(0).standard_normal((2, 16000)).astype(np.float32)
 def test_options_are_read_by_the_kinds_of_the_arguments():
     found = transform_of_words("MFCC", ("num_coefficients=10", "lower-hz=20", "fft_length=none", "normalise=peak"))
     assert found == MFCC(num_coefficients=10, lower_hz=20.0, normalise="peak")
+    # For these arguments, none is a choice, and not the default of the convention.
+    assert transform_of_words("LogMel", ("padding=none", "mel_norm=none")) == LogMel(padding="none", mel_norm="none")
     for options, message in (
         (("num_mels",), "'num_mels' is no option; write NAME=VALUE"),
         (("num_mels=many",), "MFCC.num_mels: .*'many'"),

@@ -124,6 +124,14 @@ def test_published_totals_follow_from_published_scores(tmp_path, detector, raw, 
     assert standard / 100 * 232 - 116 == pytest.approx(raw, abs=1e-6)
 
 
+def test_scores_that_are_no_numbers_are_the_least():
+    window = np.array([-1] * 6 + [0, 0] + [-1] * 4)
+    score = np.where(window == 0, 1.0, np.nan)
+    for metric in SeriesAnomaly().metrics:
+        assert metric.of(judged(score, window, np.zeros(12, np.int64))) == pytest.approx(100)
+        assert metric.of(judged(np.full(12, np.nan), window, np.zeros(12, np.int64))) >= 0
+
+
 def test_tasks_and_scores_that_cannot_be_are_refused():
     with pytest.raises(ConfigError, match="one for each of standard, low_fp, low_fn"):
         SeriesAnomaly(thresholds=(0.1, 0.2))

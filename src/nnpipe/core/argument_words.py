@@ -38,7 +38,7 @@ def arguments_in(cls: type[Component], words: Sequence[str]) -> dict[str, Any]:
 
 
 def _value(kind: Kind, text: str) -> Any:
-    if kind.optional and text == "none":
+    if kind.optional and text == "none" and text not in kind.choices:
         return None
     if kind.item is bool:
         if text not in ("true", "false"):

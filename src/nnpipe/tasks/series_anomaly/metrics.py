@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.quality_metric import Floats, QualityMetric, Statistic
-from nnpipe.tasks.series_anomaly.nab import PROFILES, CostProfile, Detections
+from nnpipe.tasks.series_anomaly.nab import PROFILES, CostProfile, Detections, Ints
 
 THRESHOLDS = "thresholds"
 """The entry of an evaluation's settings that holds the threshold of each profile."""
@@ -37,27 +37,48 @@ def _score(number: int, profile: CostProfile) -> Callable[[Evaluation], Statisti
         of_points = position[of_points.reshape(-1)]
         sizes = np.bincount(of_points, minlength=len(names))
         thresholds = found.settings.get(THRESHOLDS)
-        fixed = None if thresholds is None else float(thresholds[number])
-        ends = np.flatnonzero(np.append(score[1:] != score[:-1], True)) if len(score) else np.zeros(0, np.int64)
-        gain_of_series: Floats | None = None
-        if fixed is not None:
-            above = score >= fixed
-            gain_of_series = np.asarray(np.bincount(series[above], gain[above], len(sizes)), np.float64)
+        if thresholds is None:
+            rises = _at_best_thresholds(score, gain, series, len(sizes))
+        else:
+            above = score >= float(thresholds[number])
+            rises = np.asarray(np.bincount(series[above], gain[above], len(sizes)), np.float64)[None]
 
         def statistic(weights: Floats) -> float:
             of_series = np.bincount(of_points, weights, len(sizes)) / sizes
             windows = float(of_series @ detections.windows)
             if windows <= 0:
                 return float("nan")
-            if gain_of_series is not None:
-                rise = float(of_series @ gain_of_series)
-            else:
-                rise = max(0.0, float(np.cumsum(gain * of_series[series])[ends].max(initial=0.0)))
-            return 100 * rise / (windows * (1 + profile.false_negative))
+            rise = (rises @ of_series).max(initial=0.0 if thresholds is None else -np.inf)
+            return 100 * float(rise) / (windows * (1 + profile.false_negative))
 
         return statistic
 
     return prepare
+
+
+def _at_best_thresholds(score: Floats, gain: Floats, series: Ints, count: int) -> Floats:
+    """Return the gains of each series at the thresholds of which one is the best for any weights of series.
+
+    These are the scores at which some gain is positive: between two of them, more detections only cost.
+
+    Parameters
+    ----------
+    score, gain, series
+        The points in the order of falling scores, ``(points,)`` each.
+    count
+        The number of series.
+
+    Returns
+    -------
+    ndarray
+        ``(thresholds, count)``.
+    """
+    level = np.concatenate([[0], np.cumsum(score[1:] != score[:-1])])[: len(score)]
+    useful = np.unique(level[gain > 0])
+    place = np.searchsorted(useful, level)
+    kept = place < len(useful)
+    sums = np.bincount(place[kept] * count + series[kept], gain[kept], len(useful) * count)
+    return np.asarray(np.cumsum(sums.reshape(len(useful), count), axis=0), np.float64)
 
 
 _MEANINGS = {
