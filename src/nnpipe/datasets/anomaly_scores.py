@@ -17,7 +17,7 @@ from nnpipe.tasks.anomaly.task import AnomalyDetection
 
 
 class AnomalyScoresDataset(InMemoryDataset):
-    """Anomaly scores from a CSV file, one row each; ``nnpipe judge`` judges them.
+    """Anomaly scores from a CSV file, one row each, to be judged by ``nnpipe judge AnomalyScoresDataset``.
 
     Whether a row is an anomaly is in ``kind_column``, or else follows from its name: the default arguments read
     the files of DCASE and MLPerf Tiny, ``anomaly_id_01_00000000.wav,9.7``.  Columns are named by the file's first

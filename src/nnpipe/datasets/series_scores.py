@@ -21,7 +21,7 @@ from nnpipe.tasks.series_anomaly.task import SeriesAnomaly
 
 
 class SeriesScoresDataset(InMemoryDataset):
-    """Scores of the points of series, a CSV file for each series; ``nnpipe judge`` judges them as NAB does.
+    """Scores of the points of series, a CSV file for each, to be judged by ``nnpipe judge SeriesScoresDataset``.
 
     ``dataset_root`` is a folder such as ``results/numenta`` of the Numenta Anomaly Benchmark, or one file.  With
     ``windows``, such as NAB's ``combined_windows.json``, there is one series for each entry of it; the names of files
