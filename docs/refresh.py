@@ -28,7 +28,8 @@ from pathlib import Path
 from nnpipe.core.discoverable import Discoverable
 from nnpipe.core.families import FAMILIES, PARTS
 from nnpipe.core.registry import components
-from nnpipe.measuring.quantities import QUANTITIES
+from nnpipe.core.task import installed_tasks
+from nnpipe.measuring.quantities import QUANTITIES, quality
 from nnpipe.protocols.conversation.checksums import CHECKS
 from nnpipe.protocols.conversation.frame import CODES, HEADER_FIELDS, HEADER_SIZE, ErrorCode, FrameKind, HeaderField
 from nnpipe.protocols.conversation.handshake import HELLO_FIELDS, WELCOME_FIELDS
@@ -82,7 +83,8 @@ def refreshed(text: str) -> str:
 def quantities() -> str:
     """Give the table of all that is measured."""
     rows = ["| name | on pages | unit | what it is | computed from |", "| --- | --- | --- | --- | --- |"]
-    for each in QUANTITIES.values():
+    of_tasks = [quality(metric) for task in installed_tasks() for metric in task.metrics]
+    for each in (*QUANTITIES.values(), *of_tasks):
         judged = "" if not each.judged else "; constraints may name it"
         rows.append(f"| `{each.name}` | {each.title} | {each.unit} | {each.meaning}{judged} | {each.computed_from} |")
     return "\n".join(rows) + "\n"

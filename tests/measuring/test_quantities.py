@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.measuring.constraints import METRICS, metric_of
+from nnpipe.measuring.constraints import known_metrics, metric_of
 from nnpipe.measuring.quantities import (
     BETWEEN,
     LATENCY,
@@ -47,7 +47,25 @@ def test_what_is_reported_but_not_judged_is_refused_as_a_constraint():
     with pytest.raises(ConfigError, match="no candidate is judged by it"):
         metric_of("round_trip_median")
     assert metric_of("latency_p75").judged
-    assert set(METRICS) < set(QUANTITIES)
+    known = known_metrics()
+    assert {"size", "accuracy", "loss(accuracy)", "mae"} <= known.keys()
+    assert all(quantity(name) == each for name, each in known.items())
+
+
+def test_metrics_of_tasks_are_quantities_and_so_are_their_losses_and_differences():
+    assert quantity("mae").less_is_better
+    assert quantity("mae").metric == "mae"
+    for loss in ("loss(accuracy)", "accuracy_loss"):
+        assert quantity(loss).compared == "loss"
+        assert quantity(loss).metric == "accuracy"
+        assert quantity(loss).less_is_better
+        assert quantity(loss).name == loss
+    assert quantity("loss(mae)").meaning.startswith("the candidate's less mean absolute error of the model as trained")
+    assert quantity("accuracy_difference").heading == "Δ accuracy"
+    assert not quantity("accuracy_difference").judged
+    for name in ("loss(speed)", "speed_loss", "loss(accuracy_loss)", "loss()", "size_loss"):
+        with pytest.raises(KeyError):
+            quantity(name)
 
 
 def test_times_that_do_not_count_alike_have_different_names():

@@ -140,14 +140,14 @@ def test_accuracies_on_different_samples_are_not_compared(make_run):
     assert "Δ accuracy" not in comparison(runs).header
     assert not any(cell.best for cell in column(comparison(runs), "Accuracy"))
     assert "not all judged on the same samples" in words(document)
-    assert "Most accurate" not in words(document)
+    assert "Best accuracy" not in words(document)
 
 
 def test_a_difference_that_noise_explains_is_called_that(make_run):
     runs = [make_run("one", seed=1), make_run("two", seed=2)]
     tiles = {tile.label: tile for tile in blocks(render(runs, "T"), Tiles)[0].items}
     assert "not clearly ahead" in tiles["Fastest"].note
-    assert "may be as good" in tiles["Most accurate"].note
+    assert "may be as good" in tiles["Best accuracy"].note
 
 
 def test_equal_accuracies_have_no_winner(make_run):
@@ -157,8 +157,8 @@ def test_equal_accuracies_have_no_winner(make_run):
         for seed, title in ((1, "slow"), (3, "fast"))
     ]
     text = words(render(runs, "T"))
-    assert "Most accurate all alike 100.00\u00a0% each" in text
-    assert "fast is the fastest, and none is more accurate." in text
+    assert "Best accuracy all alike 100.00\u00a0% each" in text
+    assert "fast is the fastest, and none has a better accuracy." in text
 
 
 def test_what_is_beaten_in_time_and_accuracy_is_out_of_the_choice(make_run):
@@ -233,8 +233,12 @@ def test_what_was_not_measured_is_said(make_run):
 
 
 def test_another_task_is_not_taken_for_a_classification(make_run):
-    regression = with_evaluation(make_run("other"), task="regression", error=np.zeros(5))
-    assert "'regression', which is no classification" in words(render([make_run(), regression], "T"))
+    other = with_evaluation(make_run("other"), task="regression", truth=np.zeros(5), predicted=np.ones(5))
+    text = words(render([make_run(), other], "T"))
+    assert "'regression', which is no classification" in text
+    assert "Mean absolute error" in text or "MAE" in text
+    unknown = with_evaluation(make_run("unknown"), task="mind reading", error=np.zeros(5))
+    assert "'mind reading', which is no classification" in words(render([make_run(), unknown], "T"))
 
 
 def test_a_gpu_that_was_measured_is_shown(make_run):
@@ -407,7 +411,7 @@ def test_candidates_keep_their_colour_in_all_charts(make_run):
 
 def test_what_no_run_has_cannot_be_asked_for(make_run):
     unjudged = dataclasses.replace(make_run(), evaluation=None)
-    with pytest.raises(ConfigError, match="'classification' needs predictions of classes"):
+    with pytest.raises(ConfigError, match="'classification' needs judged predictions of that task"):
         render([unjudged], "T", ["performance", "classification"])
     with pytest.raises(ConfigError, match="no report type 'performence'; did you mean performance"):
         render([unjudged], "T", ["performence"])

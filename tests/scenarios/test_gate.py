@@ -188,7 +188,7 @@ BOTH = ("--max-slowdown", "2%", "--max-accuracy-loss", "1%")
     [
         (run(), (), "nothing to check"),
         ("gone.json", BOTH, "gone.json: no such result file"),
-        (run(evaluation=None), BOTH, "holds no predicted classes"),
+        (run(evaluation=None), BOTH, "holds no judged predictions"),
         (run(calls=0), BOTH, "nothing was timed"),
         (run(median=0.0), BOTH, "took no time"),
         (run(), ("--max-slowdown", "0.02"), "expected a percentage such as 2%"),

@@ -71,7 +71,7 @@ def test_of_a_foreign_file_it_is_said_that_nothing_is_known_and_its_accuracy_is_
     assert found.runs[1].preparation["source"] == "unknown"
     told = capsys.readouterr().out
     assert "% (?)" in told
-    assert "the accuracy of foreign.onnx is in doubt (preprocessing): preprocessing not known" in told
+    assert "the quality of foreign.onnx is in doubt (preprocessing): preprocessing not known" in told
     assert "preprocessing not known" in caplog.text
     sides = [f"{tmp_path / 'c.json'}#{name}.onnx" for name in ("foreign", "local")]
     assert gate.main([*sides, "--max-accuracy-loss", "1%"]) == 1

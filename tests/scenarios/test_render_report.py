@@ -157,7 +157,7 @@ def test_arguments_in_the_wrong_order_are_noticed(result, tmp_path, capsys):
 def test_a_section_that_no_result_allows_is_refused(result, tmp_path, capsys):
     unjudged = result(evaluated=False)
     line = refused(capsys, unjudged, "T", tmp_path / "o.rst", "--report-types", "performance", "classification")
-    assert "needs predictions of classes" in line
+    assert "needs judged predictions of that task" in line
 
 
 def test_a_place_that_cannot_be_written_is_one_line(result, tmp_path, capsys, drawing):

@@ -15,19 +15,19 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from nnpipe.analysis.accuracy_difference import paired_difference
+from nnpipe.analysis.accuracy_difference import mcnemar, paired_difference
 from nnpipe.analysis.classification import wilson_interval
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.quality_metric import Floats, QualityMetric
 
-DRAWS = 1000
 _FEWEST = 2  # clusters: draws of one would all be alike
+_AT_ONCE = 1 << 22  # weights that are drawn together
 _SEED = 20_011
 
 
 @dataclass(frozen=True)
 class QualityEstimate:
-    """A metric, or the difference of two, with its interval.
+    """A metric with its interval.
 
     Attributes
     ----------
@@ -52,21 +52,52 @@ def quality_estimate(metric: QualityMetric, evaluation: Evaluation, confidence: 
     if right is not None:
         return QualityEstimate(float(right.mean()), *wilson_interval(int(right.sum()), count, confidence), count)
     value = metric.of(evaluation)
-    return QualityEstimate(value, *_central(drawn_metrics(metric, (evaluation,), DRAWS)[:, 0], confidence), count)
+    return QualityEstimate(
+        value, *_central(drawn_metrics(metric, (evaluation,), metric.draws)[:, 0], confidence), count
+    )
+
+
+@dataclass(frozen=True)
+class QualityDifference(QualityEstimate):
+    """The metric of a second model less that of a first one, on the same samples.
+
+    Attributes
+    ----------
+    gained, lost
+        The numbers of samples on which the second model does better, and on which the first does; -1 if samples have
+        no values.
+    p_value
+        The p-value of McNemar's exact test of the hypothesis that a sample that only one gets right is as likely to be
+        right for either; NaN unless each sample is right or wrong.
+    """
+
+    gained: int = -1
+    lost: int = -1
+    p_value: float = math.nan
 
 
 def quality_difference(
     metric: QualityMetric, one: Evaluation, other: Evaluation, confidence: float = 0.95
-) -> QualityEstimate:
-    """Return the metric of ``other`` minus that of ``one`` on the same samples, with its confidence interval."""
+) -> QualityDifference:
+    """Return the metric of ``other`` less that of ``one`` on the same samples, with its confidence interval."""
     first, second = _binary(metric, one), _binary(metric, other)
     if first is not None and second is not None:
-        gained, lost = int((second & ~first).sum()), int((first & ~second).sum())
-        return QualityEstimate(*paired_difference(gained, lost, len(one), confidence), len(one))
-    draws = drawn_metrics(metric, (one, other), DRAWS)
-    return QualityEstimate(
-        metric.of(other) - metric.of(one), *_central(draws[:, 1] - draws[:, 0], confidence), len(one)
-    )
+        more, fewer = int((second & ~first).sum()), int((first & ~second).sum())
+        found = paired_difference(more, fewer, len(one), confidence)
+        gained, lost = (fewer, more) if metric.less_is_better else (more, fewer)
+        return QualityDifference(*found, len(one), gained, lost, mcnemar(gained, lost))
+    draws = drawn_metrics(metric, (one, other), metric.draws)
+    low, high = _central(draws[:, 1] - draws[:, 0], confidence)
+    gained, lost = _moved(metric, one, other)
+    return QualityDifference(metric.of(other) - metric.of(one), low, high, len(one), gained, lost)
+
+
+def _moved(metric: QualityMetric, one: Evaluation, other: Evaluation) -> tuple[int, int]:
+    if metric.values is None:
+        return -1, -1
+    change = metric.values(other) - metric.values(one)
+    more, fewer = int((change > 0).sum()), int((change < 0).sum())
+    return (fewer, more) if metric.less_is_better else (more, fewer)
 
 
 def drawn_metrics(metric: QualityMetric, evaluations: Sequence[Evaluation], count: int, seed: int = _SEED) -> Floats:
@@ -79,15 +110,32 @@ def drawn_metrics(metric: QualityMetric, evaluations: Sequence[Evaluation], coun
     ndarray
         Float64 ``(count, evaluations)``; NaN where a metric is not defined, or if there is only one cluster.
     """
-    found = np.full((count, len(evaluations)), np.nan)
-    computed = [metric.prepared(each) for each in evaluations]
-    for row, weights in enumerate(_weights(metric, evaluations[0], count, seed)):
-        found[row] = [compute(weights) for compute in computed]
-    return found
+    if metric.values is None:
+        computed = [metric.prepared(each) for each in evaluations]
+        rows = [
+            [compute(each) for compute in computed]
+            for weights in _weights(metric, evaluations[0], count, seed)
+            for each in weights
+        ]
+        return np.array(rows, np.float64) if rows else np.full((count, len(evaluations)), np.nan)
+    values = np.stack([np.asarray(metric.values(each), np.float64) for each in evaluations], axis=1)
+    there = ~np.isnan(values)
+    known = np.where(there, values, 0.0)
+    # Whole numbers below 2^24 are exact in single precision, which is twice as fast.
+    kind = np.float32 if bool(np.isin(known, (-1, 0, 1)).all()) else np.float64
+    known, counted = known.astype(kind), None if bool(there.all()) else there.astype(kind)
+    found = [np.empty((0, len(evaluations)))]
+    for weights in _weights(metric, evaluations[0], count, seed):
+        times = weights.astype(kind)
+        totals = times.sum(axis=1, keepdims=True) if counted is None else times @ counted
+        with np.errstate(invalid="ignore"):
+            found.append((times @ known).astype(np.float64) / totals)
+    drawn = np.concatenate(found)
+    return drawn if len(drawn) else np.full((count, len(evaluations)), np.nan)
 
 
 def _weights(metric: QualityMetric, evaluation: Evaluation, count: int, seed: int) -> Iterator[Floats]:
-    """Yield how often each sample was drawn."""
+    """Yield how often each sample was drawn, ``(some draws, samples)``, until there are ``count`` draws."""
     random = np.random.default_rng((seed, len(evaluation)))
     groups: npt.NDArray[np.integer] | None = None if metric.clusters is None else metric.clusters(evaluation)
     if groups is not None:
@@ -95,9 +143,11 @@ def _weights(metric: QualityMetric, evaluation: Evaluation, count: int, seed: in
     units = len(evaluation) if groups is None else int(groups.max(initial=-1)) + 1
     if units < _FEWEST:
         return
-    for _ in range(count):
-        times = np.bincount(random.integers(0, units, units), minlength=units).astype(np.float64)
-        yield times if groups is None else times[groups]
+    step = max(1, _AT_ONCE // max(1, len(evaluation)))
+    for begin in range(0, count, step):
+        draws = min(step, count - begin)
+        times = np.stack([np.bincount(random.integers(0, units, units), minlength=units) for _ in range(draws)])
+        yield times.astype(np.float64) if groups is None else times.astype(np.float64)[:, groups]
 
 
 def _binary(metric: QualityMetric, evaluation: Evaluation) -> npt.NDArray[np.bool_] | None:

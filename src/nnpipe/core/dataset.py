@@ -32,9 +32,10 @@ class Dataset(Component):
     :class:`nnpipe.datasets.in_memory.InMemoryDataset`.
 
     >>> from nnpipe import Dataset, DatasetSpec, TensorSpec
+    >>> from nnpipe.tasks import Classification
     >>> class Points(Dataset):
     ...     spec = DatasetSpec(
-    ...         "classification", (TensorSpec("x", (None, 1), "float32"),), (TensorSpec("label", (None,), "int64"),),
+    ...         Classification.name, (TensorSpec("x", (None, 1), "float32"),), (TensorSpec("label", (None,), "int64"),),
     ...         ("positive", "negative"),
     ...     )
     ...     def prepare(self):

@@ -14,7 +14,7 @@ class DatasetSpec:
     Parameters
     ----------
     task
-        ``"classification"``, ``"regression"``, ``"segmentation"``, ...
+        The name of a :class:`~nnpipe.core.task.Task`, such as ``"regression"``.
     inputs, targets
         The tensors that ``read`` returns, with a free first axis for samples.
         Images are ``(None, height, width, channels)`` of ``uint8``; the target
@@ -26,7 +26,7 @@ class DatasetSpec:
     --------
     >>> from nnpipe import TensorSpec
     >>> image, label = TensorSpec("image", (8, 8, 1), "uint8"), TensorSpec("label", (), "int64")
-    >>> DatasetSpec("classification", (image,), (label,), ("cat", "dog")).class_names
+    >>> DatasetSpec("cats and dogs", (image,), (label,), ("cat", "dog")).class_names
     ('cat', 'dog')
     """
 

@@ -40,7 +40,7 @@ class Evaluation:
     --------
     >>> import numpy as np
     >>> arrays = {"label": np.array([0, 1]), "prediction": np.array([0, 0])}
-    >>> Evaluation("classification", arrays, ("cat", "dog")).class_names
+    >>> Evaluation("cats and dogs", arrays, ("cat", "dog")).class_names
     ('cat', 'dog')
     """
 

@@ -73,11 +73,13 @@ PARTS: Families[Discoverable] = Families(
         "callbacks": "nnpipe.training.callbacks.callback.Callback",
         "layers": "nnpipe.layers.vocabulary.layer.Layer",
         "script_tasks": "nnpipe.codegen.script_task.ScriptTask",
+        "task_sections": "nnpipe.report.task_section.TaskSection",
     },
     {
         "callbacks": ("nnpipe.training.callbacks",),
         "layers": ("nnpipe.layers.vocabulary", "nnpipe.layers.graph.submodel"),
         "script_tasks": ("nnpipe.codegen.tasks",),
+        "task_sections": ("nnpipe.tasks",),
     },
 )
-"""Families whose classes are parts of a training, a network or a script, but not components."""
+"""Families whose classes are parts of a training, a network, a script or a report, but not components."""

@@ -48,6 +48,8 @@ class QualityMetric:
     clusters
         Numbers of the groups of samples that depend on each other, ``(samples,)``, such as windows of one series;
         by default, each sample is alone.
+    draws
+        How often samples are drawn again for an interval.
 
     Examples
     --------
@@ -55,7 +57,7 @@ class QualityMetric:
     ...     "accuracy", "Accuracy", "Accuracy", "share of the samples whose class is right",
     ...     values=lambda found: (found.arrays["truth"] == found.arrays["predicted"]).astype(float),
     ... )
-    >>> right.of(Evaluation("classification", {"truth": np.array([0, 1]), "predicted": np.array([0, 0])}))
+    >>> right.of(Evaluation("cats and dogs", {"truth": np.array([0, 1]), "predicted": np.array([0, 0])}))
     0.5
     """
 
@@ -68,6 +70,7 @@ class QualityMetric:
     values: Values | None = None
     statistic: Prepare | None = None
     clusters: Callable[[Evaluation], npt.NDArray[np.integer]] | None = None
+    draws: int = 1000
 
     def __post_init__(self) -> None:
         if not (self.name.isidentifier() and self.name == self.name.lower()):

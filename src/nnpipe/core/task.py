@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from abc import abstractmethod
 from collections.abc import Iterator
 from typing import ClassVar
@@ -11,7 +12,7 @@ import numpy.typing as npt
 
 from nnpipe.core.component import Component
 from nnpipe.core.dataset_spec import DatasetSpec
-from nnpipe.core.errors import ArtifactError, ComponentNotFound
+from nnpipe.core.errors import ArtifactError, ComponentNotFound, NotSupported
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.naming import nearest
 from nnpipe.core.quality_metric import QualityMetric
@@ -34,6 +35,8 @@ class Task(Component):
     truth
         The arrays of an evaluation that hold the truth.  Two evaluations are of the same samples if they are equal
         in these.
+    scores_classes
+        Whether a model predicts one score for each class of the data set.
 
     Examples
     --------
@@ -63,6 +66,7 @@ class Task(Component):
     name: ClassVar[str] = ""
     arrays: ClassVar[tuple[str, ...]] = ("truth", "predicted")
     truth: ClassVar[tuple[str, ...]] = ("truth",)
+    scores_classes: ClassVar[bool] = False
 
     @classmethod
     def short_name(cls) -> str:
@@ -97,6 +101,16 @@ class Task(Component):
         SpecMismatch
             If the predictions have a wrong shape or element type; the message says which they should have.
         """
+
+    def perfect(self, truth: Batch, spec: DatasetSpec) -> Batch:
+        """Return predictions that agree with the truth completely, for tests of data sets.
+
+        Raises
+        ------
+        NotSupported
+            If a task does not say.
+        """
+        raise NotSupported(f"the task {self.name!r} does not say which predictions are perfect")
 
     def check(self, evaluation: Evaluation) -> None:
         """Check the arrays of an evaluation that was read from a file; by default, that none is missing.
@@ -154,6 +168,14 @@ def task_named(name: str) -> Task:
     return known[name]()
 
 
+def scores_classes(name: str) -> bool:
+    """Return whether models for a task predict one score for each class; false for a task that is not known here."""
+    try:
+        return task_named(name).scores_classes
+    except ComponentNotFound:
+        return False
+
+
 def task_of(evaluation: Evaluation) -> Task | None:
     """Return the task of an evaluation; ``None`` if it is not known here, or nothing can be computed."""
     if not len(evaluation):
@@ -166,8 +188,30 @@ def task_of(evaluation: Evaluation) -> Task | None:
     return task
 
 
+def quality_metric(name: str) -> QualityMetric:
+    """Return the quality metric with this name, of whichever task has it.
+
+    Raises
+    ------
+    KeyError
+        If no task that is known here has such a metric.
+    """
+    for task in all_tasks():
+        with contextlib.suppress(KeyError):
+            return task.metric(name)
+    raise KeyError(name)
+
+
 def all_tasks() -> tuple[Task, ...]:
     """Return every task that is known here, in the order of their names."""
     from nnpipe.core.registry import named
 
     return tuple(cls() for cls in sorted(named(Task).values(), key=lambda cls: cls.name))
+
+
+def installed_tasks(of_plugins: bool = True) -> tuple[Task, ...]:
+    """Return the tasks of nnpipe, and optionally those of plugins, without those that the program itself declares."""
+    from nnpipe.core.registry import components
+
+    found = [cls for cls in components(Task) if of_plugins or cls.__module__.startswith("nnpipe.")]
+    return tuple(cls() for cls in sorted(found, key=lambda cls: cls.name))

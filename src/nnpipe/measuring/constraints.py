@@ -13,18 +13,32 @@ from dataclasses import dataclass
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.naming import nearest
-from nnpipe.measuring.quantities import QUANTITIES, Quantity, quantity
+from nnpipe.core.task import Task, all_tasks
+from nnpipe.measuring.quantities import QUANTITIES, Quantity, lost, quality, quantity
 
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0}
 _BYTES = {"B": 1.0, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KIB": 2.0**10, "MIB": 2.0**20, "GIB": 2.0**30}
 _SHARES = {"": 1.0, "%": 0.01}
 _RATES = {"": 1.0, "/s": 1.0}
-_UNITS = {"time": _SECONDS, "bytes": _BYTES, "share": _SHARES, "rate": _RATES}
+_UNITS = {"time": _SECONDS, "bytes": _BYTES, "share": _SHARES, "rate": _RATES, "ratio": {"": 1.0}}
 
-_CONSTRAINT = re.compile(r"\s*(\w[\w.]*)\s*(<=|>=|<|>|==|=)\s*([-+]?[\d.]+(?:[eE][-+]?\d+)?)\s*([^\s\d]*)\s*")
+_CONSTRAINT = re.compile(
+    r"\s*(\w[\w.]*|loss\(\w+\))\s*(<=|>=|<|>|==|=)\s*([-+]?[\d.]+(?:[eE][-+]?\d+)?)\s*([^\s\d]*)\s*"
+)
 
-METRICS = {each.name: each for each in QUANTITIES.values() if each.judged}
-"""The metrics that constraints and objectives may name; :func:`metric_of` also accepts any percentile."""
+
+def known_metrics(tasks: Iterable[Task] | None = None) -> dict[str, Quantity]:
+    """Return the metrics that constraints and objectives may name, by name: those of speed and cost, and of tasks.
+
+    By default, these are all tasks that are known here.  :func:`metric_of` also accepts any percentile, and
+    ``loss(METRIC)`` of any metric of quality.
+    """
+    found = {each.name: each for each in QUANTITIES.values() if each.judged}
+    for task in all_tasks() if tasks is None else tasks:
+        found |= {each.name: quality(each) for each in task.metrics if each.name not in found}
+        loss = lost(task.primary)
+        found[loss.name] = loss
+    return found
 
 
 def metric_of(name: str) -> Quantity:
@@ -38,10 +52,13 @@ def metric_of(name: str) -> Quantity:
     try:
         found = quantity(name)
     except KeyError:
-        hint = nearest(name, METRICS) or f"; there are: {', '.join(METRICS)}"
+        known = known_metrics()
+        hint = nearest(name, known) or f"; there are: {', '.join(known)}"
         raise ConfigError(f"unknown metric {name!r}{hint}") from None
     if not found.judged:
-        raise ConfigError(f"{name!r} is reported, but no candidate is judged by it; there are: {', '.join(METRICS)}")
+        raise ConfigError(
+            f"{name!r} is reported, but no candidate is judged by it; there are: {', '.join(known_metrics())}"
+        )
     return found
 
 
@@ -104,7 +121,9 @@ class MetricConstraint:
         return constraint
 
     def _check_possible(self) -> None:
-        least, most = (-1.0 if self.metric.name == "accuracy_loss" else 0.0), math.inf
+        least, most = (-1.0 if self.metric.compared else 0.0), math.inf
+        if self.metric.kind == "ratio":
+            return  # such a metric may be of any size and sign
         if self.metric.kind == "share":
             most = 1.0
         reaches = self.bound < least or (self.bound == least == 0 and self.metric.kind in ("time", "bytes"))

@@ -7,12 +7,15 @@ are computed differently are two quantities with different names.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from nnpipe.core.argument_checks import check_call
+from nnpipe.core.quality_metric import QualityMetric
+from nnpipe.core.task import quality_metric
 
 Kind = Literal["time", "bytes", "share", "rate", "ratio"]
 UNITS: Mapping[str, str] = {"time": "s", "bytes": "B", "share": "1", "rate": "1/s", "ratio": "1"}
@@ -41,6 +44,11 @@ class Quantity:
         The fields of a result file from which it is computed.
     judged
         Whether constraints and objectives may use it.
+    metric
+        The quality metric of a task that it is, or that it compares; empty for all other quantities.
+    compared
+        ``"loss"``: what is lost of the metric against the model as trained; ``"difference"``: the metric less that of
+        the first candidate; empty if nothing is compared.
     """
 
     name: str
@@ -51,6 +59,8 @@ class Quantity:
     meaning: str
     computed_from: str
     judged: bool = False
+    metric: str = ""
+    compared: Literal["", "loss", "difference"] = ""
 
     @property
     def unit(self) -> str:
@@ -104,7 +114,7 @@ ROUND_TRIP = CallTime(
 PACED = CallTime("paced", "time at the pace of use", f"{LATENCY.meaning}, after a sleep between calls", "latency_ns")
 _CALL_TIMES = {each.name: each for each in (LATENCY, RESPONSE, BETWEEN, ROUND_TRIP, PACED)}
 _PERCENTILE = re.compile(r"(latency|response|between|round_trip|paced)_p(\d{1,2}(?:\.\d{1,3})?)")
-_TOP = re.compile(r"top_(\d{1,4})_accuracy")
+_LOSS = re.compile(r"loss\((\w+)\)")
 
 
 def call_time(columns: Container[str], timing: Mapping[str, Any]) -> CallTime:
@@ -180,38 +190,14 @@ _TABLE = (
     ),
     Quantity("size", "Size", "Model size", "bytes", True, "of the model and its weight files", "artifact.size", True),
     Quantity(
-        "accuracy", "Accuracy", "Accuracy", "share", False, "share of the samples whose class is right",
-        "evaluation.arrays.truth and predicted", True,
-    ),
-    Quantity(
-        "mean_precision", "Precision", "Mean precision", "share", False, "mean over the classes",
-        "evaluation.arrays.truth and predicted",
-    ),
-    Quantity(
-        "mean_sensitivity", "Sensitivity", "Mean sensitivity", "share", False, "mean over the classes",
-        "evaluation.arrays.truth and predicted",
-    ),
-    Quantity(
-        "macro_f1", "F1", "F1", "share", False, "mean over the classes", "evaluation.arrays.truth and predicted",
-    ),
-    Quantity(
-        "accuracy_loss", "Accuracy lost", "Accuracy lost", "share", True,
-        "accuracy of the model as trained, less the candidate's, on the same samples",
-        "evaluation.arrays of both", True,
-    ),
-    Quantity(
-        "accuracy_difference", "Δ accuracy", "Difference of accuracy", "share", False,
-        "accuracy less that of the first candidate, on the same samples", "evaluation.arrays of both",
-    ),
-    Quantity(
         "agreement", "Same as trained", "Agreement with the model as trained", "share", False,
-        "share of the test samples that get the class that the model as trained gives",
-        "evaluation.arrays.predicted of both", True,
+        "share of the test samples for which it predicts the same as the model as trained",
+        "evaluation of both", True,
     ),
     Quantity(
         "agreement_with_first", "Same as first", "Agreement with the first candidate", "share", False,
-        "share of the test samples that get the class that the first candidate gives",
-        "evaluation.arrays.predicted of both",
+        "share of the test samples for which it predicts the same as the first candidate",
+        "evaluation of both",
     ),
     Quantity(
         "same_class", "Same class", "Same class as the source", "share", False,
@@ -225,11 +211,11 @@ _TABLE = (
     ),
 )  # fmt: skip
 QUANTITIES: Mapping[str, Quantity] = {each.name: each for each in _TABLE}
-"""Quantities by name; :func:`quantity` also accepts any percentile and any k of a top-k accuracy."""
+"""Quantities of speed and cost by name; :func:`quantity` also accepts any percentile and the metrics of tasks."""
 
 
 def quantity(name: str) -> Quantity:
-    """Return a quantity by its name, such as ``latency_p99`` or ``top_5_accuracy``.
+    """Return a quantity by its name, such as ``latency_p99``, ``top_5_accuracy`` or ``loss(accuracy)``.
 
     Raises
     ------
@@ -247,9 +233,43 @@ def quantity(name: str) -> Quantity:
             name, _heading(time, word), f"{word} of the {time.title}", "time", True,
             f"{time.meaning}: {found[2]} % take less", like.computed_from, like.judged,
         )  # fmt: skip
-    if top := _TOP.fullmatch(name):
-        return Quantity(
-            name, f"Top-{top[1]}", f"Top-{top[1]} accuracy", "share", False,
-            f"share of the samples whose class is among the best {top[1]}", "evaluation.arrays.rank",
-        )  # fmt: skip
-    raise KeyError(name)
+    if loss := _LOSS.fullmatch(name):
+        return lost(quality_metric(loss[1]), name)
+    for ending, made in (("_loss", lost), ("_difference", difference)):
+        if name.endswith(ending):
+            with contextlib.suppress(KeyError):
+                return made(quality_metric(name.removesuffix(ending)), name)
+    return quality(quality_metric(name))
+
+
+def quality(metric: QualityMetric) -> Quantity:
+    """Return the quantity of a quality metric."""
+    return Quantity(
+        metric.name, metric.heading, metric.title, metric.kind, metric.less_is_better, metric.meaning, "evaluation",
+        True, metric.name,
+    )  # fmt: skip
+
+
+def lost(metric: QualityMetric, name: str = "") -> Quantity:
+    """Return the quantity of what is lost of a quality metric against the model as trained; less than 0 is a gain."""
+    ours, theirs = "the candidate's", f"{in_sentence(metric.title)} of the model as trained"
+    meaning = f"{ours} less {theirs}" if metric.less_is_better else f"{theirs}, less {ours}"
+    return Quantity(
+        name or f"loss({metric.name})", f"{metric.heading} lost", f"{metric.title} lost", metric.kind, True,
+        f"{meaning}, on the same samples", "evaluation of both", True, metric.name, "loss",
+    )  # fmt: skip
+
+
+def difference(metric: QualityMetric, name: str = "") -> Quantity:
+    """Return the quantity of the difference of a quality metric from that of the first candidate."""
+    title = in_sentence(metric.title)
+    return Quantity(
+        name or f"{metric.name}_difference", f"Δ {in_sentence(metric.heading)}", f"Difference of {title}", metric.kind,
+        metric.less_is_better, f"{title} less that of the first candidate, on the same samples", "evaluation of both",
+        False, metric.name, "difference",
+    )  # fmt: skip
+
+
+def in_sentence(title: str) -> str:
+    """Return a title with a small first letter, unless it begins with an abbreviation."""
+    return title if title[1:2].isupper() or len(title) < 2 or not title[1].isalpha() else title[0].lower() + title[1:]

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from nnpipe.core.errors import ArtifactError
 from nnpipe.core.evaluation import Evaluation
+from nnpipe.core.ragged import Ragged
 from nnpipe.measuring.json_arrays import LIMIT, unpack
 from nnpipe.measuring.series import Series
 
@@ -91,7 +92,17 @@ def evaluation_of(data: Any, arrays: ArrayUnpacker) -> Evaluation | None:
     for name, array in found.items():
         if not array.ndim:
             raise ValueError(f"the evaluation's {name!r} has no axis for samples")
-    return Evaluation(typed(str, data, "task"), found, tuple(map(str, typed(list, data, "class_names"))))
+    ragged = {}
+    for name in typed(dict, data, "ragged") if "ragged" in data else ():  # files of earlier versions have none
+        rows = arrays(typed(dict, data["ragged"], name))
+        ragged[name] = Ragged(rows["values"], rows["counts"])
+    return Evaluation(
+        typed(str, data, "task"),
+        found,
+        tuple(map(str, typed(list, data, "class_names"))),
+        ragged,
+        typed(dict, data, "settings") if "settings" in data else {},
+    )
 
 
 def typed(kind: type[T], data: Mapping[str, Any], name: str) -> T:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,9 +14,10 @@ import numpy as np
 from nnpipe.core.errors import ArtifactError
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.files import write_text
+from nnpipe.core.task import task_of
 from nnpipe.measuring.autocorrelation import Sample
 from nnpipe.measuring.json_arrays import pack
-from nnpipe.measuring.quantities import ON_TARGET, ROUND_TRIP, call_time
+from nnpipe.measuring.quantities import ON_TARGET, ROUND_TRIP, UNITS, call_time
 from nnpipe.measuring.result_json import COMPARISON, ArrayUnpacker, evaluation_of, read_json, series_of, typed
 from nnpipe.measuring.series import Series
 
@@ -121,11 +123,16 @@ class Run:
                 "task": self.evaluation.task,
                 "class_names": list(self.evaluation.class_names),
                 "arrays": {name: pack(array) for name, array in self.evaluation.arrays.items()},
+                "ragged": {
+                    name: {"values": pack(rows.values), "counts": pack(rows.counts)}
+                    for name, rows in self.evaluation.ragged.items()
+                },
+                "settings": dict(self.evaluation.settings),
             },
         }
 
     def summary(self) -> dict[str, Any]:
-        """Return counts, the median, the accuracy and the doubts, for human readers of the file.
+        """Return counts, the median, the metric of quality and the doubts, for human readers of the file.
 
         The names and units are those of :mod:`nnpipe.measuring.quantities`.
         """
@@ -150,13 +157,9 @@ class Run:
                 }
         if self.evaluation is not None:
             found["evaluated_samples"] = len(self.evaluation)
-            arrays = self.evaluation.arrays
-            if (
-                self.evaluation.task == "classification"
-                and {"truth", "predicted"} <= arrays.keys()
-                and len(self.evaluation)
-            ):
-                found["accuracy"] = {"value": float(np.mean(arrays["truth"] == arrays["predicted"])), "unit": "1"}
+            task = task_of(self.evaluation)
+            if task is not None and math.isfinite(value := task.primary.of(self.evaluation)):
+                found[task.primary.name] = {"value": value, "unit": UNITS[task.primary.kind]}
         if doubts := (*diagnose(self), *quality_doubts(self)):
             found["doubts"] = [f"{doubt.kind}: {doubt.reason}" for doubt in doubts]
         return found

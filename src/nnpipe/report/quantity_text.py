@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+from nnpipe.core.quality_metric import QualityMetric
 from nnpipe.measuring.constraints import Figure
 from nnpipe.measuring.doubt import Doubt
 from nnpipe.measuring.quantities import Quantity
@@ -19,11 +20,21 @@ def written(quantity: Quantity, value: float | None) -> str:
         return duration(1e9 * value)
     if quantity.kind == "bytes":
         return size(value)
-    if quantity.name in ("accuracy_loss", "accuracy_difference"):
-        return f"{points(value)} points"
+    if quantity.compared:
+        return f"{points(value)} points" if quantity.kind == "share" else signed(value)
     if quantity.kind == "share":
         return share(value)
     return f"{digits(value)} /s" if quantity.kind == "rate" else digits(value, 4)
+
+
+def difference_text(metric: QualityMetric, value: float) -> str:
+    """Return a difference of two values of a metric with its sign, shares in percentage points."""
+    return points(value) if metric.kind == "share" else signed(value)
+
+
+def signed(value: float) -> str:
+    """Return a number with its sign."""
+    return ("−" if value < 0 else "+" if value > 0 else "") + digits(abs(value))
 
 
 def interval(quantity: Quantity, known: Figure) -> str:

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.naming import nearest
+from nnpipe.core.task import all_tasks
 from nnpipe.measuring.run import Run
 from nnpipe.report.document import Document, Section
 from nnpipe.report.formatting import clean
 from nnpipe.report.inputs.candidate import Candidate, candidates_of
-from nnpipe.report.sections.classification import classification
 from nnpipe.report.sections.outcome import Failure, failure_warnings
 from nnpipe.report.sections.performance import performance
 from nnpipe.report.sections.provenance import provenance
 from nnpipe.report.sections.summary import summary
+from nnpipe.report.task_section import task_section
 
-# For each type: the function that returns the section, whether a candidate has data for it, and the name of the data.
-_TYPES: dict[str, tuple[Callable[[Sequence[Candidate]], Section], Callable[[Candidate], bool], str]] = {
-    "performance": (performance, lambda candidate: candidate.latency is not None, "inference times"),
-    "classification": (classification, lambda candidate: candidate.quality is not None, "predictions of classes"),
-}
-REPORT_TYPES = tuple(_TYPES)
+PERFORMANCE = "performance"
+
+
+def known_report_types() -> tuple[str, ...]:
+    """Return the names of all sections that a report can be limited to: of times, and of each task."""
+    return (PERFORMANCE, *(task.name for task in all_tasks()))
 
 
 def render(
@@ -72,7 +73,7 @@ def report_on(
         The title of the report.
     report_types
         Sections besides the summary and the provenance:
-        ``"performance"`` and ``"classification"``; by default those for which
+        ``"performance"``, and the names of tasks; by default those for which
         some run has data.  A section says which runs have no data for it.
     failures
         Candidates that could not be measured, with reasons.
@@ -90,17 +91,23 @@ def report_on(
         raise ConfigError("a report needs at least one result file")
     first = summary(candidates, judged=bool(before))
     sections = [*before, replace(first, blocks=(*failure_warnings(failures), *first.blocks))]
-    if report_types is None:
-        report_types = [name for name, (_, possible, _) in _TYPES.items() if any(map(possible, candidates))]
-    for name in dict.fromkeys(report_types):
-        if name not in _TYPES:
-            raise ConfigError(f"there is no report type {name!r}{nearest(name, _TYPES)}; known: {', '.join(_TYPES)}")
-        make, possible, needed = _TYPES[name]
-        if not any(map(possible, candidates)):
-            raise ConfigError(f"report type {name!r} needs {needed}, and no result file given has any; leave it out")
-        sections.append(make(candidates))
+    tasks = {c.quality.task.name: c.quality.task for c in candidates if c.quality is not None}
+    timed = any(c.latency is not None for c in candidates)
+    possible = [*([PERFORMANCE] if timed else []), *tasks]
+    for name in dict.fromkeys(possible if report_types is None else report_types):
+        if name not in possible:
+            raise _not_possible(name)
+        sections.append(performance(candidates) if name == PERFORMANCE else task_section(tasks[name], candidates))
     sections.append(provenance(candidates))
     return Document(clean(title, 200) or "Report", tuple(sections), _subtitle([c.run for c in candidates], measured))
+
+
+def _not_possible(name: str) -> ConfigError:
+    known = known_report_types()
+    if name not in known:
+        return ConfigError(f"there is no report type {name!r}{nearest(name, known)}; known: {', '.join(known)}")
+    needed = "inference times" if name == PERFORMANCE else "judged predictions of that task"
+    return ConfigError(f"report type {name!r} needs {needed}, and no result file given has any; leave it out")
 
 
 def _subtitle(runs: Sequence[Run], measured: int | None) -> str:

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 
 from nnpipe.core.files import write_text
 from nnpipe.scenarios._cli.command import execute, parse
-from nnpipe.scenarios._cli.option_types import Percentage, output_file
+from nnpipe.scenarios._cli.option_types import Percentage, metric_limit, output_file
 from nnpipe.workflows.verification.gate import gate
 
 
@@ -45,6 +45,10 @@ def _options(parser: argparse.ArgumentParser) -> None:
         help="how many percentage points of accuracy may be lost, such as 0.5%%",
     )  # fmt: skip
     parser.add_argument(
+        "--max-loss", type=metric_limit, action="append", default=[], metavar="METRIC=LIMIT",
+        help="how much of another metric of quality may be lost, such as map=0.5%% or mae=0.1; may be given repeatedly",
+    )  # fmt: skip
+    parser.add_argument(
         "--confidence",
         type=Percentage(0.5, 0.9999),
         default=0.95,
@@ -57,7 +61,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--judge-unknown", action="store_true",
-        help="judge the accuracy of models of which nobody said how samples are to be prepared, too",
+        help="judge the quality of models of which nobody said how samples are to be prepared, too",
     )  # fmt: skip
     parser.add_argument("--output", type=output_file, metavar="OUT.json", help="also write what was found here")
 
@@ -69,6 +73,7 @@ def _gate(argv: Sequence[str] | None) -> int:
         options.new,
         max_slowdown=options.max_slowdown,
         max_accuracy_loss=options.max_accuracy_loss,
+        max_loss=dict(options.max_loss),
         confidence=options.confidence,
         undecided=options.undecided,
         judge_unknown=options.judge_unknown,

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.report.render import REPORT_TYPES
+from nnpipe.report.render import known_report_types
 from nnpipe.report.result_files import subject
 from nnpipe.scenarios._cli.command import execute, parse
 from nnpipe.scenarios._cli.option_types import output_file, output_folder
@@ -40,7 +40,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--report-types",
         nargs="+",
-        choices=REPORT_TYPES,
+        choices=known_report_types(),
         default=None,
         help="sections wanted beside summary and provenance (default: all that the results allow)",
     )

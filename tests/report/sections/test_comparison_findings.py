@@ -13,10 +13,10 @@ from nnpipe.measuring.interleaving import Block, Record, Turn
 from nnpipe.measuring.paired_comparison import ComparisonPlan, Verdict
 from nnpipe.measuring.run import Run
 from nnpipe.report.sections.comparison_findings import (
-    accuracies,
-    accuracy_sentence,
     comparison_table,
     leader,
+    quality_gap,
+    quality_sentence,
     sentence,
     sentences,
 )
@@ -78,24 +78,25 @@ def run(title, right, samples=400, **timing):
     ("one", "two", "told"),
     [
         (390, 390, "A and B are right and wrong on the same of 400 samples."),
-        (390, 350, "A is more accurate than B by 10.00 [6.98, 12.92] points on 400 samples"),
-        (350, 390, "B is more accurate than A by 10.00 [6.98, 12.92] points on 400 samples"),
-        (390, 388, "The accuracies of A and B cannot be told apart on 400 samples: −0.50 ["),
+        (390, 350, "A has a better accuracy than B, by 10.00 [6.98, 12.92] points on 400 samples"),
+        (350, 390, "B has a better accuracy than A, by 10.00 [6.98, 12.92] points on 400 samples"),
+        (390, 388, "The accuracy of A and of B cannot be told apart on 400 samples: −0.50 ["),
     ],
 )
 def test_accuracies_are_told_by_what_differs(one, two, told):
-    gap = accuracies(run("A", one), run("B", two), 0.95)
-    found = accuracy_sentence(gap, "A", "B")
+    gap = quality_gap(run("A", one), run("B", two), 0.95)
+    assert gap is not None
+    found = quality_sentence(gap, "A", "B")
     assert found.startswith(told)
     if "cannot" in told:
         assert "more samples would be needed" in found
-    if "more accurate" in told:
+    if "better" in told:
         assert found.endswith("(McNemar p < 0.0001).")
 
 
 def test_accuracies_on_other_samples_are_not_compared():
-    assert accuracies(run("A", 5), run("B", 5, samples=300), 0.95) is None
-    assert accuracies(run("A", 5), Run("B", (), {}, {}, {}, {}, {}), 0.95) is None
+    assert quality_gap(run("A", 5), run("B", 5, samples=300), 0.95) is None
+    assert quality_gap(run("A", 5), Run("B", (), {}, {}, {}, {}, {}), 0.95) is None
 
 
 @pytest.fixture
@@ -138,7 +139,9 @@ def test_a_doubt_stands_beside_the_name_in_the_table(comparison):
     assert "Doubts" not in comparison_table(comparison).header
     runs = list(comparison.runs)
     truth = np.arange(400) % 10
-    constant = dataclasses.replace(runs[1].evaluation, arrays={"truth": truth, "predicted": np.zeros_like(truth)})
+    constant = dataclasses.replace(
+        runs[1].evaluation, class_names=tuple("0123456789"), arrays={"truth": truth, "predicted": np.zeros_like(truth)}
+    )
     runs[1] = dataclasses.replace(runs[1], evaluation=constant)
     runs[2] = dataclasses.replace(runs[2], timing={**runs[2].timing, "settings": ["TVM without tuning"]})
     found = dataclasses.replace(comparison, runs=tuple(runs))

@@ -73,7 +73,7 @@ def test_it_says_what_was_measured_and_what_failed(result: nn.ComparisonResult, 
 
 def test_what_was_not_measured_is_told(tmp_path: Path) -> None:
     bare = nn.Run("exact", (), {}, {}, {}, {"batch_size": 1}, {})
-    with pytest.raises(ConfigError, match="exact: no classes were predicted"):
+    with pytest.raises(ConfigError, match="exact: no predictions were judged"):
         result_of(tmp_path, exact=(1e6, bare)).accuracy("exact")
     with pytest.raises(ConfigError, match="no candidate is called 'slow'; there are exact"):
         result_of(tmp_path, exact=(1e6, bare)).accuracy("slow")

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from nnpipe.analysis import quality_intervals
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.measuring.constraints import metric_of
@@ -68,7 +69,7 @@ def test_shares_are_drawn_from_the_same_samples_whatever_their_number_at_a_time(
     reference = run("as trained", 7)
     candidates = [Figures(run(str(seed), seed), reference) for seed in range(4)]
     at_once = drawn(candidates, metric_of(metric), 50, seed=3)
-    monkeypatch.setattr(estimates, "_AT_ONCE", 1)
+    monkeypatch.setattr(quality_intervals, "_AT_ONCE", 1)
     np.testing.assert_array_equal(drawn(candidates, metric_of(metric), 50, seed=3), at_once)
     rng = np.random.default_rng((3, 60))
     picked = rng.integers(0, 60, 60)

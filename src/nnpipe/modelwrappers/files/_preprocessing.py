@@ -21,6 +21,7 @@ from nnpipe.core.model import ModelWrapper
 from nnpipe.core.output_decoder import INPUT, OutputDecoder, decoder_of
 from nnpipe.core.preparation import Preparation, differing
 from nnpipe.core.preprocessing import bound, check_samples, prepared, prepared_real
+from nnpipe.core.task import scores_classes
 from nnpipe.core.tensor_meaning import InputMeaning, OutputMeaning
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 from nnpipe.modelwrappers.files._class_scores import check_classes, check_names, chosen, named, real, scores_of
@@ -259,7 +260,7 @@ class Preprocessing(ModelWrapper):
             check_task(self._name, self.output_decoder, spec)
             self.output_decoder.check(self.io, tuple(self._expected.values()), spec)
             return fitted
-        if spec.task != "classification":
+        if not scores_classes(spec.task):
             if self.result_output is not None:
                 named(self._name, self.io.outputs, self.result_output)
             return fitted

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nnpipe.analysis.classification import ClassificationMetrics
 from nnpipe.core.errors import ArtifactError, NNPipeError
 from nnpipe.measuring.diagnosis import Doubt, diagnose
 from nnpipe.measuring.doubt import OF_QUALITY
@@ -22,9 +21,10 @@ from nnpipe.measuring.run import Run
 from nnpipe.measuring.series import Series
 from nnpipe.measuring.statistics import Summary
 from nnpipe.measuring.warmup import warm_up_calls
-from nnpipe.report.formatting import clean, share, shortened
+from nnpipe.report.formatting import NOTHING, clean, shortened
+from nnpipe.report.inputs.quality import Quality
+from nnpipe.report.quantity_text import written
 
-_MOST_CLASSES = 4096  # a confusion matrix of this size takes 134 MB
 TIMES = ("host_ns", "wire_ns", "target_ns")
 RESOURCES = ("cpu_percent", "machine_cpu_percent", "process_bytes", "memory_bytes", "gpu_percent", "gpu_bytes")
 
@@ -55,7 +55,7 @@ class Candidate:
     inference, resources, paced
         The checked series in order of time; empty if there is none.  Resources may contain NaN.
     quality
-        Metrics of the classification; ``None`` if there are no predicted classes.
+        Its judged predictions; ``None`` if there are none, or their task is not known here.
     import_ns, load_ns, first_ns, size, throughput, peak_memory
         Times in nanoseconds, size in bytes, samples per second, memory in bytes; ``None`` if unknown.
     verdict, verdict_reason
@@ -77,7 +77,7 @@ class Candidate:
     inference: Series
     resources: Series
     paced: Series
-    quality: ClassificationMetrics | None
+    quality: Quality | None
     import_ns: float | None
     load_ns: float | None
     first_ns: float | None
@@ -118,7 +118,7 @@ class Candidate:
             inference=inference,
             resources=resources,
             paced=paced,
-            quality=_quality(run),
+            quality=Quality.of(run),
             import_ns=_number(run.timing, "import_ns"),
             load_ns=_number(run.timing, "load_ns"),
             first_ns=_number(run.timing, "first_ns"),
@@ -147,12 +147,12 @@ class Candidate:
         return " · ".join(filter(None, (format, " → ".join(path))))
 
 
-def accuracy_text(candidate: Candidate) -> str:
-    """Return the accuracy as text, with a question mark if there is reason to distrust it."""
+def quality_text(candidate: Candidate) -> str:
+    """Return the metric of quality as text, with a question mark if there is reason to distrust it."""
     if candidate.quality is None:
-        return share(None)
+        return NOTHING
     doubtful = any(doubt.kind in OF_QUALITY for doubt in candidate.doubts)
-    return share(candidate.quality.accuracy) + (" (?)" if doubtful else "")
+    return written(candidate.quality.quantity, candidate.quality.value) + (" (?)" if doubtful else "")
 
 
 def known(resources: Series, column: str) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
@@ -255,26 +255,3 @@ def _throughput(run: Run, times: npt.NDArray[Any], inference: Series) -> float |
     seconds = (busy_ns or float(np.sum(times, dtype=np.float64))) / 1e9
     samples = float(np.sum(inference["samples"])) if "samples" in inference else float(len(inference))
     return samples / seconds if seconds > 0 else None
-
-
-def _quality(run: Run) -> ClassificationMetrics | None:
-    evaluation = run.evaluation
-    if evaluation is None or evaluation.task != "classification" or not len(evaluation):
-        return None
-    arrays = evaluation.arrays
-    for name in ("truth", "predicted"):
-        if name not in arrays:
-            raise ArtifactError(f"the evaluation has no array {name!r}; measure again")
-    names = evaluation.class_names or _numbered(arrays["truth"], arrays["predicted"])
-    if len(names) > _MOST_CLASSES:
-        raise ArtifactError(f"{len(names):,} classes are more than a report can show ({_MOST_CLASSES:,})")
-    return ClassificationMetrics.from_predictions(
-        arrays["truth"], arrays["predicted"], [clean(name, 80) or "unnamed" for name in names], arrays.get("rank")
-    )
-
-
-def _numbered(*labels: npt.NDArray[Any]) -> Sequence[str]:
-    greatest = max((int(array.max()) for array in labels if array.dtype.kind in "iu" and array.ndim == 1), default=0)
-    if greatest >= _MOST_CLASSES:
-        raise ArtifactError(f"class number {greatest:,} is more than a report can show ({_MOST_CLASSES:,})")
-    return [f"class {number}" for number in range(greatest + 1)]

@@ -1,4 +1,4 @@
-"""The Pareto front of time and accuracy, with the uncertainty of each candidate's place on it."""
+"""The Pareto front of time and quality, with the uncertainty of each candidate's place on it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from statistics import NormalDist
 
 import numpy as np
 
+from nnpipe.analysis.quality_intervals import drawn_metrics
 from nnpipe.measuring.pareto_front import front_shares, on_front
 from nnpipe.report.charts import Floats
 from nnpipe.report.inputs.candidate import Candidate
 from nnpipe.report.inputs.comparability import on_the_same_samples
+from nnpipe.report.inputs.quality import Quality
 
 _DRAWS, _WORK = 2000, 4_000_000  # greatest number of draws, and of comparisons of two candidates in all draws
 _SEED = 0
@@ -20,19 +22,19 @@ _SEED = 0
 
 @dataclass(frozen=True)
 class Standing:
-    """Whether a candidate is on the Pareto front of time and accuracy, and in which share of the draws."""
+    """Whether a candidate is on the Pareto front of time and quality, and in which share of the draws."""
 
     on_front: bool
     share: float
 
 
 def standings(candidates: Sequence[Candidate]) -> dict[int, Standing]:
-    """Return which candidates are on the Pareto front of median time and accuracy, and how surely.
+    """Return which candidates are on the Pareto front of median time and quality, and how surely.
 
     The front is computed again for random values of the metrics: medians from
-    lognormal distributions with the measured intervals, accuracies from a joint
-    normal distribution with the covariance of the candidates' right answers, so that
-    samples that are hard for all candidates do not matter.
+    lognormal distributions with the measured intervals, means over samples from a joint
+    normal distribution with the covariance of the candidates' values, other metrics by drawing
+    samples again, the same ones for all, so that samples that are hard for all candidates do not matter.
 
     Returns
     -------
@@ -46,13 +48,15 @@ def standings(candidates: Sequence[Candidate]) -> dict[int, Standing]:
         return {}
     medians = np.array([latency.median for _, latency, _ in chosen])
     spreads = np.array([_spread(latency.percentile(0.5).interval) for _, latency, _ in chosen])
-    accuracies = np.array([quality.accuracy for _, _, quality in chosen])
+    ranks = np.array([quality.rank for _, _, quality in chosen])
+    if not np.isfinite(ranks).all():
+        return {}
     draws = min(_DRAWS, max(100, _WORK // len(chosen) ** 2))
     random = np.random.default_rng(_SEED)
     times = medians * np.exp(spreads * random.standard_normal((draws, len(chosen))))
-    rights = accuracies + _errors([c for c, _, _ in chosen], draws, random)
-    shares = front_shares(np.stack([times, -rights], axis=-1))
-    best = on_front(np.stack([medians, -accuracies], axis=-1))
+    drawn = ranks + _errors([quality for _, _, quality in chosen], draws, random)
+    shares = front_shares(np.stack([times, -drawn], axis=-1))
+    best = on_front(np.stack([medians, -ranks], axis=-1))
     return {
         candidate.number: Standing(bool(front), float(part))
         for (candidate, _, _), front, part in zip(chosen, best, shares, strict=True)
@@ -66,20 +70,22 @@ def _spread(interval: tuple[float, float] | None) -> float:
     return math.log(interval[1] / interval[0]) / (2 * NormalDist().inv_cdf(0.975))
 
 
-def _errors(candidates: Sequence[Candidate], draws: int, random: np.random.Generator) -> Floats:
-    right = np.array([_right(candidate) for candidate in candidates], np.float32)
-    samples = right.shape[1]
-    covariance = np.atleast_2d(np.cov(right)) / samples if samples > 1 else np.zeros((len(right), len(right)))
+def _errors(qualities: Sequence[Quality], draws: int, random: np.random.Generator) -> Floats:
+    """Return random errors of the metric of all candidates, ``(draws, candidates)``, with the sign of their rank."""
+    metric, evaluations = qualities[0].metric, [each.evaluation for each in qualities]
+    sign = -1.0 if metric.less_is_better else 1.0
+    values = None if metric.values is None else np.array([metric.values(each) for each in evaluations], np.float32)
+    if values is None or metric.clusters is not None or np.isnan(values).any():
+        found = drawn_metrics(metric, evaluations, metric.draws)
+        found = found[~np.isnan(found).any(axis=1)]
+        if not len(found):
+            return np.zeros((draws, len(qualities)))
+        return np.asarray(sign * (found - found.mean(axis=0))[random.integers(0, len(found), draws)])
+    samples = values.shape[1]
+    covariance = np.atleast_2d(np.cov(values)) / samples if samples > 1 else np.zeros((len(values), len(values)))
     # Eigenvalues are 0 for candidates with the same answers, or slightly negative because of rounding.
-    values, vectors = np.linalg.eigh(covariance)
-    scatter = vectors * np.sqrt(np.maximum(values, 0))
-    errors: Floats = random.standard_normal((draws, len(right))) @ scatter.T
+    eigenvalues, vectors = np.linalg.eigh(covariance)
+    scatter = vectors * np.sqrt(np.maximum(eigenvalues, 0))
+    errors: Floats = sign * (random.standard_normal((draws, len(values))) @ scatter.T)
     # Rounding makes candidates with the same answers exactly equal.
     return np.round(errors, 9)
-
-
-def _right(candidate: Candidate) -> Floats:
-    evaluation = candidate.run.evaluation
-    arrays = evaluation.arrays if evaluation is not None else {}
-    found: Floats = np.equal(arrays["truth"], arrays["predicted"])
-    return found

@@ -4,28 +4,40 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from nnpipe.analysis.accuracy_difference import AccuracyDifference, accuracy_difference
+from nnpipe.analysis.quality_intervals import QualityDifference
+from nnpipe.core.quality_metric import QualityMetric
 from nnpipe.measuring.comparison import Comparison
 from nnpipe.measuring.diagnosis import settings_doubts
 from nnpipe.measuring.doubt import Doubt
 from nnpipe.measuring.paired_comparison import ComparisonPlan, Verdict
 from nnpipe.measuring.quality_doubts import prepared_unknown, quality_doubts
+from nnpipe.measuring.quantities import difference, in_sentence
 from nnpipe.measuring.run import Run
 from nnpipe.measuring.slow_candidates import slow_doubts
 from nnpipe.report.document import Cell, Table
-from nnpipe.report.formatting import NOTHING, Scale, clean, count, digits, points, share
-from nnpipe.report.quantity_text import kinds
+from nnpipe.report.formatting import NOTHING, Scale, clean, count, digits, share
+from nnpipe.report.inputs.quality import Quality, paired
+from nnpipe.report.quantity_text import difference_text, kinds, written
 
 _TIMES_FROM = 1.5  # ratios from here on are written as multiples, smaller ones as percentages
 _BUSY_IDLE = 5.0  # percent of a core that a waiting candidate may take without a remark
 _FEW_CALLS = 10
 
 
+@dataclass(frozen=True)
+class QualityGap:
+    """The difference of a metric between two candidates on the same samples."""
+
+    metric: QualityMetric
+    gap: QualityDifference
+
+
 def sentences(comparison: Comparison) -> list[str]:
-    """Return sentences that compare each candidate with the fastest one in time and accuracy, and the remarks."""
+    """Return sentences that compare each candidate with the fastest one in time and quality, and the remarks."""
     runs, names = comparison.whole, [clean(run.title, 60) for run in comparison.whole]
     found = comparison.verdicts()
     if not found:
@@ -35,8 +47,8 @@ def sentences(comparison: Comparison) -> list[str]:
     per_start = comparison.seconds / max(1, max(each.starts for each in found))
     told = [sentence(each, names, comparison.plan, per_start) for each in against]
     for place, run in enumerate(runs):
-        if place != best and (gap := accuracies(runs[best], run, comparison.plan.confidence)) is not None:
-            said = accuracy_sentence(gap, names[best], names[place])
+        if place != best and (gap := quality_gap(runs[best], run, comparison.plan.confidence)) is not None:
+            said = quality_sentence(gap, names[best], names[place])
             unknown = prepared_unknown(runs[best]) or prepared_unknown(run)
             told.append(f"If both were given samples as they want them: {said}" if unknown else said)
     return told + remarks(comparison)
@@ -73,41 +85,44 @@ def sentence(found: Verdict, names: Sequence[str], plan: ComparisonPlan, seconds
     return f"{first} and {second} cannot be told apart: {longer}, {_percent(most)} at most; {wanted}."
 
 
-def accuracies(first: Run, second: Run, confidence: float) -> AccuracyDifference | None:
-    """Return the difference of two runs' accuracies; ``None`` unless both were evaluated on the same samples."""
-    if first.evaluation is None or second.evaluation is None:
-        return None
-    one, two = first.evaluation.arrays, second.evaluation.arrays
-    if not {"truth", "predicted"} <= one.keys() & two.keys() or not len(one["truth"]):
-        return None
-    if not np.array_equal(one["truth"], two["truth"]):
-        return None
-    return accuracy_difference(one["truth"], one["predicted"], two["predicted"], confidence)
+def quality_gap(first: Run, second: Run, confidence: float) -> QualityGap | None:
+    """Return the difference of two runs' quality; ``None`` unless both were judged on the same samples."""
+    one, two = Quality.of(first), Quality.of(second)
+    found = paired(one, two, confidence)
+    return None if found is None or one is None else QualityGap(one.metric, found.gap)
 
 
-def accuracy_sentence(gap: AccuracyDifference, first: str, second: str) -> str:
-    """Return a sentence that compares the accuracies of two candidates."""
-    interval = f"[{points(gap.low)}, {points(gap.high)}] points"
-    samples = f"on {count(gap.samples)} samples"
-    if not gap.gained + gap.lost:
+def quality_sentence(found: QualityGap, first: str, second: str) -> str:
+    """Return a sentence that compares the quality of two candidates."""
+    metric, gap, samples = found.metric, found.gap, f"on {count(found.gap.samples)} samples"
+    title, unit = in_sentence(metric.title), " points" if metric.kind == "share" else ""
+    if gap.gained == gap.lost == 0:
+        if math.isnan(gap.p_value):
+            return f"{first} and {second} do equally well on each of {count(gap.samples)} samples."
         return f"{first} and {second} are right and wrong on the same of {count(gap.samples)} samples."
+    interval = f"[{difference_text(metric, gap.low)}, {difference_text(metric, gap.high)}]{unit}"
     if gap.low > 0 or gap.high < 0:
-        more, less, value = (second, first, gap.value) if gap.value > 0 else (first, second, -gap.value)
-        low, high = sorted((abs(gap.low), abs(gap.high)))
+        second_leads = (gap.value > 0) != metric.less_is_better
+        better, worse = (second, first) if second_leads else (first, second)
+        value, low, high = (_unsigned(metric, each) for each in (gap.value, *sorted((gap.low, gap.high), key=abs)))
         chance = "p < 0.0001" if gap.p_value < 1e-4 else f"p = {digits(gap.p_value, 2)}"
-        return (
-            f"{more} is more accurate than {less} by {100 * value:.2f} [{100 * low:.2f}, {100 * high:.2f}] points "
-            f"{samples} (McNemar {chance})."
-        )
-    told = f"The accuracies of {first} and {second} cannot be told apart {samples}: {points(gap.value)} {interval}"
+        test = "" if math.isnan(gap.p_value) else f" (McNemar {chance})"
+        than = f"has a better {title} than {worse}"
+        return f"{better} {than}, by {value} [{low}, {high}]{unit} {samples}{test}."
+    told = f"The {title} of {first} and of {second} cannot be told apart {samples}: "
+    told += f"{difference_text(metric, gap.value)} {interval}"
     needed = samples_to_tell(gap)
     return f"{told}; about {count(needed)} more samples would be needed." if needed else f"{told}."
 
 
-def samples_to_tell(gap: AccuracyDifference) -> int | None:
-    """Return an estimate of how many more samples would show the difference of two accuracies; ``None`` if it is 0."""
+def _unsigned(metric: QualityMetric, value: float) -> str:
+    return f"{100 * abs(value):.2f}" if metric.kind == "share" else digits(abs(value))
+
+
+def samples_to_tell(gap: QualityDifference) -> int | None:
+    """Return an estimate of how many more samples would show a difference of quality; ``None`` if it is 0."""
     reach = (gap.high - gap.low) / 2
-    if not gap.value:
+    if not gap.value or not math.isfinite(reach):
         return None
     return max(1, math.ceil(gap.samples * (reach / abs(gap.value)) ** 2) - gap.samples)
 
@@ -124,7 +139,7 @@ def remarks(comparison: Comparison) -> list[str]:
                 "stop that."
             )
     told += [
-        f"Mind that the accuracy of {clean(run.title, 60)} is in doubt ({doubt.kind}): {clean(doubt.reason, 600)}."
+        f"Mind that the quality of {clean(run.title, 60)} is in doubt ({doubt.kind}): {clean(doubt.reason, 600)}."
         for run in comparison.whole
         for doubt in quality_doubts(run)
     ]
@@ -153,7 +168,11 @@ def comparison_table(comparison: Comparison) -> Table:
     best = leader(found) if found else 0
     medians = [_overall(run, 0.5) for run in runs]
     scale, slow = Scale.of_times(medians), slow_doubts(runs)
-    gaps = [accuracies(runs[best], run, comparison.plan.confidence) for run in runs]
+    qualities = [Quality.of(run) for run in runs]
+    leading = next((each.metric for each in qualities if each is not None), None)
+    heading, gap_heading = ("", "") if leading is None else (leading.heading, difference(leading).heading)
+    points_said = "" if leading is None or leading.kind != "share" else f"; {gap_heading} is in percentage points"
+    gaps = [quality_gap(runs[best], run, comparison.plan.confidence) for run in runs]
     columns = [
         ("Candidate", [Cell(clean(run.title, 60)) for run in runs]),
         # The second column is visible on a narrow screen, too.
@@ -162,8 +181,8 @@ def comparison_table(comparison: Comparison) -> Table:
         ("Time by the fastest's", [_against(place, best, found) for place in range(len(runs))]),
         (f"p90, {scale.unit}", [Cell(scale.text(_overall(run, 0.9), 4), _overall(run, 0.9)) for run in runs]),
         ("p90 by the fastest's", [_against(place, best, tails) for place in range(len(runs))]),
-        ("Accuracy", [_accuracy(run) for run in runs]),
-        ("Δ accuracy", [_gap(gap, place == best) for place, gap in enumerate(gaps)]),
+        (heading, [_quality(run, quality, leading) for run, quality in zip(runs, qualities, strict=True)]),
+        (gap_heading, [_gap(gap, place == best) for place, gap in enumerate(gaps)]),
         ("Starts", [_counted(len(np.unique(run.series["inference"]["start"]))) for run in runs]),
         ("Calls", [_counted(len(run.series["inference"])) for run in runs]),
     ]
@@ -172,7 +191,7 @@ def comparison_table(comparison: Comparison) -> Table:
         tuple(name for name, _ in columns),
         tuple(zip(*(cells for _, cells in columns), strict=True)),
         caption="Candidates that took turns. All intervals of times hold together with "
-        f"{share(comparison.plan.confidence, 0)} confidence; Δ accuracy is in percentage points.",
+        f"{share(comparison.plan.confidence, 0)} confidence{points_said}.",
     )
 
 
@@ -201,18 +220,20 @@ def _overall(run: Run, quantile: float) -> float | None:
     return float(np.quantile(latencies, quantile)) if len(latencies) >= fewest else None
 
 
-def _accuracy(run: Run) -> Cell:
-    arrays = run.evaluation.arrays if run.evaluation is not None else {}
-    if not {"truth", "predicted"} <= arrays.keys() or not len(arrays["truth"]):
+def _quality(run: Run, quality: Quality | None, leading: QualityMetric | None) -> Cell:
+    if quality is None or leading is None or quality.metric.name != leading.name:
         return Cell(NOTHING)
-    value = float(np.mean(arrays["truth"] == arrays["predicted"]))
-    return Cell(f"{share(value)} (?)" if quality_doubts(run) else share(value), value)
+    text = written(quality.quantity, quality.value)
+    return Cell(f"{text} (?)" if quality_doubts(run) else text, quality.value)
 
 
-def _gap(gap: AccuracyDifference | None, is_best: bool) -> Cell:
-    if gap is None or is_best:
+def _gap(found: QualityGap | None, is_best: bool) -> Cell:
+    if found is None or is_best:
         return Cell(NOTHING)
-    return Cell(f"{points(gap.value)} [{points(gap.low)}, {points(gap.high)}]", gap.value)
+    value, low, high = (
+        difference_text(found.metric, each) for each in (found.gap.value, found.gap.low, found.gap.high)
+    )
+    return Cell(f"{value} [{low}, {high}]", found.gap.value)
 
 
 def _ratio(ratio: float, interval: tuple[float, float] | None) -> str:

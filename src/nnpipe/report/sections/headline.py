@@ -17,7 +17,8 @@ from nnpipe.report.writers.json_figures import figures_of
 def headline_figures(candidate: Candidate) -> Iterator[tuple[Quantity, Figure]]:
     """Yield the figures of speed, quality and cost that are known, or whose absence has a reason."""
     found, timed = figures_of(candidate), candidate.timed.name
-    others = ("round_trip_median", "paced_median", "throughput", "accuracy", "size", "memory")
+    quality = () if candidate.quality is None else (candidate.quality.metric.name,)
+    others = ("round_trip_median", "paced_median", "throughput", *quality, "size", "memory")
     for name in (f"{timed}_median", f"{timed}_p90", *others):
         known = found.get(name)
         if known is not None and (known.value is not None or known.reason):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from nnpipe.report.document import Block, Cell, Paragraph, Table
 from nnpipe.report.formatting import NOTHING, Scale, clean, digits, share
-from nnpipe.report.inputs.candidate import Candidate, accuracy_text, listed
+from nnpipe.report.inputs.candidate import Candidate, listed, quality_text
 from nnpipe.report.quantity_text import kinds
 
 _HEADER = ("Size", "Load", "Median", "p90", "Accuracy", "Same class", "Error", "As its source", "Doubts")
@@ -34,7 +34,7 @@ class Failure:
 
 
 def outcome(candidates: Sequence[Candidate], failures: Sequence[Failure] = ()) -> Table:
-    """Return the table of size, load time, median and 90th percentile, accuracy, agreement with the source, and doubts.
+    """Return the table of size, load time, median and 90th percentile, quality, agreement with the source, and doubts.
 
     ``Same class`` is the share of the samples that get the same class as from the source, and ``Error`` is the largest
     relative error of an output.
@@ -52,7 +52,7 @@ def outcome(candidates: Sequence[Candidate], failures: Sequence[Failure] = ()) -
                 loads.text(candidate.load_ns),
                 times.text(latency.median if latency else None),
                 times.text(latency.percentile(0.9).value if latency else None),
-                accuracy_text(candidate),
+                quality_text(candidate),
                 share(_same_class(candidate)),
                 _error(candidate),
                 candidate.verdict or NOTHING,

@@ -13,6 +13,7 @@ from nnpipe.report.formatting import Scale, duration, share, size
 from nnpipe.report.inputs.candidate import Candidate
 from nnpipe.report.inputs.comparability import on_the_same_samples
 from nnpipe.report.inputs.pareto_front import Standing
+from nnpipe.report.sections.quality_axis import QualityAxis
 
 _BINS = 48
 _MOST_DRAWN = 24  # greatest number of candidates below each other in a picture
@@ -22,14 +23,14 @@ _FRONT = ". The broken line is the front; what another beats in both is pale"
 
 
 def overview(candidates: Sequence[Candidate], found: Mapping[int, Standing], *, judged: bool = False) -> list[Plot]:
-    """Return plots of the candidates' times, of accuracy against time and size, and of their sizes.
+    """Return plots of the candidates' times, of quality against time and size, and of their sizes.
 
-    ``found`` is the result of :func:`~nnpipe.report.inputs.pareto_front.standings`.  Plots of accuracy are left out if
+    ``found`` is the result of :func:`~nnpipe.report.inputs.pareto_front.standings`.  Plots of quality are left out if
     the candidates are ``judged`` already, because an earlier section has them.
     """
     if judged:
         return [figure for figure in (_spreads(candidates), _sizes(candidates)) if figure is not None]
-    figures = [_spreads(candidates), _accuracy_against_time(candidates, found), _accuracy_against_size(candidates)]
+    figures = [_spreads(candidates), _quality_against_time(candidates, found), _quality_against_size(candidates)]
     return [figure for figure in (*figures, _sizes(candidates)) if figure is not None]
 
 
@@ -72,12 +73,13 @@ def _spreads(candidates: Sequence[Candidate]) -> Plot | None:
     )
 
 
-def _accuracy_against_time(candidates: Sequence[Candidate], found: Mapping[int, Standing]) -> Plot | None:
+def _quality_against_time(candidates: Sequence[Candidate], found: Mapping[int, Standing]) -> Plot | None:
     chosen = [(c, c.latency, c.quality) for c in candidates if c.latency is not None and c.quality is not None]
-    alike = len({c.timed.name for c, _, _ in chosen}) == 1
-    # If all are equally accurate, the plot would only show the times, which the plot above shows.
-    if len(chosen) < 2 or not alike or len({quality.accuracy for _, _, quality in chosen}) == 1:
+    alike = len({(c.timed.name, quality.metric.name) for c, _, quality in chosen}) == 1
+    # If all are equally good, the plot would only show the times, which the plot above shows.
+    if len(chosen) < 2 or not alike or len({quality.value for _, _, quality in chosen}) == 1:
         return None
+    axis = QualityAxis.of(chosen[0][2])
     title = chosen[0][0].timed.title
     medians = [latency.median for _, latency, _ in chosen]
     scale = Scale.of_times(medians)
@@ -85,62 +87,59 @@ def _accuracy_against_time(candidates: Sequence[Candidate], found: Mapping[int, 
     for candidate, latency, quality in chosen:
         low, high = latency.percentile(0.5).interval or (latency.median, latency.median)
         standing = found.get(candidate.number)
-        tip = f"{candidate.name}: {share(quality.accuracy)} in {duration(latency.median)}"
+        tip = f"{candidate.name}: {axis.text(quality)} in {duration(latency.median)}"
         if standing is not None:
             tip += f"; on the front in {share(standing.share, 0)} of draws"
         points.append(
             ChartPoint(
                 candidate.name,
                 latency.median / scale.divisor,
-                100 * quality.accuracy,
+                axis.place(quality.value),
                 (low / scale.divisor, high / scale.divisor),
-                _percent(quality.accuracy_interval),
+                axis.ends(quality.interval),
                 candidate.number,
                 standing is None or standing.on_front,
                 tip,
             )
         )
     return Plot(
-        Scatter(f"median {title}, {scale.unit}", "accuracy, %", tuple(points), _wide(medians), front=bool(found)),
-        "accuracy-against-time",
-        f"Accuracy against {title}; up and to the left is better. Bars: 95\u00a0% intervals" + _FRONT * bool(found),
-        f"Accuracy and median {title}: " + "; ".join(point.tip for point in points) + ".",
+        Scatter(f"median {title}, {scale.unit}", axis.label, tuple(points), _wide(medians), front=bool(found)),
+        axis.picture("time"),
+        f"{axis.metric.title} against {title}; up and to the left is better. Bars: 95\u00a0% intervals"
+        + _FRONT * bool(found),
+        f"{axis.metric.title} and median {title}: " + "; ".join(point.tip for point in points) + ".",
     )
 
 
-def _accuracy_against_size(candidates: Sequence[Candidate]) -> Plot | None:
-    """Return the plot; ``None`` unless there are three candidates and a trade-off between accuracy and size."""
+def _quality_against_size(candidates: Sequence[Candidate]) -> Plot | None:
+    """Return the plot; ``None`` unless there are three candidates and a trade-off between quality and size."""
     chosen = [(c, c.size, c.quality) for c in candidates if c.size and c.quality is not None]
     if len(chosen) < 3 or not on_the_same_samples(candidates):
         return None
-    sizes, accuracies = [value for _, value, _ in chosen], [quality.accuracy for _, _, quality in chosen]
-    best = on_front([(value, -right) for value, right in zip(sizes, accuracies, strict=True)])
-    if max(sizes) <= _LEVEL * min(sizes) or len(set(accuracies)) == 1 or best.sum() < 2:
+    sizes, ranks = [value for _, value, _ in chosen], [quality.rank for _, _, quality in chosen]
+    best = on_front([(value, -rank) for value, rank in zip(sizes, ranks, strict=True)])
+    if max(sizes) <= _LEVEL * min(sizes) or len(set(ranks)) == 1 or best.sum() < 2:
         return None
-    scale = Scale.of_sizes(sizes)
+    scale, axis = Scale.of_sizes(sizes), QualityAxis.of(chosen[0][2])
     points = tuple(
         ChartPoint(
             candidate.name,
             value / scale.divisor,
-            100 * quality.accuracy,
+            axis.place(quality.value),
             (value / scale.divisor, value / scale.divisor),
-            _percent(quality.accuracy_interval),
+            axis.ends(quality.interval),
             candidate.number,
             bool(front),
-            f"{candidate.name}: {share(quality.accuracy)} with {size(value)}",
+            f"{candidate.name}: {axis.text(quality)} with {size(value)}",
         )
         for (candidate, value, quality), front in zip(chosen, best, strict=True)
     )
     return Plot(
-        Scatter(f"model size, {scale.unit}", "accuracy, %", points, _wide(sizes), front=True),
-        "accuracy-against-size",
-        "Accuracy against the size of the model. Bars: 95\u00a0% intervals of the accuracy" + _FRONT,
-        "Accuracy and size of the model: " + "; ".join(point.tip for point in points) + ".",
+        Scatter(f"model size, {scale.unit}", axis.label, points, _wide(sizes), front=True),
+        axis.picture("size"),
+        f"{axis.metric.title} against the size of the model. Bars: 95\u00a0% intervals of the quality{_FRONT}",
+        f"{axis.metric.title} and size of the model: " + "; ".join(point.tip for point in points) + ".",
     )
-
-
-def _percent(interval: tuple[float, float]) -> tuple[float, float]:
-    return 100 * interval[0], 100 * interval[1]
 
 
 def _wide(values: Sequence[float]) -> bool:

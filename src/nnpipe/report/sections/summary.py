@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from nnpipe.measuring.quantities import LATENCY, ON_TARGET, ROUND_TRIP, quantity
+from nnpipe.core.quality_metric import QualityMetric
+from nnpipe.measuring.quantities import LATENCY, ON_TARGET, ROUND_TRIP, difference, in_sentence, quantity
 from nnpipe.report.document import Block, Cell, Paragraph, Section, Table, Tile, Tiles
-from nnpipe.report.formatting import NOTHING, Scale, count, digits, points, share
-from nnpipe.report.inputs.candidate import Candidate, accuracy_text
-from nnpipe.report.inputs.comparability import on_the_same_samples, pairing
+from nnpipe.report.formatting import NOTHING, Scale, count, digits, share
+from nnpipe.report.inputs.candidate import Candidate, quality_text
+from nnpipe.report.inputs.comparability import leading_quality, on_the_same_samples, pairing
 from nnpipe.report.inputs.pareto_front import Standing, standings
-from nnpipe.report.quantity_text import interval, kinds, written
+from nnpipe.report.inputs.quality import Quality
+from nnpipe.report.quantity_text import difference_text, interval, kinds, written
 from nnpipe.report.sections.doubts import doubts
 from nnpipe.report.sections.headline import headline_figures
 from nnpipe.report.sections.overview import overview
@@ -58,13 +61,16 @@ def _table(candidates: Sequence[Candidate], found: Mapping[int, Standing]) -> Ta
     firsts = Scale.of_times([c.first_ns for c in candidates])
     sizes = Scale.of_sizes([c.size for c in candidates])
     memory = Scale.of_sizes([c.peak_memory for c in candidates])
+    leading = leading_quality(candidates)
+    heading, gap = ("", "") if leading is None else (leading.metric.heading, difference(leading.metric).heading)
+    others = () if leading is None else leading.task.metrics[1:]
     timed = [_timed(name, candidates) for name in dict.fromkeys(c.timed.name for c in candidates)]
     # The most important columns come first, because a narrow screen shows only the first ones.
     columns = [
         ("Candidate", [Cell(c.name, float(c.number), c.made_of) for c in candidates]),
         *(column for columns, _ in timed for column in columns),
-        ("Accuracy", [_accuracy(c) for c in candidates]),
-        ("Δ accuracy", [_difference(candidates[0], c) for c in candidates]),
+        (heading, [_quality(c, leading) for c in candidates]),
+        (gap, [_difference(candidates[0], c) for c in candidates]),
         (f"Size, {sizes.unit}", [Cell(sizes.text(c.size), c.size) for c in candidates]),
         ("Front", [_front(found.get(c.number)) for c in candidates]),
         ("As its source", [_as_source(c) for c in candidates]),
@@ -75,25 +81,25 @@ def _table(candidates: Sequence[Candidate], found: Mapping[int, Standing]) -> Ta
         (f"Load, {loads.unit}", [Cell(loads.text(c.load_ns), c.load_ns) for c in candidates]),
         (f"First, {firsts.unit}", [Cell(firsts.text(c.first_ns), c.first_ns) for c in candidates]),
         (f"Memory, {memory.unit}", [Cell(memory.text(c.peak_memory), c.peak_memory) for c in candidates]),
-        (f"Top-{_k(candidates)}", [_top(c) for c in candidates]),
+        *((metric.heading, [_other(c, metric, leading) for c in candidates]) for metric in others),
         ("Same as first", [_agreement(candidates[0], c) for c in candidates]),
     ]
     # Columns without any known value are left out.
     columns = [column for column in columns if any(cell.text != NOTHING for cell in column[1])]
-    unranked = {"Candidate", "Calls", "Δ accuracy", "Same as first", "Front", "As its source", "Doubts"}
-    if not on_the_same_samples(candidates):
-        unranked |= {"Accuracy", f"Top-{_k(candidates)}"}
-    highest = ("Accuracy", "Top-", "Samples/s")
-    cells = [
-        column if name in unranked else _best_marked(column, not name.startswith(highest)) for name, column in columns
-    ]
+    unranked = {"Candidate", "Calls", gap, "Same as first", "Front", "As its source", "Doubts"}
+    highest = {"Samples/s"}
+    if leading is not None:
+        highest |= {metric.heading for metric in leading.task.metrics if not metric.less_is_better}
+        if not on_the_same_samples(candidates):
+            unranked |= {metric.heading for metric in leading.task.metrics}
+    cells = [column if name in unranked else _best_marked(column, name not in highest) for name, column in columns]
     names = tuple(name for name, _ in columns)
     return Table(
         names,
         tuple(zip(*cells, strict=True)),
         sortable=True,
         minor=names[names.index("Doubts") + 1 :] if "Doubts" in names else (),
-        caption=_explained(candidates),
+        caption=_explained(candidates, leading),
     )
 
 
@@ -111,7 +117,7 @@ def _timed(name: str, candidates: Sequence[Candidate]) -> tuple[list[_Column], l
     ], [(f"{mean}, {times.unit}", [_mean(c, times) for c in of])]
 
 
-def _explained(candidates: Sequence[Candidate]) -> str:
+def _explained(candidates: Sequence[Candidate], leading: Quality | None) -> str:
     """Return the caption that explains the columns of the table."""
     parts = []
     kinds = [c.timed for c in candidates if c.latency is not None]
@@ -121,11 +127,18 @@ def _explained(candidates: Sequence[Candidate]) -> str:
         parts.append(f"{name}: {timed.meaning}{clock}.")
     if any(c.round_trip is not None for c in candidates):
         parts.append(f"Round trip: {ROUND_TRIP.meaning}.")
+    parts.append("Ranges are 95\u00a0% intervals.")
+    if leading is not None:
+        metric, unit = leading.metric, " (in percentage points)" if leading.metric.kind == "share" else ""
+        parts.append(
+            f"{difference(metric).heading}{unit} and same as first (the same prediction, right or wrong) are against "
+            "the first candidate; front is how surely no other beats it in both median time and "
+            f"{in_sentence(metric.title)};"
+        )
+    source = "as its source tells whether a compiled model gives what the one gives that it was made from;"
     parts.append(
-        "Ranges are 95\u00a0% intervals. Δ accuracy (in percentage points) and same as first (the same class, right or "
-        "wrong) are against the first candidate; front is how surely no other beats it in both median time and "
-        "accuracy; as its source tells whether a compiled model gives what the one gives that it was made from; doubts "
-        "are reasons to distrust the times. The best of a column is bold."
+        f"{source if leading else source.capitalize()} doubts are reasons to distrust the times. "
+        "The best of a column is bold."
     )
     return " ".join(parts)
 
@@ -177,34 +190,34 @@ def _doubts(candidate: Candidate) -> Cell:
     return Cell(", ".join(kinds) or ("none" if candidate.latency is not None else NOTHING))
 
 
-def _accuracy(candidate: Candidate) -> Cell:
-    if candidate.quality is None:
+def _quality(candidate: Candidate, leading: Quality | None) -> Cell:
+    quality = candidate.quality
+    if quality is None or leading is None or quality.metric.name != leading.metric.name:
         return Cell(NOTHING)
-    low, high = candidate.quality.accuracy_interval
-    note = f"{share(low)[:-2]} to {share(high)}"
-    return Cell(accuracy_text(candidate), candidate.quality.accuracy, note)
+    return Cell(quality_text(candidate), quality.value, interval(quality.quantity, quality.figure))
 
 
-def _top(candidate: Candidate) -> Cell:
-    top = None if candidate.quality is None else candidate.quality.top_k_accuracy
-    return Cell(share(top), top)
-
-
-def _k(candidates: Sequence[Candidate]) -> int:
-    return next((c.quality.k for c in candidates if c.quality is not None), 5)
+def _other(candidate: Candidate, metric: QualityMetric, leading: Quality | None) -> Cell:
+    quality = candidate.quality
+    if quality is None or leading is None or quality.task.name != leading.task.name:
+        return Cell(NOTHING)
+    value = metric.of(quality.evaluation)
+    return Cell(written(quantity(metric.name), value), value) if math.isfinite(value) else Cell(NOTHING)
 
 
 def _difference(first: Candidate, other: Candidate) -> Cell:
     pair = pairing(first, other) if other is not first else None
-    if pair is None:
+    if pair is None or first.quality is None:
         return Cell(NOTHING)
-    note = f"{points(pair.low)} to {points(pair.high)}"
-    return Cell(points(pair.difference), pair.difference, note)
+    metric, gap = first.quality.metric, pair.gap
+    note = f"{difference_text(metric, gap.low)} to {difference_text(metric, gap.high)}"
+    return Cell(difference_text(metric, gap.value), gap.value, note)
 
 
 def _agreement(first: Candidate, other: Candidate) -> Cell:
     pair = pairing(first, other) if other is not first else None
-    return Cell(NOTHING) if pair is None else Cell(share(pair.agreement), pair.agreement)
+    agreement = None if pair is None else pair.agreement
+    return Cell(share(agreement), agreement)
 
 
 def _front(found: Standing | None) -> Cell:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from nnpipe.measuring.constraints import Figure, MetricConstraint
-from nnpipe.measuring.quantities import Quantity
+from nnpipe.measuring.quantities import Quantity, quantity
 from nnpipe.report import document
 from nnpipe.report.charts import ChartPoint as Place
 from nnpipe.report.charts import Scatter
@@ -238,8 +238,8 @@ def _left_out(found: Found) -> Iterator[Block]:
 
 def _pictures(found: Found) -> Iterator[document.Plot]:
     """Yield plots of a quality objective against up to two cost objectives."""
-    costs = [m for m in found.objectives if m.less_is_better and m.name != "accuracy_loss"]
-    gains = [m for m in found.objectives if not m.less_is_better or m.name == "accuracy_loss"]
+    costs = [m for m in found.objectives if m.less_is_better and not m.metric]
+    gains = [m for m in found.objectives if m.metric or not m.less_is_better]
     for gain in gains[:1]:
         for cost in costs[:2]:
             figure = _picture(found, cost, gain)
@@ -290,9 +290,12 @@ def _scaled(metric: Quantity, values: Sequence[float]) -> tuple[float, str]:
 
 
 def _upward(metric: Quantity) -> tuple[float, str]:
-    if metric.name == "accuracy_loss":
-        return -100.0, "change of accuracy, points"
-    return (100.0, f"{_named(metric)}, %") if metric.kind == "share" else (1.0, f"{_named(metric)}, /s")
+    sign, label = (-1.0, f"−{_named(metric)}") if metric.less_is_better else (1.0, _named(metric))
+    if metric.compared:
+        label = f"change of {_named(quantity(metric.metric))}"
+    if metric.kind == "share":
+        return 100 * sign, f"{label}, {'points' if metric.compared else '%'}"
+    return sign, f"{label}, /s" if metric.kind == "rate" else label
 
 
 def _ends(known: Figure, factor: float) -> tuple[float, float]:

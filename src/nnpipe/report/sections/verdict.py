@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
+from nnpipe.measuring.quantities import in_sentence
 from nnpipe.report.document import Block, Paragraph, Tile, Tiles
-from nnpipe.report.formatting import count, digits, duration, share, size
+from nnpipe.report.formatting import count, digits, duration, size
 from nnpipe.report.inputs.candidate import Candidate
-from nnpipe.report.inputs.comparability import on_the_same_samples, pairing
+from nnpipe.report.inputs.comparability import leading_quality, on_the_same_samples, pairing
 from nnpipe.report.inputs.pareto_front import Standing
+from nnpipe.report.quantity_text import written
 from nnpipe.report.sections.grouping import grouped_reasons
 
 _LEVEL = 1.05  # sizes up to this ratio count as equal
@@ -17,15 +20,19 @@ _LEVEL = 1.05  # sizes up to this ratio count as equal
 def verdict(candidates: Sequence[Candidate], standings: Mapping[int, Standing]) -> list[Block]:
     """Return tiles of the best candidates, and a paragraph that names those on the Pareto front.
 
-    The tiles name the fastest and the most accurate candidate, the smallest one, and the one with the least memory.
+    The tiles name the fastest candidate, the one of the best quality, the smallest, and the one with the least memory.
     ``standings`` is the result of :func:`~nnpipe.report.inputs.pareto_front.standings`.
     """
     same = on_the_same_samples(candidates)
-    most_accurate = _most_accurate(candidates) if same else None
-    tiles = [_fastest(candidates), most_accurate, _smallest(candidates), _thriftiest(candidates)]
+    best_quality = _best_quality(candidates) if same else None
+    tiles = [_fastest(candidates), best_quality, _smallest(candidates), _thriftiest(candidates)]
     found = tuple(tile for tile in tiles if tile is not None)
     blocks: list[Block] = [Tiles(found)] if found else []
-    choice = _choice([c.name for c in candidates if c.number in standings and standings[c.number].on_front], standings)
+    leading = leading_quality(candidates)
+    if leading is None:
+        return blocks
+    front = [c.name for c in candidates if c.number in standings and standings[c.number].on_front]
+    choice = _choice(front, standings, in_sentence(leading.metric.title))
     return [*blocks, Paragraph(choice)] if choice else blocks
 
 
@@ -44,25 +51,28 @@ def _fastest(candidates: Sequence[Candidate]) -> Tile | None:
     return Tile("Fastest", best.name, note)
 
 
-def _most_accurate(candidates: Sequence[Candidate]) -> Tile | None:
-    judged = sorted(((c, c.quality) for c in candidates if c.quality is not None), key=lambda pair: -pair[1].accuracy)
-    if len(judged) < 2:
+def _best_quality(candidates: Sequence[Candidate]) -> Tile | None:
+    known = [(c, c.quality) for c in candidates if c.quality is not None and math.isfinite(c.quality.value)]
+    judged = sorted(known, key=lambda pair: -pair[1].rank)
+    if len(judged) < 2 or len({quality.metric.name for _, quality in judged}) > 1:
         return None
     best, quality = judged[0]
-    if judged[-1][1].accuracy == quality.accuracy:
-        return Tile("Most accurate", "all alike", f"{share(quality.accuracy)} each")
-    note = share(quality.accuracy)
+    metric = quality.metric
+    label = f"{'Least' if metric.less_is_better else 'Best'} {in_sentence(metric.title)}"
+    note = written(quality.quantity, quality.value)
+    if judged[-1][1].value == quality.value:
+        return Tile(label, "all alike", f"{note} each")
     level = [c for c, other in judged[1:] if _no_clear_difference(best, c)]
     if len(level) == len(judged) - 1:
         note += ", but all others may be as good"
     elif level:
         note += f", but {level[0].name if len(level) == 1 else f'{len(level)} others'} may be as good"
-    return Tile("Most accurate", best.name, note)
+    return Tile(label, best.name, note)
 
 
 def _no_clear_difference(one: Candidate, two: Candidate) -> bool:
     pair = pairing(one, two)
-    return pair is None or pair.low <= 0 <= pair.high
+    return pair is None or pair.gap.low <= 0 <= pair.gap.high
 
 
 def _smallest(candidates: Sequence[Candidate]) -> Tile | None:
@@ -84,16 +94,16 @@ def _least(label: str, given: Sequence[tuple[Candidate, float | None]], what: st
     return Tile(label, best.name, f"{what} {size(value)}{times}")
 
 
-def _choice(front: Sequence[str], standings: Mapping[int, Standing]) -> str:
+def _choice(front: Sequence[str], standings: Mapping[int, Standing], metric: str) -> str:
     """Return a sentence that names the candidates on the front; the empty string if there is no front."""
     if not front:
         return ""
     if len(front) == 1:
-        return f"{front[0]} is the fastest, and none is more accurate."
+        return f"{front[0]} is the fastest, and none has a better {metric}."
     if len(front) == len(standings):
-        return "Each candidate has its point: none is beaten by another in both median time and accuracy."
+        return f"Each candidate has its point: none is beaten by another in both median time and {metric}."
     names = ", ".join(front[:-1]) + f" and {front[-1]}"
-    return f"The choice is between {names}: every other is beaten by one of these in both median time and accuracy."
+    return f"The choice is between {names}: every other is beaten by one of these in both median time and {metric}."
 
 
 def as_source(candidate: Candidate) -> str:

@@ -96,11 +96,10 @@ def figures_of(candidate: Candidate) -> dict[str, Figure]:
     found["size"], found["memory"] = _exactly(candidate.size), _exactly(candidate.peak_memory)
     quality = candidate.quality
     if quality is not None:
-        found["accuracy"] = Figure(quality.accuracy, *quality.accuracy_interval, quality.samples)
-        for name in ("mean_precision", "mean_sensitivity", "macro_f1"):
-            found[name] = Figure(getattr(quality, name), count=quality.samples)
-        if quality.top_k_accuracy is not None:
-            found[f"top_{quality.k}_accuracy"] = Figure(quality.top_k_accuracy, count=quality.samples)
+        found[quality.metric.name] = quality.figure
+        for metric in quality.task.metrics[1:]:
+            if math.isfinite(value := metric.of(quality.evaluation)):
+                found[metric.name] = Figure(value, count=quality.samples)
     return found
 
 
@@ -144,12 +143,13 @@ def _against(first: Candidate, other: Candidate) -> Mapping[str, Any] | None:
     pair = pairing(first, other) if other is not first else None
     if pair is None or other.quality is None:
         return None
-    samples = other.quality.samples
-    difference = Figure(pair.difference, pair.low, pair.high, samples)
-    return {
-        "accuracy_difference": _written("accuracy_difference", difference),
-        "agreement_with_first": _written("agreement_with_first", Figure(pair.agreement, count=samples)),
-    }
+    gap, name = pair.gap, f"{other.quality.metric.name}_difference"
+    found = {name: _written(name, Figure(gap.value, gap.low, gap.high, gap.samples))}
+    if pair.agreement is not None:
+        found["agreement_with_first"] = _written(
+            "agreement_with_first", Figure(pair.agreement, count=other.quality.samples)
+        )
+    return found
 
 
 def _written(name: str, known: Figure) -> dict[str, Any]:

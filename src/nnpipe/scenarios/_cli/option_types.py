@@ -29,6 +29,19 @@ def assignment(text: str) -> tuple[str, str]:
     return name, value
 
 
+def metric_limit(text: str) -> tuple[str, float]:
+    """Return the name and the limit of ``METRIC=LIMIT``; a limit may be a percentage, such as ``0.5%``."""
+    name, limit = assignment(text)
+    number, sign, rest = limit.strip().partition("%")
+    try:
+        value = float(number) / (100 if sign else 1)
+    except ValueError:
+        value = math.nan
+    if rest or not math.isfinite(value):
+        raise argparse.ArgumentTypeError(f"{text}: expected METRIC=LIMIT, such as map=0.5% or mae=0.1")
+    return name.strip(), value
+
+
 def _destination(text: str, folder: bool) -> Path:
     try:
         return check_writable(text, folder=folder)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -9,14 +10,17 @@ import numpy.typing as npt
 
 from nnpipe.analysis.ranking import true_class_rank
 from nnpipe.core.dataset_spec import DatasetSpec
-from nnpipe.core.errors import SpecMismatch
+from nnpipe.core.errors import ArtifactError, SpecMismatch
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.quality_metric import QualityMetric
 from nnpipe.core.task import Task
 from nnpipe.core.tensors import Batch, show_shape
-from nnpipe.tasks.classification.metrics import METRICS
+from nnpipe.tasks.classification.metrics import METRICS, top_k_metric
 from nnpipe.tasks.classification.prediction_doubts import prediction_doubts
 from nnpipe.tasks.predictions import only
+
+_TOP_K = re.compile(r"top_([1-9]\d{0,3})_accuracy")
+_MOST_CLASSES = 1 << 20  # numbers of classes without names, from a file
 
 
 class Classification(Task):
@@ -30,6 +34,7 @@ class Classification(Task):
     """
 
     name = "classification"
+    scores_classes = True
 
     @property
     def metrics(self) -> tuple[QualityMetric, ...]:
@@ -51,6 +56,28 @@ class Classification(Task):
             "rank": rank,
         }
         return Evaluation(self.name, arrays, class_names)
+
+    def perfect(self, truth: Batch, spec: DatasetSpec) -> Batch:
+        """Return a score of 1 for the true class of each sample."""
+        return {"scores": np.eye(len(spec.class_names), dtype=np.float32)[truth["label"]]}
+
+    def metric(self, name: str) -> QualityMetric:
+        """Return a metric by its name; any ``top_K_accuracy`` is one."""
+        found = _TOP_K.fullmatch(name)
+        if found is None or any(metric.name == name for metric in self.metrics):
+            return super().metric(name)
+        return top_k_metric(int(found[1]))
+
+    def check(self, evaluation: Evaluation) -> None:
+        """Check that truth and prediction of each sample are class numbers."""
+        super().check(evaluation)
+        known = evaluation.class_names
+        for name in (*self.arrays, *({"rank"} & evaluation.arrays.keys())):
+            array = evaluation.arrays.get(name)
+            if array is None or array.ndim != 1 or array.dtype.kind not in "iu":
+                raise ArtifactError(f"the evaluation's {name!r} should hold one class number for each sample")
+            if array.size and not (int(array.min()) >= 0 and int(array.max()) < (len(known) or _MOST_CLASSES)):
+                raise ArtifactError(f"the evaluation's {name!r} holds numbers that belong to no class")
 
     def agreement(self, one: Evaluation, other: Evaluation) -> npt.NDArray[np.bool_]:
         """Return which samples get the same class from both models."""

@@ -257,7 +257,7 @@ class Choice:
 
 
 def _judged(constraint: MetricConstraint, figures: Figures, level: float, is_reference: bool) -> Claim:
-    if is_reference and constraint.metric.name == "accuracy_loss":  # compared with itself
+    if is_reference and constraint.metric.compared:  # compared with itself
         return Claim(constraint, Figure.exactly(0.0), constraint.judge(Figure.exactly(0.0)))
     figure = figures.of(constraint.metric, level)
     return Claim(constraint, figure, constraint.judge(figure))

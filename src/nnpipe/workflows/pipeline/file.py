@@ -20,13 +20,12 @@ from nnpipe.core.training import TrainingOptions
 from nnpipe.experiment.settings import check_keys
 from nnpipe.measuring.load_options import LoadOptions, call_size
 from nnpipe.measuring.measure_options import MeasureOptions
+from nnpipe.report.render import known_report_types
 from nnpipe.workflows.candidates.deployment import Deployment
 from nnpipe.workflows.candidates.model_process import LimitOptions
 from nnpipe.workflows.candidates.stages import check_plan
 from nnpipe.workflows.pipeline.entries import component_of, count_of, made_of, model_of, part_of, text_of
 from nnpipe.workflows.verification.compare_outputs import VerifyOptions
-
-REPORT_TYPES = ("performance", "classification")
 
 
 @dataclass(frozen=True)
@@ -260,8 +259,9 @@ def _only(data: Mapping[str, Any], key: str) -> dict[str, Any]:
 def _types(given: Any) -> tuple[str, ...] | None:
     if given is None:  # all types for which there are results
         return None
-    if not isinstance(given, list) or any(name not in REPORT_TYPES for name in given):
-        raise ConfigError(f"report.types: expected a list of {', '.join(REPORT_TYPES)}, found {given!r}")
+    known = known_report_types()
+    if not isinstance(given, list) or any(name not in known for name in given):
+        raise ConfigError(f"report.types: expected a list of {', '.join(known)}, found {given!r}")
     return tuple(given)
 
 

@@ -11,11 +11,12 @@ from nnpipe.core.deployment import RemoteOptions
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.runtime_protocol import RuntimeProtocol
+from nnpipe.core.task import installed_tasks
 from nnpipe.core.training import TrainingOptions
 from nnpipe.measuring.load_options import LoadOptions
 from nnpipe.measuring.measure_options import MeasureOptions
+from nnpipe.report.render import PERFORMANCE
 from nnpipe.workflows.candidates.model_process import LimitOptions
-from nnpipe.workflows.pipeline.file import REPORT_TYPES
 from nnpipe.workflows.pipeline.schema_parts import DIALECT, arguments_schema, choice, object_schema
 from nnpipe.workflows.verification.compare_outputs import VerifyOptions
 
@@ -24,6 +25,7 @@ def schema(of_plugins: bool = True) -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of pipeline files, for all components, optionally those of plugins."""
     text = {"type": "string", "minLength": 1}
     compilers = {"type": "array", "items": {"$ref": "#/$defs/compilers"}, "description": "the chain, in order"}
+    types = [PERFORMANCE, *(task.name for task in installed_tasks(of_plugins))]
     limit = arguments_schema(LimitOptions)["properties"]["time_limit"]
     candidate = object_schema(
         {
@@ -76,7 +78,7 @@ def schema(of_plugins: bool = True) -> dict[str, Any]:
             "verify": arguments_schema(VerifyOptions),
             "time_limit": limit,
             "candidates": {"type": "array", "items": candidate, "minItems": 1},
-            "report": object_schema({"types": {"type": "array", "items": {"enum": list(REPORT_TYPES)}}}, ()),
+            "report": object_schema({"types": {"type": "array", "items": {"enum": types}}}, ()),
         },
         ("dataset", "candidates"),
     ) | {"oneOf": [{"required": ["model"]}, {"required": ["models"]}]}

@@ -8,12 +8,10 @@ from typing import Any
 from nnpipe.core.errors import ConfigError
 from nnpipe.measuring.constraints import MetricConstraint, check_consistent, metric_of
 from nnpipe.measuring.doubt import BARRING
-from nnpipe.measuring.quantities import Quantity
+from nnpipe.measuring.quantities import Quantity, quantity
 from nnpipe.workflows.pipeline.entries import text_of
 from nnpipe.workflows.sweep.grid import list_of
 
-_OF_SOURCE = ("accuracy_loss", "agreement")
-"""Metrics that compare a candidate with the model as trained."""
 _MOST_NAMES = 5  # in one line
 
 
@@ -57,7 +55,8 @@ def check_sources(metrics: Collection[str], lacking: Collection[str]) -> None:
     lacking
         Titles of the models that are not measured as trained.
     """
-    wanted = sorted(set(metrics) & set(_OF_SOURCE))
+    # These compare a candidate with the model as trained.
+    wanted = sorted(name for name in set(metrics) if name == "agreement" or quantity(name).compared)
     if wanted and lacking:
         first = sorted(lacking)[:_MOST_NAMES]
         more = f" and {len(lacking) - len(first):,} more" if len(lacking) > len(first) else ""

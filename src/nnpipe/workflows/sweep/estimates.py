@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from statistics import NormalDist
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from nnpipe.analysis.accuracy_difference import paired_difference
-from nnpipe.analysis.classification import wilson_interval
+from nnpipe.analysis.quality_intervals import drawn_metrics, quality_difference
 from nnpipe.core.evaluation import Evaluation
+from nnpipe.core.quality_metric import QualityMetric
+from nnpipe.core.task import task_named
 from nnpipe.measuring.autocorrelation import mean_interval
 from nnpipe.measuring.constraints import Figure
 from nnpipe.measuring.doubt import Doubt
@@ -20,10 +20,10 @@ from nnpipe.measuring.quantities import Quantity
 from nnpipe.measuring.run import Run
 from nnpipe.measuring.statistics import samples_needed
 from nnpipe.report.inputs.candidate import Candidate
+from nnpipe.report.inputs.quality import Quality, agreement_of, comparable, figure_of
 
 Floats = npt.NDArray[np.float64]
 
-_AT_ONCE = 1 << 22  # random samples that are drawn together
 _AS_TRAINED = "the model as trained was not measured on the same samples"
 
 
@@ -35,7 +35,7 @@ class Figures:
     run
         The candidate.
     reference
-        The model as trained, for ``accuracy_loss`` and ``agreement``.
+        The model as trained, for losses of quality and for ``agreement``.
     """
 
     def __init__(self, run: Run, reference: Run | None) -> None:
@@ -84,8 +84,8 @@ def drawn(candidates: Sequence[Figures], metric: Quantity, count: int, seed: int
         Float64 ``(count, candidates)``; NaN where a metric is unknown.
     """
     figures = [each.of(metric, 0.95) for each in candidates]
-    if metric.kind == "share":
-        return _drawn_shares(candidates, metric, count, seed, figures)
+    if metric.metric or metric.name == "agreement":
+        return _drawn_quality(candidates, metric, count, seed, figures)
     rng = np.random.default_rng((seed, *metric.name.encode()))
     found = np.full((count, len(candidates)), np.nan)
     for column, known in enumerate(figures):
@@ -125,60 +125,59 @@ def _throughput(candidate: Candidate, confidence: float) -> Figure:
 
 
 def _quality(run: Run, metric: Quantity, reference: Run | None, confidence: float) -> Figure:
-    own = _classes(run.evaluation)
+    own = Quality.of(run)
     if own is None:
-        return Figure.unknown("no classes were predicted")
-    truth, predicted = own
-    count, right = len(truth), predicted == truth
-    if metric.name == "accuracy":
-        return Figure(float(right.mean()), *wilson_interval(int(right.sum()), count, confidence), count)
-    other = _classes(reference.evaluation) if reference is not None else None
-    if other is None or not np.array_equal(truth, other[0]):
-        return Figure.unknown(_AS_TRAINED)
-    if metric.name == "agreement":
-        same = predicted == other[1]
-        return Figure(float(same.mean()), *wilson_interval(int(same.sum()), count, confidence), count)
-    source_right = other[1] == truth
-    lost, gained = int((source_right & ~right).sum()), int((right & ~source_right).sum())
-    return Figure(*paired_difference(lost, gained, count, confidence), count)
+        return Figure.unknown("no predictions were judged")
+    if metric.name == "agreement" or metric.compared:
+        other = None if reference is None else Quality.of(reference)
+        if other is None or not comparable(own, other):
+            return Figure.unknown(_AS_TRAINED)
+        if metric.name == "agreement":
+            return agreement_of(own.task, own.evaluation, other.evaluation, confidence)
+    try:
+        computed = own.task.metric(metric.metric)
+    except KeyError:
+        return Figure.unknown(f"the task {own.task.name!r} has no metric {metric.metric!r}")
+    if not metric.compared:
+        return figure_of(computed, own.evaluation, confidence)
+    assert other is not None
+    first, second = (other, own) if computed.less_is_better else (own, other)
+    gap = quality_difference(computed, first.evaluation, second.evaluation, confidence)
+    return Figure(gap.value, gap.low, gap.high, gap.samples)
 
 
-def _drawn_shares(
+def _drawn_quality(
     candidates: Sequence[Figures], metric: Quantity, count: int, seed: int, figures: Sequence[Figure]
 ) -> Floats:
     found = np.full((count, len(candidates)), np.nan)
     known = [i for i, each in enumerate(figures) if each.value is not None]
     if not known:
         return found
-    # The contribution of each sample; their mean is the metric.  Whole numbers below 2^24 are exact.
-    worth = np.stack([_worth(candidates[i].run, metric, candidates[i].reference) for i in known], 1).astype(np.float32)
-    samples = len(worth)
-    rng = np.random.default_rng((seed, samples))
-    step = max(1, _AT_ONCE // samples)
-    for begin in range(0, count, step):
-        rows = range(begin, min(begin + step, count))
-        times = np.stack([np.bincount(rng.integers(0, samples, samples), minlength=samples) for _ in rows])
-        found[np.ix_(rows, known)] = (times.astype(np.float32) @ worth).astype(np.float64) / samples
-    return found
-
-
-def _worth(run: Run, metric: Quantity, reference: Run | None) -> npt.NDArray[Any]:
-    own = _classes(run.evaluation)
-    assert own is not None
-    truth, predicted = own
-    found: npt.NDArray[Any] = np.equal(predicted, truth)
-    if metric.name == "accuracy":
-        return found
-    other = _classes(reference.evaluation) if reference is not None else None
-    assert other is not None
+    runs = [candidates[i].run for i in known]
     if metric.name == "agreement":
-        found = np.equal(predicted, other[1])
-    else:
-        found = np.subtract(np.equal(other[1], truth), found, dtype=np.int8)
+        own = [_evaluation(run) for run in runs]
+        others = [_evaluation(candidates[i].reference) for i in known]
+        task = task_named(own[0].task)
+        same = {id(one): np.asarray(task.agreement(one, other)) for one, other in zip(own, others, strict=True)}
+        computed = QualityMetric("agreement", "", "", "", values=lambda one: same[id(one)].astype(np.float64))
+        found[:, known] = drawn_metrics(computed, own, count, seed)
+        return found
+    computed = task_named(_evaluation(runs[0]).task).metric(metric.metric)
+    if not metric.compared:
+        found[:, known] = drawn_metrics(computed, [_evaluation(run) for run in runs], count, seed)
+        return found
+    # Candidates of one model share a reference, whose metric is computed once.
+    references = {id(candidates[i].reference): candidates[i].reference for i in known}
+    both = [*runs, *references.values()]
+    drawn = drawn_metrics(computed, [_evaluation(run) for run in both], count, seed)
+    place = {key: len(runs) + number for number, key in enumerate(references)}
+    of_reference = drawn[:, [place[id(candidates[i].reference)] for i in known]]
+    sign = -1.0 if computed.less_is_better else 1.0
+    found[:, known] = sign * (of_reference - drawn[:, : len(runs)])
     return found
 
 
-def _classes(evaluation: Evaluation | None) -> tuple[npt.NDArray[Any], npt.NDArray[Any]] | None:
-    if evaluation is None or evaluation.task != "classification" or not len(evaluation):
-        return None
-    return evaluation.arrays["truth"], evaluation.arrays["predicted"]
+def _evaluation(run: Run | None) -> Evaluation:
+    assert run is not None  # otherwise the figure would be unknown
+    assert run.evaluation is not None
+    return run.evaluation

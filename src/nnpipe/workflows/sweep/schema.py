@@ -6,8 +6,9 @@ from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.runtime import Runtime
+from nnpipe.core.task import installed_tasks
 from nnpipe.core.training import TrainingOptions
-from nnpipe.measuring.constraints import METRICS
+from nnpipe.measuring.constraints import known_metrics
 from nnpipe.measuring.doubt import BARRING
 from nnpipe.measuring.measure_options import MeasureOptions
 from nnpipe.workflows.candidates.model_process import LimitOptions
@@ -18,8 +19,9 @@ from nnpipe.workflows.verification.compare_outputs import VerifyOptions
 
 def schema(of_plugins: bool = True) -> Schema:
     """Return the JSON Schema (draft 2020-12) of sweep files, for all components, optionally those of plugins."""
+    tasks = installed_tasks(of_plugins)
     text = {"type": "string", "minLength": 1}
-    metric = text | {"description": "; ".join(f"{each.name}: {each.meaning}" for each in METRICS.values())}
+    metric = text | {"description": "; ".join(f"{each.name}: {each.meaning}" for each in known_metrics(tasks).values())}
     counts = {"type": "array", "items": {"type": "integer", "minimum": 1}, "minItems": 1}
     stage = {"$ref": "#/$defs/compilers"}
     training = {"anyOf": [arguments_schema(TrainingOptions), {"type": "null"}]}

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 from nnpipe.core.argument_checks import check_call, check_range
@@ -18,9 +20,9 @@ from nnpipe.workflows.comparison.result import ComparisonResult
 from nnpipe.workflows.verification.regression_gate import (
     Criterion,
     GatedCandidate,
-    accuracy_loss,
     candidate_of,
     entry,
+    quality_loss,
     slowdown,
 )
 
@@ -86,11 +88,12 @@ def gate(
     *,
     max_slowdown: float | None = None,
     max_accuracy_loss: float | None = None,
+    max_loss: Mapping[str, float] = MappingProxyType({}),
     confidence: float = 0.95,
     undecided: Undecided = "fail",
     judge_unknown: bool = False,
 ) -> GateResult:
-    """Return whether a result is slower or less accurate than a baseline by more than is allowed.
+    """Return whether a result is slower or less good than a baseline by more than is allowed.
 
     A criterion passes if its whole interval lies within its limit, and fails if
     the whole interval lies beyond.  Otherwise the data cannot decide.
@@ -105,12 +108,14 @@ def gate(
         The greatest relative increase of the median time: 0.02 for 2 %; from -0.99 to 10.
     max_accuracy_loss
         The greatest loss of accuracy, as a share of samples: 0.005 for half a percentage point; from -0.99 to 10.
+    max_loss
+        The greatest loss of other metrics of quality, by the metric's name, in its unit: ``{"mae": 0.1}``.
     confidence
         The confidence of each interval, from 0.5 to 0.9999.
     undecided
         How a criterion counts if the data cannot decide it.
     judge_unknown
-        Whether to judge the accuracy of models even if their preprocessing is not known.
+        Whether to judge the quality of models even if their preprocessing is not known.
 
     Returns
     -------
@@ -136,9 +141,11 @@ def gate(
     check_range("gate: max_slowdown", max_slowdown, -0.99, 10.0)
     check_range("gate: max_accuracy_loss", max_accuracy_loss, -0.99, 10.0)
     check_range("gate: confidence", confidence, 0.5, 0.9999)
-    if max_slowdown is None and max_accuracy_loss is None:
+    losses = dict(max_loss) if max_accuracy_loss is None else {"accuracy": max_accuracy_loss, **max_loss}
+    if max_slowdown is None and not losses:
         raise ConfigError(
-            "nothing to check: give --max-slowdown 2%, --max-accuracy-loss 0.5%, or both (in Python, max_slowdown=0.02)"
+            "nothing to check: give --max-slowdown 2%, --max-accuracy-loss 0.5%, --max-loss METRIC=LIMIT, or several "
+            "of them (in Python, max_slowdown=0.02)"
         )
     one, two = _entry(baseline), _entry(new)
     criteria: list[Criterion] = []
@@ -151,10 +158,10 @@ def gate(
                 for each in (one, two)
                 for doubt in diagnose(each.run)
             ]
-    if max_accuracy_loss is not None:
-        criteria.append(accuracy_loss(one, two, max_accuracy_loss, confidence, judge_unknown))
+    criteria += [quality_loss(one, two, limit, confidence, judge_unknown, name) for name, limit in losses.items()]
+    if losses:
         doubts += [
-            f"the accuracy of {clean(each.name)} is in doubt ({doubt.kind}): {clean(doubt.reason, 600)}"
+            f"the quality of {clean(each.name)} is in doubt ({doubt.kind}): {clean(doubt.reason, 600)}"
             for each in (one, two)
             for doubt in quality_doubts(each.run)
         ]

@@ -9,17 +9,23 @@ from typing import Any, Literal
 
 import numpy as np
 
-from nnpipe.analysis.accuracy_difference import accuracy_difference
+from nnpipe.analysis.quality_intervals import quality_difference
 from nnpipe.core.errors import ConfigError
+from nnpipe.core.naming import nearest
 from nnpipe.measuring.autocorrelation import quantile_interval
 from nnpipe.measuring.comparison import Comparison, quantiles, read_result
 from nnpipe.measuring.paired_comparison import Medians, start_ratios
 from nnpipe.measuring.quality_doubts import prepared_unknown
+from nnpipe.measuring.quantities import in_sentence
 from nnpipe.measuring.run import Run
 from nnpipe.measuring.signed_rank import Centre, centre
 from nnpipe.measuring.statistics import samples_needed
+from nnpipe.report.inputs.quality import Quality, comparable
 
 Status = Literal["pass", "fail", "undecided"]
+Unit = Literal["%", "points", ""]
+_POINTS: Unit = "points"
+_PLAIN: Unit = ""
 _MOST = 1e9  # of additional calls or samples that a message asks for
 # Conditions that must be equal for times to be compared: their place in a result, and their name.
 _CONDITIONS = {
@@ -51,7 +57,7 @@ class Criterion:
     Attributes
     ----------
     name, limit
-        The metric, and the greatest allowed change, as a share of the time or of the samples.
+        The metric, and the greatest allowed change, as a share of the time or of the samples, or in the metric's unit.
     status
         ``"pass"``, ``"fail"`` or ``"undecided"``.
     value, interval
@@ -60,6 +66,8 @@ class Criterion:
         The data that decided it, or the reason why it is undecided.
     more
         What would decide it, as text; empty if it is decided, or nothing would.
+    unit
+        The unit in text: ``"%"`` of a time, ``"points"`` of a percentage, or none for metrics that are no shares.
     """
 
     name: str
@@ -69,18 +77,22 @@ class Criterion:
     interval: tuple[float, float] | None
     basis: str
     more: str = ""
+    unit: Unit = "%"
 
     def __str__(self) -> str:
         """Return the change and the limit in one line."""
-        unit = "points" if self.name == "accuracy loss" else "%"
-        allowed = f"at most {100 * self.limit:g} {unit} allowed"
+        unit = f" {self.unit}" if self.unit else ""
+        allowed = f"at most {100 * self.limit if self.unit else self.limit:g}{unit} allowed"
         if self.value is None:
             found = "cannot be told"
         else:
-            found = f"{100 * self.value:.2f} {unit}"
+            found = f"{self._number(self.value)}{unit}"
             if self.interval is not None:
-                found += " [{:.2f}, {:.2f}]".format(*(100 * end for end in self.interval))
-        return f"{self.status}: {self.name} {found}, {allowed} ({self.basis})".replace("-0.00", "0.00")
+                found += f" [{self._number(self.interval[0])}, {self._number(self.interval[1])}]"
+        return f"{self.status}: {self.name} {found}, {allowed} ({self.basis})"
+
+    def _number(self, value: float) -> str:
+        return f"{100 * value:.2f}".replace("-0.00", "0.00") if self.unit else f"{value:.4g}"
 
     def to_json(self) -> dict[str, Any]:
         """Return the criterion as JSON can hold it."""
@@ -159,40 +171,59 @@ def slowdown(baseline: GatedCandidate, new: GatedCandidate, limit: float, confid
     return _decided(name, limit, found, basis, "calls of each")
 
 
-def accuracy_loss(
-    baseline: GatedCandidate, new: GatedCandidate, limit: float, confidence: float, judge_unknown: bool = False
+def quality_loss(
+    baseline: GatedCandidate,
+    new: GatedCandidate,
+    limit: float,
+    confidence: float,
+    judge_unknown: bool = False,
+    metric: str = "",
 ) -> Criterion:
-    """Return the criterion of the loss of accuracy, on the same samples.
+    """Return the criterion of the loss of quality, on the same samples.
 
-    If the preprocessing is not known, an accuracy says nothing about the model.  Then
+    ``metric`` is a metric of the task; by default, the one by which candidates are ranked.
+    If the preprocessing is not known, a metric says nothing about the model.  Then
     the criterion is undecided, unless ``judge_unknown``.
 
     Raises
     ------
     ConfigError
-        If a result has no predicted classes.
+        If a result has no judged predictions, or their task has no such metric.
     """
-    name = "accuracy loss"
-    arrays = []
-    for each in (baseline, new):
-        evaluation = each.run.evaluation
-        if evaluation is None or not {"truth", "predicted"} <= evaluation.arrays.keys() or not len(evaluation):
-            raise ConfigError(f"{each.name}: it holds no predicted classes, so there is no accuracy to compare")
-        arrays.append(evaluation.arrays)
-    one, two = arrays
+    one, two = (_judged(each, metric) for each in (baseline, new))
+    computed = one.task.metric(metric) if metric else one.metric
+    name, unit = f"{in_sentence(computed.title)} loss", _POINTS if computed.kind == "share" else _PLAIN
     unknown = [each.name for each in (baseline, new) if prepared_unknown(each.run)]
     if unknown and not judge_unknown:
         basis = (
             f"preprocessing not known of {' and '.join(dict.fromkeys(unknown))}: say it when measuring (--scale, "
             "--mean, --deviation), or judge all the same with --judge-unknown"
         )
-        return Criterion(name, limit, "undecided", None, None, basis)
-    if not np.array_equal(one["truth"], two["truth"]):
-        return Criterion(name, limit, "undecided", None, None, "not judged on the same samples")
-    gap = accuracy_difference(one["truth"], one["predicted"], two["predicted"], confidence)
-    found = Centre(-gap.value, (-gap.high, -gap.low), gap.samples, 1)
-    basis = f"{gap.lost:,} lost and {gap.gained:,} won of {gap.samples:,} samples"
-    return _decided(name, limit, found, basis, "samples", ratio=False)
+        return Criterion(name, limit, "undecided", None, None, basis, unit=unit)
+    if not comparable(one, two):
+        return Criterion(name, limit, "undecided", None, None, "not judged on the same samples", unit=unit)
+    gap = quality_difference(computed, one.evaluation, two.evaluation, confidence)
+    sign = 1 if computed.less_is_better else -1
+    low, high = sorted((sign * gap.low, sign * gap.high))
+    ends = (low, high) if math.isfinite(high - low) else None
+    found = Centre(sign * gap.value, ends, gap.samples, 1)
+    basis = f"{gap.samples:,} samples"
+    if gap.gained >= 0:
+        basis = f"{gap.lost:,} lost and {gap.gained:,} won of {basis}"
+    return _decided(name, limit, found, basis, "samples", unit)
+
+
+def _judged(each: GatedCandidate, metric: str) -> Quality:
+    found = Quality.of(each.run)
+    if found is None:
+        raise ConfigError(f"{each.name}: it holds no judged predictions, so there is no quality to compare")
+    try:
+        found.task.metric(metric or found.metric.name)
+    except KeyError:
+        known = [metric.name for metric in found.task.metrics]
+        hint = nearest(metric, known) or f"; there are: {', '.join(known)}"
+        raise ConfigError(f"{each.name}: the task {found.task.name!r} has no metric {metric!r}{hint}") from None
+    return found
 
 
 def different_conditions(one: Run, two: Run) -> list[str]:
@@ -200,24 +231,26 @@ def different_conditions(one: Run, two: Run) -> list[str]:
     return [name for path, name in _CONDITIONS.items() if _at(one, path) != _at(two, path)]
 
 
-def _decided(name: str, limit: float, found: Centre, basis: str, unit: str, ratio: bool = True) -> Criterion:
+def _decided(name: str, limit: float, found: Centre, basis: str, counted: str, unit: Unit = "%") -> Criterion:
     """Return the criterion decided by an interval of logarithms of ratios, or of differences."""
-    outer = math.log1p if ratio else float
-    inner = math.expm1 if ratio else float
+    outer = math.log1p if unit == "%" else float
+    inner = math.expm1 if unit == "%" else float
     allowed, value = outer(limit), inner(found.value)
     if found.interval is None:
-        return Criterion(name, limit, "undecided", value, None, basis, f"{found.needed - found.number:,} more {unit}")
+        return Criterion(
+            name, limit, "undecided", value, None, basis, f"{found.needed - found.number:,} more {counted}", unit
+        )
     low, high = found.interval
     interval = inner(low), inner(high)
     if high <= allowed:
-        return Criterion(name, limit, "pass", value, interval, basis)
+        return Criterion(name, limit, "pass", value, interval, basis, unit=unit)
     if low > allowed:
-        return Criterion(name, limit, "fail", value, interval, basis)
+        return Criterion(name, limit, "fail", value, interval, basis, unit=unit)
     # Intervals shrink with the square root of the number.
     distance = abs(allowed - found.value)
     needed = found.number * (found.reach / distance) ** 2 if distance else math.inf
-    more = f"about {max(1, math.ceil(needed) - found.number):,} more {unit}" if needed < _MOST else ""
-    return Criterion(name, limit, "undecided", value, interval, basis, more)
+    more = f"about {max(1, math.ceil(needed) - found.number):,} more {counted}" if needed < _MOST else ""
+    return Criterion(name, limit, "undecided", value, interval, basis, more, unit)
 
 
 def _difference(first: Centre, second: Centre) -> Centre:

@@ -8,38 +8,75 @@ import numpy as np
 import numpy.typing as npt
 
 from nnpipe.analysis.classification import ClassificationMetrics
+from nnpipe.core.errors import ArtifactError
 from nnpipe.report.charts import Dots, Floats, Heatmap
 from nnpipe.report.document import Block, Cell, Paragraph, Plot, Section, Table, Tile, Tiles
 from nnpipe.report.formatting import clean, share
 from nnpipe.report.inputs.candidate import Candidate
 from nnpipe.report.sections.grouping import MOST_OPEN
+from nnpipe.report.task_section import TaskSection
+from nnpipe.tasks.classification.task import Classification
 
+_MOST_CLASSES = 4096  # a confusion matrix of this size takes 134 MB
 _MANY = 40  # with more classes the matrix is only a picture, and tables show the worst classes
 _CONFUSIONS = 10
 _PIXELS = 250
 _BESIDE = 6  # greatest number of candidates with a column each
 
 
-def classification(candidates: Sequence[Candidate]) -> Section:
-    """Return the section; for a candidate without predicted classes it holds a note that says so."""
-    if len(candidates) == 1:
-        return Section("Classification", _blocks(candidates[0], ""))
-    folded = len(candidates) > MOST_OPEN
-    parts: list[Block] = [
-        Section(c.name, _blocks(c, f"{c.number + 1}-"), folded, share(c.quality.accuracy) if c.quality else "")
-        for c in candidates
-    ]
-    judged = [c for c in candidates if c.quality is not None]
-    if len(judged) > 1 and len({c.quality.class_names for c in judged if c.quality}) == 1:
-        parts.insert(0, _by_class(judged))
-    return Section("Classification", tuple(parts))
+class ClassificationSection(TaskSection):
+    """Shows the confusion matrix, and figures of each class."""
+
+    task = Classification.name
+
+    def section(self, candidates: Sequence[Candidate]) -> Section:
+        """Return the section; for a candidate without predicted classes it holds a note that says so."""
+        judged = [(c, metrics_of(c)) for c in candidates]
+        if len(judged) == 1:
+            return Section("Classification", _blocks(*judged[0], ""))
+        folded = len(judged) > MOST_OPEN
+        parts: list[Block] = [
+            Section(c.name, _blocks(c, found, f"{c.number + 1}-"), folded, share(found.accuracy) if found else "")
+            for c, found in judged
+        ]
+        known = [(c, found) for c, found in judged if found is not None]
+        if len(known) > 1 and len({found.class_names for _, found in known}) == 1:
+            parts.insert(0, _by_class(known))
+        return Section("Classification", tuple(parts))
 
 
-def _blocks(candidate: Candidate, prefix: str) -> tuple[Block, ...]:
-    quality, evaluation = candidate.quality, candidate.run.evaluation
+def metrics_of(candidate: Candidate) -> ClassificationMetrics | None:
+    """Return the figures of all classes; ``None`` if no classes were predicted.
+
+    Raises
+    ------
+    ArtifactError
+        If there are more classes than a report can show.
+    """
+    quality = candidate.quality
+    if quality is None or quality.task.name != Classification.name:
+        return None
+    arrays = quality.evaluation.arrays
+    names = quality.evaluation.class_names or _numbered(arrays["truth"], arrays["predicted"])
+    if len(names) > _MOST_CLASSES:
+        raise ArtifactError(f"{len(names):,} classes are more than a report can show ({_MOST_CLASSES:,})")
+    return ClassificationMetrics.from_predictions(
+        arrays["truth"], arrays["predicted"], [clean(name, 80) or "unnamed" for name in names], arrays.get("rank")
+    )
+
+
+def _numbered(*labels: npt.NDArray[np.integer]) -> Sequence[str]:
+    greatest = max(int(array.max()) for array in labels)
+    if greatest >= _MOST_CLASSES:
+        raise ArtifactError(f"class number {greatest:,} is more than a report can show ({_MOST_CLASSES:,})")
+    return [f"class {number}" for number in range(greatest + 1)]
+
+
+def _blocks(candidate: Candidate, quality: ClassificationMetrics | None, prefix: str) -> tuple[Block, ...]:
     if quality is None:
+        evaluation = candidate.run.evaluation
         missing = "No predictions were stored in this run, so its quality cannot be told."
-        if evaluation is not None and evaluation.task != "classification":
+        if evaluation is not None and evaluation.task != Classification.name:
             missing = f"This run was evaluated for the task {clean(evaluation.task, 40)!r}, which is no classification."
         return (Paragraph(missing, "note"),)
     blocks: list[Block] = [_tiles(quality), _matrix_figure(candidate, quality, prefix)]
@@ -164,14 +201,14 @@ def _matrix_table(quality: ClassificationMetrics) -> Table:
     return Table(header, rows, caption="Confusion matrix in numbers: rows true, columns predicted", folded=True)
 
 
-def _by_class(candidates: Sequence[Candidate]) -> Section:
+def _by_class(judged: Sequence[tuple[Candidate, ClassificationMetrics]]) -> Section:
     """Return the section that compares the sensitivities of the candidates, for the classes that differ most."""
-    qualities = [c.quality for c in candidates if c.quality is not None]
+    candidates, qualities = [c for c, _ in judged], [found for _, found in judged]
     table = np.array([quality.sensitivity for quality in qualities])
-    judged = np.flatnonzero(~np.isnan(table).any(axis=0))
-    spread = np.ptp(table[:, judged], axis=0)
-    chosen = judged if len(judged) <= _MANY else np.sort(judged[np.argsort(-spread, kind="stable")[:_MANY]])
-    which = "every class" if len(chosen) == len(judged) else f"the {_MANY} classes that differ most"
+    there = np.flatnonzero(~np.isnan(table).any(axis=0))
+    spread = np.ptp(table[:, there], axis=0)
+    chosen = there if len(there) <= _MANY else np.sort(there[np.argsort(-spread, kind="stable")[:_MANY]])
+    which = "every class" if len(chosen) == len(there) else f"the {_MANY} classes that differ most"
     if len(candidates) > _BESIDE:
         return Section("Which classes differ", (_extremes(candidates, qualities[0].class_names, table, chosen, which),))
     rows = tuple(

@@ -1,0 +1,141 @@
+"""How well a run's model does its task: metrics with intervals, and paired comparisons of two models."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from nnpipe.analysis.classification import wilson_interval
+from nnpipe.analysis.quality_intervals import QualityDifference, quality_difference, quality_estimate
+from nnpipe.core.errors import ComponentNotFound
+from nnpipe.core.evaluation import Evaluation
+from nnpipe.core.quality_metric import QualityMetric
+from nnpipe.core.task import Task, task_named
+from nnpipe.measuring.constraints import Figure
+from nnpipe.measuring.quantities import Quantity, quality
+from nnpipe.measuring.run import Run
+
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True, eq=False)
+class Quality:
+    """The judged predictions of a run.
+
+    Parameters
+    ----------
+    task
+        The task.
+    evaluation
+        At least one sample, with all arrays that the task needs.
+    """
+
+    task: Task
+    evaluation: Evaluation
+
+    @classmethod
+    def of(cls, run: Run) -> Quality | None:
+        """Return the quality of a run; ``None`` if nothing was judged, or its task is not known here.
+
+        Raises
+        ------
+        ArtifactError
+            If the metrics cannot be computed from the arrays.
+        """
+        evaluation = run.evaluation
+        if evaluation is None or not len(evaluation):
+            return None
+        try:
+            task = task_named(evaluation.task)
+        except ComponentNotFound:
+            return None
+        task.check(evaluation)
+        return cls(task, evaluation)
+
+    @property
+    def metric(self) -> QualityMetric:
+        """The metric by which candidates are ranked."""
+        return self.task.primary
+
+    @property
+    def quantity(self) -> Quantity:
+        """The quantity of that metric."""
+        return quality(self.metric)
+
+    @property
+    def samples(self) -> int:
+        """The number of judged samples."""
+        return len(self.evaluation)
+
+    @cached_property
+    def figure(self) -> Figure:
+        """The metric by which candidates are ranked, with its 95 % interval."""
+        return figure_of(self.metric, self.evaluation, CONFIDENCE)
+
+    @property
+    def value(self) -> float:
+        """The metric by which candidates are ranked; NaN if it is not defined."""
+        return math.nan if self.figure.value is None else self.figure.value
+
+    @property
+    def rank(self) -> float:
+        """The metric with the sign that makes more better."""
+        return -self.value if self.metric.less_is_better else self.value
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The ends of the metric's 95 % interval; the value itself where there is none."""
+        low, high = self.figure.low, self.figure.high
+        return (low, high) if math.isfinite(low + high) else (self.value, self.value)
+
+
+@dataclass(frozen=True)
+class PairedQuality:
+    """The comparison of two candidates on the same samples.
+
+    Attributes
+    ----------
+    gap
+        The metric of the second candidate less that of the first.
+    agreement
+        The share of samples for which both predict the same, right or wrong; ``None`` if the task cannot say.
+    """
+
+    gap: QualityDifference
+    agreement: float | None
+
+
+def figure_of(metric: QualityMetric, evaluation: Evaluation, confidence: float) -> Figure:
+    """Return a metric of an evaluation with its interval."""
+    found = quality_estimate(metric, evaluation, confidence)
+    if math.isnan(found.value):
+        return Figure.unknown(f"{metric.title} is not defined for these samples")
+    return Figure(found.value, found.low, found.high, found.samples)
+
+
+def agreement_of(task: Task, one: Evaluation, other: Evaluation, confidence: float) -> Figure:
+    """Return the share of samples for which two models predict the same."""
+    same = task.agreement(one, other)
+    if same is None:
+        return Figure.unknown(f"the task {task.name!r} does not say when predictions are the same")
+    return Figure(float(np.mean(same)), *wilson_interval(int(same.sum()), len(same), confidence), len(same))
+
+
+def paired(first: Quality | None, other: Quality | None, confidence: float = CONFIDENCE) -> PairedQuality | None:
+    """Return the comparison of two candidates; ``None`` unless both were judged on the same samples."""
+    if first is None or other is None or not comparable(first, other):
+        return None
+    gap = quality_difference(first.metric, first.evaluation, other.evaluation, confidence)
+    return PairedQuality(gap, agreement_of(first.task, first.evaluation, other.evaluation, confidence).value)
+
+
+def comparable(first: Quality, other: Quality) -> bool:
+    """Return whether two candidates did the same task on the same samples, and were judged in the same way."""
+    return (
+        first.task.name == other.task.name
+        and first.evaluation.settings == other.evaluation.settings
+        and first.task.same_samples(first.evaluation, other.evaluation)
+    )

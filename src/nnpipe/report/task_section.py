@@ -1,0 +1,79 @@
+"""What reports show of a task: a section of its own, or the table of its metrics."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar
+
+from nnpipe.core.discoverable import Discoverable
+from nnpipe.core.registry import named
+from nnpipe.core.task import Task
+from nnpipe.measuring.quantities import quality
+from nnpipe.report.document import Cell, Paragraph, Section, Table
+from nnpipe.report.formatting import NOTHING
+from nnpipe.report.inputs.candidate import Candidate
+from nnpipe.report.inputs.quality import CONFIDENCE, figure_of
+from nnpipe.report.quantity_text import interval, written
+
+
+class TaskSection(Discoverable, ABC):
+    """The section of reports about a task.
+
+    Sections are found like components.  A task without one gets a table of its metrics.
+
+    Attributes
+    ----------
+    task
+        The name of the task.
+
+    Examples
+    --------
+    >>> class CountingSection(TaskSection):
+    ...     'Shows how far counts are off.'
+    ...     task = "counting"
+    ...     def section(self, candidates):
+    ...         return Section("Counting", (Paragraph(f"{len(candidates)} candidates counted."),))
+    >>> CountingSection().section([]).title
+    'Counting'
+    """
+
+    task: ClassVar[str] = ""
+
+    @abstractmethod
+    def section(self, candidates: Sequence[Candidate]) -> Section:
+        """Return the section; some candidates may have no judged predictions, or of another task."""
+
+
+def task_section(task: Task, candidates: Sequence[Candidate]) -> Section:
+    """Return the section of a report about a task."""
+    for cls in named(TaskSection).values():
+        if cls.task == task.name:
+            return cls().section(candidates)
+    return metrics_section(task, candidates)
+
+
+def metrics_section(task: Task, candidates: Sequence[Candidate]) -> Section:
+    """Return a section with the table of all metrics of a task, with intervals."""
+    header = ("Candidate", *(metric.heading for metric in task.metrics), "Samples")
+    rows = tuple((Cell(c.name, float(c.number)), *_cells(task, c)) for c in candidates)
+    meanings = "; ".join(f"{metric.heading}: {metric.meaning}" for metric in task.metrics)
+    table = Table(header, rows, sortable=True, caption=f"Ranges are 95\u00a0% intervals. {meanings}.")
+    return Section(title_of_task(task), (Paragraph(type(task).summary()), table))
+
+
+def title_of_task(task: Task) -> str:
+    """Return the name of a task as a heading."""
+    words = task.name.replace("_", " ")
+    return words[:1].upper() + words[1:]
+
+
+def _cells(task: Task, candidate: Candidate) -> list[Cell]:
+    quality_ = candidate.quality
+    if quality_ is None or quality_.task.name != task.name:
+        return [Cell(NOTHING)] * (len(task.metrics) + 1)
+    found = []
+    for metric in task.metrics:
+        known = figure_of(metric, quality_.evaluation, CONFIDENCE)
+        found.append(Cell(written(quality(metric), known.value), known.value, interval(quality(metric), known)))
+    return [*found, Cell(f"{quality_.samples:,}", float(quality_.samples))]

@@ -1,0 +1,164 @@
+"""The contract of tasks."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from nnpipe.core.component import Component
+from nnpipe.core.dataset_spec import DatasetSpec
+from nnpipe.core.errors import ArtifactError, NNPipeError
+from nnpipe.core.evaluation import Evaluation
+from nnpipe.core.quality_metric import QualityMetric
+from nnpipe.core.task import Task, quality_metric, task_named
+from nnpipe.core.tensors import Batch
+from nnpipe.testing.component import ComponentContract
+from nnpipe.testing.session import assert_one_line
+
+_ROUNDING = 1e-9
+
+
+class TaskContract(ComponentContract):
+    """What every task must do; subclass it and define four fixtures.
+
+    ``task``
+        The task.
+    ``spec``
+        The specification of a data set of this task.
+    ``truth``
+        The targets of at least eight samples, not all alike.
+    ``predictions``
+        What a mediocre model predicts for them: neither all right nor all wrong.
+    """
+
+    @pytest.fixture
+    def task(self) -> Task:
+        raise NotImplementedError("a subclass of TaskContract gives the fixture `task`")
+
+    @pytest.fixture
+    def spec(self) -> DatasetSpec:
+        raise NotImplementedError("a subclass of TaskContract gives the fixture `spec`")
+
+    @pytest.fixture
+    def truth(self) -> Batch:
+        raise NotImplementedError("a subclass of TaskContract gives the fixture `truth`")
+
+    @pytest.fixture
+    def predictions(self) -> Batch:
+        raise NotImplementedError("a subclass of TaskContract gives the fixture `predictions`")
+
+    @pytest.fixture
+    def component(self, task: Task) -> Component:
+        return task
+
+    @pytest.fixture
+    def judged(self, task: Task, spec: DatasetSpec, truth: Batch, predictions: Batch) -> Evaluation:
+        return task.judge(predictions, truth, spec)
+
+    # -- what it says of itself -----------------------------------------------------------------
+
+    def test_it_is_found_by_its_name(self, task: Task, spec: DatasetSpec) -> None:
+        assert type(task_named(task.name)) is type(task)
+        assert spec.task == task.name
+
+    def test_its_metrics_have_names_of_their_own(self, task: Task) -> None:
+        names = [metric.name for metric in task.metrics]
+        assert names
+        assert len(set(names)) == len(names)
+        for metric in task.metrics:
+            assert metric.heading, metric.name
+            assert metric.title, metric.name
+            assert metric.meaning, metric.name
+            assert task.metric(metric.name) == metric
+            # Another task may have a metric of this name, but it must mean the same kind of thing.
+            known = quality_metric(metric.name)
+            assert (known.kind, known.less_is_better) == (metric.kind, metric.less_is_better)
+
+    # -- judging --------------------------------------------------------------------------------
+
+    def test_an_evaluation_names_its_task_and_has_each_sample_once(
+        self, task: Task, judged: Evaluation, truth: Batch
+    ) -> None:
+        assert judged.task == task.name
+        assert len(judged) == len(next(iter(truth.values())))
+        task.check(judged)
+        assert json.loads(json.dumps(dict(judged.settings), allow_nan=False)) == dict(judged.settings)
+
+    def test_batches_are_judged_as_all_samples_together(
+        self, task: Task, spec: DatasetSpec, truth: Batch, predictions: Batch, judged: Evaluation
+    ) -> None:
+        half = len(judged) // 2
+        parts = [
+            task.judge(_part(predictions, place), _part(truth, place), spec)
+            for place in (slice(None, half), slice(half, None))
+        ]
+        joined = Evaluation.joined(parts)
+        assert task.same_samples(joined, judged)
+        for metric in task.metrics:
+            _assert_same(metric.of(joined), metric.of(judged), metric)
+
+    def test_perfect_predictions_are_better(
+        self, task: Task, spec: DatasetSpec, truth: Batch, judged: Evaluation
+    ) -> None:
+        best = task.judge(task.perfect(truth, spec), truth, spec)
+        assert task.same_samples(best, judged)
+        for metric in task.metrics:
+            one, other = metric.of(judged), metric.of(best)
+            if math.isnan(one) and math.isnan(other):
+                continue  # not defined for these samples
+            assert (other < one) if metric.less_is_better else (other > one), metric.name
+
+    def test_predictions_of_the_wrong_shape_are_refused(self, task: Task, spec: DatasetSpec, truth: Batch) -> None:
+        wrong = {name: np.zeros((1, 3, 5, 7, 2), np.float32) for name in task.perfect(truth, spec)}
+        with pytest.raises(NNPipeError) as caught:
+            task.judge(wrong, truth, spec)
+        assert_one_line(caught.value)
+
+    def test_an_evaluation_that_lacks_an_array_is_refused(self, task: Task, judged: Evaluation) -> None:
+        for name in task.arrays:
+            lacking = replace(
+                judged,
+                arrays={each: array for each, array in judged.arrays.items() if each != name},
+                ragged={each: rows for each, rows in judged.ragged.items() if each != name},
+            )
+            with pytest.raises(ArtifactError, match=name) as caught:
+                task.check(lacking)
+            assert_one_line(caught.value)
+
+    # -- metrics --------------------------------------------------------------------------------
+
+    def test_a_weight_counts_a_sample_that_often(self, task: Task, judged: Evaluation) -> None:
+        random = np.random.default_rng(0)
+        for metric in task.metrics:
+            statistic = metric.prepared(judged)
+            for _ in range(5):
+                chosen = np.sort(random.integers(0, len(judged), len(judged)))
+                weights = np.bincount(chosen, minlength=len(judged)).astype(np.float64)
+                _assert_same(statistic(weights), metric.of(judged.take(chosen)), metric)
+
+    def test_the_order_of_samples_does_not_matter(self, task: Task, judged: Evaluation) -> None:
+        turned = judged.take(np.arange(len(judged))[::-1])
+        for metric in task.metrics:
+            _assert_same(metric.of(turned), metric.of(judged), metric)
+
+    def test_a_model_agrees_with_itself(self, task: Task, judged: Evaluation) -> None:
+        same = task.agreement(judged, judged)
+        assert same is None or (same.shape == (len(judged),) and bool(same.all()))
+
+    def test_doubts_are_clauses(self, task: Task, judged: Evaluation) -> None:
+        for kind, reason in task.doubts(judged):
+            assert kind
+            assert reason
+            assert not reason.endswith(".")
+
+
+def _part(batch: Batch, place: slice) -> Batch:
+    return {name: array[place] for name, array in batch.items()}
+
+
+def _assert_same(one: float, other: float, metric: QualityMetric) -> None:
+    assert one == pytest.approx(other, rel=_ROUNDING, abs=_ROUNDING, nan_ok=True), metric.name
