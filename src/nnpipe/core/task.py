@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import importlib
 from abc import abstractmethod
 from collections.abc import Iterator
 from typing import ClassVar
@@ -160,12 +162,30 @@ def task_named(name: str) -> Task:
     """
     from nnpipe.core.registry import named
 
+    if (ours := _own(name)) is not None:
+        return ours()
     known = {cls.name: cls for cls in named(Task).values()}
     if name not in known:
         raise ComponentNotFound(
             f"there is no task {name!r} here{nearest(name, known) or '; there are: ' + ', '.join(sorted(known))}"
         )
     return known[name]()
+
+
+@functools.cache
+def _own(name: str) -> type[Task] | None:
+    """Return nnpipe's own task of a name, which is in the folder of that name, without a look at all others."""
+    if not name.isidentifier():
+        return None
+    try:
+        module = importlib.import_module(f"nnpipe.tasks.{name}.task")
+    except ModuleNotFoundError:
+        return None
+    return next((cls for cls in vars(module).values() if isinstance(cls, type) and _is_named(cls, name)), None)
+
+
+def _is_named(cls: type, name: str) -> bool:
+    return issubclass(cls, Task) and cls.name == name and not cls.is_base()
 
 
 def scores_classes(name: str) -> bool:
