@@ -14,8 +14,8 @@ ROOT = Path(__file__).resolve().parents[2]
 CONTENTS = {
     "Choose": ["comparing", "sweeping", "agreement", "reduce", "breadth", "zoo", "models-from-outside", "boards"],
     "Examples": ["gallery/index"],
-    "Measure": ["measuring", "quantities", "tasks", "load", "defaults"],
-    "Tasks": ["detection", "sound", "series"],
+    "Measure": ["measuring", "quantities", "load", "defaults"],
+    "Tasks": ["tasks", "detection", "sound", "series"],
     "Train": ["training", "callbacks", "experiments", "input-pipelines", "layers", "jobs", "launchers", "storage"],
     "Extend": ["components", "adding-a-framework", "plugins", "codegen", "onnx"],
     "Look up": ["api/index", "file-formats", "protocol", "architecture", "changes", "reports/inductor-int8"],
