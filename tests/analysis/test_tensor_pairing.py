@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -190,6 +191,28 @@ def test_a_mask_of_the_lowest_float_tells_nothing_about_a_bias() -> None:
     assert share_of(np.full((4, 4), -np.inf), lowest, lowest) == (0.0, np.inf)
     assert share_of(1e200 * lowest, lowest, lowest) == (0.0, np.inf)
     assert share_of(np.ones((4, 4)), np.zeros((4, 4)), np.ones((4, 4))) == (1.0, 0.0)
+
+
+@pytest.mark.parametrize(("kind", "paired"), [("FULLY_CONNECTED", False), ("MEAN", True)])
+def test_a_tensor_that_only_leads_to_a_smaller_product_needs_no_counterpart(kind: str, paired: bool) -> None:
+    """A scale that the other model multiplies into a matrix; averages could hide a fault, though."""
+    random = np.random.default_rng(12)
+    scale, matrix = random.uniform(1.0, 1.2, 12), random.standard_normal((12, 5))
+    rows = random.standard_normal((40, 12))
+    source = {"scaled": lambda x: np.tanh(x) * scale, "out": lambda x: x @ matrix, "last": np.tanh}
+    found = run(source, image=rows)
+    other = {"even": np.tanh(rows), "out": found["out"], "last": found["last"]}
+    there = [*places(list(other))]
+    there[1] = replace(there[1], kind=kind)
+    pairing = TensorPairing(
+        places(list(source)),
+        there,
+        other,
+        lambda given: run(source, given, rows),
+        {"last": "last"},
+        sure_for(("float",)),
+    )
+    assert ("scaled" in [pair.source.tensor for pair in pairing.pairs()]) is paired
 
 
 def test_a_normalisation_without_its_shift_is_not_taken_for_the_layer_before_it() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -32,6 +32,10 @@ class Expected:
         The normalisation that was folded into it, its epsilon, and the axis of channels.
     factors
         The factor of each channel, if channels are multiples of the expected ones.
+    shift
+        The addition to the bias by a layer normalisation before the operation, if that was folded into the kernel.
+    before
+        The name of that normalisation.
     """
 
     numbers: Array
@@ -41,6 +45,8 @@ class Expected:
     epsilon: float = 0.0
     axis: int = 0
     factors: Array | None = None
+    shift: Array | None = None
+    before: str = ""
 
     def unfolded(self) -> tuple[Array, Array]:
         """Return the expected and the found values before the normalisation was folded in."""
@@ -74,13 +80,34 @@ def expected_of(pair: WeightPair, source: Weights, other: Weights, epsilon: floa
         if best is None or off < best[0]:
             best = (off, made)
     assert best is not None
-    off, made = best
-    if off > _SCALED:
-        ratio = _ratios(made.numbers, made.found, made.axis)
-        factored = made.numbers * along(ratio, made.numbers.ndim, made.axis)
-        if _difference(factored, made.found, made.axis) < _PART * off:
-            return Expected(made.numbers, made.found, made.step, made.norm, made.epsilon, made.axis, ratio)
+    made, left = _multiplied(best[1])
+    for folded in _after_affine(pair, source) if made.norm is None and left > _EXACT else ():
+        candidate, rest = _multiplied(folded)
+        if rest < left:
+            made, left = candidate, rest
     return made
+
+
+def _multiplied(made: Expected) -> tuple[Expected, float]:
+    """Return expected values with the factors of channels, if these explain most of a difference, and what is left."""
+    off = _difference(made.numbers, made.found, made.axis)
+    if off <= _SCALED:
+        return made, off
+    ratio = _ratios(made.numbers, made.found, made.axis)
+    left = _difference(made.numbers * along(ratio, made.numbers.ndim, made.axis), made.found, made.axis)
+    return (replace(made, factors=ratio), left) if left < _PART * off else (made, off)
+
+
+def _after_affine(pair: WeightPair, source: Weights) -> Iterator[Expected]:
+    """Yield the kernel with the scale of the layer normalisation before it folded in, and the shift in its bias."""
+    raw, affine = pair.source.values, source.affine.get(pair.source.operation)
+    if affine is None or raw.ndim != 2:
+        return
+    step = None if pair.other.step is None else pair.back(pair.other.step)
+    for axis, length in enumerate(raw.shape):
+        if length == affine.scale.size:
+            numbers, added = raw * along(affine.scale, 2, axis), np.tensordot(raw, affine.shift, (axis, 0))
+            yield Expected(numbers, pair.turned(), step, axis=1 - axis, shift=added, before=affine.name)
 
 
 def expected_vector(expected: Expected, bias: Array | None) -> tuple[Array, float]:

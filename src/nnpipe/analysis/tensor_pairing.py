@@ -38,6 +38,7 @@ _SHARED = 4.0  # the noise that another candidate may have, as a multiple of the
 _ROUNDS = 24
 _ALIKE = 0.25  # noise-to-signal ratio below which a damaged tensor can be recognised by its values
 _AHEAD = 6  # operations that a faulty one may be fused with
+_PRODUCTS = ("matmul", "fully_connected", "linear", "gemm", "dense")
 _BEHIND = 2  # operations that may add a bias and round the sum
 _HALF, _ERRORS = 0.5, 3  # of a bias, between there and missing; and standard errors from that
 
@@ -272,13 +273,15 @@ class TensorPairing:
         """Return the other model's tensors that only lead to certain ones.
 
         Converters move factors and constants from one operation to the next, so these need no counterpart.  A fault in
-        them is visible in the result, unless that is smaller and averaging has removed the noise.
+        them is visible in the result, unless averaging has removed the noise; a product with a smaller matrix does not.
         """
         found: set[str] = set()
         for place in reversed(self.other):
             size, users = self.sizes.get(place.tensor, 0), self.other_users.get(place.tensor, ())
-            if any(user.tensor in sure | found and self.sizes.get(user.tensor, 0) >= size for user in users):
-                found.add(place.tensor)
+            for user in users:
+                kept = self.sizes.get(user.tensor, 0) >= size or any(word in user.kind.lower() for word in _PRODUCTS)
+                if user.tensor in sure | found and kept:
+                    found.add(place.tensor)
         return found
 
     # -- where values no longer tell ----------------------------------------------------------------

@@ -78,12 +78,14 @@ def weigh(source: Weights, other: Weights, claims: Iterable[Claim]) -> Weighing:
     for pair in pairs:
         if pair.source.values.ndim == 1 and pair.source.name not in folded:
             scale = float(np.abs(pair.source.values).max(initial=0.0))
-            kernel, expected_kernel = kernels.get(pair.source.operation, (None, None))
-            dead = _dead(kernels, kernel)
-            change = _vector(pair, pair.source.values, scale, claims, dead, pair.source.name, "")
-            factors = None if expected_kernel is None else expected_kernel.factors
-            if change.wrong and factors is not None and factors.shape == pair.source.values.shape:
-                again = _vector(pair, factors * pair.source.values, scale, claims, dead, pair.source.name, "")
+            kernel, beside = kernels.get(pair.source.operation, (None, None))
+            dead, numbers = _dead(kernels, kernel), pair.source.values
+            if beside is not None and beside.shift is not None and beside.shift.shape == numbers.shape:
+                numbers = numbers + beside.shift
+            change = _vector(pair, numbers, scale, claims, dead, pair.source.name, "")
+            factors = None if beside is None else beside.factors
+            if change.wrong and factors is not None and factors.shape == numbers.shape:
+                again = _vector(pair, factors * numbers, scale, claims, dead, pair.source.name, "")
                 change = change if again.wrong else replace(change, channels=(), wrong="", remark=_SCALED_TOO)
             found.append(change)
     order = {weight.name: number for number, weight in enumerate(source.tensors)}
@@ -139,7 +141,7 @@ def _kernel(pair: WeightPair, expected: Expected, claims: tuple[Claim, ...]) -> 
             told += f"; it takes {values} different values"
     rescaled = bool(channels) and not changes and is_rescaled(numbers, found, allowed)
     return WeightChange(
-        pair.source.name, pair.other.name, pair.by, expected.norm.name if expected.norm else "",
+        pair.source.name, pair.other.name, pair.by, expected.norm.name if expected.norm else expected.before,
         *_amounts(numbers, found, step, claims), _zeros(numbers, found), values, axis, channels, dead, told, remark,
         rescaled,
     )  # fmt: skip

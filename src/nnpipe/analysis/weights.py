@@ -83,6 +83,15 @@ class Normalisation:
 
 
 @dataclass(frozen=True)
+class Affine:
+    """The scale and shift at the end of a layer normalisation, ``(features,)`` each, and the operation's name."""
+
+    name: str
+    scale: Array
+    shift: Array
+
+
+@dataclass(frozen=True)
 class Weights:
     """All weights of a model, in the order in which it computes.
 
@@ -93,12 +102,15 @@ class Weights:
     layout
         The order of axes of its kernels: outputs, inputs, height and width.
     normalised
-        The normalisation that follows an operation, by the tensor that the operation computes.
+        The batch normalisation that follows an operation, by the tensor that the operation computes.
+    affine
+        The scale and shift of the layer normalisation before an operation, by the operation's name.
     """
 
     tensors: tuple[Weight, ...]
     layout: Layout
     normalised: dict[str, Normalisation] = field(default_factory=dict)
+    affine: dict[str, Affine] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

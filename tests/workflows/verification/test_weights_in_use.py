@@ -11,6 +11,7 @@ import pytest
 from installed import needs
 
 from nnpipe.analysis.weight_changes import Weighing
+from nnpipe.core.claims import Claim
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.registry import find
@@ -119,3 +120,44 @@ def test_a_fault_beside_such_numbers_is_found(tmp_path: Path, name: str, change:
     weighed, added = compared(tmp_path, weights)
     assert added["verdict"] == "different"
     assert name in {change.name for change in weighed.wrong}
+
+
+def normalised(path: Path, gamma: Any, beta: Any, kernel: Any, bias: Any) -> LiveModel:
+    """A layer normalisation and a layer with a bias."""
+    node = onnx.helper.make_node
+    nodes = [
+        node("LayerNormalization", ["x", "gamma", "beta"], ["even"], "norm"),
+        node("Gemm", ["even", "kernel", "bias"], ["layer"], "dense", transB=1),
+        node("Relu", ["layer"], ["out"], "relu"),
+    ]
+    taken = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["n", WIDTH])
+    given = onnx.helper.make_tensor_value_info("out", onnx.TensorProto.FLOAT, ["n", len(bias)])
+    weights = {"gamma": gamma, "beta": beta, "kernel": kernel, "bias": bias}
+    arrays = [onnx.numpy_helper.from_array(np.float32(array), name) for name, array in weights.items()]
+    graph = onnx.helper.make_graph(nodes, "net", [taken], [given], arrays)
+    opset = [onnx.helper.make_opsetid("", 17)]
+    onnx.save(onnx.helper.make_model(graph, opset_imports=opset, ir_version=8), path)
+    return find("ONNXModel", ModelWrapper).from_json({"model_path": str(path)}).open(path)
+
+
+@pytest.mark.parametrize("claim", ["float", "int8"])
+@pytest.mark.parametrize("swapped", [False, True])
+def test_a_normalisation_within_the_next_layer_is_not_looked_for(tmp_path: Path, claim: Claim, swapped: bool) -> None:
+    random = np.random.default_rng(7)
+    gamma, beta = random.uniform(0.97, 1.03, WIDTH), 0.1 * random.standard_normal(WIDTH)
+    kernel, bias = random.standard_normal((8, WIDTH)), random.standard_normal(8)
+    source = normalised(tmp_path / "source.onnx", gamma, beta, kernel, bias)
+    rows = [1, 0, *range(2, 8)] if swapped else list(range(8))
+    shown = (np.ones(WIDTH), np.zeros(WIDTH), (kernel * gamma)[rows], bias + kernel @ beta)
+    other = normalised(tmp_path / "other.onnx", *shown)
+    samples = [{"x": random.standard_normal((8, WIDTH)).astype(np.float32)} for _ in range(8)]
+    where, weighed = compare_inside(source, other, bound(source.io, other.io, {}, ()), samples, (claim,))
+    assert isinstance(where, Divergence)
+    assert isinstance(weighed, Weighing)
+    told = {change.name: change.wrong for change in weighed.tensors if change.name in ("kernel", "bias")}
+    assert told.pop("bias") == ""
+    assert (
+        ("channels 0 and 1" in told["kernel"] or "channels 0, 1" in told["kernel"]) if swapped else not told["kernel"]
+    )
+    assert ("dense" in {suspect.name for suspect in where.suspects}) is swapped
+    assert "norm" not in {suspect.name for suspect in where.suspects if "bias is missing" in suspect.told}

@@ -11,6 +11,7 @@ from nnpipe.analysis.weight_comparison import weigh
 from nnpipe.analysis.weights import Weights
 from nnpipe.core.claims import Claim, changes_of
 from nnpipe.core.errors import NNPipeError
+from nnpipe.core.graph import Graph
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.tensors import Batch
 from nnpipe.workflows.verification.compare_outputs import Binding
@@ -49,7 +50,8 @@ def compare_inside(
     except NNPipeError as error:
         weights = str(error)
     try:
-        values = paired_values(source, other, binding, samples, claims)
+        absent = set() if weighed is None else _folded(source.get_inference_graph(), weighed[0], weighed[2])
+        values = paired_values(source, other, binding, samples, claims, absent)
         where = replace(divergence(values, claims), adopted=adopted)
         if weighed is not None and not changes_of(claims):
             weights = excused(weighed[2], values, *weighed[:2])
@@ -58,3 +60,23 @@ def compare_inside(
     except NNPipeError as error:
         return str(error), weights
     return where, weights
+
+
+def _folded(graph: Graph, here: Weights, weights: Weighing) -> set[str]:
+    """Return the results of layer normalisations of which all that follows has the scale and shift in its weights."""
+    operations = {weight.name: weight.operation for weight in here.tensors}
+    took: dict[str, set[str]] = {}
+    for change in weights.tensors:
+        took.setdefault(change.folded, set()).add(operations.get(change.name, ""))
+    users: dict[str, set[str]] = {}
+    for operation in graph.operations:
+        for name in operation.inputs:
+            users.setdefault(name, set()).add(operation.name)
+    affine = {affine.name for affine in here.affine.values()}
+    return {
+        tensor
+        for operation in graph.operations
+        if operation.name in affine and operation.name in took
+        for tensor in operation.outputs
+        if tensor not in graph.outputs and users.get(tensor, {""}) <= took[operation.name]
+    }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -121,7 +121,12 @@ class PairedValues:
 
 
 def paired_values(
-    source: LiveModel, other: LiveModel, binding: Binding, samples: Sequence[Batch], claims: Iterable[Claim]
+    source: LiveModel,
+    other: LiveModel,
+    binding: Binding,
+    samples: Sequence[Batch],
+    claims: Iterable[Claim],
+    absent: Collection[str] = (),
 ) -> PairedValues:
     """Run two models and find out which of their tensors correspond.
 
@@ -135,6 +140,8 @@ def paired_values(
         Inputs of the source, those with the largest errors first.
     claims
         The claims of the conversion.
+    absent
+        Tensors of the source that the other model does not compute.
 
     Raises
     ------
@@ -148,8 +155,9 @@ def paired_values(
     values = _joined([other.get_intermediates(_EVERYTHING, batch) for batch in turned], other_graph)
     recompute = Rerun(source, graph, batches)
     outputs = _outputs(source, graph, other, other_graph, binding)
+    places = [place for place in _places(graph) if place.tensor not in absent]
     pairs = TensorPairing(
-        _places(graph), _places(other_graph), values, recompute, outputs, sure_for(claims),
+        places, _places(other_graph), values, recompute, outputs, sure_for(claims),
         source.wrapper.channel_axis, _at_rest(recompute, outputs),
     ).pairs()  # fmt: skip
     if not pairs:

@@ -8,15 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from nnpipe.analysis.weights import Layout, Normalisation, Weight, Weights
+from nnpipe.analysis.weights import Affine, Layout, Normalisation, Weight, Weights
 from nnpipe.core.errors import NNPipeError
 from nnpipe.core.graph import Graph, Operation, Selector
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.quantization import dequantize_linear
 from nnpipe.workflows.verification.compare_outputs import real
-from nnpipe.workflows.verification.first_difference import varying
+from nnpipe.workflows.verification.first_difference import in_order, varying
 
 _NEAR = 3  # the greatest number of operations between one on integers and the one that applies the scale
+_PASSING = ("dropout", "identity", "cast", "contiguous")
 _NORMALISED = 3  # the fewest inputs of a batch normalisation: data, mean and variance
 _Arrays = Mapping[str, np.ndarray[Any, Any]]
 
@@ -70,7 +71,7 @@ def weights_of(model: LiveModel) -> Weights:
             )  # fmt: skip
     users = _users(graph)
     alone = {tensor: norm for tensor, norm in normalised.items() if len(users.get(tensor, ())) == 1}
-    return Weights(tuple(found), _layout(model), alone)
+    return Weights(tuple(found), _layout(model), alone, _affine(graph, live, constants))
 
 
 def _layout(model: LiveModel) -> Layout:
@@ -222,6 +223,27 @@ def _normalisation(operation: Operation, constants: Mapping[str, _Constant]) -> 
     if len({array.shape for array in (gamma, beta, mean, variance)}) > 1:
         return None
     return Normalisation(operation.name, gamma, beta, mean, variance, beta_name)
+
+
+def _affine(graph: Graph, live: set[str], constants: Mapping[str, _Constant]) -> dict[str, Affine]:
+    """Return the scale and shift of the layer normalisation before an operation, by the operation's name."""
+    results: dict[str, Affine] = {}
+    found = {}
+    for operation in in_order(graph):
+        kind, taken = operation.kind.lower().replace("_", ""), [name for name in operation.inputs if name in live]
+        if len(taken) != 1 or not operation.outputs:
+            continue
+        if "layernorm" in kind or "rmsnorm" in kind:
+            arrays = [constants[name].values for name in operation.inputs if name in constants]
+            parts = [part.astype(np.float64) for part in arrays if part.ndim == 1 and part.dtype.kind == "f"]
+            if parts and len({part.size for part in parts}) == 1:
+                shift = parts[1] if len(parts) > 1 else np.zeros_like(parts[0])
+                results[operation.outputs[0]] = Affine(operation.name, parts[0], shift)
+        elif taken[0] in results:
+            found[operation.name] = results[taken[0]]
+            if any(word in kind for word in _PASSING):
+                results[operation.outputs[0]] = results[taken[0]]
+    return found
 
 
 def source_types(model: LiveModel, weights: _Arrays) -> dict[str, np.ndarray[Any, Any]]:
