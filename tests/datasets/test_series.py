@@ -8,11 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from property_examples import examples
 
-from nnpipe.core.dataset import SPLITS
+from nnpipe.core.dataset import SPLITS, Dataset
 from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import DatasetError, SpecMismatch
+from nnpipe.core.registry import find
 from nnpipe.core.task import task_named
 from nnpipe.datasets.series import SeriesDataset
+from nnpipe.datasets.series_folder import SeriesFolderDataset
 from nnpipe.testing.dataset import DatasetContract
 
 
@@ -33,6 +35,26 @@ class TestSeries(DatasetContract):
 
     def perfect(self, dataset, truth):
         return {"value": truth["value"]}
+
+
+class TestSeriesFolder(DatasetContract):
+    @pytest.fixture
+    def dataset(self, tmp_path):
+        for number, name in enumerate(("ring", "slope", "wing")):
+            for i in range(8):
+                put_series(tmp_path / "root" / name / f"{i}.csv", 4 + i, 10 * number + i)
+        return SeriesFolderDataset(dataset_root=tmp_path / "root", columns=("heat", "load, total"), window=8)
+
+
+def test_recordings_are_cut_or_their_last_row_is_repeated(tmp_path):
+    long = put_series(tmp_path / "ring" / "a.csv", 9, 0)
+    short = put_series(tmp_path / "wing" / "b.csv", 3, 1)
+    dataset = SeriesFolderDataset(dataset_root=tmp_path, columns=("load, total",), window=5)
+    inputs, truth = dataset.read(np.array([0, 1]))
+    np.testing.assert_array_equal(inputs["series"][0], long[:5, 1:])
+    np.testing.assert_array_equal(inputs["series"][1], short[[0, 1, 2, 2, 2], 1:])
+    assert truth["label"].tolist() == [0, 1]
+    assert find("MagicWandDataset", Dataset) is SeriesFolderDataset
 
 
 @given(st.integers(1, 9), st.integers(1, 5), st.integers(1, 4), st.floats(0, 0.5), st.floats(0, 0.5))

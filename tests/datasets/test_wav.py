@@ -275,3 +275,22 @@ def test_keywords_are_told_as_published():
             predictions = wrapper.postprocess(session.infer(wrapper.preprocess(samples)))
             parts.append(dataset.evaluate(predictions, truth).arrays["rank"])
     assert abs(np.count_nonzero(np.concatenate(parts) == 0) - 166) <= 1
+
+
+def test_the_transform_travels_with_the_model(tmp_path):
+    needs("ai_edge_litert")
+    wrapper = TFLiteModel(
+        model_path=shared_data("models/mlperf_tiny_kws/kws_ref_model.tflite"),
+        transform="MFCC",
+        transform_options=("num_coefficients=10", "lower_hz=20", "upper_hz=4000", "normalise=maximum"),
+    )
+    with wrapper.open(wrapper.model_path) as live:
+        live.save(tmp_path / "copy.tflite")
+    copy = TFLiteModel(model_path=tmp_path / "copy.tflite")
+    sounds = {"sound": np.random.default_rng(0).uniform(-1, 1, (2, 16000)).astype(np.float32)}
+    (wanted,), (found,) = wrapper.preprocess(sounds).values(), copy.preprocess(sounds).values()
+    np.testing.assert_array_equal(found, wanted)
+    assert copy.preparation().source == "description"
+    assert "MFCC, 10 coefficients" in copy.meaning.inputs[0].words()
+    other = TFLiteModel(model_path=tmp_path / "copy.tflite", transform="LogMel", transform_options=("num_mels=10",))
+    assert other.preparation().overridden.keys() >= {"transform"}

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from nnpipe.datasets.plugin import PluginDataset as PluginDataset
     from nnpipe.datasets.series import SeriesDataset as SeriesDataset
     from nnpipe.datasets.series_anomalies import SeriesAnomaliesDataset as SeriesAnomaliesDataset
+    from nnpipe.datasets.series_folder import SeriesFolderDataset as SeriesFolderDataset
     from nnpipe.datasets.series_scores import SeriesScoresDataset as SeriesScoresDataset
     from nnpipe.datasets.speech_commands import SpeechCommandsDataset as SpeechCommandsDataset
     from nnpipe.datasets.synthetic import SyntheticAnomaliesDataset as SyntheticAnomaliesDataset
@@ -59,6 +60,7 @@ __getattr__ = lazy_getattr(
         "plugin": ("PluginDataset",),
         "series": ("SeriesDataset",),
         "series_anomalies": ("SeriesAnomaliesDataset",),
+        "series_folder": ("SeriesFolderDataset",),
         "series_scores": ("SeriesScoresDataset",),
         "speech_commands": ("SpeechCommandsDataset",),
         "synthetic": (

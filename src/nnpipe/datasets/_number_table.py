@@ -108,7 +108,7 @@ def _first_fault(lines: list[str], first: int, places: Sequence[int], names: Seq
             return f"line {number}: {len(cells)} cells, and there are {len(names)} columns"
         for place in places:
             try:
-                usable = bool(np.isfinite(np.float32(cells[place])))
+                usable = abs(float(cells[place])) <= float(np.finfo(np.float32).max)
             except ValueError:
                 usable = False
             if not usable:
