@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from nnpipe.core.arguments import argument
 from nnpipe.core.dataset import SPLITS, Dataset
 from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import ConfigError, DatasetError
@@ -129,6 +130,15 @@ class BoxedImagesDataset(Dataset):
     abstract: ClassVar[bool] = True
     requires: ClassVar[tuple[str, ...]] = ("PIL",)
     install: ClassVar[str] = "nnpipe[data]"
+
+    protocol: Literal["coco", "pascal", "open_images"] = argument(
+        "coco", help="whose rules of matching and mAP judge the boxes: those of COCO, Pascal VOC or Open Images"
+    )
+
+    @property
+    def task(self) -> Detection:
+        """Detection, by the rules of ``protocol``."""
+        return Detection(protocol=self.protocol)
 
     @abstractmethod
     def listing(self) -> BoxListing:

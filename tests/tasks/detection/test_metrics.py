@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -51,3 +52,53 @@ def test_a_weight_counts_a_picture_as_often(seed: int) -> None:
     for metric in METRICS:
         value, wanted = metric.prepared(found)(weights.astype(float)), metric.of(again) if len(again) else math.nan
         assert value == pytest.approx(wanted, abs=1e-9, nan_ok=True), metric.name
+
+
+def plainly(case: Case, protocol: str) -> float:
+    """Return mAP at an overlap of 0.5 by Pascal VOC's or Open Images' rules, box by box."""
+
+    def overlap(box: list[float], other: list[float], whole: bool) -> float:
+        across = min(box[0] + box[2], other[0] + other[2]) - max(box[0], other[0])
+        down = min(box[1] + box[3], other[1] + other[3]) - max(box[1], other[1])
+        inside = max(across, 0) * max(down, 0)
+        return inside / (box[2] * box[3] if whole else box[2] * box[3] + other[2] * other[3] - inside)
+
+    areas = []
+    for label in range(case.classes):
+        true = [box for box in case.true if box["category_id"] == label]
+        wanted = sum(not box["iscrowd"] for box in true)
+        if not wanted:
+            continue
+        taken: set[int] = set()
+        hits = []
+        given = [box for box in case.predicted if box["category_id"] == label]
+        for box in sorted(given, key=lambda box: (-box["score"], box["image_id"])):
+            here = [other for other in true if other["image_id"] == box["image_id"]]
+            single = here if protocol == "pascal" else [other for other in here if not other["iscrowd"]]
+            best = max(single, key=lambda other: overlap(box["bbox"], other["bbox"], False), default=None)
+            near = best is not None and overlap(box["bbox"], best["bbox"], False) >= 0.5
+            if near and best is not None and best["iscrowd"]:
+                continue
+            if near and best is not None and best["id"] not in taken:
+                taken.add(best["id"])
+                hits.append(True)
+                continue
+            groups = [other for other in here if other["iscrowd"] and protocol == "open_images"]
+            if not any(overlap(box["bbox"], other["bbox"], True) >= 0.5 for other in groups):
+                hits.append(False)
+        precision = np.cumsum(hits) / np.arange(1, len(hits) + 1)
+        areas.append(sum(precision[place:].max() for place, hit in enumerate(hits) if hit) / wanted)
+    return float(np.mean(areas)) if areas else math.nan
+
+
+@pytest.mark.parametrize("protocol", ["pascal", "open_images"])
+def test_other_protocols_match_only_the_best_true_box(protocol: str) -> None:
+    differing = 0
+    for case in map(random_case, range(60)):
+        found = replace(case.evaluation(), settings={"protocol": protocol})
+        value = METRICS[0].of(found)
+        assert value == pytest.approx(plainly(case, protocol), abs=1e-9, nan_ok=True)
+        assert METRICS[1].of(found) == pytest.approx(value, abs=1e-12, nan_ok=True)
+        assert math.isnan(METRICS[3].of(found))
+        differing += value != pytest.approx(METRICS[1].of(case.evaluation()), abs=1e-6)
+    assert differing > 20

@@ -75,3 +75,11 @@ def test_a_collapsed_detector_is_doubted() -> None:
     assert "finds nothing" in next(Detection().doubts(Detection().judge(none, TRUTH, SPEC)))[1]
     usual = one | {"scores": np.linspace(0, 1, 60).reshape(2, 30)}
     assert not list(Detection().doubts(Detection().judge(usual, TRUTH, SPEC)))
+
+
+def test_by_open_images_rules_classes_that_were_not_looked_for_do_not_count() -> None:
+    task = Detection(protocol="open_images")
+    given = perfect() | {"class": np.array([[0, 1], [1, 0]])}
+    found = task.judge(given, TRUTH | {"verified": np.array([[0], [-1]])}, SPEC)
+    assert found.ragged["class"].values.tolist() == [0, 1, 1]
+    assert found.settings["protocol"] == "open_images"

@@ -1,6 +1,6 @@
-"""Matching of predicted boxes with true ones, as COCO does it.
+"""Matching of predicted boxes with true ones.
 
-The rules are those of ``pycocotools/cocoeval.py``, ``evaluateImg``: the boxes of one class in one picture are taken
+COCO's rules are those of ``pycocotools/cocoeval.py``, ``evaluateImg``: the boxes of one class in one picture are taken
 in the order of their scores, and each gets the free true box that it overlaps most.  Here the first boxes of all
 pictures and classes are matched at once, then the second ones, and so on, for all thresholds and areas together.
 """
@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.ragged import Ragged
+from nnpipe.tasks.detection.first_claims import claimed
+from nnpipe.tasks.detection.overlaps import Bools, Floats, Integers, overlapping
 
 THRESHOLDS = np.linspace(0.5, 0.95, 10)
 """The overlaps from which a box counts as found."""
@@ -24,11 +24,6 @@ AREAS = {"all": (0.0, 1e10), "small": (0.0, 32.0**2), "medium": (32.0**2, 96.0**
 """Least and greatest area of boxes in pixels, by name."""
 MOST_DETECTIONS = 100
 """Predicted boxes of one class in one picture that count, the most certain ones."""
-
-_PAIRS = 1 << 20  # whose overlap is computed at once
-Bools = npt.NDArray[np.bool_]
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +36,7 @@ class Matches:
         Picture and class of each predicted box, ``(d,)``.
     right, ignored
         Whether a box was matched with a true one that counts, and whether it does not count itself;
-        ``(d, thresholds, areas)``.
+        ``(d, thresholds, areas)``.  Only COCO tells areas apart.
     true_picture, true_label
         Picture and class of each true box, ``(g,)``.
     wanted
@@ -62,7 +57,8 @@ class Matches:
 
 def matches_of(found: Evaluation) -> Matches:
     """Return the matches of an evaluation's boxes; they are computed once for all metrics."""
-    return _matched(*(found.ragged[name] for name in (*TRUTH, *PREDICTED)))
+    protocol = str(found.settings.get("protocol", "coco"))
+    return _matched(protocol, *(found.ragged[name] for name in (*TRUTH, *PREDICTED)))
 
 
 TRUTH = ("truth_boxes", "truth_class", "truth_crowd", "truth_area")
@@ -71,25 +67,39 @@ PREDICTED = ("boxes", "scores", "class")
 
 @functools.lru_cache(maxsize=2)  # by identity; two, since models are compared in pairs
 def _matched(
-    truth: Ragged, true_class: Ragged, crowd: Ragged, area: Ragged, boxes: Ragged, scores: Ragged, classes: Ragged
+    protocol: str,
+    truth: Ragged,
+    true_class: Ragged,
+    crowd: Ragged,
+    area: Ragged,
+    boxes: Ragged,
+    scores: Ragged,
+    classes: Ragged,
 ) -> Matches:
     every = max(_after(true_class), _after(classes))
     true_group = truth.owners * every + true_class.values.astype(np.int64)
     true_order = np.argsort(true_group, kind="stable")
     true_group = true_group[true_order]
-    low, high = np.array(list(AREAS.values())).T
-    sizes = area.values.astype(np.float64)[true_order, None]
+    true_boxes = truth.values.astype(np.float64)[true_order]
     crowds = crowd.values.astype(bool)[true_order]
-    unwanted = crowds[:, None] | (sizes < low) | (sizes > high)
 
     order = np.lexsort((-scores.values.astype(np.float64), classes.values, boxes.owners))
     group = (boxes.owners * every + classes.values.astype(np.int64))[order]
-    kept = _places(group) < MOST_DETECTIONS
-    order, group = order[kept], group[kept]
+    if protocol == "coco":
+        kept = _places(group) < MOST_DETECTIONS
+        order, group = order[kept], group[kept]
     given = boxes.values.astype(np.float64)[order]
-    right, ignored = _greedy(given, group, truth.values.astype(np.float64)[true_order], true_group, crowds, unwanted)
-    own = (given[:, 2] * given[:, 3])[:, None]
-    ignored |= ~(right | ignored) & ((own < low) | (own > high))[:, None, :]
+    if protocol == "coco":
+        low, high = np.array(list(AREAS.values())).T
+        sizes, own = area.values.astype(np.float64)[true_order, None], (given[:, 2] * given[:, 3])[:, None]
+        unwanted = crowds[:, None] | (sizes < low) | (sizes > high)
+        right, ignored = _greedy(given, group, true_boxes, true_group, crowds, unwanted)
+        ignored |= ~(right | ignored) & ((own < low) | (own > high))[:, None, :]
+    else:
+        unwanted = crowds[:, None]
+        right, ignored = claimed(
+            given, group, true_boxes, true_group, crowds, THRESHOLDS, groups=protocol == "open_images"
+        )
     # Boxes of a class are sorted again over all pictures; those with equal scores stay in the order of pictures.
     again = np.lexsort((-scores.values.astype(np.float64)[order], group % every))
     group = group[again]
@@ -116,7 +126,7 @@ def _greedy(
     reached = np.minimum(THRESHOLDS, 1 - 1e-10)
     if not len(boxes):
         return right, ignored
-    parts = _overlapping(boxes, group, truth, true_group, crowds, float(reached[0]))
+    parts = overlapping(boxes, group, truth, true_group, crowds, float(reached[0]))
     box, true, overlap = (np.concatenate(part) for part in zip(*parts, strict=True))
     if not len(box):
         return right, ignored
@@ -138,44 +148,6 @@ def _greedy(
         which, threshold, area = np.nonzero(best)
         taken[now[(best[which, threshold, area] - 1) % count], threshold, area] = True
     return right, ignored
-
-
-def _overlapping(
-    boxes: Floats, group: Integers, truth: Floats, true_group: Integers, crowds: Bools, least: float
-) -> Iterator[tuple[Integers, Integers, Floats]]:
-    """Yield the pairs of a box and a true box of its group that overlap enough, with their overlap, part by part."""
-    first = np.searchsorted(true_group, group, "left")
-    count = np.searchsorted(true_group, group, "right") - first
-    ends = np.cumsum(count)
-    start = 0
-    while start < len(boxes):
-        before = int(ends[start - 1]) if start else 0
-        stop = max(start + 1, int(np.searchsorted(ends, before + _PAIRS, "right")))
-        box = np.repeat(np.arange(start, stop), count[start:stop])
-        within = np.arange(len(box)) - np.repeat(ends[start:stop] - count[start:stop] - before, count[start:stop])
-        true = first[box] + within
-        overlap = overlaps(boxes[box], truth[true], crowds[true])
-        enough = overlap >= least
-        yield box[enough], true[enough], overlap[enough]
-        start = stop
-
-
-def overlaps(boxes: Floats, truth: Floats, crowds: Bools) -> Floats:
-    """Return the intersection over union of pairs of boxes; of a crowd, the intersection over the predicted box.
-
-    Parameters
-    ----------
-    boxes, truth
-        Left, top, width and height; ``(n, 4)``.
-    crowds
-        Whether the true box is one of a crowd; ``(n,)``.
-    """
-    ends, true_ends = boxes[:, :2] + boxes[:, 2:], truth[:, :2] + truth[:, 2:]
-    shared = np.minimum(ends, true_ends) - np.maximum(boxes[:, :2], truth[:, :2])
-    inside = np.where((shared > 0).all(axis=1), shared[:, 0] * shared[:, 1], 0.0)
-    own, others = boxes[:, 2] * boxes[:, 3], truth[:, 2] * truth[:, 3]
-    whole = np.where(crowds, own, own + others - inside)
-    return np.divide(inside, whole, out=np.zeros_like(inside), where=inside > 0)
 
 
 def _places(group: Integers) -> Integers:

@@ -2,6 +2,9 @@
 
 They are those of ``pycocotools/cocoeval.py``, ``accumulate`` and ``summarize``.  Precision and recall change upwards
 only where a box is right, so only these boxes are looked at for each weighting of pictures.
+
+By the rules of Pascal VOC and Open Images, mAP is the area below the curve at an overlap of 0.5, and there are no
+figures by area.
 """
 
 from __future__ import annotations
@@ -98,8 +101,8 @@ class _Curves:
             float(curves[np.tile(wanted > 0, self.thresholds)].sum()) / (there * self.thresholds) if there else np.nan
         )
 
-    def average_precision(self, weights: Floats) -> float:
-        """Return the mean of the precision at 101 recalls, over all curves."""
+    def average_precision(self, weights: Floats, recalls: Floats | None = _RECALLS) -> float:
+        """Return the mean of the precision at these recalls, or at all, over all curves."""
         wanted = self.wanted(weights)
         each = weights[self.picture]
         starts = np.searchsorted(self.curve, self.curve)
@@ -110,16 +113,19 @@ class _Curves:
         precision = right / (counted + np.spacing(1))
         of_class = wanted[self.label[self.curve]]
         recall = np.divide(right, of_class, out=np.zeros(len(right)), where=of_class > 0)
-        # A recall of 0.7 is asked for as 0.7000000000000001, as by pycocotools.
-        reached = np.searchsorted(_RECALLS, recall, "right")
-        fresh = np.diff(reached, prepend=0)
-        firsts = np.flatnonzero(starts == np.arange(len(starts)))
-        fresh[firsts] = reached[firsts]
+        if recalls is None:
+            fresh = np.divide(each, of_class, out=np.zeros(len(each)), where=of_class > 0)
+        else:
+            # A recall of 0.7 is asked for as 0.7000000000000001, as by pycocotools.
+            reached = np.searchsorted(recalls, recall, "right") / len(recalls)
+            fresh = np.diff(reached, prepend=0)
+            firsts = np.flatnonzero(starts == np.arange(len(starts)))
+            fresh[firsts] = reached[firsts]
         # The greatest precision from each recall on: each curve, from the last to the first, is lifted above the one
         # before, so that one pass serves all.
         lift = 2.0 * (len(self.label) - self.curve)
         best = np.maximum.accumulate((precision + lift)[::-1])[::-1] - lift
-        areas = np.bincount(self.curve, best * fresh, len(self.label)) / len(_RECALLS)
+        areas = np.bincount(self.curve, best * fresh, len(self.label)).astype(np.float64)
         return self.mean(areas, wanted)
 
     def average_recall(self, weights: Floats) -> float:
@@ -135,17 +141,27 @@ def _sums(values: Floats) -> Floats:
 
 
 def _measured(
-    of: Callable[[_Curves], Statistic], thresholds: list[int] | None = None, area: str = "all"
+    of: Callable[[_Curves, str], Statistic], thresholds: list[int] | None = None, area: str = "all"
 ) -> Callable[[Evaluation], Statistic]:
-    which = list(range(len(THRESHOLDS))) if thresholds is None else thresholds
-    return lambda found: of(_Curves.of(matches_of(found), which, list(AREAS).index(area)))
+    def prepare(found: Evaluation) -> Statistic:
+        which = thresholds
+        if (protocol := found.settings.get("protocol", "coco")) != "coco":
+            if area != "all":
+                return lambda weights: float("nan")
+            which = thresholds or [0]
+        matches = matches_of(found)
+        curves = _Curves.of(matches, list(range(len(THRESHOLDS))) if which is None else which, list(AREAS).index(area))
+        return of(curves, protocol)
+
+    return prepare
 
 
-def _precision(curves: _Curves) -> Statistic:
-    return curves.average_precision
+def _precision(curves: _Curves, protocol: str) -> Statistic:
+    recalls = _RECALLS if protocol == "coco" else None
+    return lambda weights: curves.average_precision(weights, recalls)
 
 
-def _recall(curves: _Curves) -> Statistic:
+def _recall(curves: _Curves, protocol: str) -> Statistic:
     return curves.average_recall
 
 

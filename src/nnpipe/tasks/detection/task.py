@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from nnpipe.core.arguments import argument
 from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import SpecMismatch
 from nnpipe.core.evaluation import Evaluation
@@ -29,7 +30,8 @@ class Detection(Task):
 
     Targets are ``"boxes"``, ``(n, m, 4)`` in pixels of the picture, and ``"class"``, ``(n, m)`` class numbers; and, if
     the data set has them, ``"crowd"``, ``(n, m)``, which is 1 for a box around many things, ``"area"``, ``(n, m)``, the
-    area of the thing itself in pixels, and ``"size"``, ``(n, 2)``, height and width of the picture.
+    area of the thing itself in pixels, ``"size"``, ``(n, 2)``, height and width of the picture, and ``"verified"``,
+    ``(n, v)``, the classes that were looked for in it.
 
     Predictions are ``"boxes"``, ``(n, k, 4)``, ``"scores"``, ``(n, k)``, and ``"class"``, ``(n, k)``.  Boxes are in
     pixels of the picture; or, if there is also ``"frame"`` (:mod:`nnpipe.tasks.detection.frames`), in shares of the
@@ -38,6 +40,12 @@ class Detection(Task):
     An evaluation holds the boxes of each picture in pixels as ``truth_boxes``, ``truth_class``, ``truth_crowd``,
     ``truth_area``, ``boxes``, ``scores`` and ``class``, each ragged.
     """
+
+    protocol: Literal["coco", "pascal", "open_images"] = argument(
+        "coco",
+        help="rules of matching and mAP: those of COCO, of Pascal VOC since 2010 (crowds are difficult things), or of "
+        "Open Images (crowds are groups, and boxes of classes that were not verified in a picture do not count)",
+    )
 
     name = "detection"
     arrays = (*TRUTH, *PREDICTED)
@@ -59,16 +67,19 @@ class Detection(Task):
             if "size" not in truth:
                 raise SpecMismatch("the data set does not state the sizes of its pictures, so boxes cannot be compared")
             boxes = in_pixels(boxes, predictions["frame"], truth["size"])
+        given = predictions["class"]
+        if self.protocol == "open_images" and "verified" in truth:
+            given = np.where(_are_verified(given, np.concatenate([truth["verified"], true_class], axis=1)), given, -1)
         held = {
             "truth_boxes": _rows(truth["boxes"].astype(np.float64), true_class),
             "truth_class": _rows(true_class.astype(np.int32), true_class),
             "truth_crowd": _rows(crowd.astype(np.uint8), true_class),
             "truth_area": _rows(area.astype(np.float64), true_class),
-            "boxes": _rows(boxes, predictions["class"]),
-            "scores": _rows(predictions["scores"], predictions["class"]),
-            "class": _rows(predictions["class"].astype(np.int32), predictions["class"]),
+            "boxes": _rows(boxes, given),
+            "scores": _rows(predictions["scores"], given),
+            "class": _rows(given.astype(np.int32), given),
         }
-        return Evaluation(self.name, {}, spec.class_names, held, {"protocol": "coco"})
+        return Evaluation(self.name, {}, spec.class_names, held, {"protocol": self.protocol})
 
     def doubts(self, evaluation: Evaluation) -> Iterator[tuple[str, str]]:
         """Yield that no boxes are predicted, or that all have one of a few scores."""
@@ -88,6 +99,11 @@ class Detection(Task):
 def _rows(values: npt.NDArray[Any], classes: npt.NDArray[Any]) -> Ragged:
     kept = classes >= 0
     return Ragged(values[kept], kept.sum(axis=1).astype(np.int64))
+
+
+def _are_verified(classes: npt.NDArray[Any], verified: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Return which of the classes ``(n, k)`` are among those of the same picture, ``(n, v)``."""
+    return np.array([np.isin(own, those) for own, those in zip(classes, verified, strict=True)]).reshape(classes.shape)
 
 
 def _check(predictions: Batch, count: int, classes: int) -> None:
