@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from nnpipe.datasets.in_memory import InMemoryDataset as InMemoryDataset
     from nnpipe.datasets.mnist import FashionMNISTDataset as FashionMNISTDataset
     from nnpipe.datasets.mnist import MNISTDataset as MNISTDataset
+    from nnpipe.datasets.open_images import OpenImagesDataset as OpenImagesDataset
     from nnpipe.datasets.pascal_voc import PascalVOCDataset as PascalVOCDataset
     from nnpipe.datasets.pets import PetDataset as PetDataset
     from nnpipe.datasets.plugin import PluginDataset as PluginDataset
@@ -55,6 +56,7 @@ __getattr__ = lazy_getattr(
             "FashionMNISTDataset",
             "MNISTDataset",
         ),
+        "open_images": ("OpenImagesDataset",),
         "pascal_voc": ("PascalVOCDataset",),
         "pets": ("PetDataset",),
         "plugin": ("PluginDataset",),

@@ -14,7 +14,7 @@ import re
 import time
 import urllib.parse
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
 
@@ -44,13 +44,15 @@ class RemoteFile:
     urls
         Addresses (``http``, ``https``, ``file``) in order of preference.
     sha256
-        SHA-256 of the file, 64 lower-case hexadecimal digits.
+        SHA-256 of the file, 64 lower-case hexadecimal digits; ``None`` if it is not published.
     size
         Length in bytes; ``None`` if it is not published.
     content_sha256
         For a ``.gz`` file: SHA-256 of its unpacked content.  A user's file is
         accepted by this checksum as well, since gzip can pack equal content in
         different ways.
+    check
+        Without a SHA-256: whether the content of a file that was received whole is of the right kind.
 
     Raises
     ------
@@ -60,9 +62,10 @@ class RemoteFile:
 
     name: str
     urls: tuple[str, ...]
-    sha256: str
+    sha256: str | None
     size: int | None = None
     content_sha256: str | None = None
+    check: Callable[[Path], bool] | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*", self.name):
@@ -72,6 +75,8 @@ class RemoteFile:
         for url in self.urls:
             if urllib.parse.urlsplit(url).scheme not in SCHEMES:
                 raise ConfigError(f"{self.name}: {url!r} is no address of the kinds {', '.join(SCHEMES)}")
+        if self.sha256 is None and self.check is None:
+            raise ConfigError(f"{self.name}: a download is checked, by a SHA-256 or otherwise")
         for digits in (self.sha256, self.content_sha256):
             if digits is not None and not re.fullmatch(r"[0-9a-f]{64}", digits):
                 raise ConfigError(f"{self.name}: {digits!r} is no SHA-256 of 64 lower-case hexadecimal digits")
@@ -116,7 +121,7 @@ def fetch(
     Returns
     -------
     Path
-        ``folder / file.name``, with the right SHA-256.
+        ``folder / file.name``, with the right content.
 
     Raises
     ------
@@ -162,6 +167,8 @@ def _is_there(file: RemoteFile, path: Path) -> bool:
         return False
     if not path.is_file():
         raise DatasetError(f"{path} is not a file; move it away so that {file.name} can be put there")
+    if file.sha256 is None:
+        return True
     try:
         found = known_sha256(path)
         if found == file.sha256:
@@ -208,10 +215,10 @@ def _download(job: _Job, display: ByteProgress) -> None:
         display.say(f"{file.name}: trying again in {pause:.1f} s")
         job.sleep(pause)
     causes = "; ".join(f"{_one_line(url)}: {_one_line(cause)}" for url, cause in failures.items())
-    size = "" if file.size is None else f", {file.size} bytes"
+    facts = [f"sha256 {file.sha256}"] * (file.sha256 is not None) + [f"{file.size} bytes"] * (file.size is not None)
+    known = f" ({', '.join(facts)})" if facts else ""
     raise DatasetError(
-        f"cannot download {file.name} ({causes}); try again later, or put the file at {job.path} by hand "
-        f"(sha256 {file.sha256}{size})"
+        f"cannot download {file.name} ({causes}); try again later, or put the file at {job.path} by hand{known}"
     )
 
 
@@ -225,13 +232,18 @@ def _attempt(job: _Job, url: str, partial: Partial, display: ByteProgress) -> No
         if receipt.from_start:
             # Without a length, an incomplete body cannot be distinguished from a wrong one.
             failure = PermanentFailure if receipt.measured else TemporaryFailure
-            raise failure("sends other content than the published (wrong sha256)")
+            wrong = "wrong sha256" if job.file.sha256 is not None else "it cannot be read"
+            raise failure(f"sends other content than the published ({wrong})")
         # The older part may have been wrong: start over with this address.
 
 
 def _accept(job: _Job, partial: Partial) -> bool:
-    """Move a finished partial file to its place if its checksum is right, otherwise discard it."""
-    if sha256_of(partial.path) != job.file.sha256:
+    """Move a finished partial file to its place if its content is right, otherwise discard it."""
+    file = job.file
+    right = (
+        sha256_of(partial.path) == file.sha256 if file.sha256 is not None else file.check and file.check(partial.path)
+    )
+    if not right:
         partial.discard()
         return False
     partial.publish(job.path)

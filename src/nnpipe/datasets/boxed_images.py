@@ -54,6 +54,8 @@ class BoxListing:
         ``(n,)`` published split: 0 for training, 1 for validation and 2 for test samples; ``None`` without one.
     shares
         Whether boxes are in shares of the picture's size.
+    verified
+        The classes that were looked for in each picture; ``None``: all.
     """
 
     paths: tuple[Path, ...]
@@ -65,6 +67,7 @@ class BoxListing:
     sizes: npt.NDArray[np.int64] | None = None
     official: npt.NDArray[np.integer] | None = None
     shares: bool = False
+    verified: Ragged | None = None
 
 
 @dataclass
@@ -167,7 +170,7 @@ class BoxedImagesDataset(Dataset):
     def spec(self) -> DatasetSpec:
         """Pictures of any size, their sizes, and their boxes, padded to the greatest number in a picture."""
         found = self.pictures
-        most = int(found.boxes.counts.max(initial=1))
+        most = _most(found.boxes)
         return DatasetSpec(
             Detection.name,
             inputs=(TensorSpec("image", (None, None, None, 3), "uint8"), TensorSpec(IMAGE_SIZE, (None, 2), "int32")),
@@ -177,6 +180,7 @@ class BoxedImagesDataset(Dataset):
                 TensorSpec("crowd", (None, most), "uint8"),
                 TensorSpec("area", (None, most), "float64"),
                 TensorSpec("size", (None, 2), "int32"),
+                *([] if found.verified is None else [TensorSpec("verified", (None, _most(found.verified)), "int64")]),
             ),
             class_names=found.class_names,
         )
@@ -198,7 +202,7 @@ class BoxedImagesDataset(Dataset):
 
     def _truth(self, indices: npt.NDArray[np.int64], sizes: npt.NDArray[np.int32]) -> Batch:
         found = self.pictures
-        most = int(found.boxes.counts.max(initial=1))
+        most = _most(found.boxes)
         boxes = np.zeros((len(indices), most, 4))
         classes = np.full((len(indices), most), -1, np.int64)
         crowds = np.zeros((len(indices), most), np.uint8)
@@ -214,7 +218,12 @@ class BoxedImagesDataset(Dataset):
             boxes *= sizes[:, None, [1, 0, 1, 0]]
         if found.areas is None:
             areas = boxes[..., 2] * boxes[..., 3]
-        return {"boxes": boxes, "class": classes, "crowd": crowds, "area": areas, "size": sizes.copy()}
+        truth = {"boxes": boxes, "class": classes, "crowd": crowds, "area": areas, "size": sizes.copy()}
+        if found.verified is not None:
+            truth["verified"] = np.full((len(indices), _most(found.verified)), -1, np.int64)
+            for place, index in enumerate(indices.tolist()):
+                truth["verified"][place, : int(found.verified.counts[index])] = found.verified[index]
+        return truth
 
     def split(self, name: str) -> npt.NDArray[np.int64]:
         """Return the indices of one split; files with equal content are never in two drawn splits."""
@@ -237,3 +246,7 @@ class BoxedImagesDataset(Dataset):
             test_fraction=self.test_fraction,
             seed=self.split_seed,
         )
+
+
+def _most(rows: Ragged) -> int:
+    return int(rows.counts.max(initial=1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 
@@ -32,6 +33,9 @@ class PascalVOCDataset(BoxedImagesDataset):
     else the names in the files, sorted.
     """
 
+    protocol: Literal["coco", "pascal", "open_images"] = argument(
+        "pascal", help="whose rules of matching and mAP judge the boxes: those of COCO, Pascal VOC or Open Images"
+    )
     class_list: Path | None = argument(
         None, help="text file with all classes of the model, one per line in order of number"
     )
