@@ -217,6 +217,10 @@ def test_an_onnx_file_that_was_exported_is_the_same_model_again(small: Path, tmp
     (tmp_path / "odd.onnx").write_bytes((tmp_path / "small.onnx").read_bytes().replace(b"Softmax", b"Softsum"))
     with pytest.raises(ConfigError, match="Softsum is not in the vocabulary"):
         _ = DeclaredModel(network=tmp_path / "odd.onnx").io
+    (tmp_path / "odd.onnx").write_bytes((tmp_path / "small.onnx").read_bytes().replace(b"Relu", b"Relo"))
+    with pytest.raises(ConfigError, match=r"Relo is not in the vocabulary \(and \d+ more .* start from") as caught:
+        _ = DeclaredModel(network=tmp_path / "odd.onnx").io
+    assert "follows what is not known" not in str(caught.value)
 
 
 def test_a_file_of_another_kind_is_told(tmp_path: Path) -> None:

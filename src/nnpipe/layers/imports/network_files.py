@@ -15,6 +15,7 @@ DESCRIPTIONS = (".yaml", ".yml", ".json")
 KERAS = (".keras", ".h5", ".hdf5")
 ONNX = (".onnx",)
 _TOLERATED = ("changed-meaning", "training-only")
+_DAMAGE = {"damaged", "size", "weights"}
 
 
 def read_network(path: str | Path) -> Reading:
@@ -28,7 +29,8 @@ def read_network(path: str | Path) -> Reading:
     Raises
     ------
     ConfigError
-        If there is no such file, its ending is not known, or it has problems; the message lists them.
+        If there is no such file, its ending is not known, or it has problems; the message lists them, or
+        for an ONNX file names the first, which others follow from.
     ArtifactError
         If there is no such model file.
     """
@@ -39,5 +41,12 @@ def read_network(path: str | Path) -> Reading:
         known = ", ".join((*DESCRIPTIONS, *KERAS, *ONNX))
         raise ConfigError(f"{path}: networks are read from {known}, by the file's ending")
     reading = from_onnx(path) if path.suffix in ONNX else without_training(path, read_keras(path))
-    raise_if((problem for problem in reading.problems if problem.code not in _TOLERATED), str(path))
+    problems = [problem for problem in reading.problems if problem.code not in _TOLERATED]
+    if path.suffix in ONNX and len(problems) > 1 and not _DAMAGE.intersection(problem.code for problem in problems):
+        # One operation without a layer leaves all that follow it without shapes, which would only bury the cause.
+        raise ConfigError(
+            f"{path}: it cannot be rebuilt from layers, since {problems[0]} (and {len(problems) - 1} more of its "
+            "operations cannot); start from the model that it was exported from, such as PyTorch's (.pt2)"
+        )
+    raise_if(problems, str(path))
     return reading
