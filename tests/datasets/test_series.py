@@ -13,6 +13,7 @@ from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import DatasetError, SpecMismatch
 from nnpipe.core.registry import find
 from nnpipe.core.task import task_named
+from nnpipe.datasets import _number_table
 from nnpipe.datasets.series import SeriesDataset
 from nnpipe.datasets.series_folder import SeriesFolderDataset
 from nnpipe.testing.dataset import DatasetContract
@@ -111,6 +112,18 @@ def test_forecasts_of_another_shape_are_refused(shape, fits):
             judge({"y": np.zeros(shape)}, truth, DatasetSpec("forecast", (), ()))
 
 
+def test_blocks_end_anywhere(tmp_path, monkeypatch):
+    numbers = put_series(tmp_path / "a.csv", 50)
+    for size in (1, 7, 64, 1000):
+        monkeypatch.setattr(_number_table, "_BLOCK", size)
+        np.testing.assert_array_equal(
+            _number_table.read_numbers(tmp_path / "a.csv", ("load, total", "heat")), numbers[:, ::-1]
+        )
+    whole = (tmp_path / "a.csv").read_text("utf-8").replace("\n", "\r\n").rstrip()
+    (tmp_path / "a.csv").write_bytes(whole.encode())
+    np.testing.assert_array_equal(_number_table.read_numbers(tmp_path / "a.csv", ("heat",)), numbers[:, :1])
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -123,6 +136,8 @@ def test_forecasts_of_another_shape_are_refused(shape, fits):
         ("b,a\n1,2\n3\n", "line 3: 1 cells, and there are 2 columns"),
         ("a,b\n1,2\n1e99,4\n", "line 3: '1e99' in column a is no number"),
         ("a,b\n1,2\n3,4\n", "has 2 rows; a window of 24"),
+        ("a\n" + 6_000_000 * "1", "a line of more than 1,048,576 characters"),
+        ("a\0,b\n1,2\n", "has no column 'a'|name for each column"),
     ],
 )
 def test_files_that_cannot_be_used_are_refused_in_one_line(tmp_path, text, message):

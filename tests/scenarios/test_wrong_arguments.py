@@ -26,6 +26,7 @@ CLASSES = {
     "inference_performance": ["PyTorchDigitsCNN", "DigitsDataset"],
     "inference_server": ["TLSProtocol", "ONNXRuntime"],
     "inference_tester": ["PyTorchDigitsCNN", "ONNXStaticQuantizer", "ONNXRuntime", "DigitsDataset"],
+    "judge": ["AnomalyScoresDataset"],
     "model_training": ["PyTorchImageFolderCNN", "ImageFolderDataset"],
     "reduce": ["PyTorchDigitsCNN", "onnx"],
     "testrun": ["PyTorchDigitsCNN"],

@@ -13,6 +13,7 @@ from property_examples import examples
 from shared_data import shared_data
 
 from nnpipe.core.errors import ConfigError
+from nnpipe.testing.component import ComponentContract
 from nnpipe.transforms import MFCC, LogMel
 
 VECTORS = Path(__file__).resolve().parents[1] / "data" / "vectors"
@@ -129,3 +130,15 @@ def test_sounds_that_are_too_short_or_have_channels_are_refused():
     with pytest.raises(ConfigError, match=r"one channel, .* not \(16000, 2\)"):
         LogMel().shape((16000, 2))
     assert LogMel().shape((None,)) == (None, 40)
+
+
+class TestMFCC(ComponentContract):
+    @pytest.fixture
+    def component(self):
+        return MFCC(num_coefficients=10, convention="librosa", upper_hz=4000)
+
+
+class TestLogMel(ComponentContract):
+    @pytest.fixture
+    def component(self):
+        return LogMel(frame_length=400, padding="reflect")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TextIO
 
@@ -50,9 +50,7 @@ def read_numbers(path: Path, columns: Sequence[str]) -> npt.NDArray[np.float32]:
         places = [names.index(column) for column in columns]
         # Growing by doubling would hold three times the result for a moment.
         rows, parts, line = 0, [], 2
-        while lines := file.readlines(_BLOCK):
-            if max(map(len, lines)) > _LONGEST_LINE:
-                raise DatasetError(f"{path}: a line near line {line} has more than {_LONGEST_LINE:,} characters")
+        for lines in _blocks(path, file):
             part = _numbers(path, lines, line, places, names)
             parts.append(part)
             rows += len(part)
@@ -69,6 +67,20 @@ def read_numbers(path: Path, columns: Sequence[str]) -> npt.NDArray[np.float32]:
     return found
 
 
+def _blocks(path: Path, file: TextIO) -> Iterator[list[str]]:
+    """Yield the lines of a file, some megabytes at once; a file without line ends is not read as a whole."""
+    rest = ""
+    while block := file.read(_BLOCK):
+        lines = (rest + block).splitlines()
+        rest = "" if block.endswith(("\n", "\r")) else lines.pop()
+        if len(rest) > _LONGEST_LINE:
+            raise DatasetError(f"{path} has a line of more than {_LONGEST_LINE:,} characters; it is no table")
+        if lines:
+            yield lines
+    if rest:
+        yield [rest]
+
+
 def _opened(path: Path) -> TextIO:
     try:
         if path.stat().st_size > _MOST_BYTES:
@@ -80,7 +92,7 @@ def _opened(path: Path) -> TextIO:
 
 def _names(path: Path, file: TextIO) -> tuple[str, ...]:
     first = file.readline(_LONGEST_LINE)
-    names = tuple(name.strip() for name in next(csv.reader([first]), []))
+    names = tuple(name.strip() for name in _cells(first))
     if not names or "" in names or len(set(names)) < len(names):
         raise DatasetError(f"{path}: the first line must have a name for each column, no two alike")
     return names
@@ -101,7 +113,7 @@ def _numbers(
 
 def _first_fault(lines: list[str], first: int, places: Sequence[int], names: Sequence[str]) -> str:
     for number, line in enumerate(lines, first):
-        cells = next(csv.reader([line]), [])
+        cells = _cells(line)
         if not cells:
             continue
         if len(cells) != len(names):
@@ -114,3 +126,10 @@ def _first_fault(lines: list[str], first: int, places: Sequence[int], names: Seq
             if not usable:
                 return f"line {number}: {cells[place][:40]!r} in column {names[place]} is no number; fill gaps before"
     return f"line {first} or one behind it cannot be read as numbers"
+
+
+def _cells(line: str) -> list[str]:
+    try:
+        return next(csv.reader([line]), [])
+    except csv.Error:  # a NUL, or a cell that is too long
+        return []

@@ -57,7 +57,10 @@ def mel_matrix(
     normalised
         Whether each band is divided by half its width in Hz (Slaney), so that all have the same area.
     """
-    frequencies = np.asarray(np.arange(fft_length // 2 + 1) * (sample_rate / fft_length), np.float64)
+    count = fft_length // 2 + 1
+    # With an odd length, no frequency is half the sample rate; TensorFlow takes the last one for it.
+    highest = sample_rate / 2 if triangles == "mel" else (count - 1) * sample_rate / fft_length
+    frequencies = np.linspace(0.0, highest, count)
     ends = hz_to_mel(np.array([lower_hz, upper_hz]), scale)
     edges = np.linspace(ends[0], ends[1], num_mels + 2)
     edges_hz = mel_to_hz(edges, scale)

@@ -44,6 +44,7 @@ class LogMel(InputTransform):
     ``axes``             time first                         bands first
     (triangles)          straight on the mel scale          straight in Hz
     (frames)             of ``frame_length``, zeros behind  of ``fft_length``, the window in the middle
+    (odd lengths)        symmetric window, bins to the end  periodic window
     ==================== ================================== ==================================================
 
     torchaudio's ``MelSpectrogram`` is Librosa's with ``mel_scale`` htk, ``mel_norm`` none and ``padding`` reflect.
@@ -165,7 +166,9 @@ class LogMel(InputTransform):
     @cached_property
     def _window(self) -> Floats:
         """The window over the samples of a frame, ``(span,)``."""
-        angle = 2 * np.pi * np.arange(self.frame_length) / self.frame_length
+        # A periodic window of TensorFlow's with an odd length is a symmetric one.
+        odd = self.convention == "tensorflow" and self.frame_length % 2
+        angle = 2 * np.pi * np.arange(self.frame_length) / (self.frame_length - odd)
         inner = {
             "hann": 0.5 - 0.5 * np.cos(angle),
             "hamming": 0.54 - 0.46 * np.cos(angle),
