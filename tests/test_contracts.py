@@ -23,6 +23,7 @@ CONTRACTS = {
     "compilers": {"ModelCompilerContract"},
     "runtimes": {"RuntimeContract"},
     "protocols": {"RuntimeProtocolContract"},
+    "decoders": {"OutputDecoderContract"},
 }
 
 

@@ -204,6 +204,13 @@ def _unknown(name: str, base: type[Discoverable], hint: str = "; nnpipe list sho
     now = [cls.dotted_path() for cls in found if last in cls.formerly]
     if now:
         return ComponentNotFound(f"no {base.__name__} is called {name!r}; it is {' or '.join(now)} here")
+    if issubclass(base, Component) and base is not Component:
+        for other in components(Component):
+            if last in (other.__name__, *other.formerly) and not issubclass(other, base):
+                kind = next(cls.__name__ for cls in FAMILIES.values() if issubclass(other, cls))
+                return ComponentNotFound(
+                    f"no {base.__name__} is called {name!r}; it is the {kind} {other.dotted_path()} here"
+                )
     known = [cls.dotted_path() for cls in found]
     return ComponentNotFound(f"no {base.__name__} is called {name!r}{nearest(name, known) or hint}")
 

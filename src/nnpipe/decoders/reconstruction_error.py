@@ -52,6 +52,7 @@ class ReconstructionErrorDecoder(OutputDecoder):
                 f"the model reconstructs {show_shape(found.shape)} from {show_shape(given.shape)}, which differ in size"
             )
         count = len(given)
-        difference = found.reshape(count, -1).astype(np.float64) - given.reshape(count, -1)
+        flat = count, prod(found.shape[1:])
+        difference = found.reshape(flat).astype(np.float64) - given.reshape(flat)
         parts = difference**2 if self.difference == "squared" else np.abs(difference)
         return {"score": parts.mean(axis=1) if self.reduction == "mean" else parts.max(axis=1)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -69,7 +69,7 @@ class SSDDecoder(DetectionDecoder):
                 f"expected offsets (n, {len(anchors)}, 4) and scores (n, {len(anchors)}, classes); "
                 f"the model gives {shapes}"
             )
-        offsets, scores = (outputs[name].reshape(len(outputs[name]), len(anchors), -1) for name in pair)
+        offsets, scores = (_flat(outputs[name], len(anchors)) for name in pair)
         moved = offsets.astype(np.float32) / np.array([10, 10, 5, 5], np.float32)
         centre = moved[..., :2] * anchors[:, 2:] + anchors[:, :2]
         with np.errstate(over="ignore"):  # boxes without end are dropped
@@ -123,3 +123,7 @@ def _offsets_and_scores(shapes: Mapping[str, Shape]) -> tuple[str, str] | None:
     if offsets is None:
         return None
     return offsets, next(name for name in shapes if name != offsets)
+
+
+def _flat(output: npt.NDArray[Any], anchors: int) -> npt.NDArray[Any]:
+    return output.reshape(len(output), anchors, output.shape[-1])

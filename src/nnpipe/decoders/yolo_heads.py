@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -32,6 +32,8 @@ class YOLOHeadsDecoder(DetectionDecoder):
     the values are x, y, width, height, objectness, and classes, before the logistic function.  Version 8 has no
     anchors: its outputs are ``(n, 64 + classes, rows, columns)`` with 16 bins for each side of a box.
     """
+
+    formerly: ClassVar[tuple[str, ...]] = ("YOLOv3",)
 
     version: Literal["v3", "v4", "v5", "v7", "v8"] = argument(
         "v3", help="how a box follows from its numbers: v3 and v4 by exponentials, v5 and v7 by squares, v8 by bins"
@@ -78,8 +80,9 @@ class YOLOHeadsDecoder(DetectionDecoder):
             else:
                 box = self._from_anchors(head, place, steps, anchors[number])
                 score = sigmoid(head[..., 4:5]) * sigmoid(head[..., 5:])
-            boxes.append((box / np.tile(extent, 2)).reshape(count, -1, 4))
-            scores.append(score.reshape(count, -1, score.shape[-1]))
+            number_of_boxes = rows * columns * head.shape[3]
+            boxes.append((box / np.tile(extent, 2)).reshape(count, number_of_boxes, 4))
+            scores.append(score.reshape(count, number_of_boxes, score.shape[-1]))
         return Candidates(np.concatenate(boxes, axis=1), np.concatenate(scores, axis=1))
 
     def _from_anchors(self, head: Array, place: Array, steps: Array, anchors: Array) -> Array:
@@ -132,4 +135,4 @@ def _last(output: Array, axis: int, anchors: int, own: int) -> Array | None:
         output = output.transpose(0, 2, 3, 1)
     if output.shape[-1] % anchors or output.shape[-1] // anchors <= own:
         return None
-    return output.reshape(*output.shape[:-1], anchors, -1)
+    return output.reshape(*output.shape[:-1], anchors, output.shape[-1] // anchors)

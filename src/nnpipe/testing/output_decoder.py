@@ -1,0 +1,77 @@
+"""The contract of output decoders."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from nnpipe.core.component import Component
+from nnpipe.core.meaning import Meaning
+from nnpipe.core.output_decoder import OutputDecoder, decoder_of
+from nnpipe.core.task import task_named
+from nnpipe.core.tensor_meaning import InputMeaning
+from nnpipe.core.tensors import Batch, IOSpec
+from nnpipe.testing.component import ComponentContract
+
+
+class OutputDecoderContract(ComponentContract):
+    """What every output decoder must do; subclass it and define the fixtures ``decoder``, ``io`` and ``outputs``.
+
+    ``outputs`` are real outputs of two samples or more, and ``io`` the inputs and outputs of the model that gives them.
+    A model whose inputs say more than ``io`` (a size that ``io`` leaves free) also defines ``inputs``.
+    """
+
+    @pytest.fixture
+    def decoder(self) -> OutputDecoder:
+        raise NotImplementedError("a subclass of OutputDecoderContract gives the fixture `decoder`")
+
+    @pytest.fixture
+    def io(self) -> IOSpec:
+        raise NotImplementedError("a subclass of OutputDecoderContract gives the fixture `io`")
+
+    @pytest.fixture
+    def outputs(self) -> Batch:
+        raise NotImplementedError("a subclass of OutputDecoderContract gives the fixture `outputs`")
+
+    @pytest.fixture
+    def inputs(self) -> tuple[InputMeaning, ...]:
+        return ()
+
+    @pytest.fixture
+    def component(self, decoder: OutputDecoder) -> Component:
+        return decoder
+
+    def test_its_tasks_are_known(self, decoder: OutputDecoder) -> None:
+        for name in decoder.tasks:
+            assert task_named(name).name == name
+
+    def test_it_travels_in_a_models_meaning(self, decoder: OutputDecoder) -> None:
+        told = json.loads(json.dumps(Meaning(decoder=decoder.describe()).to_json()))
+        assert decoder_of(Meaning.from_json(told)) == decoder
+        assert type(decoder).__name__ in decoder.words()
+
+    def test_each_sample_is_decoded_by_itself(
+        self, decoder: OutputDecoder, io: IOSpec, outputs: Batch, inputs: tuple[InputMeaning, ...]
+    ) -> None:
+        kept = {name: array.copy() for name, array in outputs.items()}
+        together = decoder.decode(outputs, io, inputs)
+        count = len(next(iter(outputs.values())))
+        assert count > 1
+        for place in range(count):
+            alone = decoder.decode({name: array[place : place + 1] for name, array in outputs.items()}, io, inputs)
+            assert alone.keys() == together.keys()
+            for name, array in alone.items():
+                assert len(together[name]) == count
+                # A batch of different numbers of things is padded.
+                own = together[name][place][tuple(map(slice, array.shape[1:]))]
+                np.testing.assert_allclose(own, array[0], rtol=1e-5, atol=1e-6)
+        for name, array in kept.items():
+            np.testing.assert_array_equal(outputs[name], array)
+
+    def test_no_samples_give_no_predictions(
+        self, decoder: OutputDecoder, io: IOSpec, outputs: Batch, inputs: tuple[InputMeaning, ...]
+    ) -> None:
+        found = decoder.decode({name: array[:0] for name, array in outputs.items()}, io, inputs)
+        assert all(len(array) == 0 for array in found.values())
