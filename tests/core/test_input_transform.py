@@ -39,6 +39,7 @@ def test_a_file_names_a_transform_that_is_installed():
     assert again == meaning
     assert transform_from(again.transform) == MFCC(num_coefficients=10)
     assert again.words().startswith("MFCC, 10 coefficients of 40 mel bands")
+    assert "as they are" not in again.words()
     with pytest.raises(ComponentNotFound):
         transform_from({"class": "os.system", "arguments": {}})
     assert InputMeaning("x", transform={"class": "acme.Wavelets", "arguments": {}}).words().startswith("Wavelets")

@@ -173,7 +173,7 @@ class InputMeaning:
                 steps.append(f"minus {' '.join(f'{number:g}' for number in self.mean[:8])}")
             if self.deviation:
                 steps.append(f"divided by {' '.join(f'{number:g}' for number in self.deviation[:8])}")
-            if self.scale == 1 and not self.mean and not self.deviation:
+            if self.scale == 1 and not self.mean and not self.deviation and self.transform is None:
                 steps.append("numbers as they are")
         return ", ".join(steps)
 

@@ -124,7 +124,10 @@ def _first_fault(lines: list[str], first: int, places: Sequence[int], names: Seq
             except ValueError:
                 usable = False
             if not usable:
-                return f"line {number}: {cells[place][:40]!r} in column {names[place]} is no number; fill gaps before"
+                return (
+                    f"line {number}: {cells[place][:40]!r} in column {names[place]} is no number; fill gaps, and name "
+                    "other columns with --columns"
+                )
     return f"line {first} or one behind it cannot be read as numbers"
 
 
