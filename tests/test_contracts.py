@@ -24,6 +24,7 @@ CONTRACTS = {
     "runtimes": {"RuntimeContract"},
     "protocols": {"RuntimeProtocolContract"},
     "decoders": {"OutputDecoderContract"},
+    "transforms": {"InputTransformContract"},
 }
 
 

@@ -13,7 +13,7 @@ from property_examples import examples
 from shared_data import shared_data
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.testing.component import ComponentContract
+from nnpipe.testing.input_transform import InputTransformContract
 from nnpipe.transforms import MFCC, LogMel
 
 VECTORS = Path(__file__).resolve().parents[1] / "data" / "vectors"
@@ -132,13 +132,21 @@ def test_sounds_that_are_too_short_or_have_channels_are_refused():
     assert LogMel().shape((None,)) == (None, 40)
 
 
-class TestMFCC(ComponentContract):
+class TestMFCC(InputTransformContract):
     @pytest.fixture
-    def component(self):
+    def transform(self):
         return MFCC(num_coefficients=10, convention="librosa", upper_hz=4000)
 
-
-class TestLogMel(ComponentContract):
     @pytest.fixture
-    def component(self):
-        return LogMel(frame_length=400, padding="reflect")
+    def samples(self):
+        return np.random.default_rng(0).standard_normal((3, 2000)).astype(np.float32)
+
+
+class TestLogMel(InputTransformContract):
+    @pytest.fixture
+    def transform(self):
+        return LogMel(frame_length=400, padding="reflect", normalise="peak")
+
+    @pytest.fixture
+    def samples(self):
+        return np.random.default_rng(0).integers(-(2**15), 2**15, (3, 2000, 1), np.int16)
