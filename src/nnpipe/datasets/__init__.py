@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from nnpipe.datasets.synthetic import SyntheticRegressionDataset as SyntheticRegressionDataset
     from nnpipe.datasets.synthetic import SyntheticSegmentationDataset as SyntheticSegmentationDataset
     from nnpipe.datasets.synthetic import SyntheticVectorsDataset as SyntheticVectorsDataset
+    from nnpipe.datasets.synthetic_boxes import SyntheticDetectionDataset as SyntheticDetectionDataset
     from nnpipe.datasets.synthetic_sequences import SyntheticSeriesAnomaliesDataset as SyntheticSeriesAnomaliesDataset
     from nnpipe.datasets.synthetic_sequences import SyntheticSeriesDataset as SyntheticSeriesDataset
     from nnpipe.datasets.synthetic_sequences import SyntheticSoundsDataset as SyntheticSoundsDataset
@@ -72,6 +73,7 @@ __getattr__ = lazy_getattr(
             "SyntheticSegmentationDataset",
             "SyntheticVectorsDataset",
         ),
+        "synthetic_boxes": ("SyntheticDetectionDataset",),
         "synthetic_sequences": (
             "SyntheticSeriesAnomaliesDataset",
             "SyntheticSeriesDataset",
