@@ -126,6 +126,14 @@ class Task(Component):
             if name not in evaluation.arrays and name not in evaluation.ragged:
                 raise ArtifactError(f"the evaluation has no array {name!r}; measure again")
 
+    def judged_alike(self, one: Evaluation, other: Evaluation) -> bool:
+        """Return whether metrics of two evaluations can be compared: by default, if their settings are equal.
+
+        How outputs are decoded is part of each model, and may differ.
+        """
+        first, second = ({**each.settings, "decoder": None} for each in (one, other))
+        return first == second
+
     def same_samples(self, one: Evaluation, other: Evaluation) -> bool:
         """Return whether two evaluations are of the same samples in the same order, judged by their truth."""
         return len(one) == len(other) and one.same_in(other, self.truth)

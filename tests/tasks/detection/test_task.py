@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import SpecMismatch
+from nnpipe.core.evaluation import Evaluation
 from nnpipe.tasks.detection.frames import frame, in_pixels
 from nnpipe.tasks.detection.task import Detection
+from nnpipe.testing.task import TaskContract
 
 SPEC = DatasetSpec("detection", (), (), ("cat", "dog"))
 TRUTH = {
@@ -83,3 +87,42 @@ def test_by_open_images_rules_classes_that_were_not_looked_for_do_not_count() ->
     found = task.judge(given, TRUTH | {"verified": np.array([[0], [-1]])}, SPEC)
     assert found.ragged["class"].values.tolist() == [0, 1, 1]
     assert found.settings["protocol"] == "open_images"
+
+
+class TestDetection(TaskContract):
+    @pytest.fixture
+    def task(self) -> Detection:
+        return Detection()
+
+    @pytest.fixture
+    def spec(self) -> DatasetSpec:
+        return SPEC
+
+    @pytest.fixture
+    def truth(self) -> dict[str, np.ndarray]:
+        random = np.random.default_rng(0)
+        corners, sizes = random.uniform(0, 200, (12, 5, 2)), random.uniform(10, 150, (12, 5, 2))
+        return {"boxes": np.concatenate([corners, sizes], axis=2), "class": random.integers(-1, 2, (12, 5))}
+
+    @pytest.fixture
+    def predictions(self, truth: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        random = np.random.default_rng(1)
+        shift = random.uniform(0, 40, truth["boxes"].shape)
+        return {
+            "boxes": truth["boxes"] + shift,
+            "scores": random.random(truth["class"].shape),
+            "class": np.where(random.random(truth["class"].shape) < 0.8, truth["class"], -1),
+        }
+
+
+def test_evaluations_above_different_scores_are_not_compared() -> None:
+    found = Detection().judge(perfect(), TRUTH, SPEC)
+
+    def by(name: str, score: float) -> Evaluation:
+        told = {"class": name, "arguments": {"score_threshold": score, "overlap": random.random()}}
+        return replace(found, settings={**found.settings, "decoder": told})
+
+    random = np.random.default_rng(0)
+    assert Detection().judged_alike(by("a", 0.001), by("b", 0.001))
+    assert not Detection().judged_alike(by("a", 0.001), by("a", 0.25))
+    assert not Detection().judged_alike(found, replace(found, settings={"protocol": "pascal"}))

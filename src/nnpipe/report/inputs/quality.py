@@ -136,6 +136,6 @@ def comparable(first: Quality, other: Quality) -> bool:
     """Return whether two candidates did the same task on the same samples, and were judged in the same way."""
     return (
         first.task.name == other.task.name
-        and first.evaluation.settings == other.evaluation.settings
+        and first.task.judged_alike(first.evaluation, other.evaluation)
         and first.task.same_samples(first.evaluation, other.evaluation)
     )

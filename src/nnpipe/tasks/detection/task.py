@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -81,6 +81,17 @@ class Detection(Task):
         }
         return Evaluation(self.name, {}, spec.class_names, held, {"protocol": self.protocol})
 
+    def perfect(self, truth: Batch, spec: DatasetSpec) -> Batch:
+        """Return the true boxes, all certain."""
+        return {"boxes": truth["boxes"], "class": truth["class"], "scores": np.ones(truth["class"].shape)}
+
+    def judged_alike(self, one: Evaluation, other: Evaluation) -> bool:
+        """Return whether both were judged by the same rules, from boxes above the same least score.
+
+        A greater one cuts off the end of every curve, so that mAP is less.
+        """
+        return super().judged_alike(one, other) and _least_score(one) == _least_score(other)
+
     def doubts(self, evaluation: Evaluation) -> Iterator[tuple[str, str]]:
         """Yield that no boxes are predicted, or that all have one of a few scores."""
         scores, wanted = evaluation.ragged["scores"], len(evaluation.ragged["truth_boxes"].values)
@@ -94,6 +105,11 @@ class Detection(Task):
                 f"its {len(scores.values):,} boxes have only {different} different score{'s' * (different > 1)}, as "
                 "after quantising boxes and scores by one scale",
             )
+
+
+def _least_score(evaluation: Evaluation) -> Any:
+    decoder = evaluation.settings.get("decoder") or {}
+    return decoder.get("arguments", {}).get("score_threshold") if isinstance(decoder, Mapping) else None
 
 
 def _rows(values: npt.NDArray[Any], classes: npt.NDArray[Any]) -> Ragged:
