@@ -55,6 +55,7 @@ def test_a_sample_is_the_rows_up_to_a_point(tmp_path):
     assert find("AnomalyDetectionDataset", Dataset) is SeriesAnomaliesDataset
 
 
+@pytest.mark.slow
 def test_nab_s_own_series_are_read(tmp_path):
     nab = shared_data("nab")
     with tarfile.open(nab / "data_rest.tar.gz") as archive:

@@ -94,6 +94,7 @@ def test_the_score_is_that_of_the_definition(points, data):
         np.testing.assert_allclose(metric.prepared(free)(of_points), best, atol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("detector", "raw", "counts"),
     [

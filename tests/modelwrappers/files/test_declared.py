@@ -16,12 +16,17 @@ from nnpipe.core.errors import ArtifactError, ConfigError
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.training import TrainingOptions
 from nnpipe.datasets.digits import DigitsDataset
-from nnpipe.datasets.synthetic import SyntheticRegressionDataset, SyntheticSegmentationDataset
+from nnpipe.datasets.synthetic import (
+    SyntheticAnomaliesDataset,
+    SyntheticRegressionDataset,
+    SyntheticSegmentationDataset,
+)
 from nnpipe.layers.graph.weights import initial_weights
 from nnpipe.layers.keras.open_file import open_keras
 from nnpipe.layers.keras.read_file import read_keras
 from nnpipe.layers.keras.write_file import write_keras
 from nnpipe.layers.torch.to_torch import torch_weights
+from nnpipe.measuring.sample_route import SampleRoute
 from nnpipe.modelwrappers.files.declared import DeclaredModel
 from nnpipe.testing.modelwrapper import ModelWrapperContract
 
@@ -187,6 +192,21 @@ def test_other_tasks_are_learned_too(dataset: Dataset, layers: str, figure: str,
     with model.session() as session:
         outputs = model.wrapper.postprocess(session.infer(model.wrapper.preprocess(inputs)))
     assert len(next(iter(dataset.evaluate(outputs, truth).arrays.values()))) == len(dataset.split("test"))
+
+
+def test_an_autoencoder_learns_what_it_is_given_and_tells_anomalies() -> None:
+    dataset = SyntheticAnomaliesDataset(num_samples=400, length=24)
+    network = Path(__file__).resolve().parents[3] / "examples" / "small_autoencoder.yaml"
+    wrapper = DeclaredModel(network=network, decoder="ReconstructionErrorDecoder").for_dataset(dataset.spec)
+    with wrapper.open() as model:
+        options = TrainingOptions.from_json({"num_epochs": 10, "learning_rate": 0.01, "batch_size": 16})
+        losses = [epoch["loss"] for epoch in model.train(dataset, options).epochs]
+        assert losses[-1] < losses[0] / 2
+        with model.session() as session:
+            route = SampleRoute(dataset, wrapper, wrapper.io, session.io, 80)
+            items = list(route.items(dataset.split("test")))
+            (found,) = route.judge(items, [session.infer(item.inputs) for item in items])
+    assert dataset.task.primary.of(found) > 0.95
 
 
 @pytest.mark.parametrize(

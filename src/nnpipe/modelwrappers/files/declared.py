@@ -203,7 +203,8 @@ class DeclaredModel(Preprocessing, PyTorchWrapper):
         """
         raise_if(training_only(self.declared.problems), f"{self.network} can be run and not be trained")
         dataset.prepare()
-        there = [spec.name for spec in dataset.spec.targets]
+        # An autoencoder's output names the network's own input.
+        there = [spec.name for spec in (*dataset.spec.targets, *self.io.inputs)]
         for name, output in self._judge.outputs.items():
             for asked in (output.target, output.weights):
                 if asked is not None and asked not in there:

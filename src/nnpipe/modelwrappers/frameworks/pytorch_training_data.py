@@ -99,7 +99,9 @@ def trained(wrapper: PyTorchWrapper, module: Any) -> Any:
 
         def forward(self, batch: Mapping[str, Any]) -> Output | dict[str, Output]:
             outputs = as_tuple(self.module(*(batch[_INPUT + spec.name] for spec in wrapper.io.inputs)))
-            truth = {n.removeprefix(_TRUTH): tensor for n, tensor in batch.items() if n.startswith(_TRUTH)}
+            # An autoencoder is judged by what it was given.
+            truth = {spec.name: batch[_INPUT + spec.name] for spec in wrapper.io.inputs}
+            truth |= {n.removeprefix(_TRUTH): tensor for n, tensor in batch.items() if n.startswith(_TRUTH)}
             return wrapper.judge(self.module, outputs, truth)
 
     return Trained()
