@@ -1,9 +1,8 @@
 """Intervals of quality metrics and of their differences between two models on the same samples.
 
 Shares of samples that are right have intervals of their own (Wilson; Agresti and Min for pairs).  For all other metrics
-samples are drawn again with replacement, or whole clusters of samples if these depend on each other, and the interval
-holds the central share of the metric's values: B. Efron, "Bootstrap methods: another look at the jackknife", Annals of
-Statistics 7 (1979), 1-26.  A draw counts each sample as often as it was drawn, so a metric needs weights only.
+see :mod:`nnpipe.analysis.skewed_means`: the values of samples, or what the metric would be without each of them, tell
+how far it may be off.  Many of these values are often equal, since two models mostly differ on a few samples only.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ import numpy.typing as npt
 
 from nnpipe.analysis.accuracy_difference import mcnemar, paired_difference
 from nnpipe.analysis.classification import wilson_interval
+from nnpipe.analysis.skewed_means import contributions, mean_interval
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.quality_metric import Floats, QualityMetric
 
@@ -52,9 +52,12 @@ def quality_estimate(metric: QualityMetric, evaluation: Evaluation, confidence: 
     if right is not None:
         return QualityEstimate(float(right.mean()), *wilson_interval(int(right.sum()), count, confidence), count)
     value = metric.of(evaluation)
-    return QualityEstimate(
-        value, *_central(drawn_metrics(metric, (evaluation,), metric.draws)[:, 0], confidence), count
-    )
+    low, high = mean_interval(contributions(metric, evaluation), value, confidence)
+    if metric.kind == "share":
+        if low == high:  # all samples are alike, which says little about others
+            low, high = wilson_interval(round(value * count), count, confidence)
+        low, high = max(low, 0.0), min(high, 1.0)
+    return QualityEstimate(value, *_known(low, high), count)
 
 
 @dataclass(frozen=True)
@@ -86,10 +89,16 @@ def quality_difference(
         found = paired_difference(more, fewer, len(one), confidence)
         gained, lost = (fewer, more) if metric.less_is_better else (more, fewer)
         return QualityDifference(*found, len(one), gained, lost, mcnemar(gained, lost))
-    draws = drawn_metrics(metric, (one, other), metric.draws)
-    low, high = _central(draws[:, 1] - draws[:, 0], confidence)
-    gained, lost = _moved(metric, one, other)
-    return QualityDifference(metric.of(other) - metric.of(one), low, high, len(one), gained, lost)
+    value = metric.of(other) - metric.of(one)
+    mine = contributions(metric, one)
+    low, high = mean_interval(contributions(metric, other) - mine, value, confidence, beside=mine)
+    if metric.kind == "share":
+        low, high = max(low, -1.0), min(high, 1.0)
+    return QualityDifference(value, *_known(low, high), len(one), *_moved(metric, one, other))
+
+
+def _known(low: float, high: float) -> tuple[float, float]:
+    return (low, high) if low < high else (-math.inf, math.inf)
 
 
 def _moved(metric: QualityMetric, one: Evaluation, other: Evaluation) -> tuple[int, int]:
@@ -156,12 +165,3 @@ def _binary(metric: QualityMetric, evaluation: Evaluation) -> npt.NDArray[np.boo
         return None
     values = np.asarray(metric.values(evaluation))
     return values.astype(bool) if bool(np.isin(values, (0, 1)).all()) else None
-
-
-def _central(draws: Floats, confidence: float) -> tuple[float, float]:
-    known = draws[~np.isnan(draws)]
-    if len(known) < len(draws) / 2:
-        return -math.inf, math.inf
-    tail = 50 * (1 - confidence)
-    low, high = np.percentile(known, [tail, 100 - tail])
-    return float(low), float(high)

@@ -38,7 +38,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nnpipe.measuring.distributions import incomplete_beta, student_quantile
+from nnpipe.core.distributions import incomplete_beta, student_quantile
 from nnpipe.measuring.order_statistics import CONFIDENCE, Floats, interval_ranks, samples_needed
 
 _BATCHES = (64, 32, 16, 8)

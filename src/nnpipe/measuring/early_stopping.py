@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nnpipe.measuring.distributions import incomplete_beta
+from nnpipe.core.distributions import incomplete_beta
 
 CONFIDENCE = 0.99
 TOLERANCE = 0.0

@@ -22,12 +22,12 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from nnpipe.core.distributions import incomplete_beta
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.progress import Progress, silent
 from nnpipe.core.session import InferenceSession
 from nnpipe.measuring._load_loops import Wait
 from nnpipe.measuring.autocorrelation import autocorrelation_time
-from nnpipe.measuring.distributions import incomplete_beta
 from nnpipe.measuring.early_stopping import CONFIDENCE, least_samples
 from nnpipe.measuring.load import Load, LoadResult, Query
 from nnpipe.measuring.load_generator import LoadGenerator

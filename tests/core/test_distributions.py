@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from installed import ImportedWhenUsed
 
-from nnpipe.measuring.distributions import beta_quantile, incomplete_beta, student_quantile
+from nnpipe.core.distributions import beta_quantile, incomplete_beta, student_quantile
 
 special = ImportedWhenUsed("scipy.special")
 stats = ImportedWhenUsed("scipy.stats")
