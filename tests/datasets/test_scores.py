@@ -10,6 +10,7 @@ import pytest
 from shared_data import shared_data
 
 from nnpipe.core.errors import DatasetError
+from nnpipe.datasets import _score_table
 from nnpipe.datasets.anomaly_scores import AnomalyScoresDataset
 from nnpipe.scenarios.judge import main as judge
 from nnpipe.testing.dataset import DatasetContract
@@ -67,6 +68,13 @@ def test_tables_that_cannot_be_used_are_refused_in_one_line(tmp_path, text, argu
     with pytest.raises(DatasetError, match=message) as caught:
         AnomalyScoresDataset(dataset_root=path, **arguments).prepare()
     assert "\n" not in str(caught.value)
+
+
+def test_a_table_of_too_many_cells_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(_score_table, "_MOST_CELLS", 10)
+    (tmp_path / "a.csv").write_text(6 * "a,1\n", "utf-8")
+    with pytest.raises(DatasetError, match="more than 10 cells"):
+        AnomalyScoresDataset(dataset_root=tmp_path / "a.csv").prepare()
 
 
 def test_stored_scores_are_judged_by_a_command(tmp_path, capsys):

@@ -100,6 +100,17 @@ def test_damaged_files_are_refused_in_one_line(tmp_path):
     assert "no numbers" in damaged(tmp_path, wav_bytes(np.full(3, 1e300), bits=64, kind=3))
 
 
+def test_no_more_is_read_than_there_is_memory_for(tmp_path):
+    """A sparse file, of which 640 MB would be asked for."""
+    path = tmp_path / "sparse.wav"
+    header = wav_bytes(np.zeros((1, 200)), 1_600_000, length=2_000_000_000)[:44]
+    with open(path, "wb") as file:
+        file.write(header)
+        file.truncate(44 + 2_000_000_000)
+    with pytest.raises(DatasetError, match="takes more than 512 MiB; give fewer --seconds"):
+        clip(path, 16000, 16000)
+
+
 @given(st.integers(0, 83), st.binary(min_size=1, max_size=6))
 @settings(max_examples=examples(150))
 def test_no_bytes_lead_to_anything_but_samples_or_one_line(tmp_path_factory, place, change):

@@ -13,6 +13,7 @@ from nnpipe.core.errors import DatasetError
 from nnpipe.core.naming import nearest
 
 _LIMIT = 256 << 20  # bytes
+_MOST_CELLS = 8 << 20  # a cell takes some 60 bytes in memory
 _TRUE, _FALSE = {"1", "true", "yes", "anomaly", "anomalous"}, {"0", "false", "no", "normal", "usual"}
 
 
@@ -38,7 +39,15 @@ class ScoreTable:
             if path.stat().st_size > _LIMIT:
                 raise DatasetError(f"{path} has more than {_LIMIT >> 20} MiB, too many for a table of scores")
             with open(path, newline="", encoding="utf-8-sig") as file:
-                rows = [row for row in csv.reader(file, strict=True) if row]
+                rows, cells = [], 0
+                for row in csv.reader(file, strict=True):
+                    cells += len(row)
+                    if cells > _MOST_CELLS:
+                        raise DatasetError(
+                            f"{path} has more than {_MOST_CELLS:,} cells, too many for a table of scores"
+                        )
+                    if row:
+                        rows.append(row)
         except FileNotFoundError:
             raise DatasetError(f"{path} is not there; --dataset-root names a CSV file of scores") from None
         except (OSError, UnicodeDecodeError, csv.Error) as error:

@@ -14,6 +14,7 @@ from nnpipe.core.errors import DatasetError
 
 _PCM, _FLOAT, _EXTENSIBLE = 1, 3, 0xFFFE
 _KNOWN = {(_PCM, 8), (_PCM, 16), (_PCM, 24), (_PCM, 32), (_FLOAT, 32), (_FLOAT, 64)}
+_MOST_BYTES = 1 << 29  # that are read at once; as float32 they take up to four times as much
 _MOST_CHANNELS, _MOST_CHUNKS, _HIGHEST_RATE = 256, 1000, 10_000_000
 
 
@@ -73,6 +74,11 @@ def read_wav(path: Path, first: int = 0, most: int | None = None) -> tuple[WavHe
             header = _header(path, file, size)
             left = max(0, header.frames - first)
             count = left if most is None else min(most, left)
+            if count * header.frame_bytes > _MOST_BYTES:
+                raise DatasetError(
+                    f"{path} claims {header.sample_rate:,} samples a second of {header.frame_bytes:,} bytes; what is "
+                    f"asked for takes more than {_MOST_BYTES >> 20:,} MiB; give fewer --seconds"
+                )
             file.seek(header.start + min(first, header.frames) * header.frame_bytes)
             content = file.read(count * header.frame_bytes)
     except FileNotFoundError:
