@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
+from nnpipe.analysis.paired_shares import mcnemar, paired_difference
 from nnpipe.analysis.quality_intervals import drawn_metrics, quality_difference, quality_estimate
 from nnpipe.analysis.skewed_means import mean_interval
 from nnpipe.core.evaluation import Evaluation
@@ -127,6 +128,23 @@ def test_a_perfect_metric_is_not_certain() -> None:
     found = quality_estimate(task_named("segmentation").metric("mean_iou"), perfect)
     assert found.value == found.high == 1
     assert 0.85 < found.low < 0.95
+
+
+def test_shares_of_right_samples_are_compared_sample_by_sample() -> None:
+    truth = np.zeros(100, np.int32)
+    first, second = truth.copy(), truth.copy()
+    first[:10] = 1  # wrong on ten, the second on four of these and on one more
+    second[:4] = 2
+    second[50] = 1
+    names = ("a", "b", "c")
+    pair = [Evaluation("classification", {"truth": truth, "predicted": each}, names) for each in (first, second)]
+    accuracy = task_named("classification").primary
+    found = quality_difference(accuracy, pair[0], pair[1], 0.9)
+    assert (found.gained, found.lost, found.samples) == (6, 1, 100)
+    assert (found.value, found.low, found.high) == paired_difference(6, 1, 100, 0.9)
+    assert found.p_value == mcnemar(6, 1)
+    wider = quality_difference(accuracy, pair[0], pair[1], 0.99)
+    assert wider.low < found.low < found.high < wider.high
 
 
 def test_clusters_are_counted_and_not_their_samples() -> None:

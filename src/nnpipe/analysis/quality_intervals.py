@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from nnpipe.analysis.accuracy_difference import mcnemar, paired_difference
 from nnpipe.analysis.classification import wilson_interval
+from nnpipe.analysis.paired_shares import mcnemar, paired_difference
 from nnpipe.analysis.skewed_means import contributions, mean_interval
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.quality_metric import Floats, QualityMetric

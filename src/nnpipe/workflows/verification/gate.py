@@ -17,14 +17,9 @@ from nnpipe.measuring.quality_doubts import quality_doubts
 from nnpipe.measuring.run import Run
 from nnpipe.report.formatting import clean
 from nnpipe.workflows.comparison.result import ComparisonResult
-from nnpipe.workflows.verification.regression_gate import (
-    Criterion,
-    GatedCandidate,
-    candidate_of,
-    entry,
-    quality_loss,
-    slowdown,
-)
+from nnpipe.workflows.verification.gate_criterion import Criterion, GatedCandidate
+from nnpipe.workflows.verification.quality_gate import quality_loss
+from nnpipe.workflows.verification.regression_gate import candidate_of, entry, slowdown
 
 Undecided = Literal["pass", "fail"]
 

@@ -3,30 +3,20 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
-from nnpipe.analysis.quality_intervals import quality_difference
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.naming import nearest
 from nnpipe.measuring.autocorrelation import quantile_interval
 from nnpipe.measuring.comparison import Comparison, quantiles, read_result
 from nnpipe.measuring.paired_comparison import Medians, start_ratios
-from nnpipe.measuring.quality_doubts import prepared_unknown
-from nnpipe.measuring.quantities import in_sentence
 from nnpipe.measuring.run import Run
 from nnpipe.measuring.signed_rank import Centre, centre
 from nnpipe.measuring.statistics import samples_needed
-from nnpipe.report.inputs.quality import Quality, comparable
+from nnpipe.workflows.verification.gate_criterion import Criterion, GatedCandidate, decided
 
-Status = Literal["pass", "fail", "undecided"]
-Unit = Literal["%", "points", ""]
-_POINTS: Unit = "points"
-_PLAIN: Unit = ""
-_MOST = 1e9  # of additional calls or samples that a message asks for
 # Conditions that must be equal for times to be compared: their place in a result, and their name.
 _CONDITIONS = {
     ("host", "cpu", "model"): "CPU",
@@ -39,67 +29,6 @@ _CONDITIONS = {
     ("components", "protocol"): "way to the target",
     ("timing", "batch_size"): "batch size",
 }
-
-
-@dataclass(frozen=True)
-class GatedCandidate:
-    """A candidate in a result file; ``whole`` is its comparison, if it took part in one."""
-
-    name: str
-    run: Run
-    whole: Comparison | None = None
-
-
-@dataclass(frozen=True)
-class Criterion:
-    """A metric that must not get worse by more than a limit.
-
-    Attributes
-    ----------
-    name, limit
-        The metric, and the greatest allowed change, as a share of the time or of the samples, or in the metric's unit.
-    status
-        ``"pass"``, ``"fail"`` or ``"undecided"``.
-    value, interval
-        The change and its interval; ``None`` if unknown.
-    basis
-        The data that decided it, or the reason why it is undecided.
-    more
-        What would decide it, as text; empty if it is decided, or nothing would.
-    unit
-        The unit in text: ``"%"`` of a time, ``"points"`` of a percentage, or none for metrics that are no shares.
-    """
-
-    name: str
-    limit: float
-    status: Status
-    value: float | None
-    interval: tuple[float, float] | None
-    basis: str
-    more: str = ""
-    unit: Unit = "%"
-
-    def __str__(self) -> str:
-        """Return the change and the limit in one line."""
-        unit = f" {self.unit}" if self.unit else ""
-        allowed = f"at most {100 * self.limit if self.unit else self.limit:g}{unit} allowed"
-        if self.value is None:
-            found = "cannot be told"
-        else:
-            found = f"{self._number(self.value)}{unit}"
-            if self.interval is not None:
-                found += f" [{self._number(self.interval[0])}, {self._number(self.interval[1])}]"
-        return f"{self.status}: {self.name} {found}, {allowed} ({self.basis})"
-
-    def _number(self, value: float) -> str:
-        return f"{100 * value:.2f}".replace("-0.00", "0.00") if self.unit else f"{value:.4g}"
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the criterion as JSON can hold it."""
-        return {
-            "name": self.name, "limit": self.limit, "status": self.status, "value": self.value,
-            "interval": self.interval and list(self.interval), "basis": self.basis, "more": self.more,
-        }  # fmt: skip
 
 
 def entry(reference: str) -> GatedCandidate:
@@ -156,101 +85,24 @@ def slowdown(baseline: GatedCandidate, new: GatedCandidate, limit: float, confid
         if not len(logs):
             return Criterion(name, limit, "undecided", None, None, "the two never ran together")
         found = centre(logs, level)
-        return _decided(name, limit, found, f"paired in {found.number} starts", "starts")
+        return decided(name, limit, found, f"paired in {found.number} starts", "starts")
     if all(turns):
         centres = [_of_starts(each, rounds, confidence) for each, rounds in zip((baseline, new), turns, strict=True)]
         found = _difference(centres[0], centres[1])
         basis = f"{centres[0].number} and {centres[1].number} starts at different times"
-        return _decided(name, limit, found, basis, "starts of each")
+        return decided(name, limit, found, basis, "starts of each")
     alone = [_alone(each, confidence) for each in (baseline, new)]
     found = _difference(alone[0], alone[1])
     basis = (
         f"{alone[0].number:,} and {alone[1].number:,} calls, one start each: that starts differ, often by 1 %, is "
         "not in the interval; nnpipe compare has it in"
     )
-    return _decided(name, limit, found, basis, "calls of each")
-
-
-def quality_loss(
-    baseline: GatedCandidate,
-    new: GatedCandidate,
-    limit: float,
-    confidence: float,
-    judge_unknown: bool = False,
-    metric: str = "",
-) -> Criterion:
-    """Return the criterion of the loss of quality, on the same samples.
-
-    ``metric`` is a metric of the task; by default, the one by which candidates are ranked.
-    If the preprocessing is not known, a metric says nothing about the model.  Then
-    the criterion is undecided, unless ``judge_unknown``.
-
-    Raises
-    ------
-    ConfigError
-        If a result has no judged predictions, or their task has no such metric.
-    """
-    one, two = (_judged(each, metric) for each in (baseline, new))
-    computed = one.task.metric(metric) if metric else one.metric
-    name, unit = f"{in_sentence(computed.title)} loss", _POINTS if computed.kind == "share" else _PLAIN
-    unknown = [each.name for each in (baseline, new) if prepared_unknown(each.run)]
-    if unknown and not judge_unknown:
-        basis = (
-            f"preprocessing not known of {' and '.join(dict.fromkeys(unknown))}: say it when measuring (--scale, "
-            "--mean, --deviation), or judge all the same with --judge-unknown"
-        )
-        return Criterion(name, limit, "undecided", None, None, basis, unit=unit)
-    if not comparable(one, two):
-        return Criterion(name, limit, "undecided", None, None, "not judged on the same samples", unit=unit)
-    gap = quality_difference(computed, one.evaluation, two.evaluation, confidence)
-    sign = 1 if computed.less_is_better else -1
-    low, high = sorted((sign * gap.low, sign * gap.high))
-    ends = (low, high) if math.isfinite(high - low) else None
-    found = Centre(sign * gap.value, ends, gap.samples, 1)
-    basis = f"{gap.samples:,} samples"
-    if gap.gained >= 0:
-        basis = f"{gap.lost:,} lost and {gap.gained:,} won of {basis}"
-    return _decided(name, limit, found, basis, "samples", unit)
-
-
-def _judged(each: GatedCandidate, metric: str) -> Quality:
-    found = Quality.of(each.run)
-    if found is None:
-        raise ConfigError(f"{each.name}: it holds no judged predictions, so there is no quality to compare")
-    try:
-        found.task.metric(metric or found.metric.name)
-    except KeyError:
-        known = [metric.name for metric in found.task.metrics]
-        hint = nearest(metric, known) or f"; there are: {', '.join(known)}"
-        raise ConfigError(f"{each.name}: the task {found.task.name!r} has no metric {metric!r}{hint}") from None
-    return found
+    return decided(name, limit, found, basis, "calls of each")
 
 
 def different_conditions(one: Run, two: Run) -> list[str]:
     """Return the names of conditions that differ between two runs but should not."""
     return [name for path, name in _CONDITIONS.items() if _at(one, path) != _at(two, path)]
-
-
-def _decided(name: str, limit: float, found: Centre, basis: str, counted: str, unit: Unit = "%") -> Criterion:
-    """Return the criterion decided by an interval of logarithms of ratios, or of differences."""
-    outer = math.log1p if unit == "%" else float
-    inner = math.expm1 if unit == "%" else float
-    allowed, value = outer(limit), inner(found.value)
-    if found.interval is None:
-        return Criterion(
-            name, limit, "undecided", value, None, basis, f"{found.needed - found.number:,} more {counted}", unit
-        )
-    low, high = found.interval
-    interval = inner(low), inner(high)
-    if high <= allowed:
-        return Criterion(name, limit, "pass", value, interval, basis, unit=unit)
-    if low > allowed:
-        return Criterion(name, limit, "fail", value, interval, basis, unit=unit)
-    # Intervals shrink with the square root of the number.
-    distance = abs(allowed - found.value)
-    needed = found.number * (found.reach / distance) ** 2 if distance else math.inf
-    more = f"about {max(1, math.ceil(needed) - found.number):,} more {counted}" if needed < _MOST else ""
-    return Criterion(name, limit, "undecided", value, interval, basis, more, unit)
 
 
 def _difference(first: Centre, second: Centre) -> Centre:

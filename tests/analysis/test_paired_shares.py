@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from installed import ImportedWhenUsed
 
-from nnpipe.analysis.accuracy_difference import accuracy_difference, mcnemar, paired_difference
+from nnpipe.analysis.paired_shares import mcnemar, paired_difference
 
 stats = ImportedWhenUsed("scipy.stats")
 
@@ -18,28 +18,6 @@ def test_mcnemar_is_the_binomial_test_on_the_samples_that_differ(gained, lost):
     expected = stats.binomtest(gained, gained + lost).pvalue if gained + lost else 1.0
     assert mcnemar(gained, lost) == pytest.approx(expected)
     assert mcnemar(gained, lost) == mcnemar(lost, gained)
-
-
-def test_accuracies_are_compared_sample_by_sample():
-    truth = np.zeros(100, int)
-    first, second = truth.copy(), truth.copy()
-    first[:10] = 1  # wrong on ten, the second on four of these and on one more
-    second[:4] = 2
-    second[50] = 1
-    found = accuracy_difference(truth, first, second, 0.9)
-    assert (found.gained, found.lost, found.samples) == (6, 1, 100)
-    assert found.value == pytest.approx(0.05)
-    assert (found.value, found.low, found.high) == paired_difference(6, 1, 100, 0.9)
-    assert found.p_value == mcnemar(6, 1)
-    wider = accuracy_difference(truth, first, second, 0.99)
-    assert wider.low < found.low < found.high < wider.high
-
-
-def test_accuracies_on_other_numbers_of_samples_are_no_pairs():
-    with pytest.raises(ValueError, match="pairs need"):
-        accuracy_difference(np.zeros(3), np.zeros(3), np.zeros(4))
-    with pytest.raises(ValueError, match="0 true classes"):
-        accuracy_difference(*[np.zeros(0)] * 3)
 
 
 def test_a_paired_difference_depends_on_the_samples_that_differ():
