@@ -198,6 +198,9 @@ def test_boxes_that_the_model_has_suppressed() -> None:
     assert_found(decode(FinishedBoxesDecoder(), count[:, None], scores, boxes, classes))
     one = np.concatenate([boxes, scores[..., None], classes[..., None]], axis=-1)[:, :2]
     assert_found(decode(FinishedBoxesDecoder(), one))
+    named = {"detection_boxes": boxes, "detection_classes": 0 * classes, "detection_scores": np.ones_like(scores)}
+    found = FinishedBoxesDecoder().decode(named, spec_of(named))  # whole scores are told by their names
+    assert (found["scores"] == 1).all()
     numbered = FinishedBoxesDecoder(numbering="coco-ids", class_offset=1)
     ids = np.where(classes == 2, 3, 1).astype(np.float32)  # a car and a person
     assert_found(decode(numbered, boxes, ids, scores, count))

@@ -21,8 +21,8 @@ class FinishedBoxesDecoder(DetectionDecoder):
     """Models with the suppression inside: TensorFlow Lite's detection postprocessing, EfficientNMS, YOLOv10.
 
     Outputs are boxes ``(n, k, 4)``, scores and classes ``(n, k)``, and perhaps the number of boxes ``(n,)``; or a
-    single one ``(n, k, 6)`` of boxes, score and class.  Of scores and classes, those which are not all whole numbers
-    are the scores, unless the outputs are named.  The defaults are those of TensorFlow Lite.
+    single one ``(n, k, 6)`` of boxes, score and class.  If the names of outputs do not tell scores from classes, those
+    which are not all whole numbers are the scores.  The defaults are those of TensorFlow Lite.
     """
 
     suppression: Literal["outside", "inside"] = argument(
@@ -78,6 +78,11 @@ class FinishedBoxesDecoder(DetectionDecoder):
         if any(name is not None and name not in flat for name in named):
             raise self._misfit(outputs)
         scores, classes = named
+        for name in flat:
+            if scores is None and "score" in name.lower():
+                scores = name
+            elif classes is None and any(word in name.lower() for word in ("class", "label")):
+                classes = name
         if scores is None or classes is None:
             # Class numbers of an empty picture are whole, and so may be its scores: integers of any type come first.
             order = sorted(
