@@ -69,7 +69,12 @@ def fit(
     found = _fit(name, have, want, order, size, convert)
     if found.size is not None and size is None and not resize:
         rows, columns = found.size
-        given = " x ".join("?" if length is None else str(length) for length in have[:2])
+        if None in have[:2]:
+            raise ConfigError(
+                f"{name} takes images of {rows} x {columns}, the data set gives images of any size: "
+                "--fit squeeze or --fit letterbox brings them there"
+            )
+        given = " x ".join(map(str, have[:2]))
         raise ConfigError(
             f"{name} takes images of {rows} x {columns}, the data set gives {given}: "
             f"--resize {rows} {columns} brings them there"

@@ -14,7 +14,7 @@ import numpy as np
 from nnpipe.core.arguments import argument
 from nnpipe.core.batch_conversion import adapt
 from nnpipe.core.dataset_spec import DatasetSpec
-from nnpipe.core.errors import ConfigError
+from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.core.input_transform import InputTransform, transform_of_words
 from nnpipe.core.meaning import Meaning
 from nnpipe.core.model import ModelWrapper
@@ -212,7 +212,17 @@ class Preprocessing(ModelWrapper):
         """The decoder that the options or the description state; ``None`` without one, or if code reads outputs."""
         if self.decoder is None and self._maker is not None:
             return None
-        return chosen_decoder(decoder_of(self._known.meaning), self.decoder, self.decoder_options or ())
+        return chosen_decoder(self._stated_decoder, self.decoder, self.decoder_options or ())
+
+    @cached_property
+    def _stated_decoder(self) -> OutputDecoder | None:
+        """The decoder that the description states; ``None`` too if it is unknown, and the options name another."""
+        try:
+            return decoder_of(self._known.meaning)
+        except NNPipeError as error:
+            if self.decoder is not None:
+                return None
+            raise ConfigError(f"{self._known.by}: {error}; name another decoder with --decoder, or none") from None
 
     def meaning_of_files(self) -> Meaning | None:
         """The known meaning; wrappers of files add nothing of their own."""
@@ -233,7 +243,7 @@ class Preprocessing(ModelWrapper):
 
     def _overridden(self, said: Meaning, used: Meaning) -> dict[str, tuple[Any, Any]]:
         found = differing(said, used)
-        own, now = decoder_of(said), self.output_decoder
+        own, now = self._stated_decoder, self.output_decoder
         if own is not None and now is not None and own != now:
             found["decoder"] = (own.words(), now.words())
         for each in said.outputs:
