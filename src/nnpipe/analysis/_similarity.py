@@ -11,6 +11,7 @@ import numpy.typing as npt
 from nnpipe.analysis.channel_noise import Array, noise_to_signal, power
 
 _FACTOR = 0.9  # the weight of a similarity up to a factor, since a normalisation changes little more than that
+_ERRORS = 3  # standard errors from the part of a bias that is missing to its bounds
 _SEEN = 4096  # elements of a tensor that are compared to choose candidates
 _CARRIERS = ("quantize", "cast", "identity", "to_copy")  # kinds of operations that pass values on, rounded or not
 _MEASURING = "dynamicquantize"  # but this one passes on integers, whose scale is known only when it has run
@@ -107,3 +108,33 @@ def named_alike(source: ComputedTensor, other: ComputedTensor) -> bool:
     own = {text for text in (source.tensor, source.operation, source.layer) if text}
     parts = {part for text in (other.tensor, other.operation) for whole in text.split(";") for part in whole.split("/")}
     return bool(own & ({other.tensor, other.operation} | parts))
+
+
+def following(tensor: str, users: Mapping[str, Sequence[ComputedTensor]], steps: int | None = None) -> set[str]:
+    """Return the tensors that are computed from one, all or those of a few operations."""
+    found: set[str] = set()
+    last = {tensor}
+    while last and steps != 0:
+        last = {user.tensor for name in last for user in users.get(name, ())} - found
+        found |= last
+        steps = None if steps is None else steps - 1
+    return found
+
+
+def channels_of(array: npt.NDArray[np.generic], axis: int) -> npt.NDArray[np.int64]:
+    """Return the channel of each of the :func:`sampled` elements of an array."""
+    if array.ndim < 2:
+        return np.zeros(len(sampled(array.size)), np.int64)
+    places = np.unravel_index(sampled(array.size), array.shape)
+    return np.asarray(places[min(axis % array.ndim, array.ndim - 1)])
+
+
+def missing_bias(
+    array: npt.NDArray[np.generic], bias: npt.NDArray[np.generic] | None, found: npt.NDArray[np.float64]
+) -> tuple[float, float]:
+    """Return the bounds of the part of a bias that values lack; infinite if nothing tells."""
+    expected = np.asarray(array, np.float64)
+    if bias is None or bias.shape != expected.shape:
+        return -np.inf, np.inf
+    share, error = share_of(-np.asarray(bias, np.float64), expected, found)
+    return share - _ERRORS * error, share + _ERRORS * error

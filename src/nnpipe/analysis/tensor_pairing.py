@@ -20,14 +20,16 @@ import numpy.typing as npt
 from nnpipe.analysis._similarity import (
     ComputedTensor,
     Values,
+    channels_of,
     comparable,
     counted,
+    following,
     handed_on,
     leading_to,
     likeness,
+    missing_bias,
     named_alike,
     sampled,
-    share_of,
     users,
 )
 from nnpipe.analysis.channel_noise import Array, arranged, arrangements, noise_to_signal
@@ -40,7 +42,7 @@ _ALIKE = 0.25  # noise-to-signal ratio below which a damaged tensor can be recog
 _AHEAD = 6  # operations that a faulty one may be fused with
 _PRODUCTS = ("matmul", "fully_connected", "linear", "gemm", "dense")
 _BEHIND = 2  # operations that may add a bias and round the sum
-_HALF, _ERRORS = 0.5, 3  # of a bias, between there and missing; and standard errors from that
+_HALF = 0.5  # of a bias, between there and missing
 
 _Candidate = tuple[float, str, tuple[int, ...] | None]  # noise-to-signal ratio, tensor, order of axes
 
@@ -199,7 +201,7 @@ class TensorPairing:
         nearest = min(named or levels, key=lambda each: each[0], default=None)
         if nearest is None or self._missing_bias(place, array, nearest)[0] < _HALF:
             return nearest
-        behind = self._behind(nearest[1])
+        behind = following(nearest[1], self.other_users, _BEHIND)
         added = [each for each in levels if each[1] in behind and self._missing_bias(place, array, each)[1] < _HALF]
         return min(added, key=lambda each: each[0], default=nearest)
 
@@ -207,21 +209,8 @@ class TensorPairing:
         self, place: ComputedTensor, array: npt.NDArray[np.generic], candidate: _Candidate
     ) -> tuple[float, float]:
         """Return the bounds of the part of the source's bias that a candidate lacks; infinite if nothing tells."""
-        expected, bias = np.asarray(array, np.float64), self.at_rest.get(place.tensor)
-        if bias is None or bias.shape != expected.shape:
-            return -np.inf, np.inf
         _, name, order = candidate
-        found = arranged(self.values[name], order, expected.shape)
-        share, error = share_of(-np.asarray(bias, np.float64), expected, found)
-        return share - _ERRORS * error, share + _ERRORS * error
-
-    def _behind(self, name: str) -> set[str]:
-        """Return the other model's tensors that a few operations compute from one."""
-        found, last = set(), {name}
-        for _ in range(_BEHIND):
-            last = {user.tensor for tensor in last for user in self.other_users.get(tensor, ())}
-            found |= last
-        return found
+        return missing_bias(array, self.at_rest.get(place.tensor), arranged(self.values[name], order, array.shape))
 
     def _candidates(
         self, place: ComputedTensor, array: npt.NDArray[np.generic]
@@ -301,7 +290,9 @@ class TensorPairing:
                     continue
                 distance = abs(self.position[name] - self._least(place) - 1)
                 score = (
-                    likeness(expected, found, self._channels(computed[place.tensor])) - 0.02 * distance - 0.01 * ahead
+                    likeness(expected, found, channels_of(computed[place.tensor], self.axis))
+                    - 0.02 * distance
+                    - 0.01 * ahead
                 )
                 score += 0.3 * named_alike(place, self.by_name[name])
                 if (expected.min() < 0) != (found.min() < 0):
@@ -314,35 +305,19 @@ class TensorPairing:
         self.found[tensor] = (name, order, False)
         return True
 
-    def _channels(self, array: npt.NDArray[np.generic]) -> npt.NDArray[np.int64]:
-        """Return the channel of each compared element."""
-        if array.ndim < 2:
-            return np.zeros(len(sampled(array.size)), np.int64)
-        places = np.unravel_index(sampled(array.size), array.shape)
-        return np.asarray(places[min(self.axis % array.ndim, array.ndim - 1)])
-
     def _withdraw(self) -> bool:
         """Remove supposed pairs that contradict the order of certain ones; return whether there are any."""
         gone = []
         for tensor, (name, _, certain) in self.found.items():
             if certain or tensor in self.outputs:
                 continue
-            behind = {self.found[t][0] for t in self._following(tensor) if t in self.found and self.found[t][2]}
+            behind = {self.found[t][0] for t in following(tensor, self.users) if t in self.found and self.found[t][2]}
             if any(self.position[other] < self.position[name] for other in behind):
                 gone.append((tensor, name))
         for tensor, name in gone:
             del self.found[tensor]
             self.withdrawn.add((tensor, name))
         return bool(gone)
-
-    def _following(self, tensor: str) -> set[str]:
-        found: set[str] = set()
-        waiting = [tensor]
-        while waiting:
-            fresh = {user.tensor for user in self.users.get(waiting.pop(), ())} - found
-            found |= fresh
-            waiting += fresh
-        return found
 
     def _unaccounted(self, computed: Values) -> list[ComputedTensor]:
         """Return the tensors without a pair, except for intermediate results before certain pairs."""
