@@ -71,11 +71,26 @@ def resized_bytes(
 
 
 def _rounded(lines: npt.NDArray[np.uint8], target: int, interpolation: Interpolation) -> npt.NDArray[np.uint8]:
-    shares = np.rint(_shares(lines.shape[1], target, interpolation) * (1 << 22))
-    # Products and sums are whole numbers below 2 ** 53, so that they are exact.
-    sums = np.floor((np.matmul(shares, lines.astype(np.float64)) + (1 << 21)) / (1 << 22))
-    found: npt.NDArray[np.uint8] = np.clip(sums, 0, 255).astype(np.uint8)
+    """Resize the second axis of ``(n, source, m)``; sums stay below 2 ** 31."""
+    places, weights = _taps(lines.shape[1], target, interpolation)
+    sums = np.full((len(lines), target, lines.shape[2]), 1 << 21, np.int32)
+    for place, weight in zip(places.T, weights.T, strict=True):
+        sums += lines[:, place] * weight[:, None]
+    found: npt.NDArray[np.uint8] = np.clip(sums >> 22, 0, 255).astype(np.uint8)
     return found
+
+
+@functools.lru_cache(maxsize=16)
+def _taps(
+    source: int, target: int, interpolation: Interpolation
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+    """Return the source pixels of each of ``target`` pixels and their weights times 2 ** 22; ``(target, taps)``."""
+    shares = np.rint(_shares(source, target, interpolation) * (1 << 22)).astype(np.int32)
+    there = shares != 0
+    first, last = there.argmax(axis=1), source - there[:, ::-1].argmax(axis=1)
+    places = first[:, None] + np.arange(int((last - first).max()))
+    inside = np.minimum(places, source - 1)
+    return inside, np.where(places < source, np.take_along_axis(shares, inside, axis=1), 0).astype(np.int32)
 
 
 def resized_and_cropped(

@@ -121,6 +121,8 @@ class Preprocessing(ModelWrapper):
     def validate(self) -> None:
         """Check that divisors are not 0, numbers are finite, and options do not contradict each other."""
         _ = self._transform
+        if self.decoder not in (None, "none"):
+            chosen_decoder(None, self.decoder, self.decoder_options or ())
         if self.scale is not None and not (np.isfinite(self.scale) and self.scale != 0):
             raise ConfigError(f"--scale divides: it cannot be {self.scale:g}")
         if any(not (np.isfinite(number) and number != 0) for number in self.deviation or ()):
