@@ -7,10 +7,21 @@ import pytest
 
 from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.tensors import Batch
-from nnpipe.tasks import AnomalyDetection, Classification, Regression, Segmentation
+from nnpipe.tasks import (
+    AnomalyDetection,
+    Classification,
+    Detection,
+    Forecast,
+    Regression,
+    Segmentation,
+    SeriesAnomaly,
+)
 from nnpipe.testing.task import TaskContract
 
-RANDOM = np.random.default_rng(3)
+
+def random() -> np.random.Generator:
+    """Return draws that do not depend on the order of tests."""
+    return np.random.default_rng(3)
 
 
 class TestClassification(TaskContract):
@@ -28,7 +39,7 @@ class TestClassification(TaskContract):
 
     @pytest.fixture
     def predictions(self, truth: Batch) -> Batch:
-        scores = RANDOM.normal(size=(70, 7))
+        scores = random().normal(size=(70, 7))
         scores[np.arange(70), truth["label"]] += 1
         return {"scores": scores.astype(np.float32)}
 
@@ -44,11 +55,11 @@ class TestRegression(TaskContract):
 
     @pytest.fixture
     def truth(self) -> Batch:
-        return {"value": RANDOM.normal(1000, 1, (40, 2)).astype(np.float32)}
+        return {"value": random().normal(1000, 1, (40, 2)).astype(np.float32)}
 
     @pytest.fixture
     def predictions(self, truth: Batch) -> Batch:
-        return {"value": truth["value"] + RANDOM.normal(0, 0.5, (40, 2)).astype(np.float32)}
+        return {"value": truth["value"] + random().normal(0, 0.5, (40, 2)).astype(np.float32)}
 
 
 class TestSegmentation(TaskContract):
@@ -62,11 +73,11 @@ class TestSegmentation(TaskContract):
 
     @pytest.fixture
     def truth(self) -> Batch:
-        return {"mask": RANDOM.integers(0, 3, (12, 6, 5))}
+        return {"mask": random().integers(0, 3, (12, 6, 5))}
 
     @pytest.fixture
     def predictions(self, truth: Batch) -> Batch:
-        return {"mask": np.where(RANDOM.random((12, 6, 5)) < 0.3, 0, truth["mask"])}
+        return {"mask": np.where(random().random((12, 6, 5)) < 0.3, 0, truth["mask"])}
 
 
 class TestAnomalyDetection(TaskContract):
@@ -84,4 +95,67 @@ class TestAnomalyDetection(TaskContract):
 
     @pytest.fixture
     def predictions(self, truth: Batch) -> Batch:
-        return {"score": (truth["anomalous"] + RANDOM.integers(-2, 3, 60)).astype(np.float32)}
+        return {"score": (truth["anomalous"] + random().integers(-2, 3, 60)).astype(np.float32)}
+
+
+class TestDetection(TaskContract):
+    @pytest.fixture
+    def task(self) -> Detection:
+        return Detection(protocol="pascal")
+
+    @pytest.fixture
+    def spec(self) -> DatasetSpec:
+        return DatasetSpec(Detection.name, (), (), ("cat", "dog"))
+
+    @pytest.fixture
+    def truth(self) -> Batch:
+        boxes = random().uniform(20, 200, (16, 3, 4))
+        return {"boxes": boxes, "class": random().integers(-1, 2, (16, 3))}
+
+    @pytest.fixture
+    def predictions(self, truth: Batch) -> Batch:
+        draws = random()
+        moved = draws.normal(0, 12, truth["boxes"].shape) * (draws.random((16, 3, 1)) < 0.6)
+        return {"boxes": truth["boxes"] + moved, "class": truth["class"], "scores": draws.random((16, 3))}
+
+
+class TestForecast(TaskContract):
+    @pytest.fixture
+    def task(self) -> Forecast:
+        return Forecast()
+
+    @pytest.fixture
+    def spec(self) -> DatasetSpec:
+        return DatasetSpec(Forecast.name, (), ())
+
+    @pytest.fixture
+    def truth(self) -> Batch:
+        scale = np.ones((24, 2), np.float32)
+        return {"value": random().normal(size=(24, 3, 2)), "scale": scale, "block": np.arange(24) // 6}
+
+    @pytest.fixture
+    def predictions(self, truth: Batch) -> Batch:
+        return {"value": truth["value"] + random().normal(size=(24, 3, 2))}
+
+
+class TestSeriesAnomaly(TaskContract):
+    @pytest.fixture
+    def task(self) -> SeriesAnomaly:
+        return SeriesAnomaly(thresholds=(0.5,))
+
+    @pytest.fixture
+    def spec(self) -> DatasetSpec:
+        return DatasetSpec(SeriesAnomaly.name, (), ())
+
+    @pytest.fixture
+    def truth(self) -> Batch:
+        window = np.full(400, -1)
+        for number, start in enumerate((40, 90, 150, 230, 350)):
+            window[start : start + 12] = number
+        return {"window": window, "series": np.arange(400) // 100}
+
+    @pytest.fixture
+    def predictions(self, truth: Batch) -> Batch:
+        score = random().random(400) ** 8
+        score[[45, 235]] = 0.9
+        return {"score": score}

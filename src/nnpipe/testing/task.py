@@ -7,6 +7,7 @@ import math
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from nnpipe.core.component import Component
@@ -136,14 +137,15 @@ class TaskContract(ComponentContract):
         for metric in task.metrics:
             statistic = metric.prepared(judged)
             for _ in range(5):
-                chosen = np.sort(random.integers(0, len(judged), len(judged)))
+                chosen = _chosen(metric, judged, random)
                 weights = np.bincount(chosen, minlength=len(judged)).astype(np.float64)
                 _assert_same(statistic(weights), metric.of(judged.take(chosen)), metric)
 
     def test_the_order_of_samples_does_not_matter(self, task: Task, judged: Evaluation) -> None:
         turned = judged.take(np.arange(len(judged))[::-1])
         for metric in task.metrics:
-            _assert_same(metric.of(turned), metric.of(judged), metric)
+            if metric.clusters is None:  # the samples of a cluster may have an order, as points of a series do
+                _assert_same(metric.of(turned), metric.of(judged), metric)
 
     def test_a_model_agrees_with_itself(self, task: Task, judged: Evaluation) -> None:
         same = task.agreement(judged, judged)
@@ -154,6 +156,16 @@ class TaskContract(ComponentContract):
             assert kind
             assert reason
             assert not reason.endswith(".")
+
+
+def _chosen(metric: QualityMetric, judged: Evaluation, random: np.random.Generator) -> npt.NDArray[np.int64]:
+    """Return random samples with repetitions, in order; or all samples of some clusters, which cannot be repeated."""
+    if metric.clusters is None:
+        return np.sort(random.integers(0, len(judged), len(judged)))
+    _, clusters = np.unique(metric.clusters(judged), return_inverse=True)
+    number = int(clusters.max()) + 1
+    kept = random.permutation(number)[: max(1, number - 1)]
+    return np.flatnonzero(np.isin(clusters, kept))
 
 
 def _part(batch: Batch, place: slice) -> Batch:

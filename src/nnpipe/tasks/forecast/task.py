@@ -55,6 +55,10 @@ class Forecast(Task):
         }
         return Evaluation(self.name, arrays)
 
+    def perfect(self, truth: Batch, spec: DatasetSpec) -> Batch:
+        """Return the true values."""
+        return {"value": truth["value"]}
+
     def doubts(self, evaluation: Evaluation) -> Iterator[tuple[str, str]]:
         """Doubt forecasts that are the same for all samples."""
         predicted = evaluation.arrays["predicted"]
