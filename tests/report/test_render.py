@@ -139,7 +139,8 @@ def test_accuracies_on_different_samples_are_not_compared(make_run):
     document = render(runs, "T")
     assert "Δ accuracy" not in comparison(runs).header
     assert not any(cell.best for cell in column(comparison(runs), "Accuracy"))
-    assert "not all judged on the same samples" in words(document)
+    assert "not all judged on the same samples and in the same way" in words(document)
+    assert "second: classification, 100 samples" in words(document)
     assert "Best accuracy" not in words(document)
 
 

@@ -23,6 +23,7 @@ _FACTS = {
     ("environment",): "environment variables",
     ("limits",): "limits of the container",
 }
+_MOST_NAMED = 8  # candidates in one sentence
 _CHANGING = ("powersave", "ondemand", "conservative", "schedutil")
 
 
@@ -57,7 +58,13 @@ def _different_times(candidates: Sequence[Candidate]) -> str:
 def _different_samples(candidates: Sequence[Candidate]) -> str:
     if on_the_same_samples(candidates):
         return ""
-    return "The candidates were not all judged on the same samples, so their accuracies cannot be compared."
+    judged = [(c.name, c.quality) for c in candidates if c.quality is not None]
+    told = [f"{name}: {quality.task.name}, {quality.samples:,} samples" for name, quality in judged[:_MOST_NAMED]]
+    more = f"; {len(judged) - _MOST_NAMED:,} more" if len(judged) > _MOST_NAMED else ""
+    return (
+        "The candidates were not all judged on the same samples and in the same way, so their figures of quality "
+        f"cannot be compared ({'; '.join(told)}{more})."
+    )
 
 
 def _distrusted(candidates: Sequence[Candidate]) -> list[Block]:
