@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -27,6 +27,7 @@ from nnpipe.tasks.detection.task import Detection
 
 MOST_BOXES = 10_000
 """True boxes that a picture may have."""
+_MOST_ROWS = 1 << 26  # of all pictures: 3 GB
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,11 +104,32 @@ class BoxTable:
         self.counts[picture] = self.counts.get(picture, 0) + 1
         if self.counts[picture] > MOST_BOXES:
             raise DatasetError(f"{where}: a picture has more than {MOST_BOXES:,} boxes; remove some of them")
+        if len(self.picture) >= _MOST_ROWS:
+            raise DatasetError(f"{where}: there are more than {_MOST_ROWS:,} boxes in all; use some of the pictures")
         self.picture.append(picture)
         self.label.append(label)
         self.numbers.extend(map(float, box))
         self.area.append(float(box[2]) * float(box[3]) if area is None else area)
         self.crowd.append(crowd)
+
+    def extend(self, other: BoxTable, pictures: Mapping[int, int], labels: Mapping[int, int], where: str) -> None:
+        """Add the boxes of another table, whose pictures and classes have other numbers.
+
+        Raises
+        ------
+        DatasetError
+            If a picture or class of the other table is not among those that are mapped.
+        """
+        for row, (picture, label) in enumerate(zip(other.picture, other.label, strict=True), 1):
+            if picture not in pictures or label not in labels:
+                raise DatasetError(
+                    f"{where}, annotation {row} of it: there is no image {picture} or no category {label}"
+                )
+            self.picture.append(pictures[picture])
+            self.label.append(labels[label])
+        self.numbers.extend(other.numbers)
+        self.area.extend(other.area)
+        self.crowd.extend(other.crowd)
 
     def rows(self, pictures: int) -> tuple[Ragged, Ragged, Ragged, Ragged]:
         """Return boxes, labels, crowds and areas by picture, in the order in which they were added."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -17,6 +17,7 @@ from nnpipe.datasets.boxed_images import BoxedImagesDataset, BoxListing, BoxTabl
 
 _MOST_SIDE = 1 << 16
 _MOST_CLASSES = 1 << 16
+_MOST_IMAGES = 1 << 22
 
 
 class COCODataset(BoxedImagesDataset):
@@ -45,19 +46,19 @@ class COCODataset(BoxedImagesDataset):
         table = BoxTable()
         names: tuple[str, ...] | None = None
         for file in self._files():
-            categories = _categories(file)
-            here = tuple(name for _, name in sorted(categories.items()))
+            found = _Content(file)
+            here = tuple(name for _, name in sorted(found.categories.items()))
             if names is not None and here != names:
                 raise DatasetError(f"{file} has other categories than the files before; name one with --annotations")
             names = here
-            known = dict(_images(file, len(paths)))
-            folder = self._folder(file, [entry[1] for entry in known.values()])
-            for _, name, size in known.values():
+            places = {image: len(paths) + place for place, image in enumerate(found.images)}
+            numbers = {category: number for number, category in enumerate(sorted(found.categories))}
+            table.extend(found.table, places, numbers, str(file))
+            folder = self._folder(file, [name for name, _ in found.images.values()])
+            for name, size in found.images.values():
                 paths.append(folder / name)
                 sizes.append(size)
                 codes.append(TRAIN if "train" in file.name.lower() else TEST)
-            numbers = {category: number for number, category in enumerate(sorted(categories))}
-            _add_boxes(file, {image: entry[0] for image, entry in known.items()}, numbers, table)
         assert names is not None  # there is a file
         boxes, labels, crowds, areas = table.rows(len(paths))
         official = np.array(codes, np.int8) if TEST in codes else None
@@ -96,48 +97,55 @@ class COCODataset(BoxedImagesDataset):
         return {"name": "COCO's form", "annotations": [path.name for path in self._files()]}
 
 
-def _categories(file: Path) -> dict[int, str]:
-    found: dict[int, str] = {}
-    for _, each in elements(file, {"categories"}):
-        number, name = _whole(each, "id"), each.get("name") if isinstance(each, dict) else None
-        if number is None or not isinstance(name, str) or not name or number in found or len(found) >= _MOST_CLASSES:
-            raise DatasetError(f"{file}: a category has a number of its own and a name, not {str(each)[:80]}")
-        found[number] = name
-    if not found or len(set(found.values())) != len(found):
-        raise DatasetError(f"{file} holds no categories, or several of one name")
-    return found
+class _Content:
+    """What one file holds, read in a single pass: its parts come in any order."""
 
+    def __init__(self, file: Path) -> None:
+        self.categories: dict[int, str] = {}
+        self.images: dict[int, tuple[str, tuple[int, int]]] = {}
+        self.table = BoxTable()
+        self._file = file
+        for key, each in elements(file, {"categories", "images", "annotations"}):
+            entry = each if isinstance(each, dict) else {}
+            if key == "categories":
+                self._add_category(entry)
+            elif key == "images":
+                self._add_image(entry)
+            else:
+                self._add_box(entry)
+        if not self.categories or len(set(self.categories.values())) != len(self.categories):
+            raise DatasetError(f"{file} holds no categories, or several of one name")
 
-def _images(file: Path, before: int) -> Iterator[tuple[int, tuple[int, str, tuple[int, int]]]]:
-    """Yield the number of each picture, with its place, the name of its file, and its height and width."""
-    seen: set[int] = set()
-    for _, each in elements(file, {"images"}):
-        number, height, width = (_whole(each, key) for key in ("id", "height", "width"))
-        name = each.get("file_name") if isinstance(each, dict) else None
-        if number is None or number in seen or not isinstance(name, str) or not _inside(name):
-            raise DatasetError(f"{file}: an image has a number of its own and a file_name, not {str(each)[:80]}")
+    def _add_category(self, entry: Mapping[str, Any]) -> None:
+        number, name = _whole(entry, "id"), entry.get("name")
+        there = number is None or number in self.categories or len(self.categories) >= _MOST_CLASSES
+        if number is None or there or not isinstance(name, str) or not name:
+            raise DatasetError(f"{self._file}: a category has a number of its own and a name, not {str(entry)[:80]}")
+        self.categories[number] = name
+
+    def _add_image(self, entry: Mapping[str, Any]) -> None:
+        number, height, width = (_whole(entry, key) for key in ("id", "height", "width"))
+        name = entry.get("file_name")
+        if number is None or number in self.images or not isinstance(name, str) or not _inside(name):
+            raise DatasetError(f"{self._file}: an image has a number of its own and a file_name, not {str(entry)[:80]}")
         if not (height and width and 0 < height <= _MOST_SIDE and 0 < width <= _MOST_SIDE):
-            raise DatasetError(f"{file}: the image {name[:80]} has the size {width} x {height}")
-        seen.add(number)
-        yield number, (before + len(seen) - 1, name, (height, width))
+            raise DatasetError(f"{self._file}: the image {name[:80]} has the size {width} x {height}")
+        if len(self.images) >= _MOST_IMAGES:
+            raise DatasetError(f"{self._file} holds more than {_MOST_IMAGES:,} images; divide it")
+        self.images[number] = name, (height, width)
 
-
-def _add_boxes(file: Path, places: Mapping[int, int], numbers: Mapping[int, int], table: BoxTable) -> None:
-    for _, each in elements(file, {"annotations"}):
-        image, category = _whole(each, "image_id"), _whole(each, "category_id")
-        box = each.get("bbox") if isinstance(each, dict) else None
-        where = f"{file}, annotation {str(each.get('id') if isinstance(each, dict) else each)[:40]}"
-        if image is None or image not in places or category is None or category not in numbers:
-            raise DatasetError(f"{where}: there is no image {str(image)[:40]} or no category {str(category)[:40]}")
+    def _add_box(self, entry: Mapping[str, Any]) -> None:
+        where = f"{self._file}, annotation {str(entry.get('id'))[:40]}"
+        image, category, box = _whole(entry, "image_id"), _whole(entry, "category_id"), entry.get("bbox")
+        if image is None or category is None:
+            raise DatasetError(f"{where}: image_id and category_id should be whole numbers")
         if not isinstance(box, list) or len(box) != 4 or not all(map(_is_number, box)):
             raise DatasetError(f"{where}: bbox should be four numbers, not {str(box)[:60]}")
-        area = each.get("area")
+        area = entry.get("area")
         if area is not None and (not _is_number(area) or area < 0):
             raise DatasetError(f"{where}: area should be a number, not {str(area)[:60]}")
-        table.add(
-            places[image], numbers[category], box, where,
-            area=None if area is None else float(area), crowd=each.get("iscrowd", 0) in (1, True),
-        )  # fmt: skip
+        crowd = entry.get("iscrowd", 0) in (1, True)
+        self.table.add(image, category, box, where, area=None if area is None else float(area), crowd=crowd)
 
 
 def _inside(name: str) -> bool:
@@ -146,11 +154,12 @@ def _inside(name: str) -> bool:
     return bool(name) and not path.is_absolute() and ".." not in path.parts and "\0" not in name
 
 
-def _whole(each: Any, key: str) -> int | None:
-    value = each.get(key) if isinstance(each, dict) else None
+def _whole(entry: Mapping[str, Any], key: str) -> int | None:
+    """Return a whole number of at most 63 bits, or ``None``."""
+    value = entry.get(key)
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 63 else None
 
 
 def _is_number(value: Any) -> bool:
