@@ -72,6 +72,8 @@ def fitting(hint: Any) -> Any:
     if origin is collections.abc.Callable:
         return lambda *_: None
     if inspect.isclass(origin):
+        if issubclass(origin, tuple):
+            return ()
         return {} if issubclass(origin, collections.abc.Mapping) else np.zeros(1) if origin is np.ndarray else []
     made = {int: 1, float: 1.0, str: "x", bool: True, bytes: b"x", Path: Path("x")}
     return made[hint] if hint in made else mock.Mock(spec=hint if inspect.isclass(hint) else None)

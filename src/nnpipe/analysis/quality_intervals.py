@@ -17,6 +17,7 @@ import numpy.typing as npt
 from nnpipe.analysis.classification import wilson_interval
 from nnpipe.analysis.paired_shares import mcnemar, paired_difference
 from nnpipe.analysis.skewed_means import contributions, mean_interval
+from nnpipe.core.argument_checks import check_call
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.quality_metric import Floats, QualityMetric
 
@@ -47,6 +48,7 @@ class QualityEstimate:
 
 def quality_estimate(metric: QualityMetric, evaluation: Evaluation, confidence: float = 0.95) -> QualityEstimate:
     """Return a metric of an evaluation with its confidence interval."""
+    check_call(quality_estimate, locals())
     count = len(evaluation)
     right = _binary(metric, evaluation)
     if right is not None:
@@ -83,6 +85,7 @@ def quality_difference(
     metric: QualityMetric, one: Evaluation, other: Evaluation, confidence: float = 0.95
 ) -> QualityDifference:
     """Return the metric of ``other`` less that of ``one`` on the same samples, with its confidence interval."""
+    check_call(quality_difference, locals())
     first, second = _binary(metric, one), _binary(metric, other)
     if first is not None and second is not None:
         more, fewer = int((second & ~first).sum()), int((first & ~second).sum())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from nnpipe.core.argument_checks import check_call
 from nnpipe.core.tensors import TensorSpec
 
 
@@ -34,3 +35,6 @@ class DatasetSpec:
     inputs: tuple[TensorSpec, ...]
     targets: tuple[TensorSpec, ...]
     class_names: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_call(DatasetSpec, vars(self))

@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.evaluation import Evaluation
 
@@ -73,6 +74,7 @@ class QualityMetric:
     draws: int = 1000
 
     def __post_init__(self) -> None:
+        check_call(QualityMetric, vars(self))
         if not (self.name.isidentifier() and self.name == self.name.lower()):
             raise ConfigError(f"a metric's name is of lower-case letters, digits and underscores, not {self.name!r}")
         if (self.values is None) == (self.statistic is None):

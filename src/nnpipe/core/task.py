@@ -12,6 +12,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from nnpipe.core.argument_checks import check_call
 from nnpipe.core.component import Component
 from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import ArtifactError, ComponentNotFound, NotSupported
@@ -170,6 +171,7 @@ def task_named(name: str) -> Task:
     """
     from nnpipe.core.registry import named
 
+    check_call(task_named, {"name": name})
     if (ours := _own(name)) is not None:
         return ours()
     known = {cls.name: cls for cls in named(Task).values()}

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.naming import nearest
 from nnpipe.core.task import Task, all_tasks
@@ -96,6 +97,9 @@ class MetricConstraint:
     at_most: bool
     bound: float
     text: str
+
+    def __post_init__(self) -> None:
+        check_call(MetricConstraint, vars(self))
 
     @classmethod
     def parse(cls, text: str) -> MetricConstraint:
