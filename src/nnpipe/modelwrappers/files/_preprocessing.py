@@ -9,13 +9,10 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-
 from nnpipe.core.arguments import argument
 from nnpipe.core.batch_conversion import adapt
 from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import ConfigError, NNPipeError
-from nnpipe.core.input_transform import InputTransform, transform_of_words
 from nnpipe.core.meaning import Meaning
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.output_decoder import INPUT, OutputDecoder, decoder_of
@@ -26,15 +23,14 @@ from nnpipe.core.tensor_meaning import InputMeaning, OutputMeaning
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 from nnpipe.modelwrappers.files._class_scores import check_classes, check_names, chosen, named, real, scores_of
 from nnpipe.modelwrappers.files._decoder_options import check_task, chosen_decoder
+from nnpipe.modelwrappers.files._input_options import ELSE, InputOptions
 from nnpipe.modelwrappers.files._model_description import Known
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-_ELSE = "; by default as in the model's description, or else"
 
-
-class Preprocessing(ModelWrapper):
+class Preprocessing(InputOptions):
     """Options for the inputs that a model from a file expects, and for the meaning of its outputs.
 
     Options that are left out follow the description beside the model file
@@ -42,64 +38,15 @@ class Preprocessing(ModelWrapper):
     unchanged, and the result records that nothing is known.
     """
 
-    transform: str | None = argument(
-        None,
-        help=f"input transform that is applied to raw samples first, such as MFCC; none for no transform{_ELSE} none",
-    )
-    transform_options: tuple[str, ...] | None = argument(
-        None, help="its arguments, each as NAME=VALUE; nnpipe info MFCC shows those of MFCC"
-    )
-    scale: float | None = argument(None, help=f"divide samples by this first; 255 makes pixels 0 to 1{_ELSE} 1")
-    mean: tuple[float, ...] | None = argument(
-        None,
-        help=f"subtract this after --scale: one number, or one per channel in the model's order{_ELSE} nothing",
-    )
-    deviation: tuple[float, ...] | None = argument(
-        None, help=f"divide by this after --mean: one number, or one per channel{_ELSE} 1"
-    )
-    channel_order: Literal["rgb", "bgr"] | None = argument(
-        None, help=f"order of the colour channels in the model's input{_ELSE} rgb"
-    )
-    colours: Literal["keep", "convert"] | None = argument(
-        None,
-        help="convert adapts the number of channels to the model: grey becomes three equal channels, and red, green "
-        f"and blue become luma (ITU-R BT.601){_ELSE} keep",
-    )
-    layout: Literal["auto", "nhwc", "nchw"] | None = argument(
-        None,
-        help=f"whether channels are the last axis of the model's input or before rows and columns{_ELSE} auto, "
-        "which derives it from the input's shape",
-    )
-    resize: tuple[int, int] | None = argument(
-        None,
-        help="height and width to which images of another size are resized, bilinearly (for image files, prefer the "
-        f"data set's --image-size){_ELSE} they are rejected",
-        minimum=1,
-    )
-    fit: Literal["squeeze", "letterbox", "letterbox-centre"] | None = argument(
-        None,
-        help="how images of another size are brought to the model's: squeeze changes their aspect ratio; letterbox "
-        "keeps it, and places them in the top left corner, letterbox-centre in the centre"
-        f"{_ELSE} squeeze, and only with --resize",
-    )
-    fill: float | None = argument(
-        None, help=f"value of the pixels that --fit letterbox leaves over, before --scale{_ELSE} 114"
-    )
-    quantised_input: Literal["auto", "raw", "already"] | None = argument(
-        None,
-        help="how samples become the 8-bit input of a quantised model: auto quantises with the input's scale and zero "
-        "point, raw takes pixels unchanged for uint8 and pixels - 128 for int8, already takes samples that are "
-        f"quantised already{_ELSE} auto",
-    )
     result_output: str | None = argument(
         None, help="name of the output to evaluate, if there are several and the model's description does not state it"
     )
     result_kind: Literal["probabilities", "logits", "scores", "label"] | None = argument(
-        None, help=f"content of that output{_ELSE} scores, where greater means more likely"
+        None, help=f"content of that output{ELSE} scores, where greater means more likely"
     )
     class_offset: int | None = argument(
         None,
-        help=f"number of the model's classes before the data set's first, 1 for a background class{_ELSE} 0",
+        help=f"number of the model's classes before the data set's first, 1 for a background class{ELSE} 0",
         minimum=0,
     )
     class_count: int | None = argument(
@@ -109,7 +56,7 @@ class Preprocessing(ModelWrapper):
     decoder: str | None = argument(
         None,
         help="class that turns the outputs into predictions, such as the boxes of a detector; nnpipe list decoders "
-        f"shows them; none for no decoder{_ELSE} none",
+        f"shows them; none for no decoder{ELSE} none",
         metavar="CLASS",
     )
     decoder_options: tuple[str, ...] | None = argument(
@@ -119,31 +66,10 @@ class Preprocessing(ModelWrapper):
     )
 
     def validate(self) -> None:
-        """Check that divisors are not 0, numbers are finite, and options do not contradict each other."""
-        _ = self._transform
+        """Check the options of the inputs, and that there is such a decoder with these arguments."""
+        super().validate()
         if self.decoder not in (None, "none"):
             chosen_decoder(None, self.decoder, self.decoder_options or ())
-        if self.scale is not None and not (np.isfinite(self.scale) and self.scale != 0):
-            raise ConfigError(f"--scale divides: it cannot be {self.scale:g}")
-        if any(not (np.isfinite(number) and number != 0) for number in self.deviation or ()):
-            raise ConfigError("--deviation divides: none of its numbers can be 0 or infinite")
-        if not all(map(np.isfinite, self.mean or ())):
-            raise ConfigError("--mean takes finite numbers")
-        if self.quantised_input in ("raw", "already") and (self.scale not in (None, 1) or self.mean or self.deviation):
-            what = "pixels" if self.quantised_input == "raw" else "samples"
-            raise ConfigError(
-                f"--quantised-input {self.quantised_input} takes {what} as they are: "
-                "leave out --scale, --mean, --deviation"
-            )
-
-    @cached_property
-    def _transform(self) -> InputTransform | None:
-        """The transform that the options name."""
-        if self.transform is None or self.transform == "none":
-            if self.transform_options:
-                raise ConfigError("--transform-options are for --transform; name it")
-            return None
-        return transform_of_words(self.transform, self.transform_options or ())
 
     def with_io(self, io: IOSpec) -> Self:
         """Return this wrapper with a known ``io``, so that no file has to be opened for it."""
@@ -165,22 +91,6 @@ class Preprocessing(ModelWrapper):
     @cached_property
     def _known(self) -> Known:
         return self.known()
-
-    @property
-    def _given(self) -> dict[str, Any]:
-        """The options about samples, by the field names of :class:`InputMeaning`."""
-        names = ("scale", "mean", "deviation", "channel_order", "colours", "layout", "fit", "fill")
-        said: dict[str, Any] = {name: getattr(self, name) for name in names}
-        said["quantised"] = self.quantised_input
-        if self.fit is not None:
-            said |= {"resize": "bilinear", "shortest_edge": None}
-        if self.resize is not None:
-            said |= {"resize": "bilinear", "size": self.resize, "shortest_edge": None}
-        found = {name: value for name, value in said.items() if value is not None or name == "shortest_edge"}
-        if self.transform is not None:
-            found["transform"] = None if self._transform is None else self._transform.describe()
-            found |= {"kind": "features"} if self._transform else {}
-        return found
 
     @cached_property
     def _expected(self) -> Mapping[str, InputMeaning]:

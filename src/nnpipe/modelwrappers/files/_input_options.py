@@ -1,0 +1,113 @@
+"""The options that say how samples are prepared for a model from a file."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from nnpipe.core.arguments import argument
+from nnpipe.core.errors import ConfigError
+from nnpipe.core.input_transform import InputTransform, transform_of_words
+from nnpipe.core.model import ModelWrapper
+
+ELSE = "; by default as in the model's description, or else"
+"""How the help of an option begins to tell its default."""
+
+
+class InputOptions(ModelWrapper):
+    """Options for the inputs that a model from a file expects."""
+
+    abstract: ClassVar[bool] = True
+
+    transform: str | None = argument(
+        None,
+        help=f"input transform that is applied to raw samples first, such as MFCC; none for no transform{ELSE} none",
+    )
+    transform_options: tuple[str, ...] | None = argument(
+        None, help="its arguments, each as NAME=VALUE; nnpipe info MFCC shows those of MFCC"
+    )
+    scale: float | None = argument(None, help=f"divide samples by this first; 255 makes pixels 0 to 1{ELSE} 1")
+    mean: tuple[float, ...] | None = argument(
+        None,
+        help=f"subtract this after --scale: one number, or one per channel in the model's order{ELSE} nothing",
+    )
+    deviation: tuple[float, ...] | None = argument(
+        None, help=f"divide by this after --mean: one number, or one per channel{ELSE} 1"
+    )
+    channel_order: Literal["rgb", "bgr"] | None = argument(
+        None, help=f"order of the colour channels in the model's input{ELSE} rgb"
+    )
+    colours: Literal["keep", "convert"] | None = argument(
+        None,
+        help="convert adapts the number of channels to the model: grey becomes three equal channels, and red, green "
+        f"and blue become luma (ITU-R BT.601){ELSE} keep",
+    )
+    layout: Literal["auto", "nhwc", "nchw"] | None = argument(
+        None,
+        help=f"whether channels are the last axis of the model's input or before rows and columns{ELSE} auto, "
+        "which derives it from the input's shape",
+    )
+    resize: tuple[int, int] | None = argument(
+        None,
+        help="height and width to which images of another size are resized, bilinearly (for image files, prefer the "
+        f"data set's --image-size){ELSE} they are rejected",
+        minimum=1,
+    )
+    fit: Literal["squeeze", "letterbox", "letterbox-centre"] | None = argument(
+        None,
+        help="how images of another size are brought to the model's: squeeze changes their aspect ratio; letterbox "
+        "keeps it, and places them in the top left corner, letterbox-centre in the centre"
+        f"{ELSE} squeeze, and only with --resize",
+    )
+    fill: float | None = argument(
+        None, help=f"value of the pixels that --fit letterbox leaves over, before --scale{ELSE} 114"
+    )
+    quantised_input: Literal["auto", "raw", "already"] | None = argument(
+        None,
+        help="how samples become the 8-bit input of a quantised model: auto quantises with the input's scale and zero "
+        "point, raw takes pixels unchanged for uint8 and pixels - 128 for int8, already takes samples that are "
+        f"quantised already{ELSE} auto",
+    )
+
+    def validate(self) -> None:
+        """Check that divisors are not 0, numbers are finite, and options do not contradict each other."""
+        _ = self._transform
+        if self.scale is not None and not (np.isfinite(self.scale) and self.scale != 0):
+            raise ConfigError(f"--scale divides: it cannot be {self.scale:g}")
+        if any(not (np.isfinite(number) and number != 0) for number in self.deviation or ()):
+            raise ConfigError("--deviation divides: none of its numbers can be 0 or infinite")
+        if not all(map(np.isfinite, self.mean or ())):
+            raise ConfigError("--mean takes finite numbers")
+        if self.quantised_input in ("raw", "already") and (self.scale not in (None, 1) or self.mean or self.deviation):
+            what = "pixels" if self.quantised_input == "raw" else "samples"
+            raise ConfigError(
+                f"--quantised-input {self.quantised_input} takes {what} as they are: "
+                "leave out --scale, --mean, --deviation"
+            )
+
+    @cached_property
+    def _transform(self) -> InputTransform | None:
+        """The transform that the options name."""
+        if self.transform is None or self.transform == "none":
+            if self.transform_options:
+                raise ConfigError("--transform-options are for --transform; name it")
+            return None
+        return transform_of_words(self.transform, self.transform_options or ())
+
+    @property
+    def _given(self) -> dict[str, Any]:
+        """The options about samples, by the field names of :class:`InputMeaning`."""
+        names = ("scale", "mean", "deviation", "channel_order", "colours", "layout", "fit", "fill")
+        said: dict[str, Any] = {name: getattr(self, name) for name in names}
+        said["quantised"] = self.quantised_input
+        if self.fit is not None:
+            said |= {"resize": "bilinear", "shortest_edge": None}
+        if self.resize is not None:
+            said |= {"resize": "bilinear", "size": self.resize, "shortest_edge": None}
+        found = {name: value for name, value in said.items() if value is not None or name == "shortest_edge"}
+        if self.transform is not None:
+            found["transform"] = None if self._transform is None else self._transform.describe()
+            found |= {"kind": "features"} if self._transform else {}
+        return found
