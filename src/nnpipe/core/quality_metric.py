@@ -50,7 +50,7 @@ class QualityMetric:
         Numbers of the groups of samples that depend on each other, ``(samples,)``, such as windows of one series;
         by default, each sample is alone.
     draws
-        How often samples are drawn again for an interval.
+        How often samples are drawn again where random values of a metric are needed, as for a Pareto front.
 
     Examples
     --------

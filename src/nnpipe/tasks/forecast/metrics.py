@@ -1,6 +1,6 @@
 """The metrics of forecasts.
 
-Windows of one stretch of a series share most of their points, so intervals draw whole stretches.
+Windows of one stretch of a series share most of their points, so intervals count whole stretches.
 """
 
 from __future__ import annotations
