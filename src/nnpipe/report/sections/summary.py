@@ -129,11 +129,17 @@ def _explained(candidates: Sequence[Candidate], leading: Quality | None) -> str:
         parts.append(f"Round trip: {ROUND_TRIP.meaning}.")
     parts.append("Ranges are 95\u00a0% intervals.")
     if leading is not None:
-        metric, unit = leading.metric, " (in percentage points)" if leading.metric.kind == "share" else ""
+        gap, unit = (
+            difference(leading.metric).heading,
+            " (in percentage points)" if leading.metric.kind == "share" else "",
+        )
+        same = leading.task.agreement(leading.evaluation, leading.evaluation) is not None
+        compared = (
+            f"{gap}{unit} and same as first (the same prediction, right or wrong) are" if same else f"{gap}{unit} is"
+        )
         parts.append(
-            f"{difference(metric).heading}{unit} and same as first (the same prediction, right or wrong) are against "
-            "the first candidate; front is how surely no other beats it in both median time and "
-            f"{in_sentence(metric.title)};"
+            f"{compared} against the first candidate; front is how surely no other beats it in both median time and "
+            f"{in_sentence(leading.metric.title)};"
         )
     source = "as its source tells whether a compiled model gives what the one gives that it was made from;"
     parts.append(
