@@ -252,6 +252,7 @@ def test_the_budget_holds_whatever_the_search_does(
     assert ended(int(builder.read_text()))
 
 
+@pytest.mark.slow
 def test_a_search_that_dies_costs_no_model(
     network: Artifact, tmp_path: Path, endless_search: Callable[[str], Path]
 ) -> None:
