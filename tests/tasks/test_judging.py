@@ -110,3 +110,12 @@ def test_strangeness_is_kept_beside_the_truth():
     np.testing.assert_array_equal(judged.arrays["score"], np.array([0.5, 2.0], np.float32))
     with pytest.raises(SpecMismatch):
         judged_by("anomaly", {"x": np.zeros((2, 2))}, {"anomalous": np.array([0, 1])})
+
+
+def test_pixels_without_a_class_do_not_count():
+    mask = np.array([[[0, 1, 255], [2, -1, 1]]])
+    judged = judged_by("segmentation", {"mask": np.array([[[0, 1, 2], [2, 0, 0]]])}, {"mask": mask}, NAMES)
+    assert judged.arrays["confusion"].sum() == 4
+    assert task_named("segmentation").metric("pixel_accuracy").of(judged) == 0.75
+    with pytest.raises(SpecMismatch, match="below 3, or 255"):
+        judged_by("segmentation", {"mask": np.zeros((1, 2, 3), int)}, {"mask": np.full((1, 2, 3), 7)}, NAMES)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from nnpipe.core.arguments import argument
 from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import SpecMismatch
 from nnpipe.core.evaluation import Evaluation
@@ -20,12 +21,15 @@ from nnpipe.tasks.segmentation.metrics import METRICS
 class Segmentation(Task):
     """A class for each pixel.
 
-    Targets are ``"mask"``, ``(n, height, width)`` class numbers.  Predictions are ``"mask"``, or a single tensor of any
+    Targets are ``"mask"``, ``(n, height, width)`` class numbers; pixels of the class ``ignored`` and of negative ones
+    do not count.  Predictions are ``"mask"``, or a single tensor of any
     name: class numbers of the same shape, or scores ``(n, height, width, classes)``.
 
     An evaluation holds ``confusion``, int64 ``(n, classes, classes)``: the pixels of each image by true class (row) and
     predicted class (column).  Every measure of overlap follows from it.
     """
+
+    ignored: int = argument(255, help="number in true masks of pixels that do not count, such as borders of objects")
 
     name = "segmentation"
     arrays = truth = ("confusion",)
@@ -48,15 +52,19 @@ class Segmentation(Task):
             )
         if predicted.size and not (int(predicted.min()) >= 0 and int(predicted.max()) < classes):
             raise SpecMismatch(f"masks must hold class numbers from 0 to {classes - 1}")
+        counted = (mask >= 0) & (mask != self.ignored)
+        if mask.size and int(mask.max(initial=0, where=counted)) >= classes:
+            raise SpecMismatch(f"true masks must hold class numbers below {classes}, or {self.ignored} for no class")
         count = len(mask)
-        cell = (np.arange(count)[:, None, None] * classes + mask) * classes + predicted
-        confusion = np.bincount(cell.ravel().astype(np.int64), minlength=count * classes * classes)
+        cell = (np.arange(count, dtype=np.int64)[:, None, None] * classes + mask) * classes + predicted
+        confusion = np.bincount(cell[counted], minlength=count * classes * classes)
         arrays = {"confusion": confusion.reshape(count, classes, classes).astype(np.int64)}
-        return Evaluation(self.name, arrays, spec.class_names)
+        return Evaluation(self.name, arrays, spec.class_names, settings={"ignored": self.ignored})
 
     def perfect(self, truth: Batch, spec: DatasetSpec) -> Batch:
         """Return the true class of each pixel."""
-        return {"mask": truth["mask"]}
+        mask = truth["mask"]
+        return {"mask": np.where((mask >= 0) & (mask != self.ignored), mask, 0)}
 
     def same_samples(self, one: Evaluation, other: Evaluation) -> bool:
         """Return whether both have as many pixels of each true class in each image."""
