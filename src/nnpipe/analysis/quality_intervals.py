@@ -54,9 +54,10 @@ def quality_estimate(metric: QualityMetric, evaluation: Evaluation, confidence: 
     if right is not None:
         return QualityEstimate(float(right.mean()), *wilson_interval(int(right.sum()), count, confidence), count)
     value = metric.of(evaluation)
-    low, high = mean_interval(contributions(metric, evaluation), value, confidence)
+    parts = contributions(metric, evaluation)
+    low, high = mean_interval(parts, value, confidence)
     if metric.kind == "share":
-        if low == high:  # all samples are alike, which says little about others
+        if len(parts) and np.ptp(parts) == 0:  # all samples are alike, which says little about others
             low, high = wilson_interval(round(value * count), count, confidence)
         low, high = max(low, 0.0), min(high, 1.0)
     return QualityEstimate(value, *_known(low, high), count)

@@ -116,7 +116,7 @@ class Task(Component):
         raise NotSupported(f"the task {self.name!r} does not say which predictions are perfect")
 
     def check(self, evaluation: Evaluation) -> None:
-        """Check the arrays of an evaluation that was read from a file; by default, that none is missing.
+        """Check the arrays of an evaluation that was read from a file; by default, that all are there and hold numbers.
 
         Raises
         ------
@@ -124,8 +124,12 @@ class Task(Component):
             If the metrics cannot be computed from them.
         """
         for name in self.arrays:
-            if name not in evaluation.arrays and name not in evaluation.ragged:
+            rows = evaluation.ragged.get(name)
+            array = evaluation.arrays.get(name) if rows is None else rows.values
+            if array is None:
                 raise ArtifactError(f"the evaluation has no array {name!r}; measure again")
+            if array.dtype.kind not in "biuf":
+                raise ArtifactError(f"the evaluation's {name!r} should hold numbers, not {array.dtype}; measure again")
 
     def judged_alike(self, one: Evaluation, other: Evaluation) -> bool:
         """Return whether metrics of two evaluations can be compared: by default, if their settings are equal.

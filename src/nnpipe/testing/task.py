@@ -15,6 +15,7 @@ from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import ArtifactError, NNPipeError
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.quality_metric import QualityMetric
+from nnpipe.core.ragged import Ragged
 from nnpipe.core.task import Task, quality_metric, task_named
 from nnpipe.core.tensors import Batch
 from nnpipe.testing.component import ComponentContract
@@ -128,6 +129,18 @@ class TaskContract(ComponentContract):
             )
             with pytest.raises(ArtifactError, match=name) as caught:
                 task.check(lacking)
+            assert_one_line(caught.value)
+
+    def test_an_array_that_holds_no_numbers_is_refused(self, task: Task, judged: Evaluation) -> None:
+        for name in task.arrays:
+            words = np.full(len(judged), "x")
+            if name in judged.ragged:
+                rows = {**judged.ragged, name: Ragged(words, np.ones(len(judged), np.int64))}
+                strange = replace(judged, ragged=rows)
+            else:
+                strange = replace(judged, arrays={**judged.arrays, name: words})
+            with pytest.raises(ArtifactError, match=name) as caught:
+                task.check(strange)
             assert_one_line(caught.value)
 
     # -- metrics --------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from nnpipe.core.task import Task
 from nnpipe.core.tensors import Batch, show_shape
 from nnpipe.tasks.anomaly.metrics import CLIP, METRICS
 from nnpipe.tasks.predictions import only
+from nnpipe.tasks.stored_arrays import INTEGERS, NUMBERS, check_array
 
 
 class AnomalyDetection(Task):
@@ -60,6 +61,14 @@ class AnomalyDetection(Task):
         score = evaluation.arrays["score"]
         if len(score) > 1 and bool(np.all(score == score[0])):
             yield "constant", f"all {len(score):,} scores are {float(score[0]):g}"
+
+    def check(self, evaluation: Evaluation) -> None:
+        """Check that there is a kind and a score for each sample."""
+        super().check(evaluation)
+        check_array(evaluation, "truth", (), INTEGERS)
+        check_array(evaluation, "score", (), NUMBERS)
+        if CLIP in evaluation.arrays:
+            check_array(evaluation, CLIP, (), INTEGERS)
 
     def perfect(self, truth: Batch, spec: DatasetSpec) -> Batch:
         """Return a score of 1 for each anomaly."""

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from nnpipe.core.arguments import argument
 from nnpipe.core.dataset_spec import DatasetSpec
-from nnpipe.core.errors import SpecMismatch
+from nnpipe.core.errors import ArtifactError, SpecMismatch
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.quality_metric import QualityMetric
 from nnpipe.core.ragged import Ragged
@@ -19,8 +19,10 @@ from nnpipe.core.tensors import Batch, show_shape
 from nnpipe.tasks.detection.frames import in_pixels
 from nnpipe.tasks.detection.matching import PREDICTED, TRUTH
 from nnpipe.tasks.detection.metrics import METRICS
+from nnpipe.tasks.stored_arrays import INTEGERS, NUMBERS, check_alike, check_array
 
 _FEW_SCORES, _MANY_BOXES = 3, 20
+_MOST_CLASSES = 1 << 20  # in a file
 
 
 class Detection(Task):
@@ -80,6 +82,22 @@ class Detection(Task):
             "class": _rows(given.astype(np.int32), given),
         }
         return Evaluation(self.name, {}, spec.class_names, held, {"protocol": self.protocol})
+
+    def check(self, evaluation: Evaluation) -> None:
+        """Check that each box has a class and a score."""
+        super().check(evaluation)
+        for name in ("truth_boxes", "boxes"):
+            check_array(evaluation, name, (4,), NUMBERS, ragged=True)
+        for name in ("truth_class", "truth_crowd", "class"):
+            check_array(evaluation, name, (), INTEGERS, ragged=True)
+        for name in ("truth_area", "scores"):
+            check_array(evaluation, name, (), NUMBERS, ragged=True)
+        check_alike(evaluation, *TRUTH)
+        check_alike(evaluation, *PREDICTED)
+        for name in ("truth_class", "class"):
+            labels = evaluation.ragged[name].values
+            if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < _MOST_CLASSES:
+                raise ArtifactError(f"the evaluation's {name!r} holds numbers that belong to no class")
 
     def perfect(self, truth: Batch, spec: DatasetSpec) -> Batch:
         """Return the true boxes, all certain."""

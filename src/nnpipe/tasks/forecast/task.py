@@ -14,6 +14,7 @@ from nnpipe.core.task import Task
 from nnpipe.core.tensors import Batch, show_shape
 from nnpipe.tasks.forecast.metrics import METRICS
 from nnpipe.tasks.predictions import only
+from nnpipe.tasks.stored_arrays import INTEGERS, NUMBERS, check_alike, check_array
 
 
 class Forecast(Task):
@@ -54,6 +55,15 @@ class Forecast(Task):
             "block": truth["block"].astype(np.int64),
         }
         return Evaluation(self.name, arrays)
+
+    def check(self, evaluation: Evaluation) -> None:
+        """Check that forecasts go with the truth."""
+        super().check(evaluation)
+        for name in ("truth", "predicted"):
+            check_array(evaluation, name, (None, None), NUMBERS)
+        check_alike(evaluation, "truth", "predicted")
+        check_array(evaluation, "scale", (evaluation.arrays["truth"].shape[2],), NUMBERS)
+        check_array(evaluation, "block", (), INTEGERS)
 
     def perfect(self, truth: Batch, spec: DatasetSpec) -> Batch:
         """Return the true values."""

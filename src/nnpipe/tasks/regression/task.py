@@ -11,6 +11,7 @@ from nnpipe.core.quality_metric import Floats, QualityMetric, Statistic
 from nnpipe.core.task import Task
 from nnpipe.core.tensors import Batch, show_shape
 from nnpipe.tasks.predictions import only
+from nnpipe.tasks.stored_arrays import NUMBERS, check_alike, check_array
 
 
 class Regression(Task):
@@ -37,6 +38,14 @@ class Regression(Task):
                 f"values must have the shape {show_shape(value.shape)}, not {show_shape(predicted.shape)}"
             )
         return Evaluation(self.name, {"truth": value.astype(np.float32), "predicted": predicted.astype(np.float32)})
+
+    def check(self, evaluation: Evaluation) -> None:
+        """Check that truth and prediction are numbers of one shape."""
+        super().check(evaluation)
+        for name in self.arrays:
+            held = evaluation.arrays.get(name)
+            check_array(evaluation, name, () if held is None else (None,) * (held.ndim - 1), NUMBERS)
+        check_alike(evaluation, "truth", "predicted")
 
     def perfect(self, truth: Batch, spec: DatasetSpec) -> Batch:
         """Return the true numbers."""

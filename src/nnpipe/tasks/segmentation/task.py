@@ -9,13 +9,14 @@ import numpy.typing as npt
 
 from nnpipe.core.arguments import argument
 from nnpipe.core.dataset_spec import DatasetSpec
-from nnpipe.core.errors import SpecMismatch
+from nnpipe.core.errors import ArtifactError, SpecMismatch
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.quality_metric import QualityMetric
 from nnpipe.core.task import Task
 from nnpipe.core.tensors import Batch, show_shape
 from nnpipe.tasks.predictions import only
 from nnpipe.tasks.segmentation.metrics import METRICS
+from nnpipe.tasks.stored_arrays import INTEGERS, check_array
 
 
 class Segmentation(Task):
@@ -60,6 +61,15 @@ class Segmentation(Task):
         confusion = np.bincount(cell[counted], minlength=count * classes * classes)
         arrays = {"confusion": confusion.reshape(count, classes, classes).astype(np.int64)}
         return Evaluation(self.name, arrays, spec.class_names, settings={"ignored": self.ignored})
+
+    def check(self, evaluation: Evaluation) -> None:
+        """Check that each image has a square table of pixels."""
+        super().check(evaluation)
+        confusion = evaluation.arrays.get("confusion")
+        classes = confusion.shape[1] if confusion is not None and confusion.ndim == 3 else 0
+        check_array(evaluation, "confusion", (classes, classes), INTEGERS)
+        if confusion is not None and int(confusion.min()) < 0:
+            raise ArtifactError("the evaluation's 'confusion' should hold numbers of pixels; measure again")
 
     def perfect(self, truth: Batch, spec: DatasetSpec) -> Batch:
         """Return the true class of each pixel."""

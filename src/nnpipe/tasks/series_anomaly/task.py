@@ -8,7 +8,7 @@ import numpy as np
 
 from nnpipe.core.arguments import argument
 from nnpipe.core.dataset_spec import DatasetSpec
-from nnpipe.core.errors import ConfigError, SpecMismatch
+from nnpipe.core.errors import ArtifactError, ConfigError, SpecMismatch
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.quality_metric import QualityMetric
 from nnpipe.core.task import Task
@@ -16,6 +16,7 @@ from nnpipe.core.tensors import Batch, show_shape
 from nnpipe.tasks.predictions import only
 from nnpipe.tasks.series_anomaly.metrics import METRICS, THRESHOLDS
 from nnpipe.tasks.series_anomaly.nab import PROFILES
+from nnpipe.tasks.stored_arrays import INTEGERS, NUMBERS, check_array
 
 
 class SeriesAnomaly(Task):
@@ -67,6 +68,18 @@ class SeriesAnomaly(Task):
         }
         given = self.thresholds * len(PROFILES) if len(self.thresholds) == 1 else self.thresholds
         return Evaluation(self.name, arrays, settings={THRESHOLDS: list(given)} if given else {})
+
+    def check(self, evaluation: Evaluation) -> None:
+        """Check that there is a window, a series and a score for each point."""
+        super().check(evaluation)
+        for name in ("window", "series"):
+            check_array(evaluation, name, (), INTEGERS)
+        check_array(evaluation, "score", (), NUMBERS)
+        given = evaluation.settings.get(THRESHOLDS)
+        if given is not None and not (
+            isinstance(given, list) and len(given) == len(PROFILES) and all(isinstance(each, float) for each in given)
+        ):
+            raise ArtifactError("the evaluation's thresholds should be a number for each profile; measure again")
 
     def perfect(self, truth: Batch, spec: DatasetSpec) -> Batch:
         """Return a score of 1 within each window."""
