@@ -221,6 +221,11 @@ def _channels(
 ) -> tuple[int, tuple[int, ...]]:
     """Return the axis along which the fewest channels contain wrong numbers, and these channels."""
     best: tuple[float, int, tuple[int, ...]] | None = None
+    if step is None and numbers_of(claims) in ("int8", "int8-weights") and not changes_of(claims):
+        # Channels may be rounded by an unknown step; along another axis, the loss of a whole one would look as little.
+        rows, theirs = rows_of(numbers, axis), rows_of(found, axis)
+        lost = decibels(power(rows), power(theirs - rows)) < LEAST_OF_CHANNEL["int8"]
+        wrong = wrong & np.expand_dims(lost, tuple(each for each in range(numbers.ndim) if each != axis % numbers.ndim))
     for each in dict.fromkeys((axis, *range(numbers.ndim))):
         rows, theirs, bad = rows_of(numbers, each), rows_of(found, each), np.moveaxis(wrong, each, 0)
         bad = bad.reshape(len(rows), -1)
@@ -229,8 +234,6 @@ def _channels(
             cut = ((theirs == high) & (rows > theirs)) | ((theirs == low) & (rows < theirs))
             bad = bad & ~(cut & (high > low))
         told = bad.any(1)
-        if step is None and numbers_of(claims) in ("int8", "int8-weights") and not changes_of(claims):
-            told &= decibels(power(rows), power(theirs - rows)) < LEAST_OF_CHANNEL["int8"]
         part = float(np.mean(told))
         if best is None or part < best[0]:
             best = (part, each, tuple(int(n) for n in np.flatnonzero(told)))
