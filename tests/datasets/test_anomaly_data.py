@@ -119,7 +119,7 @@ def test_sections_give_the_frames_of_the_whole_sound(tmp_path):
     shared = {"convention": "librosa", "sample_rate": 1000, "num_mels": 8, "axes": "time_first", "dynamic_range": 0}
     frames = LogMel(**shared, frame_length=64, frame_step=32)
     parts = LogMel(**shared, frame_length=64, frame_step=32, padding="none")
-    first = dataset.clips.paths[0]
+    first = dataset.files.paths[0]
     whole = frames.apply(read_wav(first)[1].T)[0]
     found = parts.apply(dataset.read(np.arange(dataset.sections))[0]["sound"])
     assert found.shape[1:] == (2, 8)

@@ -29,7 +29,7 @@ def test_folders_are_classes_by_name_by_part_of_a_name_or_by_number(tmp_path: Pa
     dataset = ImageFolderDataset(dataset_root=tmp_path / "images", class_list=classes, test_fraction=0.5)
     dataset.prepare()
     assert dataset.spec.class_names == ("background", "tench, Tinca tinca", "crane", "Egyptian cat", "crane")
-    found = dict(zip((p.parent.name for p in dataset.images.paths), dataset.images.labels.tolist(), strict=True))
+    found = dict(zip((p.parent.name for p in dataset.files.paths), dataset.files.labels.tolist(), strict=True))
     assert found == {"tench": 1, "Egyptian cat": 3, "4": 4}
 
 

@@ -57,22 +57,22 @@ class TestImageFolderDatasetWithItsOwnSplit(DatasetContract):
 
 
 def files_of(dataset: ImageFolderDataset, split: str) -> set[str]:
-    return {dataset.images.paths[i].relative_to(dataset.dataset_root).as_posix() for i in dataset.split(split)}
+    return {dataset.files.paths[i].relative_to(dataset.dataset_root).as_posix() for i in dataset.split(split)}
 
 
 def test_classes_are_folders_in_alphabetical_order(root):
     dataset = ImageFolderDataset(dataset_root=root)
     dataset.prepare()
     assert dataset.spec.class_names == ("ant", "bee", "cat")
-    assert list(np.bincount(dataset.images.labels)) == [20, 15, 10]
-    for path, label in zip(dataset.images.paths, dataset.images.labels, strict=True):
+    assert list(np.bincount(dataset.files.labels)) == [20, 15, 10]
+    for path, label in zip(dataset.files.paths, dataset.files.labels, strict=True):
         assert path.parent.name == dataset.spec.class_names[label]
 
 
 def test_a_split_keeps_the_shares_of_classes(root):
     dataset = ImageFolderDataset(dataset_root=root, test_fraction=0.2, validation_fraction=0.25)
-    assert list(np.bincount(dataset.images.labels[dataset.split("test")])) == [4, 3, 2]
-    assert list(np.bincount(dataset.images.labels[dataset.split("validation")])) == [4, 3, 2]
+    assert list(np.bincount(dataset.files.labels[dataset.split("test")])) == [4, 3, 2]
+    assert list(np.bincount(dataset.files.labels[dataset.split("validation")])) == [4, 3, 2]
 
 
 def test_all_samples_can_be_for_testing(root):
@@ -96,8 +96,8 @@ def test_a_folder_with_a_test_split_alone_is_one(tmp_path, empty):
 def test_classes_may_be_called_like_splits(tmp_path):
     put_classes(tmp_path, {"test": 4, "val": 5})
     dataset = ImageFolderDataset(dataset_root=tmp_path)
-    assert dataset.images.class_names == ("test", "val")
-    assert dataset.images.official is None
+    assert dataset.files.class_names == ("test", "val")
+    assert dataset.files.official is None
 
 
 def test_a_picture_of_too_many_pixels_is_refused_before_it_is_decoded(tmp_path):
@@ -144,7 +144,7 @@ def test_copies_of_an_image_do_not_leak(tmp_path):
     # One picture under two labels.
     put_image(tmp_path / "b" / "00.png", seed=0)
     dataset = ImageFolderDataset(dataset_root=tmp_path, test_fraction=0.4, validation_fraction=0.3)
-    homes = [{dataset.images.paths[i].read_bytes() for i in dataset.split(s)} for s in ("train", "validation", "test")]
+    homes = [{dataset.files.paths[i].read_bytes() for i in dataset.split(s)} for s in ("train", "validation", "test")]
     assert all(homes)
     assert sum(map(len, homes)) == len(set.union(*homes))
 
@@ -181,7 +181,7 @@ def test_hidden_and_other_files_are_passed_over(root):
     put_image(root / ".cache" / "x.png")
     dataset = ImageFolderDataset(dataset_root=root)
     assert len(dataset) == 45
-    assert dataset.images.class_names == ("ant", "bee", "cat")
+    assert dataset.files.class_names == ("ant", "bee", "cat")
 
 
 def _made(path: Path) -> Path:
@@ -246,7 +246,7 @@ def test_a_damaged_image_is_named(root, damage):
     )
     dataset = ImageFolderDataset(dataset_root=root)
     dataset.prepare()
-    index = dataset.images.paths.index(path)
+    index = dataset.files.paths.index(path)
     with pytest.raises(DatasetError, match="is no image that can be read") as caught:
         dataset.read(np.array([0, index]))
     assert str(path) in str(caught.value)
@@ -288,7 +288,7 @@ def test_an_image_that_claims_to_be_huge_takes_no_memory(tmp_path):
 def test_an_image_that_vanishes_is_named(root):
     dataset = ImageFolderDataset(dataset_root=root)
     dataset.prepare()
-    dataset.images.paths[3].unlink()
+    dataset.files.paths[3].unlink()
     with pytest.raises(DatasetError, match=r"ant/003\.png is not there any more"):
         dataset.read(np.array([3]))
 

@@ -77,7 +77,7 @@ class TestPetDatasetWithoutAnnotations(DatasetContract):
 
 
 def stems(dataset: PetDataset, split: str) -> list[str]:
-    return [dataset.images.paths[i].stem for i in dataset.split(split)]
+    return [dataset.files.paths[i].stem for i in dataset.split(split)]
 
 
 def test_the_published_lists_decide(root):
@@ -90,10 +90,10 @@ def test_the_published_lists_decide(root):
 
 def test_breeds_and_species_follow_from_the_names(root):
     breeds = PetDataset(dataset_root=root)
-    assert [BREEDS[label] for label in breeds.images.labels] == [stem.rpartition("_")[0] for stem in TRAINVAL + TEST]
+    assert [BREEDS[label] for label in breeds.files.labels] == [stem.rpartition("_")[0] for stem in TRAINVAL + TEST]
     species = PetDataset(dataset_root=root, classification="species")
     assert species.spec.class_names == ("cat", "dog")
-    assert list(species.images.labels) == [0, 0, 1, 1, 1, 0, 0, 1, 1]
+    assert list(species.files.labels) == [0, 0, 1, 1, 1, 0, 0, 1, 1]
 
 
 def test_there_are_37_breeds_in_the_published_order():
@@ -159,7 +159,7 @@ def test_an_empty_folder_is_named(tmp_path):
 def test_five_real_pets_are_read(shared_data):
     dataset = PetDataset(dataset_root=shared_data / "pets" / "annotated5", download_dataset=False, image_size=(32, 32))
     dataset.prepare()
-    assert [dataset.spec.class_names[label] for label in dataset.images.labels] == [
+    assert [dataset.spec.class_names[label] for label in dataset.files.labels] == [
         *("Abyssinian", "British_Shorthair", "Russian_Blue", "Siamese", "pug")
     ]
     assert dataset.read(np.arange(5))[0]["image"].shape == (5, 32, 32, 3)

@@ -230,7 +230,7 @@ def test_the_lists_define_the_split(tmp_path):
         (tmp_path / f"{name}_list.txt").write_text(line + "\n", "utf-8")
     dataset = commands(tmp_path, silence_fraction=0, unknown_fraction=0)
     for split, name in (("validation", "validation"), ("test", "testing")):
-        paths = [dataset.sounds.paths[i] for i in dataset.split(split)]
+        paths = [dataset.files.paths[i] for i in dataset.split(split)]
         assert [path.relative_to(tmp_path).as_posix() for path in paths] == [chosen[name]]
     assert len(dataset.split("train")) == 78
 
@@ -245,10 +245,10 @@ def test_speakers_are_split_as_published():
 def test_only_training_samples_are_changed(tmp_path):
     dataset = commands(put_words(tmp_path), noise_volume=1.0, noise_fraction=1.0)
     dataset.prepare()
-    words = np.flatnonzero(dataset.sounds.labels < 2)
+    words = np.flatnonzero(dataset.files.labels < 2)
     for split, changed in (("test", False), ("train", True)):
         for index in np.intersect1d(dataset.split(split), words)[:5]:
-            plain = clip(dataset.sounds.paths[index], 1000, 400)
+            plain = clip(dataset.files.paths[index], 1000, 400)
             found = dataset.read(np.array([index]))[0]["sound"][0]
             assert np.array_equal(plain, found) is not changed
             assert np.abs(found).max() <= 1

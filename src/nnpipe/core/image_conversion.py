@@ -171,23 +171,14 @@ def letterboxed(
 ) -> npt.NDArray[np.float32]:
     """Resize images with their aspect ratio kept, and fill what is left over; bytes are rounded as by Pillow.
 
+    The other parameters and the result are those of :func:`resized`.
+
     Parameters
     ----------
-    images
-        ``(n, h, w, channels)`` of any real type.
-    height, width
-        The size of the result.
-    interpolation
-        As in :func:`resized`.
     centred
         Whether images are placed in the centre; otherwise in the top left corner.
     fill
         The value of all other pixels.
-
-    Returns
-    -------
-    ndarray
-        float32 ``(n, height, width, channels)``.
     """
     place = letterbox(images.shape[1], images.shape[2], height, width, centred)
     found = np.full((len(images), height, width, images.shape[3]), fill, np.float32)

@@ -12,12 +12,26 @@ import numpy as np
 import numpy.typing as npt
 
 from nnpipe.core.dataset import SPLITS
+from nnpipe.core.errors import ConfigError
 from nnpipe.datasets._content_digests import digests
 
 TRAIN, VALIDATION, TEST = range(3)
 """Codes of the splits, in the order of :data:`nnpipe.core.dataset.SPLITS`."""
 
 Indices = npt.NDArray[np.int64]
+
+
+def place_of_split(name: str) -> int:
+    """Return the place of a split in :data:`nnpipe.core.dataset.SPLITS`.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such split.
+    """
+    if name not in SPLITS:
+        raise ConfigError(f"there is no split {name!r}; use one of {', '.join(SPLITS)}")
+    return SPLITS.index(name)
 
 
 def split_samples(

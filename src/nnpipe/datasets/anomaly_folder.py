@@ -51,7 +51,7 @@ class AnomalyFolderDataset(ImageFilesDataset):
             AnomalyDetection.name,
             inputs=super().spec.inputs,
             targets=(TensorSpec("anomalous", (None,), "int64"),),
-            class_names=self.images.class_names,
+            class_names=self.files.class_names,
         )
 
     def read(self, indices: npt.NDArray[np.integer]) -> tuple[Batch, Batch]:

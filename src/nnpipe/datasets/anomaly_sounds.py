@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from nnpipe.core.arguments import argument
-from nnpipe.core.dataset import SPLITS, Dataset
 from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import ConfigError, DatasetError
 from nnpipe.core.tensors import Batch, TensorSpec
 from nnpipe.datasets._class_folders import Listing, files_in
-from nnpipe.datasets._split import TEST, TRAIN, groups_of_files, split_samples
+from nnpipe.datasets._split import TEST, TRAIN
 from nnpipe.datasets.in_memory import checked_indices
+from nnpipe.datasets.listed_files import ClassifiedFilesDataset
 from nnpipe.datasets.wav_files import SUFFIXES, clip
 from nnpipe.tasks.anomaly.metrics import CLIP
 from nnpipe.tasks.anomaly.task import AnomalyDetection
@@ -23,7 +22,7 @@ from nnpipe.tasks.anomaly.task import AnomalyDetection
 _MOST_SAMPLES = 1 << 28
 
 
-class AnomalySoundsDataset(Dataset):
+class AnomalySoundsDataset(ClassifiedFilesDataset):
     """Sounds of machines, as in DCASE's task 2 and MLPerf Tiny: wav files, cut into overlapping sections.
 
     ``dataset_root`` holds the folders ``train`` and ``test``; without them, the split follows the fractions.  A file
@@ -61,9 +60,8 @@ class AnomalySoundsDataset(Dataset):
         """The number of sections of a clip."""
         return 1 + (self._length - self.section) // self.hop
 
-    @cached_property
-    def clips(self) -> Listing:
-        """The sound files, with label 1 for an anomaly; created at the first use."""
+    def listing(self) -> Listing:
+        """Return the sound files, with label 1 for an anomaly."""
         root = self.dataset_root
         parts = {name: root / name for name in ("train", "test") if (root / name).is_dir()}
         found: list[tuple[Path, int]] = []
@@ -77,10 +75,6 @@ class AnomalySoundsDataset(Dataset):
         official = np.array([code for _, code in found], np.int8) if parts else None
         return Listing(tuple(path for path, _ in found), kinds, ("usual", "anomalous"), official)
 
-    def prepare(self) -> None:
-        """List the files."""
-        _ = self.clips
-
     @property
     def spec(self) -> DatasetSpec:
         """Sections ``(n, samples)``, float32 from -1 to 1, whether their clip is an anomaly, and its number."""
@@ -88,11 +82,11 @@ class AnomalySoundsDataset(Dataset):
             AnomalyDetection.name,
             inputs=(TensorSpec("sound", (None, self.section), "float32"),),
             targets=(TensorSpec("anomalous", (None,), "int64"), TensorSpec(CLIP, (None,), "int64")),
-            class_names=self.clips.class_names,
+            class_names=self.files.class_names,
         )
 
     def __len__(self) -> int:
-        return len(self.clips.paths) * self.sections
+        return len(self.files.paths) * self.sections
 
     def read(self, indices: npt.NDArray[np.integer]) -> tuple[Batch, Batch]:
         """Return some sections, and what their clips are."""
@@ -103,22 +97,9 @@ class AnomalySoundsDataset(Dataset):
             start = int(number) * self.hop - self.margin
             first, end = max(0, start), min(start + self.section, whole)
             if end > first:
-                place[first - start : end - start] = clip(self.clips.paths[owner], self.sample_rate, end - first, first)
-        return {"sound": sounds}, {"anomalous": self.clips.labels[owners], CLIP: owners}
+                place[first - start : end - start] = clip(self.files.paths[owner], self.sample_rate, end - first, first)
+        return {"sound": sounds}, {"anomalous": self.files.labels[owners], CLIP: owners}
 
     def split(self, name: str) -> npt.NDArray[np.int64]:
         """Return the indices of one split; the sections of a clip stay together, in their order."""
-        if name not in SPLITS:
-            raise ConfigError(f"there is no split {name!r}; use one of {', '.join(SPLITS)}")
-        return (self._splits[name][:, None] * self.sections + np.arange(self.sections)).reshape(-1)
-
-    @cached_property
-    def _splits(self) -> dict[str, npt.NDArray[np.int64]]:
-        return split_samples(
-            self.clips.labels,
-            self.clips.official,
-            lambda: groups_of_files(self.clips.paths),
-            validation_fraction=self.validation_fraction,
-            test_fraction=self.test_fraction,
-            seed=self.split_seed,
-        )
+        return (super().split(name)[:, None] * self.sections + np.arange(self.sections)).reshape(-1)

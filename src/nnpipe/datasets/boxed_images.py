@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -14,15 +12,14 @@ import numpy as np
 import numpy.typing as npt
 
 from nnpipe.core.arguments import argument
-from nnpipe.core.dataset import SPLITS, Dataset
 from nnpipe.core.dataset_spec import DatasetSpec
-from nnpipe.core.errors import ConfigError, DatasetError
+from nnpipe.core.errors import DatasetError
 from nnpipe.core.preprocessing import IMAGE_SIZE
 from nnpipe.core.ragged import Ragged
 from nnpipe.core.tensors import Batch, TensorSpec
-from nnpipe.datasets._split import groups_of_files, split_samples
 from nnpipe.datasets.image_files import decoded_whole
 from nnpipe.datasets.in_memory import checked_indices
+from nnpipe.datasets.listed_files import ListedFilesDataset
 from nnpipe.tasks.detection.task import Detection
 
 MOST_BOXES = 10_000
@@ -144,7 +141,7 @@ class BoxTable:
         return boxes, labels, crowds, areas
 
 
-class BoxedImagesDataset(Dataset):
+class BoxedImagesDataset(ListedFilesDataset[BoxListing]):
     """Base of data sets of pictures with boxes, which are decoded when they are read.
 
     A subclass writes :meth:`listing`.  Pictures keep their own sizes: those of a batch are padded with black, below and
@@ -165,33 +162,16 @@ class BoxedImagesDataset(Dataset):
         """Detection, by the rules of ``protocol``."""
         return Detection(protocol=self.protocol)
 
-    @abstractmethod
-    def listing(self) -> BoxListing:
-        """Return the pictures and boxes, without using the network and without opening the pictures.
-
-        Raises
-        ------
-        DatasetError
-            If a file is missing or damaged; the message names it.
-        """
-
-    @cached_property
-    def pictures(self) -> BoxListing:
-        """The listing, created at the first use."""
-        return self.listing()
-
     def prepare(self) -> None:
         """Download the files if asked for, then list them."""
-        self.check_installed()
-        if self.download_dataset:
-            self.download()
-        if not self.pictures.paths:
+        super().prepare()
+        if not self.files.paths:
             raise DatasetError(f"{self.dataset_root} holds no pictures for {type(self).__name__}")
 
     @property
     def spec(self) -> DatasetSpec:
         """Pictures of any size, their sizes, and their boxes, padded to the greatest number in a picture."""
-        found = self.pictures
+        found = self.files
         most = _most(found.boxes)
         return DatasetSpec(
             Detection.name,
@@ -207,13 +187,10 @@ class BoxedImagesDataset(Dataset):
             class_names=found.class_names,
         )
 
-    def __len__(self) -> int:
-        return len(self.pictures.paths)
-
     def read(self, indices: npt.NDArray[np.integer]) -> tuple[Batch, Batch]:
         """Return some samples: decoded pictures and their boxes in pixels."""
         indices = checked_indices(indices, len(self))
-        found = self.pictures
+        found = self.files
         declared = [None if found.sizes is None else (int(found.sizes[i, 0]), int(found.sizes[i, 1])) for i in indices]
         images = [decoded_whole(found.paths[i], 3, size) for i, size in zip(indices, declared, strict=True)]
         sizes = np.array([image.shape[:2] for image in images], np.int32).reshape(-1, 2)
@@ -223,7 +200,7 @@ class BoxedImagesDataset(Dataset):
         return {"image": canvas, IMAGE_SIZE: sizes}, self._truth(indices, sizes)
 
     def _truth(self, indices: npt.NDArray[np.int64], sizes: npt.NDArray[np.int32]) -> Batch:
-        found = self.pictures
+        found = self.files
         most = _most(found.boxes)
         boxes = np.zeros((len(indices), most, 4))
         classes = np.full((len(indices), most), -1, np.int64)
@@ -247,27 +224,14 @@ class BoxedImagesDataset(Dataset):
                 truth["verified"][place, : int(found.verified.counts[index])] = found.verified[index]
         return truth
 
-    def split(self, name: str) -> npt.NDArray[np.int64]:
-        """Return the indices of one split; files with equal content are never in two drawn splits."""
-        if name not in SPLITS:
-            raise ConfigError(f"there is no split {name!r}; use one of {', '.join(SPLITS)}")
-        return np.array(self._splits[name])
-
-    @cached_property
-    def _splits(self) -> dict[str, npt.NDArray[np.int64]]:
-        found = self.pictures
-        # Drawn splits get their shares of pictures with and without boxes, and of the class of the first box.
+    @property
+    def strata(self) -> npt.NDArray[np.int64]:
+        """Whether a picture has boxes, and the class of the first."""
+        found = self.files
         firsts = np.full(len(found.paths), -1, np.int64)
         boxed = found.labels.counts > 0
         firsts[boxed] = found.labels.values[found.labels.starts[:-1][boxed]]
-        return split_samples(
-            firsts,
-            found.official,
-            lambda: groups_of_files(found.paths),
-            validation_fraction=self.validation_fraction,
-            test_fraction=self.test_fraction,
-            seed=self.split_seed,
-        )
+        return firsts
 
 
 def _most(rows: Ragged) -> int:

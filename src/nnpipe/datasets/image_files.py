@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import struct
 import warnings
-from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -15,13 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from nnpipe.core.arguments import argument
-from nnpipe.core.dataset import SPLITS, Dataset
 from nnpipe.core.dataset_spec import DatasetSpec
-from nnpipe.core.errors import ConfigError, DatasetError
+from nnpipe.core.errors import DatasetError
 from nnpipe.core.tensors import Batch
-from nnpipe.datasets._class_folders import Listing
-from nnpipe.datasets._split import groups_of_files, split_samples
 from nnpipe.datasets.in_memory import checked_indices, image_classification
+from nnpipe.datasets.listed_files import ClassifiedFilesDataset
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -33,7 +29,7 @@ _PIXELS = 64 << 20  # the resolution of today's cameras; decoded, they need 192 
 _PIXELS_TO_ONE = 256  # or this number for each pixel of the result
 
 
-class ImageFilesDataset(Dataset):
+class ImageFilesDataset(ClassifiedFilesDataset):
     """Base of classification data sets of image files, which are decoded when they are read.
 
     A subclass writes :meth:`listing`.  Images are rotated according to their EXIF
@@ -46,35 +42,10 @@ class ImageFilesDataset(Dataset):
     image_size: tuple[int, int] = argument((224, 224), help="height and width to which images are resized", minimum=1)
     color: Literal["rgb", "grayscale"] = argument("rgb", help="whether images have three channels or one")
 
-    @abstractmethod
-    def listing(self) -> Listing:
-        """Return the image files, without using the network and without opening the files.
-
-        Raises
-        ------
-        DatasetError
-            If a folder is missing or empty; the message names it.
-        """
-
-    @cached_property
-    def images(self) -> Listing:
-        """The listing, created at the first use."""
-        return self.listing()
-
-    def prepare(self) -> None:
-        """Download the files if asked for, then list them."""
-        self.check_installed()
-        if self.download_dataset:
-            self.download()
-        _ = self.images
-
     @property
     def spec(self) -> DatasetSpec:
         """Images of ``image_size`` with three channels or one, and the classes."""
-        return image_classification(*self.image_size, 3 if self.color == "rgb" else 1, self.images.class_names)
-
-    def __len__(self) -> int:
-        return len(self.images.paths)
+        return image_classification(*self.image_size, 3 if self.color == "rgb" else 1, self.files.class_names)
 
     def read(self, indices: npt.NDArray[np.integer]) -> tuple[Batch, Batch]:
         """Return some samples: decoded images and their labels."""
@@ -82,25 +53,8 @@ class ImageFilesDataset(Dataset):
         channels = 3 if self.color == "rgb" else 1
         pixels = np.empty((len(indices), *self.image_size, channels), np.uint8)
         for place, index in zip(pixels, indices, strict=True):
-            place[:] = decoded(self.images.paths[index], self.image_size, channels)
-        return {"image": pixels}, {"label": self.images.labels[indices]}
-
-    def split(self, name: str) -> npt.NDArray[np.int64]:
-        """Return the indices of one split; files with equal content are never in two drawn splits."""
-        if name not in SPLITS:
-            raise ConfigError(f"there is no split {name!r}; use one of {', '.join(SPLITS)}")
-        return np.array(self._splits[name])
-
-    @cached_property
-    def _splits(self) -> dict[str, npt.NDArray[np.int64]]:
-        return split_samples(
-            self.images.labels,
-            self.images.official,
-            lambda: groups_of_files(self.images.paths),
-            validation_fraction=self.validation_fraction,
-            test_fraction=self.test_fraction,
-            seed=self.split_seed,
-        )
+            place[:] = decoded(self.files.paths[index], self.image_size, channels)
+        return {"image": pixels}, {"label": self.files.labels[indices]}
 
 
 def decoded(path: Path, size: Sequence[int], channels: int) -> npt.NDArray[np.uint8]:
@@ -135,14 +89,12 @@ def decoded(path: Path, size: Sequence[int], channels: int) -> npt.NDArray[np.ui
 
 
 def decoded_whole(path: Path, channels: int, declared: tuple[int, int] | None = None) -> npt.NDArray[np.uint8]:
-    """Return a decoded image file in its own size.
+    """Return a decoded image file in its own size, as :func:`decoded` does for a given one.
 
     Parameters
     ----------
-    path
-        The file.
-    channels
-        3 for RGB, 1 for grey.
+    path, channels
+        As in :func:`decoded`.
     declared
         Height and width that annotations state.  If only the image as it is stored has them, it is not rotated
         according to its EXIF data.

@@ -10,11 +10,11 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from nnpipe.core.dataset import SPLITS, Dataset
 from nnpipe.core.dataset_spec import DatasetSpec
-from nnpipe.core.errors import ConfigError, DatasetError
+from nnpipe.core.errors import DatasetError
 from nnpipe.core.tensors import Batch, TensorSpec
-from nnpipe.datasets._split import groups_of_arrays, split_samples
+from nnpipe.datasets._split import groups_of_arrays
+from nnpipe.datasets.drawn_splits import DrawnSplitsDataset
 from nnpipe.tasks.classification.task import Classification
 
 
@@ -43,7 +43,7 @@ class Samples:
         return len(next(iter(self.inputs.values())))
 
 
-class InMemoryDataset(Dataset):
+class InMemoryDataset(DrawnSplitsDataset):
     """Base of data sets that are loaded as a whole.
 
     A subclass writes :meth:`load`, and ``download`` if its files can be
@@ -92,24 +92,20 @@ class InMemoryDataset(Dataset):
             {name: array[indices] for name, array in self.samples.targets.items()},
         )
 
-    def split(self, name: str) -> npt.NDArray[np.int64]:
-        """Return the indices of one split; equal samples are never in two drawn splits."""
-        if name not in SPLITS:
-            raise ConfigError(f"there is no split {name!r}; use one of {', '.join(SPLITS)}")
-        return np.array(self._splits[name])
-
-    @cached_property
-    def _splits(self) -> dict[str, npt.NDArray[np.int64]]:
+    @property
+    def strata(self) -> npt.NDArray[np.integer]:
+        """The classes, if there are any."""
         labels = self.samples.targets.get("label")
-        strata = np.zeros(len(self), np.int64) if labels is None else np.asarray(labels, np.int64)
-        return split_samples(
-            strata,
-            self.samples.official,
-            lambda: groups_of_arrays(self.samples.inputs.values()),
-            validation_fraction=self.validation_fraction,
-            test_fraction=self.test_fraction,
-            seed=self.split_seed,
-        )
+        return np.zeros(len(self), np.int64) if labels is None else np.asarray(labels, np.int64)
+
+    @property
+    def official(self) -> npt.NDArray[np.integer] | None:
+        """The published split."""
+        return self.samples.official
+
+    def groups(self) -> npt.NDArray[np.int64]:
+        """Return numbers that are equal for samples with equal inputs."""
+        return groups_of_arrays(self.samples.inputs.values())
 
 
 def checked_indices(indices: npt.ArrayLike, count: int) -> npt.NDArray[np.int64]:

@@ -9,12 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from nnpipe.core.arguments import argument
-from nnpipe.core.dataset import SPLITS, Dataset
+from nnpipe.core.dataset import Dataset
 from nnpipe.core.dataset_spec import DatasetSpec
-from nnpipe.core.errors import ConfigError, DatasetError
+from nnpipe.core.errors import DatasetError
 from nnpipe.core.tensors import Batch, TensorSpec
 from nnpipe.datasets._class_folders import files_in
 from nnpipe.datasets._number_table import column_names, read_numbers
+from nnpipe.datasets._split import place_of_split
 from nnpipe.datasets.in_memory import checked_indices
 from nnpipe.tasks.forecast.task import Forecast
 
@@ -142,8 +143,7 @@ class SeriesDataset(Dataset):
 
     def split(self, name: str) -> npt.NDArray[np.int64]:
         """Return the indices of one split: the windows whose last row to be forecast is in this part of the series."""
-        if name not in SPLITS:
-            raise ConfigError(f"there is no split {name!r}; use one of {', '.join(SPLITS)}")
+        place = place_of_split(name)
         parts = []
         for number, series in enumerate(self._series):
             first, count = int(self._starts[number]), int(self._starts[number + 1] - self._starts[number])
@@ -152,6 +152,5 @@ class SeriesDataset(Dataset):
             for border in (*self._borders(len(series)), len(series)):
                 before = -(-max(0, border - self.window - self.horizon + 1) // self.stride)
                 ends.append(min(before, count))
-            place = SPLITS.index(name)
             parts.append(np.arange(first + ends[place], first + ends[place + 1], dtype=np.int64))
         return np.concatenate(parts)

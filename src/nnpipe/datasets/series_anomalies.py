@@ -10,14 +10,15 @@ import numpy as np
 import numpy.typing as npt
 
 from nnpipe.core.arguments import argument
-from nnpipe.core.dataset import SPLITS, Dataset
+from nnpipe.core.dataset import Dataset
 from nnpipe.core.dataset_spec import DatasetSpec
-from nnpipe.core.errors import ConfigError, DatasetError
+from nnpipe.core.errors import DatasetError
 from nnpipe.core.tensors import Batch, TensorSpec
 from nnpipe.datasets._class_folders import files_in
 from nnpipe.datasets._number_table import column_names, read_numbers
 from nnpipe.datasets._score_table import ScoreTable
 from nnpipe.datasets._series_windows import Times, files_of_windows, of_labels, of_times, times_of
+from nnpipe.datasets._split import place_of_split
 from nnpipe.datasets.in_memory import checked_indices
 from nnpipe.tasks.series_anomaly.task import SeriesAnomaly
 
@@ -122,9 +123,8 @@ class SeriesAnomaliesDataset(Dataset):
 
     def split(self, name: str) -> Ints:
         """Return the indices of one split, in the order of time."""
-        if name not in SPLITS:
-            raise ConfigError(f"there is no split {name!r}; use one of {', '.join(SPLITS)}")
-        place, parts = SPLITS.index(name), []
+        place = place_of_split(name)
+        parts = []
         for first, end in zip(self._starts, self._starts[1:], strict=False):
             test = end - round((end - first) * self.test_fraction)
             ends = (first, test - round((test - first) * self.validation_fraction), test, end)

@@ -10,18 +10,16 @@ import numpy as np
 import numpy.typing as npt
 
 from nnpipe.core.arguments import argument
-from nnpipe.core.dataset import SPLITS, Dataset
 from nnpipe.core.dataset_spec import DatasetSpec
-from nnpipe.core.errors import ConfigError
 from nnpipe.core.tensors import Batch, TensorSpec
 from nnpipe.datasets._class_folders import Listing, class_folders
 from nnpipe.datasets._number_table import column_names, read_numbers
-from nnpipe.datasets._split import groups_of_files, split_samples
 from nnpipe.datasets.in_memory import checked_indices
+from nnpipe.datasets.listed_files import ClassifiedFilesDataset
 from nnpipe.tasks.classification.task import Classification
 
 
-class SeriesFolderDataset(Dataset):
+class SeriesFolderDataset(ClassifiedFilesDataset):
     """Recordings of sensors to be classified, such as gestures: a folder of CSV files per class.
 
     Folders are as in ``ROOT/CLASS/*.csv``, or ``ROOT/train/CLASS/*.csv`` and so on.  Each file is one sample; its first
@@ -38,18 +36,18 @@ class SeriesFolderDataset(Dataset):
         "names or numbers",
     )
 
-    @cached_property
-    def recordings(self) -> Listing:
-        """The files in the folders, listed at the first use."""
+    def listing(self) -> Listing:
+        """Return the files in the folders."""
         return class_folders(self.dataset_root, {".csv"}, "CSV files", self.class_list)
 
     @cached_property
     def _columns(self) -> tuple[str, ...]:
-        return self.columns or column_names(self.recordings.paths[0])
+        return self.columns or column_names(self.files.paths[0])
 
     def prepare(self) -> None:
         """List the files, and read the names of the columns."""
-        _ = self.recordings, self._columns
+        super().prepare()
+        _ = self._columns
 
     @property
     def spec(self) -> DatasetSpec:
@@ -58,34 +56,14 @@ class SeriesFolderDataset(Dataset):
             Classification.name,
             inputs=(TensorSpec("series", (None, self.window, len(self._columns)), "float32"),),
             targets=(TensorSpec("label", (None,), "int64"),),
-            class_names=self.recordings.class_names,
+            class_names=self.files.class_names,
         )
-
-    def __len__(self) -> int:
-        return len(self.recordings.paths)
 
     def read(self, indices: npt.NDArray[np.integer]) -> tuple[Batch, Batch]:
         """Return some recordings and their labels."""
         indices = checked_indices(indices, len(self))
         found = np.empty((len(indices), self.window, len(self._columns)), np.float32)
         for place, index in zip(found, indices, strict=True):
-            rows = read_numbers(self.recordings.paths[index], self._columns)[: self.window]
+            rows = read_numbers(self.files.paths[index], self._columns)[: self.window]
             place[: len(rows)], place[len(rows) :] = rows, rows[-1]
-        return {"series": found}, {"label": self.recordings.labels[indices]}
-
-    def split(self, name: str) -> npt.NDArray[np.int64]:
-        """Return the indices of one split; files with equal content are never in two drawn splits."""
-        if name not in SPLITS:
-            raise ConfigError(f"there is no split {name!r}; use one of {', '.join(SPLITS)}")
-        return np.array(self._splits[name])
-
-    @cached_property
-    def _splits(self) -> dict[str, npt.NDArray[np.int64]]:
-        return split_samples(
-            self.recordings.labels,
-            self.recordings.official,
-            lambda: groups_of_files(self.recordings.paths),
-            validation_fraction=self.validation_fraction,
-            test_fraction=self.test_fraction,
-            seed=self.split_seed,
-        )
+        return {"series": found}, {"label": self.files.labels[indices]}

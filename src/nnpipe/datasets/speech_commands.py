@@ -191,14 +191,14 @@ class SpeechCommandsDataset(WavFilesDataset):
         clips = np.stack([self._clip(int(index)) for index in indices]) if len(indices) else (
             np.empty((0, self.clip_length), np.float32)
         )  # fmt: skip
-        return {"sound": clips}, {"label": self.sounds.labels[indices]}
+        return {"sound": clips}, {"label": self.files.labels[indices]}
 
     def _clip(self, index: int) -> npt.NDArray[np.float32]:
-        path, random = self.sounds.paths[index], np.random.default_rng([self.split_seed, index])
+        path, random = self.files.paths[index], np.random.default_rng([self.split_seed, index])
         if path == self.dataset_root / NOISE:
             return np.asarray(self._noise(random) * random.uniform(0, 1), np.float32)
-        assert self.sounds.official is not None
-        if self.sounds.official[index] != TRAIN:
+        assert self.files.official is not None
+        if self.files.official[index] != TRAIN:
             return clip(path, self.sample_rate, self.clip_length)
         most = min(round(self.time_shift * self.sample_rate), self.clip_length - 1)
         shift = int(random.integers(-most, most + 1))

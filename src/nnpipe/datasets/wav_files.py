@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from nnpipe.core.arguments import argument
-from nnpipe.core.dataset import SPLITS, Dataset
 from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import ConfigError, DatasetError, MissingDependency
 from nnpipe.core.tensors import Batch, TensorSpec
-from nnpipe.datasets._class_folders import Listing
-from nnpipe.datasets._split import groups_of_files, split_samples
 from nnpipe.datasets._wav import read_wav
 from nnpipe.datasets.in_memory import checked_indices
+from nnpipe.datasets.listed_files import ClassifiedFilesDataset
 from nnpipe.tasks.classification.task import Classification
 
 SUFFIXES = frozenset({".wav", ".wave"})
@@ -28,7 +24,7 @@ _MOST_SAMPLES = 1 << 28  # of a clip: 1 GiB
 _LARGEST_FACTOR = 100_000  # of the resampling, whose filter is 20 times as long
 
 
-class WavFilesDataset(Dataset):
+class WavFilesDataset(ClassifiedFilesDataset):
     """Base of classification data sets of wav files, which are read when they are asked for.
 
     A subclass writes :meth:`listing`.  Clips become one channel (the mean of all), are resampled by a polyphase
@@ -51,60 +47,18 @@ class WavFilesDataset(Dataset):
         """The number of samples of a clip."""
         return round(self.seconds * self.sample_rate)
 
-    @abstractmethod
-    def listing(self) -> Listing:
-        """Return the sound files, without using the network and without opening the files.
-
-        Raises
-        ------
-        DatasetError
-            If a folder is missing or empty; the message names it.
-        """
-
-    @cached_property
-    def sounds(self) -> Listing:
-        """The listing, created at the first use."""
-        return self.listing()
-
-    def prepare(self) -> None:
-        """Download the files if asked for, then list them."""
-        self.check_installed()
-        if self.download_dataset:
-            self.download()
-        _ = self.sounds
-
     @property
     def spec(self) -> DatasetSpec:
         """Sounds ``(n, samples)``, float32 from -1 to 1, and the classes."""
-        return sound_classification(self.clip_length, self.sounds.class_names)
-
-    def __len__(self) -> int:
-        return len(self.sounds.labels)
+        return sound_classification(self.clip_length, self.files.class_names)
 
     def read(self, indices: npt.NDArray[np.integer]) -> tuple[Batch, Batch]:
         """Return some samples: sounds and their labels."""
         indices = checked_indices(indices, len(self))
         clips = np.empty((len(indices), self.clip_length), np.float32)
         for place, index in zip(clips, indices, strict=True):
-            place[:] = clip(self.sounds.paths[index], self.sample_rate, self.clip_length)
-        return {"sound": clips}, {"label": self.sounds.labels[indices]}
-
-    def split(self, name: str) -> npt.NDArray[np.int64]:
-        """Return the indices of one split; files with equal content are never in two drawn splits."""
-        if name not in SPLITS:
-            raise ConfigError(f"there is no split {name!r}; use one of {', '.join(SPLITS)}")
-        return np.array(self._splits[name])
-
-    @cached_property
-    def _splits(self) -> dict[str, npt.NDArray[np.int64]]:
-        return split_samples(
-            self.sounds.labels,
-            self.sounds.official,
-            lambda: groups_of_files(self.sounds.paths),
-            validation_fraction=self.validation_fraction,
-            test_fraction=self.test_fraction,
-            seed=self.split_seed,
-        )
+            place[:] = clip(self.files.paths[index], self.sample_rate, self.clip_length)
+        return {"sound": clips}, {"label": self.files.labels[indices]}
 
 
 def sound_classification(samples: int, class_names: tuple[str, ...]) -> DatasetSpec:

@@ -1,12 +1,15 @@
-"""Find the tensor that a task needs among a model's predictions."""
+"""What tasks need of a model's predictions."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
 
 from nnpipe.core.errors import SpecMismatch
-from nnpipe.core.tensors import Batch
+from nnpipe.core.evaluation import Evaluation
+from nnpipe.core.tensors import Batch, show_shape
 
 
 def only(predictions: Batch, name: str) -> npt.NDArray[np.generic]:
@@ -22,3 +25,42 @@ def only(predictions: Batch, name: str) -> npt.NDArray[np.generic]:
     if len(predictions) != 1:
         raise SpecMismatch(f"predictions must hold {name!r} or one tensor only; given: {', '.join(predictions)}")
     return next(iter(predictions.values()))
+
+
+def scores_of(predictions: Batch, samples: int) -> npt.NDArray[np.floating]:
+    """Return the anomaly score of each sample: the tensor ``"score"``, or the only one.
+
+    Parameters
+    ----------
+    predictions
+        The model's predictions; the scores are ``(n,)`` or ``(n, 1)``.
+    samples
+        The number of samples.
+
+    Returns
+    -------
+    ndarray
+        ``(n,)``, float32 or float64 as predicted; what is no number becomes the least.
+
+    Raises
+    ------
+    SpecMismatch
+        If the scores are no numbers, or not one for each sample.
+    """
+    score = only(predictions, "score")
+    if score.ndim == 2 and score.shape[1] == 1:
+        score = score[:, 0]
+    if score.shape != (samples,) or score.dtype.kind not in "biuf":
+        raise SpecMismatch(
+            f"scores must be numbers of the shape {show_shape((samples,))}, not {score.dtype} of "
+            f"{show_shape(score.shape)}"
+        )
+    found = score.astype(np.float64 if score.dtype.itemsize > 4 else np.float32)
+    return np.where(np.isnan(found), np.array(-np.inf, found.dtype), found)
+
+
+def constant_scores(evaluation: Evaluation) -> Iterator[tuple[str, str]]:
+    """Yield a doubt if all scores of an evaluation are the same."""
+    score = evaluation.arrays["score"]
+    if len(score) > 1 and bool(np.all(score == score[0])):
+        yield "constant", f"all {len(score):,} scores are {float(score[0]):g}"

@@ -7,13 +7,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from nnpipe.core.dataset_spec import DatasetSpec
-from nnpipe.core.errors import SpecMismatch
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.quality_metric import QualityMetric
 from nnpipe.core.task import Task
-from nnpipe.core.tensors import Batch, show_shape
+from nnpipe.core.tensors import Batch
 from nnpipe.tasks.anomaly.metrics import CLIP, METRICS
-from nnpipe.tasks.predictions import only
+from nnpipe.tasks.predictions import constant_scores, scores_of
 from nnpipe.tasks.stored_arrays import INTEGERS, NUMBERS, check_array
 
 
@@ -39,18 +38,10 @@ class AnomalyDetection(Task):
 
     def judge(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
         """Evaluate anomaly scores."""
-        score, anomalous = only(predictions, "score"), truth["anomalous"]
-        if score.ndim == 2 and score.shape[1] == 1:
-            score = score[:, 0]
-        if score.shape != anomalous.shape or score.dtype.kind not in "biuf":
-            raise SpecMismatch(
-                f"scores must be numbers of the shape {show_shape(anomalous.shape)}, not {score.dtype} of "
-                f"{show_shape(score.shape)}"
-            )
-        score = score.astype(np.float64 if score.dtype.itemsize > 4 else np.float32)
+        anomalous = truth["anomalous"]
         arrays = {
             "truth": anomalous.astype(np.int32),
-            "score": np.where(np.isnan(score), np.array(-np.inf, score.dtype), score),
+            "score": scores_of(predictions, len(anomalous)),
         }
         if CLIP in truth:
             arrays[CLIP] = truth[CLIP].astype(np.int64)
@@ -58,9 +49,7 @@ class AnomalyDetection(Task):
 
     def doubts(self, evaluation: Evaluation) -> Iterator[tuple[str, str]]:
         """Doubt scores that are all the same."""
-        score = evaluation.arrays["score"]
-        if len(score) > 1 and bool(np.all(score == score[0])):
-            yield "constant", f"all {len(score):,} scores are {float(score[0]):g}"
+        yield from constant_scores(evaluation)
 
     def check(self, evaluation: Evaluation) -> None:
         """Check that there is a kind and a score for each sample."""

@@ -8,12 +8,12 @@ import numpy as np
 
 from nnpipe.core.arguments import argument
 from nnpipe.core.dataset_spec import DatasetSpec
-from nnpipe.core.errors import ArtifactError, ConfigError, SpecMismatch
+from nnpipe.core.errors import ArtifactError, ConfigError
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.quality_metric import QualityMetric
 from nnpipe.core.task import Task
-from nnpipe.core.tensors import Batch, show_shape
-from nnpipe.tasks.predictions import only
+from nnpipe.core.tensors import Batch
+from nnpipe.tasks.predictions import constant_scores, scores_of
 from nnpipe.tasks.series_anomaly.metrics import METRICS, THRESHOLDS
 from nnpipe.tasks.series_anomaly.nab import PROFILES
 from nnpipe.tasks.stored_arrays import INTEGERS, NUMBERS, check_array
@@ -52,19 +52,11 @@ class SeriesAnomaly(Task):
 
     def judge(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
         """Evaluate the scores of points."""
-        score, window = only(predictions, "score"), truth["window"]
-        if score.ndim == 2 and score.shape[1] == 1:
-            score = score[:, 0]
-        if score.shape != window.shape or score.dtype.kind not in "biuf":
-            raise SpecMismatch(
-                f"scores must be numbers of the shape {show_shape(window.shape)}, not {score.dtype} of "
-                f"{show_shape(score.shape)}"
-            )
-        score = score.astype(np.float64 if score.dtype.itemsize > 4 else np.float32)
+        window = truth["window"]
         arrays = {
             "window": window.astype(np.int32),
             "series": truth["series"].astype(np.int32),
-            "score": np.where(np.isnan(score), np.array(-np.inf, score.dtype), score),
+            "score": scores_of(predictions, len(window)),
         }
         given = self.thresholds * len(PROFILES) if len(self.thresholds) == 1 else self.thresholds
         return Evaluation(self.name, arrays, settings={THRESHOLDS: list(given)} if given else {})
@@ -87,6 +79,4 @@ class SeriesAnomaly(Task):
 
     def doubts(self, evaluation: Evaluation) -> Iterator[tuple[str, str]]:
         """Doubt scores that are all the same."""
-        score = evaluation.arrays["score"]
-        if len(score) > 1 and bool(np.all(score == score[0])):
-            yield "constant", f"all {len(score):,} scores are {float(score[0]):g}"
+        yield from constant_scores(evaluation)
