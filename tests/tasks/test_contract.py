@@ -11,6 +11,7 @@ from nnpipe.tasks import (
     AnomalyDetection,
     Classification,
     Detection,
+    EmbeddingSearch,
     Forecast,
     Regression,
     Segmentation,
@@ -117,6 +118,26 @@ class TestDetection(TaskContract):
         draws = random()
         moved = draws.normal(0, 12, truth["boxes"].shape) * (draws.random((16, 3, 1)) < 0.6)
         return {"boxes": truth["boxes"] + moved, "class": truth["class"], "scores": draws.random((16, 3))}
+
+
+class TestEmbedding(TaskContract):
+    @pytest.fixture
+    def task(self) -> EmbeddingSearch:
+        return EmbeddingSearch()
+
+    @pytest.fixture
+    def spec(self) -> DatasetSpec:
+        return DatasetSpec(EmbeddingSearch.name, (), (), tuple("abcdef"))
+
+    @pytest.fixture
+    def truth(self) -> Batch:
+        return {"label": np.arange(90) % 6, "role": np.arange(90) // 6 % 3}
+
+    @pytest.fixture
+    def predictions(self, truth: Batch) -> Batch:
+        draws = random()
+        centres = draws.normal(size=(6, 3))
+        return {"embedding": (centres[truth["label"]] + draws.normal(size=(90, 3))).astype(np.float32)}
 
 
 class TestForecast(TaskContract):

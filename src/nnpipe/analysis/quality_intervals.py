@@ -50,15 +50,18 @@ def quality_estimate(metric: QualityMetric, evaluation: Evaluation, confidence: 
     """Return a metric of an evaluation with its confidence interval."""
     check_call(quality_estimate, locals())
     count = len(evaluation)
-    right = _binary(metric, evaluation)
-    if right is not None:
-        return QualityEstimate(float(right.mean()), *wilson_interval(int(right.sum()), count, confidence), count)
+    binary = _binary(metric, evaluation)
+    if binary is not None:
+        right, _ = binary
+        interval = wilson_interval(int(right.sum()), len(right), confidence)
+        return QualityEstimate(float(right.mean()), *interval, len(right))
     value = metric.of(evaluation)
     parts = contributions(metric, evaluation)
     low, high = mean_interval(parts, value, confidence)
     if metric.kind == "share":
         if len(parts) and np.ptp(parts) == 0:  # all samples are alike, which says little about others
-            low, high = wilson_interval(round(value * count), count, confidence)
+            counted = count if metric.values is None else int(np.isfinite(metric.values(evaluation)).sum())
+            low, high = wilson_interval(round(value * counted), counted, confidence)
         low, high = max(low, 0.0), min(high, 1.0)
     return QualityEstimate(value, *_known(low, high), count)
 
@@ -87,12 +90,13 @@ def quality_difference(
 ) -> QualityDifference:
     """Return the metric of ``other`` less that of ``one`` on the same samples, with its confidence interval."""
     check_call(quality_difference, locals())
-    first, second = _binary(metric, one), _binary(metric, other)
-    if first is not None and second is not None:
+    binary, others = _binary(metric, one), _binary(metric, other)
+    if binary is not None and others is not None and np.array_equal(binary[1], others[1]):
+        first, second = binary[0], others[0]
         more, fewer = int((second & ~first).sum()), int((first & ~second).sum())
-        found = paired_difference(more, fewer, len(one), confidence)
+        found = paired_difference(more, fewer, len(first), confidence)
         gained, lost = (fewer, more) if metric.less_is_better else (more, fewer)
-        return QualityDifference(*found, len(one), gained, lost, mcnemar(gained, lost))
+        return QualityDifference(*found, len(first), gained, lost, mcnemar(gained, lost))
     value = metric.of(other) - metric.of(one)
     mine = contributions(metric, one)
     low, high = mean_interval(contributions(metric, other) - mine, value, confidence, beside=mine)
@@ -163,9 +167,13 @@ def _weights(metric: QualityMetric, evaluation: Evaluation, count: int, seed: in
         yield times.astype(np.float64) if groups is None else times.astype(np.float64)[:, groups]
 
 
-def _binary(metric: QualityMetric, evaluation: Evaluation) -> npt.NDArray[np.bool_] | None:
-    """Return the values of samples if each is 0 or 1 and samples do not depend on each other."""
-    if metric.values is None or metric.clusters is not None or not len(evaluation):
+def _binary(
+    metric: QualityMetric, evaluation: Evaluation
+) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]] | None:
+    """Return the values of the samples that count, and which do, if each is 0 or 1 and no sample depends on another."""
+    if metric.values is None or metric.clusters is not None:
         return None
     values = np.asarray(metric.values(evaluation))
-    return values.astype(bool) if bool(np.isin(values, (0, 1)).all()) else None
+    counted = ~np.isnan(values)
+    values = values[counted]
+    return (values.astype(bool), counted) if len(values) and bool(np.isin(values, (0, 1)).all()) else None

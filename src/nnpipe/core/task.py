@@ -105,6 +105,14 @@ class Task(Component):
             If the predictions have a wrong shape or element type; the message says which they should have.
         """
 
+    def completed(self, judged: Evaluation) -> Evaluation:
+        """Return the evaluation of all samples, given what :meth:`judge` returned for their batches, joined.
+
+        By default, it is returned unchanged.  A task whose metrics compare samples with each other, such as a search,
+        may keep predictions in :meth:`judge` and replace them here by figures of single samples.
+        """
+        return judged
+
     def perfect(self, truth: Batch, spec: DatasetSpec) -> Batch:
         """Return predictions that agree with the truth completely, for tests of data sets.
 

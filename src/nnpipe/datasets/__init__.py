@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from nnpipe.datasets.synthetic import SyntheticSegmentationDataset as SyntheticSegmentationDataset
     from nnpipe.datasets.synthetic import SyntheticVectorsDataset as SyntheticVectorsDataset
     from nnpipe.datasets.synthetic_boxes import SyntheticDetectionDataset as SyntheticDetectionDataset
+    from nnpipe.datasets.synthetic_embedding import SyntheticEmbeddingDataset as SyntheticEmbeddingDataset
     from nnpipe.datasets.synthetic_sequences import SyntheticSeriesAnomaliesDataset as SyntheticSeriesAnomaliesDataset
     from nnpipe.datasets.synthetic_sequences import SyntheticSeriesDataset as SyntheticSeriesDataset
     from nnpipe.datasets.synthetic_sequences import SyntheticSoundsDataset as SyntheticSoundsDataset
@@ -74,6 +75,7 @@ __getattr__ = lazy_getattr(
             "SyntheticVectorsDataset",
         ),
         "synthetic_boxes": ("SyntheticDetectionDataset",),
+        "synthetic_embedding": ("SyntheticEmbeddingDataset",),
         "synthetic_sequences": (
             "SyntheticSeriesAnomaliesDataset",
             "SyntheticSeriesDataset",

@@ -193,7 +193,7 @@ def benchmark(
         host={**host_facts(), "before": before, "after": after, "thread_pools": pools},
         timing={**timing, "session": stats} if stats else timing,
         series=series,
-        evaluation=Evaluation.joined(parts),
+        evaluation=dataset.task.completed(Evaluation.joined(parts)),
         artifact={**artifact.to_json(), "size": artifact.size} if artifact else {},
         created=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         # Audits run afterwards in separate sessions: one must be new, and none may affect the measurement.

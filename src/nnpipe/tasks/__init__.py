@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from nnpipe.tasks.anomaly.task import AnomalyDetection as AnomalyDetection
     from nnpipe.tasks.classification.task import Classification as Classification
     from nnpipe.tasks.detection.task import Detection as Detection
+    from nnpipe.tasks.embedding.task import EmbeddingSearch as EmbeddingSearch
     from nnpipe.tasks.forecast.task import Forecast as Forecast
     from nnpipe.tasks.regression.task import Regression as Regression
     from nnpipe.tasks.segmentation.task import Segmentation as Segmentation
@@ -22,6 +23,7 @@ __getattr__ = lazy_getattr(
         "anomaly.task": ("AnomalyDetection",),
         "classification.task": ("Classification",),
         "detection.task": ("Detection",),
+        "embedding.task": ("EmbeddingSearch",),
         "forecast.task": ("Forecast",),
         "regression.task": ("Regression",),
         "segmentation.task": ("Segmentation",),

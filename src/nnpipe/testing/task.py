@@ -59,7 +59,7 @@ class TaskContract(ComponentContract):
 
     @pytest.fixture
     def judged(self, task: Task, spec: DatasetSpec, truth: Batch, predictions: Batch) -> Evaluation:
-        return task.judge(predictions, truth, spec)
+        return task.completed(task.judge(predictions, truth, spec))
 
     # -- what it says of itself -----------------------------------------------------------------
 
@@ -98,7 +98,7 @@ class TaskContract(ComponentContract):
             task.judge(_part(predictions, place), _part(truth, place), spec)
             for place in (slice(None, half), slice(half, None))
         ]
-        joined = Evaluation.joined(parts)
+        joined = task.completed(Evaluation.joined(parts))
         assert task.same_samples(joined, judged)
         for metric in task.metrics:
             _assert_same(metric.of(joined), metric.of(judged), metric)
@@ -106,7 +106,7 @@ class TaskContract(ComponentContract):
     def test_perfect_predictions_are_better(
         self, task: Task, spec: DatasetSpec, truth: Batch, judged: Evaluation
     ) -> None:
-        best = task.judge(task.perfect(truth, spec), truth, spec)
+        best = task.completed(task.judge(task.perfect(truth, spec), truth, spec))
         assert task.same_samples(best, judged)
         for metric in task.metrics:
             one, other = metric.of(judged), metric.of(best)

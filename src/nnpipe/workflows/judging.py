@@ -86,7 +86,7 @@ def judge(dataset: Dataset, split: Literal["train", "validation", "test"] = "tes
         raise ConfigError(f"{type(dataset).__name__}: its split {split!r} is empty")
     predictions, truth = dataset.read(indices)
     try:
-        found = dataset.evaluate(dataset.postprocess(predictions), truth)
+        found = dataset.task.completed(dataset.evaluate(dataset.postprocess(predictions), truth))
     except SpecMismatch as error:
         raise ConfigError(f"{type(dataset).__name__} holds no predictions that can be judged: {error}") from None
     estimates = {metric.name: quality_estimate(metric, found) for metric in dataset.task.metrics}

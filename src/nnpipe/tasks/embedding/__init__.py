@@ -1,0 +1,1 @@
+"""Embedding: vectors of samples, by which similar samples are found."""
