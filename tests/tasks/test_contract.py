@@ -13,6 +13,7 @@ from nnpipe.tasks import (
     Detection,
     EmbeddingSearch,
     Forecast,
+    Generation,
     Regression,
     Segmentation,
     SeriesAnomaly,
@@ -157,6 +158,33 @@ class TestForecast(TaskContract):
     @pytest.fixture
     def predictions(self, truth: Batch) -> Batch:
         return {"value": truth["value"] + random().normal(size=(24, 3, 2))}
+
+
+class TestGeneration(TaskContract):
+    @pytest.fixture
+    def task(self) -> Generation:
+        return Generation()
+
+    @pytest.fixture
+    def spec(self) -> DatasetSpec:
+        return DatasetSpec(Generation.name, (), ())
+
+    @pytest.fixture
+    def truth(self) -> Batch:
+        names = [str(number) for number in range(30)]
+        return {"sample": np.arange(30), "answer": np.array(names, object)}
+
+    @pytest.fixture
+    def predictions(self, truth: Batch) -> Batch:
+        times = random().gamma(4, 1e6, (30, 12)).astype(np.int64)
+        times[::3, 7:] = -1
+        text = truth["answer"].copy()
+        text[::2] = "another"
+        return {
+            "text": text, "tokens": np.where(times < 0, -1, 5), "token_ns": times,
+            "request_ns": np.where(times < 0, 0, times).sum(axis=1), "prompt_tokens": np.arange(30),
+            "reference_tokens": np.full(30, 3), "reference_log_likelihood": -np.arange(30.0),
+        }  # fmt: skip
 
 
 class TestSeriesAnomaly(TaskContract):

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from nnpipe.compilers.onnx_pruner import ONNXPruner as ONNXPruner
     from nnpipe.compilers.onnx_quantizer import ONNXDynamicQuantizer as ONNXDynamicQuantizer
     from nnpipe.compilers.onnx_quantizer import ONNXStaticQuantizer as ONNXStaticQuantizer
+    from nnpipe.compilers.onnx_weight_quantizer import ONNXWeightQuantizer as ONNXWeightQuantizer
     from nnpipe.compilers.openvino import OpenVINOCompiler as OpenVINOCompiler
     from nnpipe.compilers.tflite import TFLiteCompiler as TFLiteCompiler
     from nnpipe.compilers.torch_channel_pruner import TorchChannelPruner as TorchChannelPruner
@@ -40,6 +41,7 @@ __getattr__ = lazy_getattr(
             "ONNXDynamicQuantizer",
             "ONNXStaticQuantizer",
         ),
+        "onnx_weight_quantizer": ("ONNXWeightQuantizer",),
         "openvino": ("OpenVINOCompiler",),
         "tflite": ("TFLiteCompiler",),
         "torch_channel_pruner": ("TorchChannelPruner",),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -29,6 +29,8 @@ class InferenceSession(Closing):
     ----------
     io
         The inputs and outputs of the model; the author's constructor sets them.
+    varying
+        Outputs that differ from run to run although the inputs are the same, such as times.
 
     Examples
     --------
@@ -48,6 +50,7 @@ class InferenceSession(Closing):
     """
 
     io: IOSpec
+    varying: ClassVar[frozenset[str]] = frozenset()
 
     _state: str = "empty"
 

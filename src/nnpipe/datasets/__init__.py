@@ -17,12 +17,14 @@ if TYPE_CHECKING:
     from nnpipe.datasets.digits import DigitsDataset as DigitsDataset
     from nnpipe.datasets.image_folder import ImageFolderDataset as ImageFolderDataset
     from nnpipe.datasets.in_memory import InMemoryDataset as InMemoryDataset
+    from nnpipe.datasets.labelled_texts import TextClassificationDataset as TextClassificationDataset
     from nnpipe.datasets.mnist import FashionMNISTDataset as FashionMNISTDataset
     from nnpipe.datasets.mnist import MNISTDataset as MNISTDataset
     from nnpipe.datasets.open_images import OpenImagesDataset as OpenImagesDataset
     from nnpipe.datasets.pascal_voc import PascalVOCDataset as PascalVOCDataset
     from nnpipe.datasets.pets import PetDataset as PetDataset
     from nnpipe.datasets.plugin import PluginDataset as PluginDataset
+    from nnpipe.datasets.prompts import PromptsDataset as PromptsDataset
     from nnpipe.datasets.series import SeriesDataset as SeriesDataset
     from nnpipe.datasets.series_anomalies import SeriesAnomaliesDataset as SeriesAnomaliesDataset
     from nnpipe.datasets.series_folder import SeriesFolderDataset as SeriesFolderDataset
@@ -54,6 +56,7 @@ __getattr__ = lazy_getattr(
         "digits": ("DigitsDataset",),
         "image_folder": ("ImageFolderDataset",),
         "in_memory": ("InMemoryDataset",),
+        "labelled_texts": ("TextClassificationDataset",),
         "mnist": (
             "FashionMNISTDataset",
             "MNISTDataset",
@@ -62,6 +65,7 @@ __getattr__ = lazy_getattr(
         "pascal_voc": ("PascalVOCDataset",),
         "pets": ("PetDataset",),
         "plugin": ("PluginDataset",),
+        "prompts": ("PromptsDataset",),
         "series": ("SeriesDataset",),
         "series_anomalies": ("SeriesAnomaliesDataset",),
         "series_folder": ("SeriesFolderDataset",),

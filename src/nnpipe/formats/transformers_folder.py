@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from nnpipe.core.errors import ArtifactError
+from nnpipe.formats.bounded_json import entries, read_object
 
 CONFIGURATION = "config.json"
-_LARGEST = 4 << 20  # bytes of a JSON file; the names of 20,000 classes take about 1 MiB
-_MOST_VALUES = 1 << 18
 _MOST_LAYERS, _GREATEST = 1024, 1 << 31
 _COUNTS = ("layer", "depth", "block", "stage")
 
@@ -42,8 +40,8 @@ def read_folder(folder: Path) -> TransformersFolder:
     """
     if not (folder / CONFIGURATION).is_file():
         raise ArtifactError(f"{folder}: not a folder that save_pretrained wrote; it has no {CONFIGURATION}")
-    config = _object(folder / CONFIGURATION)
-    for name, value in _entries(config):
+    config = read_object(folder / CONFIGURATION)
+    for name, value in entries(config):
         if name in ("auto_map", "quantization_config", "trust_remote_code"):
             raise ArtifactError(f"{folder / CONFIGURATION}: {name} asks for additional code or packages; not loaded")
         if isinstance(value, int) and not isinstance(value, bool):
@@ -56,30 +54,4 @@ def read_folder(folder: Path) -> TransformersFolder:
             f"{folder}: has no *.safetensors; pickled weights are not loaded, save them with safe_serialization"
         )
     other = folder / "preprocessor_config.json"
-    return TransformersFolder(folder, config, _object(other) if other.is_file() else {}, weights)
-
-
-def _object(path: Path) -> dict[str, Any]:
-    try:
-        if path.stat().st_size > _LARGEST:
-            raise ArtifactError(f"{path}: larger than {_LARGEST:,} bytes")
-        content = path.read_bytes()
-        if sum(map(content.count, (b",", b":", b"[", b"{"))) > _MOST_VALUES:
-            raise ArtifactError(f"{path}: has more than {_MOST_VALUES:,} values")
-        found = json.loads(content.decode("utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise ArtifactError(f"{path}: cannot read it as JSON: {type(error).__name__}") from None
-    if not isinstance(found, dict):
-        raise ArtifactError(f"{path}: holds no JSON object")
-    return found
-
-
-def _entries(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    if isinstance(value, dict):
-        for key, each in value.items():
-            yield key, each
-            yield from _entries(each, key)
-    elif isinstance(value, list):
-        for each in value:
-            yield name, each
-            yield from _entries(each, name)
+    return TransformersFolder(folder, config, read_object(other) if other.is_file() else {}, weights)

@@ -96,7 +96,7 @@ def audit_outputs(
     if unsteady > tolerance:
         text = "the session gives other outputs for the same inputs even when it is asked calmly"
         return Audit("unknown", text, figures)
-    apart = [_apart(before[number], _listed(outputs)) for number, outputs in found.sampled]
+    apart = [_apart(before[number], _steady(session, _listed(outputs))) for number, outputs in found.sampled]
     different = sum(each > tolerance for each in apart)
     worst = max(apart, default=0.0)
     # Infinity marks outputs that cannot be compared; JSON has no infinity.
@@ -215,7 +215,14 @@ def _after_reading(
 
 
 def _asked(session: InferenceSession, query: Query) -> list[Mapping[str, npt.NDArray[Any]]]:
-    return [session.infer(batch) for batch in query]
+    return _steady(session, [session.infer(batch) for batch in query])
+
+
+def _steady(
+    session: InferenceSession, outputs: Sequence[Mapping[str, npt.NDArray[Any]]]
+) -> list[Mapping[str, npt.NDArray[Any]]]:
+    """Leave out what differs from run to run, such as times."""
+    return [{name: array for name, array in each.items() if name not in session.varying} for each in outputs]
 
 
 def _listed(outputs: Any) -> list[Mapping[str, npt.NDArray[Any]]]:

@@ -70,6 +70,8 @@ class Quantity:
     @property
     def percentile(self) -> float | None:
         """The percentile as a share, if the quantity is a percentile of call times; 0.5 for the median."""
+        if self.metric:
+            return None
         if self.name.endswith("_median"):
             return 0.5
         found = _PERCENTILE.fullmatch(self.name)

@@ -32,13 +32,16 @@ if TYPE_CHECKING:
         TensorFlowPetDatasetMobileNetV2 as TensorFlowPetDatasetMobileNetV2,
     )
     from nnpipe.modelwrappers.files.declared import DeclaredModel as DeclaredModel
+    from nnpipe.modelwrappers.files.genai import ONNXRuntimeGenAIModel as ONNXRuntimeGenAIModel
     from nnpipe.modelwrappers.files.keras import KerasModel as KerasModel
     from nnpipe.modelwrappers.files.onnx import ONNXModel as ONNXModel
     from nnpipe.modelwrappers.files.sklearn import SklearnModel as SklearnModel
+    from nnpipe.modelwrappers.files.text_generator import TextGenerator as TextGenerator
     from nnpipe.modelwrappers.files.tflite import TFLiteModel as TFLiteModel
     from nnpipe.modelwrappers.files.torch_export import TorchExportModel as TorchExportModel
     from nnpipe.modelwrappers.files.torch_hub import TorchHubModel as TorchHubModel
     from nnpipe.modelwrappers.files.transformers import TransformersModel as TransformersModel
+    from nnpipe.modelwrappers.files.transformers_generator import TransformersGenerator as TransformersGenerator
 
 __getattr__ = lazy_getattr(
     __name__,
@@ -69,12 +72,15 @@ __getattr__ = lazy_getattr(
             "TensorFlowPetDatasetMobileNetV2",
         ),
         "files.declared": ("DeclaredModel",),
+        "files.genai": ("ONNXRuntimeGenAIModel",),
         "files.keras": ("KerasModel",),
         "files.onnx": ("ONNXModel",),
         "files.sklearn": ("SklearnModel",),
+        "files.text_generator": ("TextGenerator",),
         "files.tflite": ("TFLiteModel",),
         "files.torch_export": ("TorchExportModel",),
         "files.torch_hub": ("TorchHubModel",),
         "files.transformers": ("TransformersModel",),
+        "files.transformers_generator": ("TransformersGenerator",),
     },
 )

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from nnpipe.tasks.detection.task import Detection as Detection
     from nnpipe.tasks.embedding.task import EmbeddingSearch as EmbeddingSearch
     from nnpipe.tasks.forecast.task import Forecast as Forecast
+    from nnpipe.tasks.generation.task import Generation as Generation
     from nnpipe.tasks.regression.task import Regression as Regression
     from nnpipe.tasks.segmentation.task import Segmentation as Segmentation
     from nnpipe.tasks.series_anomaly.task import SeriesAnomaly as SeriesAnomaly
@@ -25,6 +26,7 @@ __getattr__ = lazy_getattr(
         "detection.task": ("Detection",),
         "embedding.task": ("EmbeddingSearch",),
         "forecast.task": ("Forecast",),
+        "generation.task": ("Generation",),
         "regression.task": ("Regression",),
         "segmentation.task": ("Segmentation",),
         "series_anomaly.task": ("SeriesAnomaly",),

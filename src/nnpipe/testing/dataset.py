@@ -96,8 +96,8 @@ class DatasetContract(ComponentContract):
             for together, single in zip((inputs, truth), alone, strict=True):
                 for name, array in together.items():
                     # A batch of samples of different sizes is padded.
-                    own = array[place][tuple(map(slice, single[name].shape[1:]))]
-                    np.testing.assert_array_equal(own, single[name][0])
+                    own = array[place : place + 1][(slice(1), *map(slice, single[name].shape[1:]))]
+                    np.testing.assert_array_equal(own, single[name])
 
     def test_no_indices_give_no_samples(self, prepared: Dataset) -> None:
         for batch, specs in zip(

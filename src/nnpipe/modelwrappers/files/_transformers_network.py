@@ -103,6 +103,11 @@ def _cannot_run(folder: TransformersFolder, cls: type, error: Exception) -> Arti
 
 def loaded(folder: TransformersFolder, inputs: Sequence[TensorSpec]) -> Any:
     """Return the module with the weights in the folder; raise :class:`ArtifactError` if any are missing."""
+    return wrapped(network_of(folder, inputs), inputs)
+
+
+def network_of(folder: TransformersFolder, inputs: Sequence[TensorSpec]) -> Any:
+    """Return the network with the weights in the folder; raise :class:`ArtifactError` if any are missing."""
     import torch
     from safetensors.torch import load_file
 
@@ -127,4 +132,4 @@ def loaded(folder: TransformersFolder, inputs: Sequence[TensorSpec]) -> Any:
         raise ArtifactError(
             f"{folder.path}: the files lack {len(wrong)} weights of the model, {wrong[0][:100]} for one"
         )
-    return wrapped(network, inputs)
+    return network

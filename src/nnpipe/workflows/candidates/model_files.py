@@ -18,6 +18,7 @@ from nnpipe.core.registry import components, find
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.tensors import IOSpec
 from nnpipe.formats.file_types import check_there, file_type_hint
+from nnpipe.formats.model_folder import LISTING, listed_size
 from nnpipe.formats.onnx import read_onnx
 
 _FORMATS = {
@@ -159,6 +160,8 @@ def model_size(artifact: Artifact) -> int:
     if artifact.format == "onnx":
         with contextlib.suppress(ArtifactError):  # a runtime may read what is unknown here
             return read_onnx(artifact.path).bytes_in_all
+    if artifact.format == LISTING:
+        return listed_size(artifact.path)
     return artifact.size
 
 

@@ -1,0 +1,1 @@
+"""Generation of text: answers to prompts, and the time of each token."""

@@ -1,0 +1,145 @@
+"""The metrics of generated text, and of the times of its tokens.
+
+The names are those of NVIDIA GenAI-Perf, https://docs.nvidia.com/nim/benchmarking/llm/latest/metrics.html, and vLLM,
+https://docs.vllm.ai: TTFT, TPOT, ITL.  TPOT is one number for each request, the mean time between its tokens; ITL is
+one number for each token, so that a pause within a request shows in its percentiles and not in those of TPOT.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from nnpipe.core.evaluation import Evaluation
+from nnpipe.core.quality_metric import Floats, QualityMetric, Statistic
+from nnpipe.tasks.generation.quantiles import quantile_statistic
+
+PERCENTILES = (("median", 0.5), ("p90", 0.9), ("p99", 0.99))
+_NS = 1e9
+_NO_REFERENCE = -1
+
+Times = Callable[[Evaluation], tuple[Floats, npt.NDArray[np.integer]]]
+"""Returns times in seconds, ``(values,)``, and the sample to which each belongs."""
+
+
+def first_token_times(found: Evaluation) -> tuple[Floats, npt.NDArray[np.integer]]:
+    """Return the time from each request to its first token, in seconds, and the numbers of the requests."""
+    rows = found.ragged["token_ns"]
+    there = np.flatnonzero(rows.counts > 0)
+    return rows.values[rows.starts[:-1][there]] / _NS, there
+
+
+def token_intervals(found: Evaluation) -> tuple[Floats, npt.NDArray[np.integer]]:
+    """Return the time between neighbouring tokens, in seconds, and the number of each one's request."""
+    rows = found.ragged["token_ns"]
+    later = np.ones(len(rows.values), bool)
+    later[rows.starts[:-1][rows.counts > 0]] = False
+    return rows.values[later] / _NS, rows.owners[later]
+
+
+def mean_intervals(found: Evaluation) -> tuple[Floats, npt.NDArray[np.integer]]:
+    """Return the mean time between the tokens of each request, in seconds, and the numbers of the requests."""
+    times, owners = token_intervals(found)
+    counts = np.bincount(owners, minlength=len(found))
+    sums = np.bincount(owners, times, len(found))
+    there = np.flatnonzero(counts)
+    return sums[there] / counts[there], there
+
+
+def request_times(found: Evaluation) -> tuple[Floats, npt.NDArray[np.integer]]:
+    """Return the time of each whole request, in seconds, and the numbers of the requests."""
+    return found.arrays["request_ns"] / _NS, np.arange(len(found))
+
+
+TIMES: tuple[tuple[str, str, str, str, Times], ...] = (
+    ("ttft", "TTFT", "Time to first token", "from the request to its first token", first_token_times),
+    ("tpot", "TPOT", "Time per output token", "mean time between the tokens of a request", mean_intervals),
+    ("itl", "ITL", "Inter-token latency", "time from each token to the next, of all requests", token_intervals),
+    ("request", "End to end", "Time of a request", "from the request to the end of its answer", request_times),
+)
+"""Each kind of time: name, heading, title, definition, and the function that finds it."""
+
+
+def _mean(times: Times) -> Callable[[Evaluation], Statistic]:
+    def prepared(found: Evaluation) -> Statistic:
+        values, owners = times(found)
+        sums = np.bincount(owners, values, len(found))
+        counts = np.bincount(owners, minlength=len(found)).astype(np.float64)
+        return _ratio(sums, counts)
+
+    return prepared
+
+
+def _percentile(times: Times, share: float) -> Callable[[Evaluation], Statistic]:
+    return lambda found: quantile_statistic(*times(found), len(found), share)
+
+
+def _ratio(above: Floats, below: Floats) -> Statistic:
+    def ratio(weights: Floats) -> float:
+        total = float(weights @ below)
+        return float(weights @ above) / total if total > 0 else math.nan
+
+    return ratio
+
+
+def _throughput(found: Evaluation) -> Statistic:
+    return _ratio(found.ragged["token_ns"].counts.astype(np.float64), found.arrays["request_ns"] / _NS)
+
+
+def _perplexity(found: Evaluation) -> Statistic:
+    likelihood = found.arrays["log_likelihood"].astype(np.float64)
+    known = ~np.isnan(likelihood)
+    mean = _ratio(np.where(known, -likelihood, 0.0), np.where(known, found.arrays["reference_tokens"], 0.0))
+
+    def perplexity(weights: Floats) -> float:
+        return float(np.exp(min(mean(weights), 700.0)))  # beyond, a float is infinite
+
+    return perplexity
+
+
+def _exact(found: Evaluation) -> Floats:
+    exact = found.arrays["exact"].astype(np.float64)
+    return np.where(exact == _NO_REFERENCE, np.nan, exact)
+
+
+def _of_time() -> tuple[QualityMetric, ...]:
+    found = []
+    for name, heading, title, meaning, times in TIMES:
+        found.append(
+            QualityMetric(
+                f"{name}_mean", f"{heading} mean", f"Mean {title[0].lower()}{title[1:]}", f"{meaning}: the mean",
+                "time", True, statistic=_mean(times),
+            )
+        )  # fmt: skip
+        for word, share in PERCENTILES:
+            what = "half of them take less" if share == 0.5 else f"{100 * share:g} % take less"
+            found.append(
+                QualityMetric(
+                    f"{name}_{word}", f"{heading} {word}", f"{word.capitalize() if share == 0.5 else word} of the "
+                    f"{title[0].lower()}{title[1:]}", f"{meaning}: {what}", "time", True,
+                    statistic=_percentile(times, share), draws=200,
+                )
+            )  # fmt: skip
+    return tuple(found)
+
+
+METRICS = (
+    QualityMetric(
+        "exact_match", "Exact match", "Exact match",
+        "share of the prompts with a reference whose answer is the reference, without space at the ends", values=_exact,
+    ),
+    QualityMetric(
+        "perplexity", "Perplexity", "Perplexity of the references",
+        "exponential of the mean negative log-likelihood of a reference's token, given the prompt and the tokens "
+        "before it; only models with the same tokenizer can be compared", "ratio", True, statistic=_perplexity,
+    ),
+    *_of_time(),
+    QualityMetric(
+        "output_throughput", "Tokens/s", "Output throughput", "tokens generated by the time of all requests, one after "
+        "the other", "rate", statistic=_throughput,
+    ),
+)  # fmt: skip
+"""Exact match, perplexity, the mean and the percentiles of each time, and the throughput."""
