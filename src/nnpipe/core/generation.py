@@ -107,7 +107,7 @@ class GenerationSession(InferenceSession):
         return float("nan")
 
     def _put(self, batch: Batch) -> None:
-        self._prompt, self._reference = batch[PROMPT][0], batch[REFERENCE][0]
+        self._prompt, self._reference = batch[PROMPT][0].copy(), batch[REFERENCE][0].copy()
 
     def _run(self) -> None:
         clock, limit = self._clock, self._max_new_tokens

@@ -25,9 +25,10 @@ def twin(model: LiveModel) -> LiveModel:
 
 
 def outputs_of(model: LiveModel, batch: Batch) -> dict[str, np.ndarray]:
-    """Return the outputs of a batch, run in a new session."""
+    """Return the outputs of a batch, run in a new session, without those that vary from run to run."""
     with model.session() as session:
-        return session.infer(batch)
+        found = session.infer(batch)
+        return {name: array for name, array in found.items() if name not in session.varying}
 
 
 def unsettle(model: LiveModel) -> None:

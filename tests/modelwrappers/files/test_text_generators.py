@@ -13,15 +13,18 @@ from typing import Any
 import numpy as np
 import pytest
 from installed import needs
+from repeated import RULES_OF_SESSIONS, SAME_IN_A_FRAMEWORK
 
 from nnpipe.core.errors import ArtifactError, ConfigError
-from nnpipe.core.generation import LOG_LIKELIHOOD, PROMPT, REFERENCE, REQUEST_NS, TOKEN_NS, TOKENS
+from nnpipe.core.generation import LOG_LIKELIHOOD, PROMPT, REFERENCE, REQUEST_NS, TOKEN_NS, TOKENS, GenerationSession
+from nnpipe.core.model import ModelWrapper
 from nnpipe.datasets.prompts import PromptsDataset
 from nnpipe.measuring.benchmark import benchmark
 from nnpipe.measuring.measure_options import MeasureOptions
 from nnpipe.modelwrappers.files.genai import ONNXRuntimeGenAIModel
 from nnpipe.modelwrappers.files.text_generator import TextGenerator
 from nnpipe.modelwrappers.files.transformers_generator import TransformersGenerator
+from nnpipe.testing.modelwrapper import ModelWrapperContract
 
 needs("torch", "transformers", "tokenizers", "safetensors")
 EXAMPLE = Path(__file__).parents[3] / "examples" / "tiny_language_model.py"
@@ -62,6 +65,32 @@ def answered(wrapper: TextGenerator, dataset: PromptsDataset) -> list[dict[str, 
     with wrapper.open() as model, model.session() as session:
         batches = dataset.batches(dataset.split("test"), 1)
         return [session.infer(wrapper.preprocess(inputs)) for inputs, _ in batches]
+
+
+class _Contract(ModelWrapperContract):
+    repeats = SAME_IN_A_FRAMEWORK | RULES_OF_SESSIONS
+    varying = GenerationSession.varying
+
+    @pytest.fixture
+    def batch(self) -> dict[str, np.ndarray]:
+        return {PROMPT: np.array([[5, 60, 100]]), REFERENCE: np.array([[7, 9]])}
+
+    @pytest.fixture
+    def other_batch(self) -> dict[str, np.ndarray]:
+        return {PROMPT: np.array([[99, 8, 66]]), REFERENCE: np.array([[50, 11]])}
+
+
+class TestTransformersGenerator(_Contract):
+    @pytest.fixture
+    def wrapper(self, tiny: Path) -> ModelWrapper:
+        return TransformersGenerator(model_folder=tiny, max_new_tokens=3)
+
+
+@pytest.mark.slow
+class TestONNXRuntimeGenAIModel(_Contract):
+    @pytest.fixture
+    def wrapper(self, built: Path) -> ModelWrapper:
+        return ONNXRuntimeGenAIModel(model_folder=built, max_new_tokens=3)
 
 
 def test_it_generates_what_transformers_generates(tiny: Path, tmp_path: Path) -> None:

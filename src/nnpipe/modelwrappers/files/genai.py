@@ -30,6 +30,7 @@ class ONNXRuntimeGenAIModel(TextGenerator):
     framework: ClassVar[str] = "ONNX Runtime GenAI"
     requires: ClassVar[tuple[str, ...]] = ("onnxruntime_genai", "tokenizers")
     install: ClassVar[str] = "nnpipe[genai]"
+    packages: ClassVar[tuple[str, ...]] = ("onnxruntime-genai", "onnxruntime")
 
     @cached_property
     def _folder(self) -> GenAIFolder:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -35,6 +36,8 @@ class TextGenerator(ModelWrapper):
     abstract: ClassVar[bool] = True
     makes_weights: ClassVar[bool] = True
     weights_format: ClassVar[str] = LISTING
+    packages: ClassVar[tuple[str, ...]] = ()
+    """Packages whose versions are recorded with the model."""
 
     model_folder: Path = argument(help="the folder with the model and its tokenizer.json", metavar="FOLDER")
     max_new_tokens: int = argument(64, help="greatest number of tokens of an answer", minimum=1, maximum=1 << 20)
@@ -127,4 +130,4 @@ class TextGenerator(ModelWrapper):
     def save(self, live: LiveModel, path: str | Path) -> Artifact:
         """Write a list of the folder's files with their checksums; the network stays where it is."""
         write_listing(self.model_files(), Path(path))
-        return self.artifact_of(path, LISTING)
+        return self.artifact_of(path, LISTING, tuple((name, version(name)) for name in self.packages))

@@ -33,6 +33,7 @@ class TransformersGenerator(TextGenerator):
     framework: ClassVar[str] = "PyTorch"
     requires: ClassVar[tuple[str, ...]] = ("transformers", "torch", "safetensors", "tokenizers")
     install: ClassVar[str] = "nnpipe[transformers,torch-int8]"
+    packages: ClassVar[tuple[str, ...]] = ("torch", "transformers")
 
     weight_bits: Literal["8", "4"] | None = argument(
         None,
