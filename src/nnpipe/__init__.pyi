@@ -73,18 +73,22 @@ from nnpipe.core.graph import (
 from nnpipe.core.graph import (
     Selector as Selector,
 )
+from nnpipe.core.input_transform import InputTransform as InputTransform
 from nnpipe.core.live_model import LiveModel as LiveModel
 from nnpipe.core.meaning import Meaning as Meaning
 from nnpipe.core.model import ModelWrapper as ModelWrapper
 from nnpipe.core.onnx_conversion import ONNXConversion as ONNXConversion
+from nnpipe.core.output_decoder import OutputDecoder as OutputDecoder
 from nnpipe.core.plan import Plan as Plan
 from nnpipe.core.plan import plan as plan
 from nnpipe.core.preparation import Preparation as Preparation
+from nnpipe.core.quality_metric import QualityMetric as QualityMetric
 from nnpipe.core.registry import components as components
 from nnpipe.core.registry import find as find
 from nnpipe.core.runtime import Runtime as Runtime
 from nnpipe.core.runtime_protocol import RuntimeProtocol as RuntimeProtocol
 from nnpipe.core.session import InferenceSession as InferenceSession
+from nnpipe.core.task import Task as Task
 from nnpipe.core.tensor_meaning import InputMeaning as InputMeaning
 from nnpipe.core.tensor_meaning import OutputMeaning as OutputMeaning
 from nnpipe.core.tensors import IOSpec as IOSpec

@@ -10,26 +10,24 @@ position, and the tensors after it can still be paired.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
 
+from nnpipe.analysis._other_tensors import OtherTensors
 from nnpipe.analysis._similarity import (
     ComputedTensor,
     Values,
     channels_of,
     comparable,
-    counted,
     following,
-    handed_on,
     leading_to,
     likeness,
     missing_bias,
     named_alike,
-    sampled,
     users,
 )
 from nnpipe.analysis.channel_noise import Array, arranged, arrangements, noise_to_signal
@@ -40,7 +38,6 @@ _SHARED = 4.0  # the noise that another candidate may have, as a multiple of the
 _ROUNDS = 24
 _ALIKE = 0.25  # noise-to-signal ratio below which a damaged tensor can be recognised by its values
 _AHEAD = 6  # operations that a faulty one may be fused with
-_PRODUCTS = ("matmul", "fully_connected", "linear", "gemm", "dense")
 _BEHIND = 2  # operations that may add a bias and round the sum
 _HALF = 0.5  # of a bias, between there and missing
 
@@ -107,22 +104,11 @@ class TensorPairing:
         self.withdrawn: set[tuple[str, str]] = set()
         needed = leading_to(outputs, source)
         self.source = [place for place in source if place.tensor in needed]
-        self.other, self.recompute, self.outputs = other, recompute, outputs
-        self.by_name = {place.tensor: place for place in other}
-        self.position = {place.tensor: number for number, place in enumerate(other)}
+        self.other, self.recompute, self.outputs = OtherTensors(other, values), recompute, outputs
         self.users = users(self.source)
-        self.other_users = users(other)
-        self.sizes = {name: array.size for name, array in values.items()}
-        carried = handed_on(other) | counted(other, values)
-        self.values = {
-            name: array
-            for name, array in values.items()
-            if name in self.by_name and name not in carried and comparable(array)
-        }
         self.found: dict[str, tuple[str, tuple[int, ...] | None, bool]] = {}
-        self.least: dict[
-            str, float
-        ] = {}  # noise-to-signal ratio of the best candidate for each tensor of the other model
+        # The noise-to-signal ratio of the best candidate for each tensor of the other model.
+        self.least: dict[str, float] = {}
 
     def pairs(self) -> list[Pair]:
         """Return all pairs, in the order of the source."""
@@ -138,7 +124,7 @@ class TensorPairing:
 
     def _given(self, computed: Values) -> dict[str, Array]:
         return {
-            tensor: arranged(self.values[name], order, computed[tensor].shape)
+            tensor: arranged(self.other.values[name], order, computed[tensor].shape)
             for tensor, (name, order, _) in self.found.items()
             if tensor not in self.outputs
         }
@@ -172,36 +158,38 @@ class TensorPairing:
         for tensor, (name, order, certain) in self.found.items():
             if not certain and tensor not in self.outputs and tensor in computed:
                 expected = np.asarray(computed[tensor], np.float64)
-                if noise_to_signal(expected, arranged(self.values[name], order, expected.shape)) < self.sure:
+                if noise_to_signal(expected, arranged(self.other.values[name], order, expected.shape)) < self.sure:
                     fresh[tensor] = (name, order, True)
         self.found |= fresh
         return bool(fresh)
 
     def _output(self, tensor: str, array: npt.NDArray[np.generic]) -> tuple[str, tuple[int, ...] | None, bool] | None:
         name = self.outputs[tensor]
-        if name not in self.values:
+        if name not in self.other.values:
             return None
         expected = np.asarray(array, np.float64)
-        orders = list(arrangements(self.values[name].shape, expected.shape))
+        orders = list(arrangements(self.other.values[name].shape, expected.shape))
         if not orders:
             return None
-        levels = [(noise_to_signal(expected, arranged(self.values[name], o, expected.shape)), o) for o in orders]
+        levels = [(noise_to_signal(expected, arranged(self.other.values[name], o, expected.shape)), o) for o in orders]
         level, order = min(levels, key=lambda pair: pair[0])
         return name, order, level < self.sure
 
     def _nearest(self, place: ComputedTensor, array: npt.NDArray[np.generic]) -> _Candidate | None:
         levels = [
             (level, name, order)
-            for name, order, expected, found in self._candidates(place, array)
+            for name, order, expected, found in self.other.candidates(array, self._least(place))
             if (level := noise_to_signal(expected, found)) < self.sure
         ]
         best = min((level for level, _, _ in levels), default=0.0)
         # Where rounding hides a small bias, values do not tell a tensor from the one after it, but names may.
-        named = [each for each in levels if each[0] <= _SHARED * best and named_alike(place, self.by_name[each[1]])]
+        named = [
+            each for each in levels if each[0] <= _SHARED * best and named_alike(place, self.other.by_name[each[1]])
+        ]
         nearest = min(named or levels, key=lambda each: each[0], default=None)
         if nearest is None or self._missing_bias(place, array, nearest)[0] < _HALF:
             return nearest
-        behind = following(nearest[1], self.other_users, _BEHIND)
+        behind = following(nearest[1], self.other.users, _BEHIND)
         added = [each for each in levels if each[1] in behind and self._missing_bias(place, array, each)[1] < _HALF]
         return min(added, key=lambda each: each[0], default=nearest)
 
@@ -210,25 +198,13 @@ class TensorPairing:
     ) -> tuple[float, float]:
         """Return the bounds of the part of the source's bias that a candidate lacks; infinite if nothing tells."""
         _, name, order = candidate
-        return missing_bias(array, self.at_rest.get(place.tensor), arranged(self.values[name], order, array.shape))
-
-    def _candidates(
-        self, place: ComputedTensor, array: npt.NDArray[np.generic]
-    ) -> Iterable[tuple[str, tuple[int, ...] | None, Array, Array]]:
-        """Return tensors of the other model that may correspond to the source's, with some elements of both."""
-        expected = np.asarray(array, np.float64)
-        chosen = sampled(expected.size)
-        some = expected.ravel()[chosen]
-        least = self._least(place)
-        for name, values in self.values.items():
-            if values.size != expected.size or self.position[name] < least:
-                continue
-            for order in arrangements(values.shape, expected.shape):
-                yield name, order, some, arranged(values, order, expected.shape).ravel()[chosen]
+        return missing_bias(
+            array, self.at_rest.get(place.tensor), arranged(self.other.values[name], order, array.shape)
+        )
 
     def _least(self, place: ComputedTensor) -> int:
         """Return the first position in the other model that is after all inputs of the source's operation."""
-        taken = [self.position[self.found[name][0]] for name in place.inputs if name in self.found]
+        taken = [self.other.position[self.found[name][0]] for name in place.inputs if name in self.found]
         return max(taken, default=-1)
 
     def _resemble(self, computed: Values) -> bool:
@@ -239,12 +215,12 @@ class TensorPairing:
         nearby = {place.tensor for place in self._unaccounted(computed)[:_AHEAD]}
         taken = {name for name, _, _ in self.found.values()} | set(self.outputs.values())
         sure = {name for name, _, certain in self.found.values() if certain}
-        taken |= self._intermediate(sure)
+        taken |= self.other.intermediate(sure)
         best: dict[str, tuple[float, ComputedTensor, tuple[int, ...] | None]] = {}
         for place in self.source:
             if place.tensor not in computed or not comparable(computed[place.tensor]):
                 continue
-            for name, order, expected, found in self._candidates(place, computed[place.tensor]):
+            for name, order, expected, found in self.other.candidates(computed[place.tensor], self._least(place)):
                 level = noise_to_signal(expected, found)
                 free = name not in taken and (place.tensor, name) not in self.withdrawn
                 if free and level < min(_ALIKE, best[name][0] if name in best else _ALIKE):
@@ -258,21 +234,6 @@ class TensorPairing:
         self.found |= fresh
         return bool(fresh)
 
-    def _intermediate(self, sure: set[str]) -> set[str]:
-        """Return the other model's tensors that only lead to certain ones.
-
-        Converters move factors and constants from one operation to the next, so these need no counterpart.  A fault in
-        them is visible in the result, unless averaging has removed the noise; a product with a smaller matrix does not.
-        """
-        found: set[str] = set()
-        for place in reversed(self.other):
-            size, users = self.sizes.get(place.tensor, 0), self.other_users.get(place.tensor, ())
-            for user in users:
-                kept = self.sizes.get(user.tensor, 0) >= size or any(word in user.kind.lower() for word in _PRODUCTS)
-                if user.tensor in sure | found and kept:
-                    found.add(place.tensor)
-        return found
-
     # -- where values no longer tell ----------------------------------------------------------------
 
     def _suppose(self, computed: Values) -> bool:
@@ -285,16 +246,16 @@ class TensorPairing:
         for ahead, place in enumerate(open_places[:_AHEAD]):
             if place.tensor in self.outputs:
                 break
-            for name, order, expected, found in self._candidates(place, computed[place.tensor]):
+            for name, order, expected, found in self.other.candidates(computed[place.tensor], self._least(place)):
                 if name in taken or (place.tensor, name) in self.withdrawn:
                     continue
-                distance = abs(self.position[name] - self._least(place) - 1)
+                distance = abs(self.other.position[name] - self._least(place) - 1)
                 score = (
                     likeness(expected, found, channels_of(computed[place.tensor], self.axis))
                     - 0.02 * distance
                     - 0.01 * ahead
                 )
-                score += 0.3 * named_alike(place, self.by_name[name])
+                score += 0.3 * named_alike(place, self.other.by_name[name])
                 if (expected.min() < 0) != (found.min() < 0):
                     score -= 0.3
                 if best is None or score > best[0]:
@@ -312,7 +273,7 @@ class TensorPairing:
             if certain or tensor in self.outputs:
                 continue
             behind = {self.found[t][0] for t in following(tensor, self.users) if t in self.found and self.found[t][2]}
-            if any(self.position[other] < self.position[name] for other in behind):
+            if any(self.other.position[other] < self.other.position[name] for other in behind):
                 gone.append((tensor, name))
         for tensor, name in gone:
             del self.found[tensor]
@@ -336,4 +297,6 @@ class TensorPairing:
     def _pair(self, place: ComputedTensor, computed: Values) -> Pair:
         name, order, sure = self.found[place.tensor]
         expected = np.asarray(computed[place.tensor], np.float64)
-        return Pair(place, self.by_name[name], expected, arranged(self.values[name], order, expected.shape), sure)
+        return Pair(
+            place, self.other.by_name[name], expected, arranged(self.other.values[name], order, expected.shape), sure
+        )

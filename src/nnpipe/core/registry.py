@@ -16,17 +16,15 @@ import functools
 import importlib
 import importlib.metadata
 import inspect
-import pkgutil
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Any, TypeVar, cast
 
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.component import Component
+from nnpipe.core.component_modules import BrokenModule, import_path, modules_of, plugin_packages
 from nnpipe.core.discoverable import Discoverable
 from nnpipe.core.errors import ComponentNotFound
 from nnpipe.core.families import FAMILIES, PARTS, Families
@@ -34,16 +32,6 @@ from nnpipe.core.naming import nearest
 
 C = TypeVar("C", bound=Component)
 D = TypeVar("D", bound=Discoverable)
-
-ENTRY_POINTS = "nnpipe.plugins"
-
-
-@dataclass(frozen=True)
-class BrokenModule:
-    """A module of a plugin that cannot be imported, and the reason."""
-
-    module: str
-    cause: str
 
 
 def components(base: type[D]) -> list[type[D]]:
@@ -66,7 +54,7 @@ def named(base: type[D]) -> Mapping[str, type[D]]:
     itself has declared.  The name is the short name of the class, or its dotted
     path if the short name also belongs to a class of nnpipe or to several others.
     """
-    known = _known(base, importlib.metadata.entry_points, _import_path())  # type: ignore[arg-type]  # a class has a hash
+    known = _known(base, importlib.metadata.entry_points, import_path())  # type: ignore[arg-type]  # a class has a hash
     return _by_name(known, tuple(cls for cls in _below(base) if _is_usable(cls)))
 
 
@@ -97,7 +85,7 @@ def find(name: str, base: type[D]) -> type[D]:
     check_call(find, locals())
     module_name, _, class_name = name.rpartition(".")
     if not module_name:
-        return cast("type[D]", _find_short(name, base, importlib.metadata.entry_points, _import_path()))  # type: ignore[arg-type]  # as above
+        return cast("type[D]", _find_short(name, base, importlib.metadata.entry_points, import_path()))  # type: ignore[arg-type]  # as above
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
@@ -258,9 +246,9 @@ def _known(
 def _look_through(base: type[D]) -> tuple[list[type[D]], list[BrokenModule]]:
     found: dict[str, type[D]] = {}
     broken: list[BrokenModule] = []
-    for package in (*_homes(base), *_plugins(importlib.metadata.entry_points, _import_path())):
+    for package in (*_homes(base), *plugin_packages(importlib.metadata.entry_points, import_path())):
         here: dict[str, type[D]] = {}
-        for module in _modules(package, broken):
+        for module in modules_of(package, broken):
             for cls in vars(module).values():
                 if (
                     inspect.isclass(cls)
@@ -271,38 +259,3 @@ def _look_through(base: type[D]) -> tuple[list[type[D]], list[BrokenModule]]:
                     here[cls.dotted_path()] = cls
         found.update(sorted(here.items()))
     return list(found.values()), broken
-
-
-@functools.lru_cache(maxsize=4)
-def _plugins(
-    read: Callable[..., importlib.metadata.EntryPoints], state: tuple[tuple[str, int], ...]
-) -> tuple[str, ...]:
-    """Return the packages that installed distributions add; cached, since reading their metadata takes milliseconds."""
-    return tuple(sorted({entry.module for entry in read(group=ENTRY_POINTS)}))
-
-
-def _import_path() -> tuple[tuple[str, int], ...]:
-    """Return a cache key of the installed packages: each folder of the import path with its modification time."""
-    return tuple((place, _changed(place)) for place in sys.path)
-
-
-def _changed(place: str) -> int:
-    try:
-        return Path(place).stat().st_mtime_ns
-    except OSError:
-        return 0
-
-
-def _modules(package: str, broken: list[BrokenModule]) -> Iterator[ModuleType]:
-    try:
-        root = importlib.import_module(package)
-    except ModuleNotFoundError as error:
-        if error.name != package or not package.startswith("nnpipe."):
-            broken.append(BrokenModule(package, str(error)))
-        return
-    except Exception as error:  # a plugin may fail in any way; the others must still be found
-        broken.append(BrokenModule(package, f"{type(error).__name__}: {error}"))
-        return
-    yield root
-    for info in pkgutil.iter_modules(getattr(root, "__path__", ()), package + "."):
-        yield from _modules(info.name, broken)

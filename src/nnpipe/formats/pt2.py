@@ -17,38 +17,25 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from nnpipe.core.errors import ArtifactError
-from nnpipe.core.tensors import IOSpec, TensorSpec
+from nnpipe.core.tensors import IOSpec
 from nnpipe.formats._pt2_archive import Entry, open_packed, read_entries
 from nnpipe.formats._pt2_check import IDENTIFIER, PLAIN, MalformedFile, check_strings, check_target
 from nnpipe.formats._pt2_float32 import has_bfloat16, in_float32
 from nnpipe.formats._pt2_inline import flattened, with_names
 from nnpipe.formats._pt2_signature import (
-    Tree,
-    argument_of,
-    is_given,
-    leaf_names,
     read_tree,
     without_fixed,
     written,
 )
+from nnpipe.formats._pt2_tensors import DTYPES, element_of, tensors_of
 from nnpipe.formats.file_types import check_there, file_type_hint
 from nnpipe.formats.onnx_contents import Contents
-
-# ScalarType in torch/_export/serde/schema.py, with the bytes of one element.
-_DTYPES = {
-    1: ("uint8", 1), 2: ("int8", 1), 3: ("int16", 2), 4: ("int32", 4), 5: ("int64", 8), 6: ("float16", 2),
-    7: ("float32", 4), 8: ("float64", 8), 12: ("bool", 1), 13: ("bfloat16", 2), 28: ("uint16", 2),
-    34: ("uint32", 4), 35: ("uint64", 8),
-}  # fmt: skip
-# Those that tensors of numpy and of the other frameworks do not have, or not with the same meaning.
-_COMPLEX = {9: "complex32", 10: "complex64", 11: "complex128"}
-_FLOAT8 = {29: "float8_e4m3fn", 30: "float8_e5m2", 31: "float8_e4m3fnuz", 32: "float8_e5m2fnuz", 33: "float8_e8m0fnu"}
 
 _ELEMENT = "_operator.getitem"
 
@@ -125,7 +112,7 @@ class ExportedProgram:
             elif name.startswith("data/weights/"):
                 for entry in json.loads(content)["config"].values():
                     meta = entry["tensor_meta"]
-                    found.numbers[_DTYPES[meta["dtype"]][0]] += math.prod(int(size["as_int"]) for size in meta["sizes"])
+                    found.numbers[DTYPES[meta["dtype"]][0]] += math.prod(int(size["as_int"]) for size in meta["sizes"])
                     found.tensors += 1
         return found
 
@@ -224,7 +211,7 @@ def _payload(entries: Mapping[str, Entry], folder: str, config: str, prefix: str
             raise MalformedFile(f"damaged: {folder}{file} is missing")
         check_strings(entry)
         meta = entry["tensor_meta"]
-        _, width = _element_of(fqn, meta)
+        _, width = element_of(fqn, meta)
         elements = math.prod(int(size["as_int"]) for size in meta["sizes"])
         if elements * width > len(data) and not _repeats(meta):
             raise MalformedFile(f"damaged: {fqn!r} needs {elements * width} bytes, {folder}{file} holds {len(data)}")
@@ -252,8 +239,8 @@ def _cleaned(program: Mapping[str, Any]) -> tuple[dict[str, Any], IOSpec]:
     taken, given = (read_tree(calls[side], fields) for side in ("in_spec", "out_spec"))
     signature = dict(module["signature"])
     values = original["tensor_values"]
-    inputs = _tensors("takes", signature["input_specs"], taken, values)
-    outputs = _tensors("gives", signature["output_specs"], given, values)
+    inputs = tensors_of("takes", signature["input_specs"], taken, values)
+    outputs = tensors_of("gives", signature["output_specs"], given, values)
     input_specs, graph["inputs"], taken = without_fixed(signature["input_specs"], graph["inputs"], taken)
     output_specs, graph["outputs"], given = without_fixed(signature["output_specs"], graph["outputs"], given)
     signature |= {"input_specs": input_specs, "output_specs": with_names(output_specs, renamed)}
@@ -268,22 +255,6 @@ def _cleaned(program: Mapping[str, Any]) -> tuple[dict[str, Any], IOSpec]:
     return cleaned, IOSpec(inputs, outputs)
 
 
-def _tensors(what: str, specs: Sequence[Any], tree: Tree, values: Mapping[str, Any]) -> tuple[TensorSpec, ...]:
-    """Return the specifications of the program's inputs or outputs; fixed values are left out."""
-    arguments = [argument_of(spec) for spec in specs if is_given(spec)]
-    names = list(leaf_names(tree))
-    if len(names) != len(arguments):
-        raise MalformedFile(f"{what} {len(arguments)} values in its graph and {len(names)} in its signature")
-    found = [(name, argument) for name, argument in zip(names, arguments, strict=True) if argument is not None]
-    if any("as_tensor" not in argument for _, argument in found):
-        raise MalformedFile(f"{what} something that is no tensor")
-    names = [name for name, _ in found]
-    nodes = [argument["as_tensor"]["name"] for _, argument in found]
-    if "" in names or len(set(names)) != len(names):
-        names = [name if name and names.count(name) == 1 else node for name, node in zip(names, nodes, strict=True)]
-    return tuple(_spec(name, values[node]) for name, node in zip(names, nodes, strict=True))
-
-
 def _values(argument: Any) -> Iterator[str]:
     """Yield the names of the tensors and lengths in an argument of a node."""
     if isinstance(argument, list):
@@ -295,21 +266,3 @@ def _values(argument: Any) -> Iterator[str]:
                 yield part
             else:
                 yield from _values(part)
-
-
-def _spec(name: str, meta: Mapping[str, Any]) -> TensorSpec:
-    shape = tuple(size.get("as_int") for size in meta["sizes"])
-    return TensorSpec(name, shape, _element_of(name, meta)[0])
-
-
-def _element_of(name: str, meta: Mapping[str, Any]) -> tuple[str, int]:
-    """Return the element type of a weight, an input or an output, and the bytes of one element."""
-    number = meta["dtype"]
-    if number in _COMPLEX:
-        raise MalformedFile(
-            f"{name!r} holds complex numbers ({_COMPLEX[number]}), which are not supported here: export the model with "
-            "torch.view_as_real of it, and make it complex inside with torch.view_as_complex"
-        )
-    if number in _FLOAT8:
-        raise MalformedFile(f"{name!r} is {_FLOAT8[number]}, which is not supported here: export it as float32")
-    return _DTYPES[number]

@@ -20,8 +20,8 @@ from typing import Any
 
 import psutil
 
+from nnpipe.core.component_modules import ENTRY_POINTS
 from nnpipe.core.processor import instruction_sets
-from nnpipe.core.registry import ENTRY_POINTS
 from nnpipe.measuring.counters import counters
 from nnpipe.measuring.gpu import GPUs
 

@@ -1,0 +1,69 @@
+"""The tensors of the model whose counterparts are looked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from nnpipe.analysis._similarity import ComputedTensor, Values, comparable, counted, handed_on, sampled, users
+from nnpipe.analysis.channel_noise import Array, arranged, arrangements
+
+_PRODUCTS = ("matmul", "fully_connected", "linear", "gemm", "dense")
+
+
+class OtherTensors:
+    """The tensors of the other model, in an order of computation.
+
+    Parameters
+    ----------
+    places
+        The computed tensors.
+    values
+        The tensors, as real numbers; those that only carry another one's values are not compared.
+    """
+
+    def __init__(self, places: Sequence[ComputedTensor], values: Values) -> None:
+        self.places = places
+        self.by_name = {place.tensor: place for place in places}
+        self.position = {place.tensor: number for number, place in enumerate(places)}
+        self.users = users(places)
+        self.sizes = {name: array.size for name, array in values.items()}
+        carried = handed_on(places) | counted(places, values)
+        self.values = {
+            name: array
+            for name, array in values.items()
+            if name in self.by_name and name not in carried and comparable(array)
+        }
+
+    def candidates(
+        self, array: npt.NDArray[np.generic], least: int
+    ) -> Iterable[tuple[str, tuple[int, ...] | None, Array, Array]]:
+        """Yield the tensors that may be ``array``: the name, the order of axes, and some elements of both.
+
+        The first ``least`` tensors are left out.
+        """
+        expected = np.asarray(array, np.float64)
+        chosen = sampled(expected.size)
+        some = expected.ravel()[chosen]
+        for name, values in self.values.items():
+            if values.size != expected.size or self.position[name] < least:
+                continue
+            for order in arrangements(values.shape, expected.shape):
+                yield name, order, some, arranged(values, order, expected.shape).ravel()[chosen]
+
+    def intermediate(self, sure: set[str]) -> set[str]:
+        """Return the other model's tensors that only lead to certain ones.
+
+        Converters move factors and constants from one operation to the next, so these need no counterpart.  A fault in
+        them is visible in the result, unless averaging has removed the noise; a product with a smaller matrix does not.
+        """
+        found: set[str] = set()
+        for place in reversed(self.places):
+            size, takers = self.sizes.get(place.tensor, 0), self.users.get(place.tensor, ())
+            for user in takers:
+                kept = self.sizes.get(user.tensor, 0) >= size or any(word in user.kind.lower() for word in _PRODUCTS)
+                if user.tensor in sure | found and kept:
+                    found.add(place.tensor)
+        return found
