@@ -12,6 +12,7 @@ from nnpipe.analysis.quality_intervals import drawn_metrics, quality_difference,
 from nnpipe.analysis.skewed_means import mean_interval
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.quality_metric import QualityMetric
+from nnpipe.core.ragged import Ragged
 from nnpipe.core.task import task_named
 
 Pair = tuple[Evaluation, Evaluation]
@@ -48,10 +49,16 @@ def segmentations(random: np.random.Generator, count: int) -> Pair:
     lost = np.minimum(other[:, 0, 0], 8) * (random.random(count) < 0.1)
     other[:, 0, 0] -= lost
     other[:, 0, 1] += lost
-    names = ("a", "b", "c")
-    return Evaluation("segmentation", {"confusion": one}, names), Evaluation(
-        "segmentation", {"confusion": other}, names
-    )
+    return of_confusions(one), of_confusions(other)
+
+
+def of_confusions(confusions: np.ndarray) -> Evaluation:
+    """Return a segmentation with these pixels by true and predicted class, ``(n, 3, 3)``."""
+    kinds = np.indices((3, 3)).reshape(2, 9).T
+    pixels = [np.column_stack([kinds, each.reshape(-1)]) for each in confusions]
+    contours = [np.array([[0, 1, 2]])] * len(confusions)
+    rows = {"pixels": Ragged.of_rows(pixels), "contours": Ragged.of_rows(contours)}
+    return Evaluation("segmentation", {}, ("a", "b", "c"), rows)
 
 
 def classifications(random: np.random.Generator, count: int) -> Pair:
@@ -123,8 +130,8 @@ def test_two_models_that_never_differ_are_not_equal_for_certain() -> None:
 
 def test_a_perfect_metric_is_not_certain() -> None:
     one, _ = segmentations(np.random.default_rng(3), 40)
-    diagonal = one.arrays["confusion"] * np.eye(3, dtype=np.int64)
-    perfect = Evaluation("segmentation", {"confusion": diagonal}, one.class_names)
+    confusions = one.ragged["pixels"].values[:, 2].reshape(-1, 3, 3)
+    perfect = of_confusions(confusions * np.eye(3, dtype=np.int64))
     found = quality_estimate(task_named("segmentation").metric("mean_iou"), perfect)
     assert found.value == found.high == 1
     assert 0.85 < found.low < 0.95

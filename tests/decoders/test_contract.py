@@ -11,6 +11,7 @@ from nnpipe.decoders import (
     FastestDetDecoder,
     FinishedBoxesDecoder,
     ReconstructionErrorDecoder,
+    SegmentationDecoder,
     SSDDecoder,
     YOLODecoder,
     YOLOHeadsDecoder,
@@ -45,6 +46,7 @@ class TestDecoders(OutputDecoderContract):
                 id="YOLO's heads",
             ),
             pytest.param((YOLOXDecoder(per_box="all", strides=(8, 16)), lambda: {"out": drawn(80, 8)}), id="YOLOX"),
+            pytest.param((SegmentationDecoder(class_numbers=(1, 0, 2)), lambda: {"out": drawn(3, 9, 9)}), id="masks"),
             pytest.param(
                 (ReconstructionErrorDecoder(reduction="max"), lambda: {"out": drawn(5), INPUT + "in": drawn(5)}),
                 id="reconstruction",

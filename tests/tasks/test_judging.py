@@ -73,15 +73,15 @@ masks = hnp.arrays(np.int64, (3, 4, 5), elements=st.integers(0, 2))
 @given(masks, masks)
 def test_pixels_are_counted_by_true_and_predicted_class(mask, predicted):
     judged = judged_by("segmentation", {"mask": predicted}, {"mask": mask}, NAMES)
-    confusion = judged.arrays["confusion"]
-    assert confusion.shape == (3, 3, 3)
+    pixels = judged.ragged["pixels"]
     for image in range(3):
+        found = {(true, guess): count for true, guess, count in pixels[image].tolist()}
         for true in range(3):
             for guess in range(3):
                 expected = np.sum((mask[image] == true) & (predicted[image] == guess))
-                assert confusion[image, true, guess] == expected
+                assert found.get((true, guess), 0) == expected
     as_scores = judged_by("segmentation", {"scores": np.eye(3)[predicted]}, {"mask": mask}, NAMES)
-    np.testing.assert_array_equal(as_scores.arrays["confusion"], confusion)
+    assert as_scores.ragged["pixels"].same_as(pixels)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_masks_that_cannot_be_are_refused(predicted):
 
 def test_no_images_give_an_empty_evaluation():
     empty = np.zeros((0, 4, 5), np.int64)
-    assert judged_by("segmentation", {"mask": empty}, {"mask": empty}, NAMES).arrays["confusion"].shape == (0, 3, 3)
+    assert judged_by("segmentation", {"mask": empty}, {"mask": empty}, NAMES).ragged["pixels"].values.shape == (0, 3)
 
 
 def test_strangeness_is_kept_beside_the_truth():
@@ -115,7 +115,7 @@ def test_strangeness_is_kept_beside_the_truth():
 def test_pixels_without_a_class_do_not_count():
     mask = np.array([[[0, 1, 255], [2, -1, 1]]])
     judged = judged_by("segmentation", {"mask": np.array([[[0, 1, 2], [2, 0, 0]]])}, {"mask": mask}, NAMES)
-    assert judged.arrays["confusion"].sum() == 4
+    assert judged.ragged["pixels"].values[:, 2].sum() == 4
     assert task_named("segmentation").metric("pixel_accuracy").of(judged) == 0.75
     with pytest.raises(SpecMismatch, match="below 3, or 255"):
         judged_by("segmentation", {"mask": np.zeros((1, 2, 3), int)}, {"mask": np.full((1, 2, 3), 7)}, NAMES)

@@ -18,6 +18,7 @@ BOXES = {
         ("boxes", float), ("scores", float), ("class", int),
     )
 }  # fmt: skip
+PIXELS = {name: Ragged(np.ones((4, 3), int), np.ones(4, np.int64)) for name in ("pixels", "contours")}
 ODD = Ragged(np.ones(4, int), np.array([4, 0, 0, 0]))
 
 
@@ -27,8 +28,12 @@ ODD = Ragged(np.ones(4, int), np.array([4, 0, 0, 0]))
         Evaluation("regression", {"truth": FOUR, "predicted": np.zeros((4, 2))}),
         Evaluation("classification", {"truth": FOUR, "predicted": np.zeros((4, 2), int)}),
         Evaluation("classification", {"truth": FOUR, "predicted": np.array([0, 1, 2, 1 << 40])}),
-        Evaluation("segmentation", {"confusion": np.zeros((4, 2, 3), int)}),
-        Evaluation("segmentation", {"confusion": np.full((4, 2, 2), -1)}),
+        Evaluation("segmentation", {}, (), {**PIXELS, "pixels": Ragged(np.ones((4, 2), int), np.ones(4, np.int64))}),
+        Evaluation("segmentation", {}, (), {**PIXELS, "pixels": Ragged(np.full((4, 3), -1), np.ones(4, np.int64))}),
+        Evaluation(
+            "segmentation", {}, (), {**PIXELS, "pixels": Ragged(np.full((4, 3), 1 << 40), np.ones(4, np.int64))}
+        ),
+        Evaluation("segmentation", {}, (), {**PIXELS, "contours": Ragged(np.ones((4, 3)), np.ones(4, np.int64))}),
         Evaluation("anomaly", {"truth": FOUR, "score": np.zeros((4, 2))}),
         Evaluation("anomaly", {"truth": FOUR, "score": np.zeros(4), "clip": np.zeros((4, 2))}),
         Evaluation("forecast", {"truth": FOUR, "predicted": FOUR, "scale": FOUR, "block": FOUR}),
@@ -46,5 +51,6 @@ def test_arrays_that_do_not_belong_together_are_refused(strange: Evaluation) -> 
     assert "\n" not in str(caught.value)
 
 
-def test_sound_boxes_are_not_refused() -> None:
+def test_sound_boxes_and_masks_are_not_refused() -> None:
     task_named("detection").check(Evaluation("detection", {}, (), BOXES))
+    task_named("segmentation").check(Evaluation("segmentation", {}, (), PIXELS))

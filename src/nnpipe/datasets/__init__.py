@@ -18,10 +18,12 @@ if TYPE_CHECKING:
     from nnpipe.datasets.image_folder import ImageFolderDataset as ImageFolderDataset
     from nnpipe.datasets.in_memory import InMemoryDataset as InMemoryDataset
     from nnpipe.datasets.labelled_texts import TextClassificationDataset as TextClassificationDataset
+    from nnpipe.datasets.mask_folder import MaskFolderDataset as MaskFolderDataset
     from nnpipe.datasets.mnist import FashionMNISTDataset as FashionMNISTDataset
     from nnpipe.datasets.mnist import MNISTDataset as MNISTDataset
     from nnpipe.datasets.open_images import OpenImagesDataset as OpenImagesDataset
     from nnpipe.datasets.pascal_voc import PascalVOCDataset as PascalVOCDataset
+    from nnpipe.datasets.pascal_voc_masks import PascalVOCMasksDataset as PascalVOCMasksDataset
     from nnpipe.datasets.pets import PetDataset as PetDataset
     from nnpipe.datasets.plugin import PluginDataset as PluginDataset
     from nnpipe.datasets.prompts import PromptsDataset as PromptsDataset
@@ -57,12 +59,14 @@ __getattr__ = lazy_getattr(
         "image_folder": ("ImageFolderDataset",),
         "in_memory": ("InMemoryDataset",),
         "labelled_texts": ("TextClassificationDataset",),
+        "mask_folder": ("MaskFolderDataset",),
         "mnist": (
             "FashionMNISTDataset",
             "MNISTDataset",
         ),
         "open_images": ("OpenImagesDataset",),
         "pascal_voc": ("PascalVOCDataset",),
+        "pascal_voc_masks": ("PascalVOCMasksDataset",),
         "pets": ("PetDataset",),
         "plugin": ("PluginDataset",),
         "prompts": ("PromptsDataset",),

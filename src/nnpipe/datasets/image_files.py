@@ -124,6 +124,39 @@ def decoded_whole(path: Path, channels: int, declared: tuple[int, int] | None = 
         return np.asarray(found, np.uint8).reshape(found.height, found.width, channels)
 
 
+def decoded_values(path: Path, *, coloured: bool = False) -> npt.NDArray[np.integer]:
+    """Return the numbers of a mask's pixels as the file stores them: levels of grey, or indices of a palette.
+
+    Parameters
+    ----------
+    path
+        The file.
+    coloured
+        Whether to return colours instead, as ``red << 16 | green << 8 | blue``.
+
+    Returns
+    -------
+    ndarray
+        ``(height, width)``.
+
+    Raises
+    ------
+    DatasetError
+        If the file is missing, damaged, not an image, or has colours that are not asked for; the message names it.
+    """
+    with _opened(path, _PIXELS) as image:
+        if coloured:
+            red, green, blue = (np.asarray(part, np.int32) for part in image.convert("RGB").split())
+            found: npt.NDArray[np.integer] = red << 16 | green << 8 | blue
+            return found
+        if image.mode in ("RGB", "RGBA", "LA", "CMYK", "YCbCr", "F"):
+            raise DatasetError(
+                f"{path} holds colours, and not a number for each pixel: say which colour is which class with "
+                '--pixel-classes "#ff8000=CLASS"'
+            )
+        return np.asarray(image, np.uint8) if image.mode == "1" else np.asarray(image)
+
+
 @contextmanager
 def _opened(path: Path, most: int, purpose: str = "") -> Iterator[Image]:
     """Open an image file of at most ``most`` pixels; what fails in decoding it becomes a :class:`DatasetError`."""

@@ -12,7 +12,7 @@ import numpy as np
 from nnpipe.core.arguments import argument
 from nnpipe.core.errors import DatasetError
 from nnpipe.datasets._class_list import ClassList
-from nnpipe.datasets._split import TEST, TRAIN
+from nnpipe.datasets._image_sets import listed
 from nnpipe.datasets.boxed_images import BoxedImagesDataset, BoxListing, BoxTable
 
 VOC_CLASSES = (
@@ -21,7 +21,6 @@ VOC_CLASSES = (
 )  # fmt: skip
 _XML = 16 << 20  # bytes of a file
 _DEPTH = 32
-_LISTS = {"train": TRAIN, "trainval": TRAIN, "val": TEST, "test": TEST}
 
 
 class PascalVOCDataset(BoxedImagesDataset):
@@ -45,8 +44,8 @@ class PascalVOCDataset(BoxedImagesDataset):
         root = self.dataset_root
         if not (root / "Annotations").is_dir():
             raise DatasetError(f"{root / 'Annotations'} is no folder; it must hold an XML file for each picture")
-        listed = self._listed()
-        stems = list(listed) if listed else sorted(path.stem for path in (root / "Annotations").glob("*.xml"))
+        published = listed(root, "Main")
+        stems = list(published) if published else sorted(path.stem for path in (root / "Annotations").glob("*.xml"))
         table = BoxTable()
         known: dict[str, int] = {}
         paths: list[Path] = []
@@ -68,23 +67,9 @@ class PascalVOCDataset(BoxedImagesDataset):
         renumbered = np.array([numbers[name] for name in known] or [0], np.int64)
         table.label = type(table.label)("q", renumbered[np.array(table.label, np.int64)].tolist())
         boxes, labels, crowds, areas = table.rows(len(paths))
-        official = np.array([listed[stem] for stem in stems], np.int8) if listed else None
+        official = np.array([published[stem] for stem in stems], np.int8) if published else None
         stated = np.array(sizes, np.int64).reshape(-1, 2)
         return BoxListing(tuple(paths), boxes, labels, names, crowds, areas, stated, official)
-
-    def _listed(self) -> dict[str, int]:
-        """Return the names in the published lists with the codes of their splits; of two, the first counts."""
-        found: dict[str, int] = {}
-        for name, code in _LISTS.items():
-            path = self.dataset_root / "ImageSets" / "Main" / f"{name}.txt"
-            if not path.is_file():
-                continue
-            for line in ClassList.read(path).names:
-                stem = line.split()[0] if line else ""
-                if not stem or "/" in stem or "\\" in stem or stem == "..":
-                    raise DatasetError(f"{path} should name a picture in each line, not {line[:60]!r}")
-                found.setdefault(stem, code)
-        return found
 
     def _names(self, known: dict[str, int]) -> tuple[str, ...]:
         if self.class_list is not None:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from nnpipe.decoders.fastestdet import FastestDetDecoder as FastestDetDecoder
     from nnpipe.decoders.finished_boxes import FinishedBoxesDecoder as FinishedBoxesDecoder
     from nnpipe.decoders.reconstruction_error import ReconstructionErrorDecoder as ReconstructionErrorDecoder
+    from nnpipe.decoders.segmentation import SegmentationDecoder as SegmentationDecoder
     from nnpipe.decoders.ssd import SSDDecoder as SSDDecoder
     from nnpipe.decoders.yolo import YOLODecoder as YOLODecoder
     from nnpipe.decoders.yolo_heads import YOLOHeadsDecoder as YOLOHeadsDecoder
@@ -22,6 +23,7 @@ __getattr__ = lazy_getattr(
         "fastestdet": ("FastestDetDecoder",),
         "finished_boxes": ("FinishedBoxesDecoder",),
         "reconstruction_error": ("ReconstructionErrorDecoder",),
+        "segmentation": ("SegmentationDecoder",),
         "ssd": ("SSDDecoder",),
         "yolo": ("YOLODecoder",),
         "yolo_heads": ("YOLOHeadsDecoder",),

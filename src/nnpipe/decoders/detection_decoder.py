@@ -16,7 +16,8 @@ from nnpipe.core.errors import ConfigError, SpecMismatch
 from nnpipe.core.output_decoder import OutputDecoder
 from nnpipe.core.tensor_meaning import InputMeaning
 from nnpipe.core.tensors import Batch, IOSpec, show_shape
-from nnpipe.tasks.detection.frames import frame
+from nnpipe.decoders._input_frames import frames
+from nnpipe.decoders._input_frames import input_size as input_size
 from nnpipe.tasks.detection.suppression import kept
 from nnpipe.tasks.detection.task import Detection
 
@@ -110,9 +111,7 @@ class DetectionDecoder(OutputDecoder):
             scores[place, : len(own)] = certain
             classes[place, : len(own)] = called
         boxes[..., 2:] -= boxes[..., :2]
-        fit = next((each.fit for each in inputs if each.kind == "image"), "squeeze")
-        frames = frame(len(pictures), *input_size(io, inputs), fit)
-        return {"boxes": boxes, "scores": scores, "class": classes, "frame": frames}
+        return {"boxes": boxes, "scores": scores, "class": classes, "frame": frames(len(pictures), io, inputs)}
 
     def _selected(self, boxes: Array, scores: Array, classes: Array | None) -> tuple[Array, Array, Array]:
         """Return the selected boxes of one picture, with scores and classes."""
@@ -132,28 +131,6 @@ class DetectionDecoder(OutputDecoder):
             order = order[kept(boxes[order], scores[order], classes[order], self.overlap)]
         order = order[: self.max_boxes]
         return boxes[order], scores[order], classes[order]
-
-
-def input_size(io: IOSpec, inputs: Sequence[InputMeaning]) -> tuple[int, int]:
-    """Return height and width of the images that a model takes.
-
-    Raises
-    ------
-    SpecMismatch
-        If it takes no images, or images of any size.
-    """
-    for spec in io.inputs:
-        if len(spec.shape) != 4:
-            continue
-        meaning = next((each for each in inputs if each.name == spec.name), InputMeaning(spec.name, "image"))
-        first = meaning.layout == "nchw" or (meaning.layout == "auto" and spec.shape[1] in (1, 3))
-        height, width = spec.shape[2:] if first else spec.shape[1:3]
-        if meaning.size is not None:
-            return meaning.size
-        if height is not None and width is not None:
-            return height, width
-        raise SpecMismatch(f"the model takes images of any size in {spec.name!r}: give --resize")
-    raise SpecMismatch("the model takes no images, of which boxes could be shares")
 
 
 def corners(centre: Array, size: Array) -> Array:

@@ -10,8 +10,8 @@ import pytest
 from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import SpecMismatch
 from nnpipe.core.evaluation import Evaluation
-from nnpipe.tasks.detection.frames import frame, in_pixels
 from nnpipe.tasks.detection.task import Detection
+from nnpipe.tasks.frames import frame, in_pixels
 from nnpipe.testing.task import TaskContract
 
 SPEC = DatasetSpec("detection", (), (), ("cat", "dog"))

@@ -16,9 +16,9 @@ from nnpipe.core.quality_metric import QualityMetric
 from nnpipe.core.ragged import Ragged
 from nnpipe.core.task import Task
 from nnpipe.core.tensors import Batch, show_shape
-from nnpipe.tasks.detection.frames import in_pixels
 from nnpipe.tasks.detection.matching import PREDICTED, TRUTH
 from nnpipe.tasks.detection.metrics import METRICS
+from nnpipe.tasks.frames import in_pixels
 from nnpipe.tasks.stored_arrays import INTEGERS, NUMBERS, check_alike, check_array
 
 _FEW_SCORES, _MANY_BOXES = 3, 20
@@ -36,7 +36,7 @@ class Detection(Task):
     ``(n, v)``, the classes that were looked for in it.
 
     Predictions are ``"boxes"``, ``(n, k, 4)``, ``"scores"``, ``(n, k)``, and ``"class"``, ``(n, k)``.  Boxes are in
-    pixels of the picture; or, if there is also ``"frame"`` (:mod:`nnpipe.tasks.detection.frames`), in shares of the
+    pixels of the picture; or, if there is also ``"frame"`` (:mod:`nnpipe.tasks.frames`), in shares of the
     height and width of the model's input.
 
     An evaluation holds the boxes of each picture in pixels as ``truth_boxes``, ``truth_class``, ``truth_crowd``,

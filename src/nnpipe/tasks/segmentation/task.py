@@ -12,64 +12,120 @@ from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import ArtifactError, SpecMismatch
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.quality_metric import QualityMetric
+from nnpipe.core.ragged import Ragged
 from nnpipe.core.task import Task
 from nnpipe.core.tensors import Batch, show_shape
+from nnpipe.tasks.frames import cells_of_pixels
 from nnpipe.tasks.predictions import only
-from nnpipe.tasks.segmentation.metrics import METRICS
+from nnpipe.tasks.segmentation.contours import near_contours
+from nnpipe.tasks.segmentation.metrics import METRICS, true_pixels
 from nnpipe.tasks.stored_arrays import INTEGERS, check_array
+
+_MOST_CLASSES = 1 << 20
 
 
 class Segmentation(Task):
     """A class for each pixel.
 
     Targets are ``"mask"``, ``(n, height, width)`` class numbers; pixels of the class ``ignored`` and of negative ones
-    do not count.  Predictions are ``"mask"``, or a single tensor of any
-    name: class numbers of the same shape, or scores ``(n, height, width, classes)``.
+    do not count.  If pictures have different sizes, masks are padded with -1 below and on the right, and ``"size"``,
+    ``(n, 2)``, is the height and width of each.
 
-    An evaluation holds ``confusion``, int64 ``(n, classes, classes)``: the pixels of each image by true class (row) and
-    predicted class (column).  Every measure of overlap follows from it.
+    Predictions are ``"mask"``, or a single tensor of any name: class numbers of the same shape, or scores
+    ``(n, height, width, classes)``.  If there is also ``"frame"`` (:mod:`nnpipe.tasks.frames`), masks may have any
+    size; each pixel of a picture gets the class of the nearest one in the mask of the model's input.
+
+    An evaluation holds what the metrics need of each picture, ragged: ``pixels``, rows of a true class, a predicted
+    class, and the number of pixels with both; and ``contours``, rows of a class, and the numbers of its pixels near
+    both contours and near either one (:mod:`nnpipe.tasks.segmentation.contours`).
     """
 
     ignored: int = argument(255, help="number in true masks of pixels that do not count, such as borders of objects")
+    contour_width: float = argument(
+        0.02, help="distance from a contour up to which pixels count as near it, in shares of the picture's diagonal",
+        minimum=0.0, maximum=1.0,
+    )  # fmt: skip
 
     name = "segmentation"
-    arrays = truth = ("confusion",)
+    arrays = ("pixels", "contours")
+    truth = ("pixels",)
 
     @property
     def metrics(self) -> tuple[QualityMetric, ...]:
-        """The mean intersection over union, the mean Dice coefficient, and the share of right pixels."""
+        """The mean IoU, the mean Dice coefficient, the share of right pixels, and the mean boundary IoU."""
         return METRICS
 
     def judge(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
         """Evaluate predicted classes of pixels."""
-        predicted: npt.NDArray[Any] = only(predictions, "mask")
         mask, classes = truth["mask"], len(spec.class_names)
+        predicted = self._predicted(predictions, mask, classes)
+        sizes = truth.get("size", np.tile(np.array(mask.shape[1:], np.int64), (len(mask), 1)))
+        pixels, contours = [], []
+        for place, (height, width) in enumerate(sizes.tolist()):
+            true, given = mask[place, :height, :width], predicted[place]
+            if "frame" in predictions:
+                rows, columns = cells_of_pixels(predictions["frame"][place], sizes[place], given.shape)
+                given = given[rows[:, None], columns]
+            found = self._judged(true, given[:height, :width], classes)
+            pixels.append(found[0])
+            contours.append(found[1])
+        rows_ = {"pixels": Ragged.of_rows(pixels), "contours": Ragged.of_rows(contours)} if pixels else {
+            name: Ragged(np.zeros((0, 3), np.int64), np.zeros(0, np.int64)) for name in self.arrays
+        }  # fmt: skip
+        settings = {"ignored": self.ignored, "contour_width": self.contour_width}
+        return Evaluation(self.name, {}, spec.class_names, rows_, settings)
+
+    def _predicted(self, predictions: Batch, mask: npt.NDArray[Any], classes: int) -> npt.NDArray[Any]:
+        """Return predicted class numbers, ``(n, height, width)``, after a check of their shape and range."""
+        predicted: npt.NDArray[Any] = only(predictions, "mask")
         if predicted.ndim == 4 and predicted.shape[3] == classes:
             predicted = np.argmax(predicted, axis=3)
-        if predicted.shape != mask.shape or predicted.dtype.kind not in "iu":
+        framed = "frame" in predictions
+        fits = predicted.ndim == 3 and len(predicted) == len(mask) if framed else predicted.shape == mask.shape
+        if not fits or predicted.dtype.kind not in "iu":
             raise SpecMismatch(
                 f"masks must be class numbers of the shape {show_shape(mask.shape)} or scores of "
-                f"{show_shape((*mask.shape, classes))}, not {predicted.dtype} of {show_shape(predicted.shape)}"
+                f"{show_shape((*mask.shape, classes))}, not {predicted.dtype} of {show_shape(predicted.shape)}; "
+                "--decoder SegmentationDecoder makes masks of models that give other sizes or scores"
             )
+        if framed and predictions["frame"].shape != (len(mask), 3):
+            raise SpecMismatch(f"the frame of {len(mask)} pictures has the shape ({len(mask)}, 3)")
         if predicted.size and not (int(predicted.min()) >= 0 and int(predicted.max()) < classes):
-            raise SpecMismatch(f"masks must hold class numbers from 0 to {classes - 1}")
-        counted = (mask >= 0) & (mask != self.ignored)
-        if mask.size and int(mask.max(initial=0, where=counted)) >= classes:
+            raise SpecMismatch(
+                f"masks must hold class numbers from 0 to {classes - 1}, these hold {int(predicted.min())} to "
+                f"{int(predicted.max())}; if the model has other classes, say which are meant: --decoder "
+                "SegmentationDecoder --decoder-options class_numbers=..."
+            )
+        return predicted
+
+    def _judged(
+        self, true: npt.NDArray[Any], given: npt.NDArray[Any], classes: int
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Return the rows of one picture: pixels by true and predicted class, and pixels near contours by class."""
+        counted = (true >= 0) & (true != self.ignored)
+        if true.size and int(true.max(initial=0, where=counted)) >= classes:
             raise SpecMismatch(f"true masks must hold class numbers below {classes}, or {self.ignored} for no class")
-        count = len(mask)
-        cell = (np.arange(count, dtype=np.int64)[:, None, None] * classes + mask) * classes + predicted
-        confusion = np.bincount(cell[counted], minlength=count * classes * classes)
-        arrays = {"confusion": confusion.reshape(count, classes, classes).astype(np.int64)}
-        return Evaluation(self.name, arrays, spec.class_names, settings={"ignored": self.ignored})
+        pairs = true[counted].astype(np.int64) * classes + given[counted]
+        kinds, counts = np.unique(pairs, return_counts=True)
+        pixels = np.stack([kinds // classes, kinds % classes, counts], axis=1)
+        # What is predicted where nothing is known must neither make a contour nor hide one.
+        bare = np.where(counted, true, -1).astype(np.int64)
+        covered = np.where(counted, given, -1).astype(np.int64)
+        reach = max(1, round(self.contour_width * float(np.hypot(*true.shape))))
+        own, others = (near_contours(labels, reach) & counted for labels in (bare, covered))
+        both = np.bincount(bare[own & others & (bare == covered)], minlength=classes)
+        either = np.bincount(bare[own], minlength=classes) + np.bincount(covered[others], minlength=classes) - both
+        there = np.flatnonzero(either)
+        return pixels, np.stack([there, both[there], either[there]], axis=1)
 
     def check(self, evaluation: Evaluation) -> None:
-        """Check that each image has a square table of pixels."""
+        """Check that each picture has rows of classes and numbers of pixels."""
         super().check(evaluation)
-        confusion = evaluation.arrays.get("confusion")
-        classes = confusion.shape[1] if confusion is not None and confusion.ndim == 3 else 0
-        check_array(evaluation, "confusion", (classes, classes), INTEGERS)
-        if confusion is not None and int(confusion.min()) < 0:
-            raise ArtifactError("the evaluation's 'confusion' should hold numbers of pixels; measure again")
+        for name, labels in (("pixels", 2), ("contours", 1)):
+            check_array(evaluation, name, (3,), INTEGERS, ragged=True)
+            rows = evaluation.ragged[name].values
+            if len(rows) and (int(rows.min()) < 0 or int(rows[:, :labels].max()) >= _MOST_CLASSES):
+                raise ArtifactError(f"the evaluation's {name!r} should hold classes and numbers of pixels")
 
     def perfect(self, truth: Batch, spec: DatasetSpec) -> Batch:
         """Return the true class of each pixel."""
@@ -77,6 +133,6 @@ class Segmentation(Task):
         return {"mask": np.where((mask >= 0) & (mask != self.ignored), mask, 0)}
 
     def same_samples(self, one: Evaluation, other: Evaluation) -> bool:
-        """Return whether both have as many pixels of each true class in each image."""
-        first, second = one.arrays["confusion"], other.arrays["confusion"]
-        return first.shape == second.shape and np.array_equal(first.sum(axis=2), second.sum(axis=2))
+        """Return whether both have as many pixels of each true class in each picture."""
+        first, second = true_pixels(one), true_pixels(other)
+        return len(one) == len(other) and first.shape == second.shape and np.array_equal(first, second)

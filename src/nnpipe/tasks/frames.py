@@ -1,8 +1,8 @@
-"""Frames: where a picture lies in a model's input, and boxes in the one as boxes in the other.
+"""Frames: where a picture lies in a model's input, and places in the one as places in the other.
 
 The frame of a prediction is ``(n, 3)`` float32: height and width of the model's input, and the fit: 0 if the picture
 was squeezed to it, 1 if it was letterboxed in the top left corner, 2 if in the centre.  Since pictures have different
-sizes, boxes are converted where these are known, beside the truth.
+sizes, predictions are converted where these are known, beside the truth.
 """
 
 from __future__ import annotations
@@ -43,14 +43,69 @@ def in_pixels(
     SpecMismatch
         If the frames do not belong to the boxes.
     """
-    if frames.shape != (len(boxes), 3):
-        raise SpecMismatch(f"the frame of {len(boxes)} pictures has the shape ({len(boxes)}, 3), not {frames.shape}")
+    _check(frames, len(boxes))
     steps = np.array([_step(*each) for each in zip(frames, sizes, strict=True)], np.float64).reshape(-1, 2, 4)
     corners = boxes.astype(np.float64)
     corners[..., 2:] += corners[..., :2]
     corners = corners * steps[:, None, 0] - steps[:, None, 1]
     corners[..., 2:] -= corners[..., :2]
     return corners.astype(boxes.dtype)
+
+
+def points_in_pixels(
+    points: npt.NDArray[Any], frames: npt.NDArray[Any], sizes: npt.NDArray[np.integer]
+) -> npt.NDArray[np.float64]:
+    """Return points in pixels of the pictures.
+
+    Parameters
+    ----------
+    points
+        x and y in shares of the input's width and height; ``(n, ..., 2)``.
+    frames, sizes
+        As in :func:`in_pixels`.
+
+    Raises
+    ------
+    SpecMismatch
+        If the frames do not belong to the points.
+    """
+    _check(frames, len(points))
+    steps = np.array([_step(*each) for each in zip(frames, sizes, strict=True)], np.float64).reshape(-1, 2, 4)
+    factors, offsets = (steps[:, part, :2].reshape(-1, *(1,) * (points.ndim - 2), 2) for part in (0, 1))
+    found: npt.NDArray[np.float64] = points * factors - offsets
+    return found
+
+
+def cells_of_pixels(
+    frame: npt.NDArray[Any], size: npt.NDArray[np.integer], grid: tuple[int, int]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return the row and the column of the cell that holds the centre of each pixel of a picture.
+
+    Parameters
+    ----------
+    frame
+        ``(3,)``.
+    size
+        Height and width of the picture in pixels; ``(2,)``.
+    grid
+        The number of rows and columns of cells over the model's input, such as a mask has them.
+
+    Returns
+    -------
+    rows, columns
+        ``(height,)`` and ``(width,)``: pixel ``(y, x)`` is in the cell ``(rows[y], columns[x])``.
+    """
+    (across, down, *_), (left, top, *_) = _step(frame, size)
+    rows, columns = (
+        np.clip(np.floor((np.arange(int(pixels)) + 0.5 + offset) / factor * cells), 0, cells - 1).astype(np.int64)
+        for pixels, offset, factor, cells in ((size[0], top, down, grid[0]), (size[1], left, across, grid[1]))
+    )
+    return rows, columns
+
+
+def _check(frames: npt.NDArray[Any], count: int) -> None:
+    if frames.shape != (count, 3):
+        raise SpecMismatch(f"the frame of {count} pictures has the shape ({count}, 3), not {frames.shape}")
 
 
 def _step(frame: npt.NDArray[Any], size: npt.NDArray[np.integer]) -> list[list[float]]:

@@ -1,0 +1,47 @@
+"""The size of a model's images, and where pictures lie in them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from nnpipe.core.errors import SpecMismatch
+from nnpipe.core.tensor_meaning import InputMeaning
+from nnpipe.core.tensors import IOSpec
+from nnpipe.tasks.frames import frame
+
+
+def frames(count: int, io: IOSpec, inputs: Sequence[InputMeaning]) -> npt.NDArray[np.float32]:
+    """Return the frames of ``count`` pictures in a model's input, ``(count, 3)``; see :mod:`nnpipe.tasks.frames`.
+
+    Raises
+    ------
+    SpecMismatch
+        If the model takes no images, or images of any size.
+    """
+    fit = next((each.fit for each in inputs if each.kind == "image"), "squeeze")
+    return frame(count, *input_size(io, inputs), fit)
+
+
+def input_size(io: IOSpec, inputs: Sequence[InputMeaning]) -> tuple[int, int]:
+    """Return height and width of the images that a model takes.
+
+    Raises
+    ------
+    SpecMismatch
+        If it takes no images, or images of any size.
+    """
+    for spec in io.inputs:
+        if len(spec.shape) != 4:
+            continue
+        meaning = next((each for each in inputs if each.name == spec.name), InputMeaning(spec.name, "image"))
+        first = meaning.layout == "nchw" or (meaning.layout == "auto" and spec.shape[1] in (1, 3))
+        height, width = spec.shape[2:] if first else spec.shape[1:3]
+        if meaning.size is not None:
+            return meaning.size
+        if height is not None and width is not None:
+            return height, width
+        raise SpecMismatch(f"the model takes images of any size in {spec.name!r}: give --resize")
+    raise SpecMismatch("the model takes no images, to which its predictions could be related")

@@ -1,0 +1,89 @@
+"""The section of reports about a segmentation: its metrics, and the figures of each class."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from nnpipe.core.evaluation import Evaluation
+from nnpipe.report.document import Block, Cell, Section, Table
+from nnpipe.report.formatting import clean, share
+from nnpipe.report.inputs.candidate import Candidate
+from nnpipe.report.task_section import TaskSection, metrics_section
+from nnpipe.tasks.segmentation.metrics import class_pixels
+from nnpipe.tasks.segmentation.task import Segmentation
+
+_MANY = 40  # classes that a table shows
+_CONFUSIONS = 10
+
+
+class SegmentationSection(TaskSection):
+    """Shows the metrics with their intervals, and for each class how much of it is right and what it is taken for."""
+
+    task = Segmentation.name
+
+    def section(self, candidates: Sequence[Candidate]) -> Section:
+        """Return the section; candidates without judged masks have a row of dashes only."""
+        whole = metrics_section(Segmentation(), candidates)
+        blocks: list[Block] = list(whole.blocks)
+        judged = [(c, c.quality.evaluation) for c in candidates if c.quality and c.quality.task.name == self.task]
+        for candidate, found in judged:
+            parts: tuple[Block, ...] = (_classes(found), _confusions(found))
+            blocks += [Section(candidate.name, parts, folded=True)] if len(judged) > 1 else parts
+        return Section(whole.title, tuple(blocks))
+
+
+def _classes(found: Evaluation) -> Table:
+    """Return the table of the classes in the truth; of many, those with the least IoU."""
+    numbers, counted = class_pixels(found)
+    pixels = counted(np.ones(len(found)))
+    there = np.flatnonzero(pixels.true > 0)
+    chosen = there[np.argsort(pixels.iou[there], kind="stable")][:_MANY] if len(there) > _MANY else there
+    total = max(1.0, float(pixels.true.sum()))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        precision, recall = pixels.right / pixels.called, pixels.right / pixels.true
+    rows = tuple(
+        (
+            Cell(_name(found, int(numbers[n]))),
+            *(
+                _share_cell(values[n])
+                for values in (pixels.iou, pixels.dice, pixels.boundary_iou, precision, recall, pixels.true / total)
+            ),
+        )
+        for n in chosen
+    )
+    header = ("Class", "IoU", "Dice", "Boundary IoU", "Precision", "Recall", "Of all pixels")
+    few = f"; the {_MANY} with the least IoU of {len(there):,}" if len(there) > _MANY else ""
+    return Table(header, rows, sortable=True, caption=f"Every class in the truth{few}")
+
+
+def _confusions(found: Evaluation) -> Table:
+    """Return the table of the classes that are most often taken for others."""
+    rows: npt.NDArray[np.int64] = found.ragged["pixels"].values.astype(np.int64)
+    kinds, places = np.unique(rows[:, :2], axis=0, return_inverse=True)
+    counts = np.bincount(places.reshape(-1), rows[:, 2].astype(np.float64), len(kinds))
+    of_class = {int(label): float(counts[kinds[:, 0] == label].sum()) for label in np.unique(kinds[:, 0])}
+    wrong = np.flatnonzero((kinds[:, 0] != kinds[:, 1]) & (counts > 0))
+    chosen = wrong[np.argsort(-counts[wrong], kind="stable")][:_CONFUSIONS]
+    cells = tuple(
+        (
+            _name(found, int(kinds[n, 0])),
+            _name(found, int(kinds[n, 1])),
+            Cell(f"{int(counts[n]):,}", float(counts[n])),
+            _share_cell(counts[n] / of_class[int(kinds[n, 0])]),
+        )
+        for n in chosen
+    )
+    header = ("True class", "Predicted class", "Pixels", "Of the true class")
+    return Table(header, cells, sortable=True, caption="Most common confusions")
+
+
+def _name(found: Evaluation, number: int) -> str:
+    return clean(found.class_names[number], 80) if number < len(found.class_names) else f"class {number}"
+
+
+def _share_cell(value: float) -> Cell:
+    value = float(value)
+    return Cell(share(value, 1), value if np.isfinite(value) else None)
