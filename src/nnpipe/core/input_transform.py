@@ -6,7 +6,7 @@ import functools
 import json
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,12 +18,20 @@ from nnpipe.core.errors import ConfigError
 from nnpipe.core.layout import Shape
 from nnpipe.core.tensors import show_shape
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 
 class InputTransform(Component):
     """Computes a model's inputs from raw samples, before they are scaled and quantised.
 
     The description of a model holds the transform with its arguments
     (:attr:`nnpipe.core.tensor_meaning.InputMeaning.transform`), so that it travels with every file of the model.
+
+    Attributes
+    ----------
+    takes_text
+        Whether raw samples are texts instead of numbers.
 
     Examples
     --------
@@ -36,6 +44,12 @@ class InputTransform(Component):
     >>> Differences().apply(np.array([[1.0, 4.0, 9.0]]))
     array([[3., 5.]])
     """
+
+    takes_text: ClassVar[bool] = False
+
+    def packed(self) -> Self:
+        """Return the transform with the content of files in place of their paths, so that it can travel."""
+        return self
 
     @abstractmethod
     def shape(self, sample: Shape) -> Shape:
@@ -53,7 +67,7 @@ class InputTransform(Component):
         Parameters
         ----------
         samples
-            ``(n, ...)`` numbers.
+            ``(n, ...)`` numbers, or ``(n,)`` texts.
 
         Returns
         -------

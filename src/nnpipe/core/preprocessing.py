@@ -62,7 +62,11 @@ def input_layout(model: str, have: Shape, taken: TensorSpec, meaning: InputMeani
 
 def check_samples(model: str, sample: TensorSpec, taken: TensorSpec, meaning: InputMeaning) -> None:
     """Raise :class:`ConfigError` if samples of a data set cannot be converted to this input."""
-    if (sample.dtype == "string") != (taken.dtype == "string"):
+    transform = None if meaning.transform is None else transform_from(meaning.transform)
+    tokenised = transform is not None and transform.takes_text
+    if tokenised and sample.dtype != "string":
+        raise ConfigError(f"{model} takes texts, the data set gives {sample.dtype} in {sample.name!r}")
+    if (sample.dtype == "string") != (taken.dtype == "string" or tokenised):
         raise ConfigError(f"{model} takes {taken.dtype} in {taken.name!r}, the data set gives {sample.dtype}")
     if meaning.quantised == "raw" and (taken.dtype not in SHIFT or sample.dtype != "uint8"):
         raise ConfigError(
@@ -76,8 +80,8 @@ def check_samples(model: str, sample: TensorSpec, taken: TensorSpec, meaning: In
             f"the data set gives {sample.dtype}"
         )
     have = sample.shape[1:]
-    if meaning.transform is not None:
-        have = _check_transformed(model, transform_from(meaning.transform), have, taken)
+    if transform is not None:
+        have = _check_transformed(model, transform, have, taken)
     way = input_layout(model, have, taken, meaning)
     channels = way.channels or (have[-1] if have else None)
     for flag, numbers in (("--mean", meaning.mean), ("--deviation", meaning.deviation)):

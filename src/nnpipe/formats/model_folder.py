@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from nnpipe.core.errors import ArtifactError
 from nnpipe.core.files import sha256_of, write_text
@@ -41,7 +42,7 @@ def listed_size(path: Path) -> int:
     return sum(entry["size"] for entry in _read(path).values())
 
 
-def _read(path: Path) -> dict[str, dict[str, int | str]]:
+def _read(path: Path) -> dict[str, dict[str, Any]]:
     try:
         if path.stat().st_size > _LARGEST:
             raise ValueError(f"it is larger than {_LARGEST:,} bytes")

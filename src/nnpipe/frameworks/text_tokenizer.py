@@ -14,7 +14,7 @@ from nnpipe.core.errors import ArtifactError, ConfigError
 from nnpipe.core.messages import one_line
 from nnpipe.formats.bounded_json import entries
 
-_LARGEST = 64 << 20  # bytes; the largest of open models take 34 MB
+LARGEST = 64 << 20  # bytes; the largest of open models take 34 MB
 _RULES = ("normalizer", "pre_tokenizer", "post_processor", "decoder")
 _MOST_OF_RULES = 4 << 20  # characters; the table of characters of SentencePiece takes 0.5 MB
 _MOST_GROWTH = 256  # times as many characters, after all replacements
@@ -44,9 +44,7 @@ class TextTokenizer:
         self._where = where
         _check(content, where)
         self._native = _guarded(where, tokenizers.Tokenizer.from_str, content)
-        # A file can ask for any number of tokens for padding.
-        self._native.no_padding()
-        self._native.no_truncation()
+        self._native.no_padding()  # a file can ask for any number of tokens
 
     @classmethod
     def read(cls, path: Path) -> TextTokenizer:
@@ -58,8 +56,17 @@ class TextTokenizer:
         """The number of different tokens, those that were added included."""
         return int(self._native.get_vocab_size(with_added_tokens=True))
 
-    def encode(self, text: str, special: bool = True) -> npt.NDArray[np.int64]:
-        """Return the ids of a text's tokens, with the special tokens at its ends if asked for; ``(n,)``.
+    def encode(self, text: str, special: bool = True, most: int | None = None) -> npt.NDArray[np.int64]:
+        """Return the ids of a text's tokens, ``(n,)``.
+
+        Parameters
+        ----------
+        text
+            The text.
+        special
+            Whether the special tokens at its ends are added.
+        most
+            The greatest number of tokens; special ones stay when a text is cut.
 
         Raises
         ------
@@ -68,6 +75,10 @@ class TextTokenizer:
         """
         if len(text) > LONGEST_TEXT:
             raise ConfigError(f"a text of {len(text):,} characters is longer than {LONGEST_TEXT:,}, and not tokenised")
+        if most is None:
+            self._native.no_truncation()
+        else:
+            _guarded(self._where, self._native.enable_truncation, most)
         found = _guarded(self._where, self._native.encode, text, add_special_tokens=special)
         return np.array(found.ids, np.int64)
 
@@ -80,16 +91,16 @@ def tokenizer_content(path: Path) -> str:
     """Return the content of ``tokenizer.json``; raise :class:`ArtifactError` if it is missing or too large."""
     try:
         size = path.stat().st_size
-        if size > _LARGEST:
-            raise ArtifactError(f"{path}: {size:,} bytes are too large for a tokenizer, {_LARGEST:,} may be")
+        if size > LARGEST:
+            raise ArtifactError(f"{path}: {size:,} bytes are too large for a tokenizer, {LARGEST:,} may be")
         return path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ArtifactError(f"{path}: cannot be read as a tokenizer: {one_line(error)}") from None
 
 
 def _check(content: str, where: str) -> None:
-    if len(content) > _LARGEST:
-        raise ArtifactError(f"{where}: {len(content):,} characters are too many for a tokenizer, {_LARGEST:,} may be")
+    if len(content) > LARGEST:
+        raise ArtifactError(f"{where}: {len(content):,} characters are too many for a tokenizer, {LARGEST:,} may be")
     try:
         found = json.loads(content)
     except (ValueError, RecursionError) as error:
@@ -112,14 +123,9 @@ def _check(content: str, where: str) -> None:
 
 def _added(step: Mapping[str, Any]) -> int:
     """Return by how much a step may lengthen a text of one character."""
-    added = max(
-        (len(text) for text in (step.get("content"), step.get("prepend"), step.get("append")) if _is(text)), default=0
-    )
+    texts = [text for text in map(step.get, ("content", "prepend", "append")) if isinstance(text, str)]
+    added = max(map(len, texts), default=0)
     return added if step["type"] == "Replace" else 1 + added
-
-
-def _is(text: Any) -> bool:
-    return isinstance(text, str)
 
 
 def _guarded(where: str, call: Any, *given: Any, **options: Any) -> Any:

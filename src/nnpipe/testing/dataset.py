@@ -96,7 +96,8 @@ class DatasetContract(ComponentContract):
             for together, single in zip((inputs, truth), alone, strict=True):
                 for name, array in together.items():
                     # A batch of samples of different sizes is padded.
-                    own = array[place : place + 1][(slice(1), *map(slice, single[name].shape[1:]))]
+                    places = (slice(place, place + 1), *map(slice, single[name].shape[1:]))
+                    own = array[places]
                     np.testing.assert_array_equal(own, single[name])
 
     def test_no_indices_give_no_samples(self, prepared: Dataset) -> None:

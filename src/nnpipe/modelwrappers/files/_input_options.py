@@ -108,6 +108,6 @@ class InputOptions(ModelWrapper):
             said |= {"resize": "bilinear", "size": self.resize, "shortest_edge": None}
         found = {name: value for name, value in said.items() if value is not None or name == "shortest_edge"}
         if self.transform is not None:
-            found["transform"] = None if self._transform is None else self._transform.describe()
+            found["transform"] = None if self._transform is None else self._transform.packed().describe()
             found |= {"kind": "features"} if self._transform else {}
         return found

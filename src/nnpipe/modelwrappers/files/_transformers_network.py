@@ -43,8 +43,17 @@ def class_of(folder: TransformersFolder) -> tuple[Any, Any]:
     return cls, config
 
 
-def wrapped(network: Any, inputs: Sequence[TensorSpec]) -> Any:
-    """Return a module that takes the inputs in order and returns the network's main output."""
+def padding_of(folder: TransformersFolder) -> int:
+    """Return the token that fills up texts that are shorter than others."""
+    known = (folder.config.get(name) for name in ("pad_token_id", "eos_token_id"))
+    return next((each for each in known if isinstance(each, int) and each >= 0), 0)
+
+
+def wrapped(network: Any, inputs: Sequence[TensorSpec], padding: int | None = None) -> Any:
+    """Return a module that takes the inputs in order and returns the network's main output.
+
+    With a ``padding``, the module makes the mask of attention from the tokens: all others count.
+    """
     import torch
 
     names = [spec.name for spec in inputs]
@@ -56,7 +65,10 @@ def wrapped(network: Any, inputs: Sequence[TensorSpec]) -> Any:
             self.network = network
 
         def forward(self, *given: Any) -> Any:
-            found = self.network(**dict(zip(names, given, strict=True)), **cache, return_dict=True)
+            taken = dict(zip(names, given, strict=True))
+            if padding is not None:
+                taken["attention_mask"] = (taken["input_ids"] != padding).long()
+            found = self.network(**taken, **cache, return_dict=True)
             return found.logits if "logits" in found else found.last_hidden_state
 
     return MainOutput().eval()
@@ -101,9 +113,9 @@ def _cannot_run(folder: TransformersFolder, cls: type, error: Exception) -> Arti
     return ArtifactError(f"{folder.path}: {cls.__name__} cannot be run: {one_line(error)}")
 
 
-def loaded(folder: TransformersFolder, inputs: Sequence[TensorSpec]) -> Any:
+def loaded(folder: TransformersFolder, inputs: Sequence[TensorSpec], padding: int | None = None) -> Any:
     """Return the module with the weights in the folder; raise :class:`ArtifactError` if any are missing."""
-    return wrapped(network_of(folder, inputs), inputs)
+    return wrapped(network_of(folder, inputs), inputs, padding)
 
 
 def network_of(folder: TransformersFolder, inputs: Sequence[TensorSpec]) -> Any:

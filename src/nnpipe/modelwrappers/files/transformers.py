@@ -8,14 +8,16 @@ from typing import Any, ClassVar
 
 from nnpipe.core.arguments import argument
 from nnpipe.core.errors import ArtifactError, ConfigError, NotSupported
+from nnpipe.core.input_transform import InputTransform
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.meaning import Meaning
+from nnpipe.core.registry import find
 from nnpipe.core.tensor_meaning import InputMeaning, OutputMeaning
 from nnpipe.core.tensors import IOSpec, TensorSpec
 from nnpipe.formats.transformers_folder import TransformersFolder, read_folder
 from nnpipe.modelwrappers.files._model_description import Known
 from nnpipe.modelwrappers.files._preprocessing import Preprocessing
-from nnpipe.modelwrappers.files._transformers_network import loaded, output_of
+from nnpipe.modelwrappers.files._transformers_network import loaded, output_of, padding_of
 from nnpipe.modelwrappers.frameworks.pytorch import PyTorchWrapper
 
 
@@ -31,6 +33,11 @@ class TransformersModel(Preprocessing, PyTorchWrapper):
     install: ClassVar[str] = "nnpipe[transformers]"
 
     model_folder: Path = argument(help="the folder with config.json and *.safetensors", metavar="FOLDER")
+    tokenise: bool = argument(
+        False,
+        help="take texts, which the tokenizer.json in the folder turns into --sequence-length tokens, instead of "
+        "tokens with their mask; the tokenizer travels with every file made of the model",
+    )
     sequence_length: int = argument(128, help="tokens of each text that a language model takes", minimum=1)
     audio_samples: int = argument(16000, help="samples of each recording that a model of raw sound takes", minimum=400)
 
@@ -64,6 +71,8 @@ class TransformersModel(Preprocessing, PyTorchWrapper):
             if isinstance(most, int) and self.sequence_length > most:
                 raise ConfigError(f"{self._name} takes at most {most} tokens; give --sequence-length {most}")
             shape = (None, self.sequence_length)
+            if self.tokenise:
+                return (TensorSpec("input_ids", shape, "int64"),)
             return (TensorSpec("input_ids", shape, "int64"), TensorSpec("attention_mask", shape, "int64"))
         kind = str(config.get("model_type"))[:60]
         raise ArtifactError(f"{self.model_folder}: config.json does not tell which inputs a {kind!r} model takes")
@@ -76,6 +85,13 @@ class TransformersModel(Preprocessing, PyTorchWrapper):
         complete = len(output.shape) == 2 and output.shape[-1] == len(names)
         judged = (OutputMeaning("logits", "logits", names if complete else ()),) if output.name == "logits" else ()
         said, first = folder.preprocessor, self.io.inputs[0]
+        if self.tokenise:
+            if first.name != "input_ids":
+                raise ConfigError(f"{self._name} takes {first.name}: --tokenise is for models of texts")
+            path = self.model_folder / "tokenizer.json"
+            chosen = {"tokenizer": str(path), "length": self.sequence_length, "padding": padding_of(folder)}
+            tokens = find("TextTokens", InputTransform).from_json(chosen).packed().describe()
+            return Known(Meaning((InputMeaning("input_ids", "other", transform=tokens),), judged), by=str(path))
         if first.name != "pixel_values" or "image_mean" not in said:
             return Known(Meaning(outputs=judged)) if judged else Known()
         factor = said.get("rescale_factor", 1 / 255) if said.get("do_rescale", True) else 1
@@ -96,7 +112,8 @@ class TransformersModel(Preprocessing, PyTorchWrapper):
 
     def build(self) -> Any:
         """Return the network with the weights in the folder."""
-        return loaded(self._read(), self.io.inputs)
+        folder = self._read()
+        return loaded(folder, self.io.inputs, padding_of(folder) if self.tokenise else None)
 
     def load(self, live: LiveModel, path: str | Path) -> None:
         """Read the folder's own weights again, or those that :meth:`save` wrote.

@@ -29,7 +29,7 @@ def first_token_times(found: Evaluation) -> tuple[Floats, npt.NDArray[np.integer
     """Return the time from each request to its first token, in seconds, and the numbers of the requests."""
     rows = found.ragged["token_ns"]
     there = np.flatnonzero(rows.counts > 0)
-    return rows.values[rows.starts[:-1][there]] / _NS, there
+    return rows.values[rows.starts[:-1][there]].astype(np.float64) / _NS, there
 
 
 def token_intervals(found: Evaluation) -> tuple[Floats, npt.NDArray[np.integer]]:
@@ -37,7 +37,7 @@ def token_intervals(found: Evaluation) -> tuple[Floats, npt.NDArray[np.integer]]
     rows = found.ragged["token_ns"]
     later = np.ones(len(rows.values), bool)
     later[rows.starts[:-1][rows.counts > 0]] = False
-    return rows.values[later] / _NS, rows.owners[later]
+    return rows.values[later].astype(np.float64) / _NS, rows.owners[later]
 
 
 def mean_intervals(found: Evaluation) -> tuple[Floats, npt.NDArray[np.integer]]:
@@ -68,7 +68,7 @@ def _mean(times: Times) -> Callable[[Evaluation], Statistic]:
         values, owners = times(found)
         sums = np.bincount(owners, values, len(found))
         counts = np.bincount(owners, minlength=len(found)).astype(np.float64)
-        return _ratio(sums, counts)
+        return _ratio(sums.astype(np.float64), counts)
 
     return prepared
 
@@ -92,7 +92,8 @@ def _throughput(found: Evaluation) -> Statistic:
 def _perplexity(found: Evaluation) -> Statistic:
     likelihood = found.arrays["log_likelihood"].astype(np.float64)
     known = ~np.isnan(likelihood)
-    mean = _ratio(np.where(known, -likelihood, 0.0), np.where(known, found.arrays["reference_tokens"], 0.0))
+    tokens = np.where(known, found.arrays["reference_tokens"], 0).astype(np.float64)
+    mean = _ratio(np.where(known, -likelihood, 0.0), tokens)
 
     def perplexity(weights: Floats) -> float:
         return float(np.exp(min(mean(weights), 700.0)))  # beyond, a float is infinite

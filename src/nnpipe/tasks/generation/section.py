@@ -58,7 +58,7 @@ def _cell(name: str, found: Evaluation) -> Cell:
 
 def _answers(judged: Sequence[tuple[Candidate, Evaluation]]) -> Table:
     names = ("exact_match", "perplexity", "output_throughput")
-    rows = []
+    rows: list[tuple[str | Cell, ...]] = []
     for candidate, found in judged:
         references, tokens = int((found.arrays["exact"] >= 0).sum()), found.ragged["token"].counts
         sizes = (len(found), references, int(tokens.sum()), int(np.median(found.arrays["prompt_tokens"])))
@@ -71,7 +71,7 @@ def _answers(judged: Sequence[tuple[Candidate, Evaluation]]) -> Table:
 
 
 def _times(judged: Sequence[tuple[Candidate, Evaluation]]) -> Table:
-    rows = [
+    rows: list[tuple[str | Cell, ...]] = [
         (candidate.name, heading, *(_cell(f"{name}_{word}", found) for word in _STATISTICS))
         for name, heading, *_ in TIMES
         for candidate, found in judged
@@ -105,13 +105,14 @@ def _positions(judged: Sequence[tuple[Candidate, Evaluation]]) -> list[Block]:
 def _by_position(found: Evaluation) -> tuple[Floats, Floats, Floats, Floats]:
     """Return positions from 2 on, and the median, p10 and p90 of the times there, in nanoseconds."""
     rows = found.ragged["token_ns"]
-    places = np.arange(len(rows.values)) - np.repeat(rows.starts[:-1], rows.counts)
+    times = rows.values.astype(np.float64)
+    places = np.arange(len(times)) - np.repeat(rows.starts[:-1], rows.counts)
     order = np.argsort(places, kind="stable")
     ends = np.searchsorted(places[order], np.arange(int(rows.counts.max(initial=0)) + 1))
     reached = [n for n in range(1, len(ends) - 1) if ends[n + 1] - ends[n] >= min(_FEWEST, len(found))]
     if not reached:
         return (np.empty(0),) * 4
-    parts = [np.quantile(rows.values[order[ends[n] : ends[n + 1]]], (0.5, 0.1, 0.9)) for n in reached]
+    parts = [np.quantile(times[order[ends[n] : ends[n + 1]]], (0.5, 0.1, 0.9)) for n in reached]
     middle, low, high = np.array(parts).T
     return np.array(reached, np.float64) + 1, middle, low, high
 
