@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from pip_package import installed
 
 HERE = Path(__file__).parent
 SOURCE = HERE.parents[1] / "src"
@@ -26,16 +26,8 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Install the package into a folder of its own, from a copy: a build leaves files beside what it builds."""
-    folder = tmp_path_factory.mktemp("installed")
-    source = folder / "source"
-    shutil.copytree(HERE / "bricks", source, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info", "build"))
-    options = ["--quiet", "--no-index", "--no-deps", "--no-build-isolation", "--disable-pip-version-check"]
-    command = [sys.executable, "-m", "pip", "install", *options, "--target", folder / "site", source]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=280)
-    assert done.returncode == 0, done.stderr
-    shutil.rmtree(source)
-    return folder / "site"
+    """Return the folder into which the package is installed."""
+    return installed(HERE / "bricks", tmp_path_factory.mktemp("installed"))
 
 
 def run(folder: Path, *words: object, path: tuple[Path, ...]) -> subprocess.CompletedProcess[str]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from pip_package import installed
 
 from nnpipe.measuring.run import Run
 
@@ -36,19 +36,9 @@ Command = Callable[..., "subprocess.CompletedProcess[str]"]
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Install the package with pip into a folder of its own, and block all frameworks there."""
-    folder = tmp_path_factory.mktemp("installed")
-    source = folder / "source"  # a build leaves files beside what it builds
-    shutil.copytree(HERE / "acme_nn", source, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info", "build"))
-    options = ["--quiet", "--no-index", "--no-deps", "--no-build-isolation", "--disable-pip-version-check"]
-    done = subprocess.run(
-        [sys.executable, "-m", "pip", "install", *options, "--target", folder / "site", source],
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-    (folder / "site" / "sitecustomize.py").write_text(_SITE, "utf-8")
-    return folder / "site"
+    found = installed(HERE / "acme_nn", tmp_path_factory.mktemp("installed"))
+    (found / "sitecustomize.py").write_text(_SITE, "utf-8")
+    return found
 
 
 @pytest.fixture(scope="module")

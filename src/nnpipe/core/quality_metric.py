@@ -85,11 +85,22 @@ class QualityMetric:
         return self.prepared(evaluation)(np.ones(len(evaluation)))
 
     def prepared(self, evaluation: Evaluation) -> Statistic:
-        """Return the function that computes the metric from the weights of samples."""
+        """Return the function that computes the metric from the weights of samples.
+
+        Raises
+        ------
+        ConfigError
+            If ``values`` does not give one number for each sample.
+        """
         if self.statistic is not None:
             return self.statistic(evaluation)
         assert self.values is not None
         values = np.asarray(self.values(evaluation), np.float64)
+        if values.shape != (len(evaluation),):
+            raise ConfigError(
+                f"the metric {self.name!r} must give a number for each of {len(evaluation)} samples, not an array of "
+                f"the shape {values.shape}; do predictions and truth have the same shape?"
+            )
         counts = ~np.isnan(values)
         known = np.where(counts, values, 0.0)
 

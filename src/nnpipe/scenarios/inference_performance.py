@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from typing import cast
 
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.model import ModelWrapper
@@ -12,6 +13,8 @@ from nnpipe.measuring.load_options import LoadOptions
 from nnpipe.measuring.measure_options import MeasureOptions
 from nnpipe.scenarios._cli.command import Role, add_model_path, execute, parse
 from nnpipe.scenarios._cli.option_types import output_file
+from nnpipe.scenarios._cli.recorded_measurement import record_measurement
+from nnpipe.scenarios._cli.recording import add_database, check_database
 from nnpipe.workflows.candidates.model_files import settle_model_path, with_weights, wrapper_of_file
 from nnpipe.workflows.candidates.model_process import LimitOptions
 from nnpipe.workflows.measurement.measure import measure
@@ -33,6 +36,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("output", type=output_file, metavar="OUT.json", help="the result file to write")
     add_model_path(parser, "the trained weights, where WRAPPER is a class", required=False)
     parser.add_argument("--title", default="", help="what to call the candidate in reports")
+    add_database(parser)
 
 
 def _measure(argv: Sequence[str] | None) -> None:
@@ -42,9 +46,12 @@ def _measure(argv: Sequence[str] | None) -> None:
     )  # fmt: skip
     options = parsed.options
     settle_model_path(options, "WRAPPER", f"the file with the weights of {options.wrapper}")
+    check_database(options)
+    wrapper = cast(ModelWrapper, parsed.make("WRAPPER"))
+    dataset = cast(Dataset, parsed.make("DATASET"))
     found = measure(
-        with_weights(parsed.make("WRAPPER"), options.model_path),
-        data=parsed.make("DATASET"),
+        with_weights(wrapper, options.model_path),
+        data=dataset,
         options=MeasureOptions.from_argparse(options),
         load=LoadOptions.from_argparse(options),
         time_limit=LimitOptions.from_argparse(options).time_limit,
@@ -54,6 +61,7 @@ def _measure(argv: Sequence[str] | None) -> None:
     )
     print(f"\n{found}\n")
     print(f"result: {options.output}")
+    record_measurement(options, wrapper, dataset, found.run)
 
 
 if __name__ == "__main__":

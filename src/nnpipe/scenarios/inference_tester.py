@@ -23,6 +23,8 @@ from nnpipe.measuring.measure_options import MeasureOptions
 from nnpipe.scenarios._cli.command import Role, add_model_path, execute, parse
 from nnpipe.scenarios._cli.option_types import output_file
 from nnpipe.scenarios._cli.protocol_options import PROTOCOL, add_protocol, deployment_of
+from nnpipe.scenarios._cli.recorded_measurement import record_measurement
+from nnpipe.scenarios._cli.recording import add_database, check_database
 from nnpipe.workflows.candidates.model_files import settle_model_path, with_weights, wrapper_of_file
 from nnpipe.workflows.candidates.model_process import LimitOptions
 from nnpipe.workflows.measurement.measure import measure
@@ -61,6 +63,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     add_protocol(parser)
     parser.add_argument("--title", default="", help="what to call the candidate in reports")
+    add_database(parser)
 
 
 def _test(argv: Sequence[str] | None) -> None:
@@ -74,9 +77,12 @@ def _test(argv: Sequence[str] | None) -> None:
     export = None if options.model_framework == "any" else options.model_framework
     compilers = cast("tuple[ModelCompiler, ...]", tuple(parsed.make_all("COMPILER")))
     way = Way(options.title, compilers, cast(Runtime, parsed.make("RUNTIME")), export)
+    check_database(options)
+    wrapper = cast(ModelWrapper, parsed.make("WRAPPER"))
+    dataset = cast(Dataset, parsed.make("DATASET"))
     found = measure(
-        with_weights(parsed.make("WRAPPER"), options.model_path),
-        data=parsed.make("DATASET"),
+        with_weights(wrapper, options.model_path),
+        data=dataset,
         way=way,
         calibration_samples=options.calibration_samples,
         options=MeasureOptions.from_argparse(options),
@@ -92,6 +98,7 @@ def _test(argv: Sequence[str] | None) -> None:
     assert found.artifact is not None
     print(f"compiled model: {found.artifact.path} ({found.run.artifact['size']:,} bytes)")
     print(f"result: {options.output}")
+    record_measurement(options, wrapper, dataset, found.run)
 
 
 if __name__ == "__main__":

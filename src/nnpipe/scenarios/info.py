@@ -13,6 +13,7 @@ from nnpipe.core.component import overridden
 from nnpipe.core.discoverable import Discoverable, Option
 from nnpipe.core.families import FAMILIES, PARTS
 from nnpipe.core.registry import find
+from nnpipe.core.task import Task
 from nnpipe.scenarios._cli.command import execute, parse
 from nnpipe.workflows.candidates.model_files import wrapper_of_file
 from nnpipe.workflows.file_facts import describe_file
@@ -57,6 +58,8 @@ def describe(cls: type[Discoverable]) -> str:
     offered = [name for name in _optional_methods(base) if overridden(cls, name, base)]
     if offered:
         lines.append(f"offers     {', '.join(offered)}")
+    if issubclass(cls, Task):
+        lines += ["", "metrics:", *(f"  {metric.name}\n      {metric.meaning}" for metric in cls().metrics)]
     options = cls.options()
     lines += ["", "arguments:" if options else "arguments: none"]
     lines += [_told(option) for option in options]

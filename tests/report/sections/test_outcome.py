@@ -6,6 +6,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
+from nnpipe.core.evaluation import Evaluation
 from nnpipe.measuring.run import Run
 from nnpipe.report.document import Paragraph, Table
 from nnpipe.report.inputs.candidate import candidates_of
@@ -37,6 +40,15 @@ def test_a_row_holds_what_decides(make_run: MakeRun) -> None:
     assert found["Accuracy"].startswith("9")
     assert found["Same class"].startswith("98.44")
     assert (found["Error"], found["As its source"]) == ("2.0e-06", "close")
+
+
+def test_the_metric_of_another_task_is_called_by_its_name(make_run: MakeRun) -> None:
+    values = np.arange(12, dtype=np.float32)[:, None]
+    numbers = replace(make_run("B"), evaluation=Evaluation("regression", {"truth": values, "predicted": values + 0.5}))
+    found = row(outcome(candidates_of([numbers])), 0)
+    assert "Accuracy" not in found
+    assert found["MAE"] == "0.5000"
+    assert row(outcome(candidates_of([make_run("A"), numbers])), 1)["Quality"] == "0.5000"
 
 
 def test_a_failure_stands_where_its_candidate_would(make_run: MakeRun) -> None:

@@ -121,3 +121,19 @@ def test_only_doubts_that_bar_can_be_accepted() -> None:
     }
     with pytest.raises(ConfigError, match=r"accept_doubts.0: 'loaded' keeps no candidate .*: chance, constant"):
         Sweep.from_settings(settings)
+
+
+def test_objectives_that_nobody_names_follow_from_the_task_of_the_data() -> None:
+    pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    settings = {
+        "dataset": "SyntheticRegressionDataset",
+        "models": [{"title": "m", "class": "ONNXModel", "path": "m.onnx"}],
+        "runtimes": ["ONNXRuntime"],
+    }
+    planned = Sweep.from_settings(settings)
+    of_numbers = planned.of_task(planned.dataset.task)
+    assert [each.name for each in of_numbers.objectives] == ["latency_median", "mae", "size"]
+    assert of_numbers.choose.name == "latency_median"
+    lost = Sweep.from_settings({**settings, "constraints": ["loss(accuracy) <= 1 %"]})
+    with pytest.raises(ConfigError, match=r"regression, has no metric 'accuracy'; there are: mae, rmse, r2$"):
+        lost.of_task(lost.dataset.task)

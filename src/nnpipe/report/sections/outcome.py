@@ -11,7 +11,8 @@ from nnpipe.report.formatting import NOTHING, Scale, clean, digits, share
 from nnpipe.report.inputs.candidate import Candidate, listed, quality_text
 from nnpipe.report.quantity_text import kinds
 
-_HEADER = ("Size", "Load", "Median", "p90", "Accuracy", "Same class", "Error", "As its source", "Doubts")
+_TIMES = ("Size", "Load", "Median", "p90")
+_AGREEMENT = ("Same class", "Error", "As its source", "Doubts")
 
 
 @dataclass(frozen=True)
@@ -60,10 +61,10 @@ def outcome(candidates: Sequence[Candidate], failures: Sequence[Failure] = ()) -
             )
         )
     for failure in sorted(failures, key=lambda failure: failure.place):
-        blank = (NOTHING,) * (len(_HEADER) - 2)
+        blank = (NOTHING,) * (len(_TIMES) + len(_AGREEMENT) - 1)
         rows.insert(failure.place, (clean(failure.title, 120), *blank, "failed", NOTHING))
     units = {"Size": sizes.unit, "Load": loads.unit, "Median": times.unit, "p90": times.unit}
-    header = ("Candidate", *(f"{name}, {units[name]}" if name in units else name for name in _HEADER))
+    header = ("Candidate", *(f"{name}, {units[name]}" for name in _TIMES), _quality_heading(candidates), *_AGREEMENT)
     return Table(header, tuple(tuple(map(Cell, row)) for row in rows))
 
 
@@ -73,6 +74,12 @@ def failure_warnings(failures: Sequence[Failure]) -> list[Block]:
         Paragraph(f"{clean(failure.title, 120)} could not be measured: {clean(failure.cause, 600)}", "warning")
         for failure in failures
     ]
+
+
+def _quality_heading(candidates: Sequence[Candidate]) -> str:
+    """Return the heading of the metric by which the candidates are ranked, if all of them have the same one."""
+    headings = {candidate.quality.metric.heading for candidate in candidates if candidate.quality is not None}
+    return headings.pop() if len(headings) == 1 else "Quality"
 
 
 def _same_class(candidate: Candidate) -> float | None:

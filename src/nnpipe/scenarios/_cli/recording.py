@@ -36,6 +36,24 @@ def add_database(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--experiment", metavar="NAME", help="what the run is recorded as (default: MODEL on DATASET)")
 
 
+def check_database(options: argparse.Namespace) -> bool:
+    """Return whether the options name a database.
+
+    Raises
+    ------
+    ConfigError
+        If they say how a run is recorded, but not where.
+    """
+    if options.database is None and (options.experiment is not None or options.store is not None):
+        raise ConfigError("--experiment and --store need --database, which says where the run is recorded")
+    return options.database is not None
+
+
+def experiment_of(options: argparse.Namespace, wrapper: ModelWrapper, dataset: Dataset) -> str:
+    """Return what a run is recorded as."""
+    return str(options.experiment or f"{type(wrapper).__name__} on {type(dataset).__name__}")
+
+
 class Recording:
     """A run that is being recorded."""
 
@@ -81,9 +99,7 @@ def recorded(
     ConfigError
         If the database cannot be used, or another process owns the run.
     """
-    if options.database is None:
-        if options.experiment is not None or options.store is not None:
-            raise ConfigError("--experiment and --store need --database, which says where the run is recorded")
+    if not check_database(options):
         yield None
         return
     tree = {
@@ -91,7 +107,7 @@ def recorded(
         "dataset": dataset.describe(),
         "training": {name: value for name, value in training.to_json().items() if name != "resume"},
     }
-    experiment = options.experiment or f"{type(wrapper).__name__} on {type(dataset).__name__}"
+    experiment = experiment_of(options, wrapper, dataset)
     with RunDatabase(options.database, store=options.store) as database:
         recording = Recording(database, _begun(database, experiment, Configuration(tree), training))
         try:

@@ -17,9 +17,10 @@ from nnpipe.core.errors import ArtifactError, ConfigError, MissingDependency
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.plan import Plan
 from nnpipe.core.runtime import Runtime
+from nnpipe.core.task import Task
 from nnpipe.core.training import TrainingOptions
 from nnpipe.experiment.settings import check_keys
-from nnpipe.measuring.constraints import MetricConstraint
+from nnpipe.measuring.constraints import MetricConstraint, metric_of
 from nnpipe.measuring.measure_options import MeasureOptions
 from nnpipe.measuring.quantities import Quantity
 from nnpipe.workflows.candidates.model_process import LimitOptions
@@ -41,6 +42,7 @@ from nnpipe.workflows.verification.compare_outputs import VerifyOptions
 C = TypeVar("C", bound=Component)
 
 CONFIRMATIONS = 5  # the default number of candidates that are measured again at most
+_FASTEST = "latency_median"
 _MOST_POINTS = 100_000
 _KEYS = (
     "title", "output", "dataset", "calibration_samples", "measure", "verify", "models", "as_trained", "compilers",
@@ -99,7 +101,10 @@ class Point:
 
 @dataclass(frozen=True)
 class Sweep:
-    """A whole sweep; ``impossible`` has the reason, by title, why a combination is not possible."""
+    """A whole sweep; ``impossible`` has the reason, by title, why a combination is not possible.
+
+    Without ``objectives`` of its own they follow from the task of the data: see :meth:`of_task`.
+    """
 
     title: str
     output: Path
@@ -124,6 +129,24 @@ class Sweep:
         wanted = (*self.objectives, self.choose, *(constraint.metric for constraint in self.constraints))
         return tuple({each.name: each for each in wanted}.values())
 
+    def of_task(self, task: Task) -> Sweep:
+        """Return the sweep for data of a task: without objectives of its own it has the task's first metric as one.
+
+        Raises
+        ------
+        ConfigError
+            If candidates are to be judged by a metric that the task does not have.
+        """
+        known = [metric.name for metric in task.metrics]
+        for each in self.metrics:
+            if each.metric and each.metric not in known:
+                raise ConfigError(
+                    f"{each.name}: the task of the data, {task.name}, has no metric {each.metric!r}; "
+                    f"there are: {', '.join(known)}"
+                )
+        objectives = self.objectives or tuple(map(metric_of, (_FASTEST, task.primary.name, "size")))
+        return replace(self, objectives=objectives)
+
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> Sweep:
         """Return the sweep of these settings.
@@ -143,11 +166,9 @@ class Sweep:
         sizes = [count_of(size, f"batch_sizes.{i}") for i, size in enumerate(list_of(data, "batch_sizes", [1]))]
         points, impossible = _combined(models, chains, runtimes, sizes, measure, _flag(data, "as_trained", True))
         constraints = constraints_of(data)
-        objectives = tuple(
-            metric_at(name, f"objectives.{i}")
-            for i, name in enumerate(list_of(data, "objectives", ["latency_median", "accuracy", "size"]))
-        )
-        choose = metric_at(data.get("choose", objectives[0].name), "choose")
+        named_objectives = [] if data.get("objectives") is None else list_of(data, "objectives")
+        objectives = tuple(metric_at(name, f"objectives.{i}") for i, name in enumerate(named_objectives))
+        choose = metric_at(data.get("choose", objectives[0].name if objectives else _FASTEST), "choose")
         judged = {metric.name for metric in (*objectives, choose, *(c.metric for c in constraints))}
         check_sources(judged, {p.model.title for p in points} - {p.model.title for p in points if p.runtime is None})
         return cls(

@@ -205,6 +205,7 @@ def sweep(
     check_call(sweep, locals())
     wanted = read_sweep(settings, changes)
     prepared(wanted.dataset)
+    wanted = wanted.of_task(wanted.dataset.task)
     check_writable(wanted.output, folder=True)
     with alone(wanted.output):
         done = sweep_through(wanted, command, retrain=retrain, retry=retry_failed)

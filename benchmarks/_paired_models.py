@@ -1,0 +1,192 @@
+"""Two models of each task on the same made-up samples, of which most are judged alike.
+
+Each function draws samples of a population and what two models predict for them.  Models differ on a tenth of the
+samples or so, and scores are rounded, so that most differences are 0 and many scores are equal, as after a
+quantisation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from nnpipe.core.evaluation import Evaluation
+from nnpipe.core.ragged import Ragged
+
+Pair = tuple[Evaluation, Evaluation]
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Draw = Callable[[np.random.Generator, int], Pair]
+
+_WINDOWS, _POINTS = 10, 120  # windows of a block, and points of a series
+
+
+@dataclass(frozen=True)
+class Population:
+    """Two models of a task, and how many samples are drawn.
+
+    Parameters
+    ----------
+    task
+        The name of the task.
+    metrics
+        The metrics to look at.
+    draw
+        Draws so many independent samples and judges both models on them.
+    samples
+        The number of independent samples (series, stretches of series) in one simulation.
+    many, parts
+        The truth is the mean over so many parts of so many samples each.
+    """
+
+    task: str
+    metrics: tuple[str, ...]
+    draw: Draw
+    samples: int = 200
+    many: int = 100_000
+    parts: int = 4
+
+
+def classifications(random: np.random.Generator, count: int) -> Pair:
+    """Return two models that differ for 6 % of the samples."""
+    truth = random.integers(0, 5, count).astype(np.int32)
+    one = np.where(random.random(count) < 0.2, random.integers(0, 5, count), truth).astype(np.int32)
+    other = np.where(random.random(count) < 0.06, random.integers(0, 5, count), one).astype(np.int32)
+    names = tuple("abcde")
+    made = [{"truth": truth, "predicted": each} for each in (one, other)]
+    return Evaluation("classification", made[0], names), Evaluation("classification", made[1], names)
+
+
+def regressions(random: np.random.Generator, count: int) -> Pair:
+    """Return two models whose predictions differ for a tenth of the samples."""
+    truth = random.normal(size=(count, 1))
+    one = truth + random.normal(0, 0.3, truth.shape)
+    other = np.where(random.random(truth.shape) < 0.1, one + random.normal(0.2, 0.5, truth.shape), one)
+    made = [{"truth": truth.astype(np.float32), "predicted": each.astype(np.float32)} for each in (one, other)]
+    return Evaluation("regression", made[0]), Evaluation("regression", made[1])
+
+
+def anomalies(random: np.random.Generator, count: int) -> Pair:
+    """Return two models with many equal scores."""
+    truth = (random.random(count) < 0.3).astype(np.int32)
+    one = np.round(truth + random.normal(0, 1, count), 1)
+    other = np.where(random.random(count) < 0.1, np.round(one + random.normal(0, 1, count), 1), one)
+    made = [{"truth": truth, "score": each.astype(np.float32)} for each in (one, other)]
+    return Evaluation("anomaly", made[0]), Evaluation("anomaly", made[1])
+
+
+def segmentations(random: np.random.Generator, count: int) -> Pair:
+    """Return two models of which the second loses pixels of the first class in a tenth of the images."""
+    one = np.zeros((count, 3, 3), np.int64)
+    for number in range(3):
+        pixels = random.integers(5, 60, count)
+        wrong = np.minimum(pixels, 5) * (random.random(count) < 0.3)
+        one[:, number, number] += pixels - wrong
+        one[:, number, (number + 1) % 3] += wrong
+    other = one.copy()
+    lost = np.minimum(other[:, 0, 0], 8) * (random.random(count) < 0.1)
+    other[:, 0, 0] -= lost
+    other[:, 0, 1] += lost
+    names = ("a", "b", "c")
+    return Evaluation("segmentation", {"confusion": one}, names), Evaluation(
+        "segmentation", {"confusion": other}, names
+    )
+
+
+def detections(random: np.random.Generator, count: int) -> Pair:
+    """Return two detectors whose boxes differ in a seventh of the pictures; hard pictures are hard for both."""
+    counts = random.poisson(3, count)
+    owner = np.repeat(np.arange(count), counts)
+    hard = random.random(count)[owner]
+    truth = np.concatenate([random.uniform(0, 300, (len(owner), 2)), random.uniform(20, 120, (len(owner), 2))], axis=1)
+    label = random.choice(3, len(owner), p=[0.6, 0.3, 0.1])
+    off = random.normal(size=truth.shape) * (0.02 + 0.12 * hard[:, None]) * truth[:, [2, 3, 2, 3]]
+    found = random.random(len(owner)) < 0.97 - 0.4 * hard
+    certain = np.round(random.beta(3, 1 + 2 * hard), 2)
+    false = np.repeat(np.arange(count), random.poisson(1.5, count))
+    boxes = np.concatenate([random.uniform(0, 300, (len(false), 2)), random.uniform(20, 120, (len(false), 2))], axis=1)
+    told, chance = random.integers(0, 3, len(false)), np.round(random.beta(1, 3, len(false)), 2)
+    moved = (random.random(count) < 0.15)[owner]
+    further = off + np.where(moved[:, None], random.normal(0, 5, truth.shape), 0)
+    weaker = np.where(moved, np.round(certain * random.uniform(0.7, 1, len(owner)), 2), certain)
+    kept = found & ~(moved & (random.random(len(owner)) < 0.1))
+
+    def judged(moves: Floats, there: npt.NDArray[np.bool_], scores: Floats) -> Evaluation:
+        owners = np.concatenate([owner[there], false])
+        order = np.argsort(owners, kind="stable")
+
+        def rows(right: npt.NDArray[np.generic], wrong: npt.NDArray[np.generic]) -> Ragged:
+            return Ragged(np.concatenate([right[there], wrong])[order], np.bincount(owners, minlength=count))
+
+        ragged = {
+            "truth_boxes": Ragged(truth, counts),
+            "truth_class": Ragged(label.astype(np.int32), counts),
+            "truth_crowd": Ragged(np.zeros(len(owner), np.uint8), counts),
+            "truth_area": Ragged(truth[:, 2] * truth[:, 3], counts),
+            "boxes": rows(truth + moves, boxes),
+            "scores": rows(scores, chance),
+            "class": rows(label.astype(np.int32), told.astype(np.int32)),
+        }
+        return Evaluation("detection", {}, ("a", "b", "c"), ragged, {"protocol": "coco"})
+
+    return judged(off, found, certain), judged(further, kept, weaker)
+
+
+def forecasts(random: np.random.Generator, count: int) -> Pair:
+    """Return two models that differ in a third of the stretches of series; windows of a stretch share their errors."""
+    block = np.repeat(np.arange(count), _WINDOWS)
+    shape = (len(block), 4, 1)
+    truth = random.normal(size=shape)
+    size = np.exp(random.normal(0, 0.4, count))[block, None, None]  # some stretches are harder than others
+    common = random.normal(size=(count, 1, 1))[block]
+    one = truth + size * (0.6 * common + 0.4 * random.normal(size=shape))
+    change = random.normal(0.05, 0.3, (count, 1, 1)) * (random.random((count, 1, 1)) < 0.3)
+    other = one + change[block] * (1 + 0.3 * random.normal(size=shape)) * np.sign(one - truth)
+    scale = np.ones((len(block), 1), np.float32)
+    made = [
+        {"truth": truth.astype(np.float32), "predicted": each.astype(np.float32), "scale": scale, "block": block}
+        for each in (one, other)
+    ]
+    return Evaluation("forecast", made[0]), Evaluation("forecast", made[1])
+
+
+def series(random: np.random.Generator, count: int, thresholds: tuple[float, ...] = (0.9, 0.9, 0.9)) -> Pair:
+    """Return two detectors of anomalies with rounded scores that differ in a fifth of the series."""
+    number = np.repeat(np.arange(count), _POINTS)
+    place = np.tile(np.arange(_POINTS), count)
+    begin = random.integers(40, _POINTS - 20, count)[number]
+    there = (random.random(count) < 0.8)[number]
+    window = np.where(there & (place >= begin) & (place < begin + 12), number, -1)
+    seen = (random.random(count) < 0.8)[number]  # an anomaly that neither may see
+    unusual = (window >= 0) & seen
+    one = np.round(np.clip(0.45 + 0.35 * unusual + 0.16 * random.normal(size=len(number)), 0, 1), 1)
+    differ = (random.random(count) < 0.2)[number]
+    noisy = np.round(np.clip(0.45 + 0.3 * unusual + 0.18 * random.normal(size=len(number)), 0, 1), 1)
+    other = np.where(differ, noisy, one)
+    settings = {"thresholds": list(thresholds)} if thresholds else {}
+    made = [{"window": window, "series": number, "score": each.astype(np.float32)} for each in (one, other)]
+    return (
+        Evaluation("series_anomaly", made[0], settings=settings),
+        Evaluation("series_anomaly", made[1], settings=settings),
+    )
+
+
+def series_at_best(random: np.random.Generator, count: int) -> Pair:
+    """Return the two detectors of :func:`series`, each judged at its best threshold."""
+    return series(random, count, ())
+
+
+POPULATIONS = (
+    Population("classification", ("accuracy", "macro_f1"), classifications),
+    Population("regression", ("mae", "rmse", "r2"), regressions),
+    Population("segmentation", ("mean_iou",), segmentations),
+    Population("anomaly", ("auc", "best_f1", "pauc"), anomalies),
+    Population("detection", ("map", "ap50"), detections, many=25_000),
+    Population("forecast", ("mase", "rmse"), forecasts, samples=40, many=20_000),
+    Population("series_anomaly", ("nab_standard",), series, samples=50, many=1000, parts=40),
+    Population("series_anomaly at its best", ("nab_standard",), series_at_best, samples=50, many=1000, parts=40),
+)
+"""A population for each task; detectors of anomalies in series are judged at given thresholds and at their best."""

@@ -1,0 +1,45 @@
+"""The recording of a measurement in the run database."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from pathlib import Path
+
+from nnpipe.core.dataset import Dataset
+from nnpipe.core.model import ModelWrapper
+from nnpipe.experiment.configuration import Configuration
+from nnpipe.experiment.database.database import RunDatabase
+from nnpipe.experiment.provenance import environment, origins
+from nnpipe.measuring.run import Run
+from nnpipe.report.inputs.candidate import Candidate
+from nnpipe.report.writers.json_figures import figures_of
+from nnpipe.scenarios._cli.recording import check_database, experiment_of
+
+
+def record_measurement(options: argparse.Namespace, wrapper: ModelWrapper, dataset: Dataset, run: Run) -> None:
+    """Record a measured run, if the options name a database, and print its identity.
+
+    Its statistics are the figures of its result file, by their names in :mod:`nnpipe.measuring.quantities`: times,
+    sizes, and every metric of the data's task.  The result file is one of its artifacts.
+
+    Raises
+    ------
+    ConfigError
+        If the database cannot be used.
+    """
+    if not check_database(options):
+        return
+    figures = figures_of(Candidate.of(run))
+    values = {name: figure.value for name, figure in figures.items() if figure.value is not None}
+    tree = Configuration({**run.components, "title": run.title, "timing": {"batch_size": run.timing["batch_size"]}})
+    with RunDatabase(options.database, store=options.store) as database:
+        recorded = database.runs.create(experiment_of(options, wrapper, dataset), tree, environment=environment())
+        known = origins(tree)
+        database.artifacts.put_file(recorded, "result", Path(options.output))
+        with database.together():
+            database.put_origins(recorded, known)
+            database.figures.put_statistics(recorded, {n: float(v) for n, v in values.items() if math.isfinite(v)})
+            database.runs.enter(recorded, "running")
+            database.runs.enter(recorded, "completed")
+    print(f"recorded: run {recorded[:12]} in {options.database}")
