@@ -10,6 +10,8 @@ import pytest
 pytest.importorskip("jinja2", reason="Jinja2 writes the page")
 pytest.importorskip("playwright.sync_api", reason="Playwright drives the browser")
 
+from page_fit import assert_fits
+
 from nnpipe.report.inputs.candidate import candidates_of
 from nnpipe.report.render import render, report_on
 from nnpipe.report.result_files import subject
@@ -200,22 +202,7 @@ def test_short_tables_have_no_filter(opened):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_telephone_shows_the_page_without_scrolling_sideways(opened, scheme, kind):
     page = opened(PHONE, kind, color_scheme=scheme)
-    assert page.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
-    beyond = page.evaluate(
-        """() => [...document.querySelectorAll("main :is(p, dl, figure, h1, h2, h3, svg, input, button)")]
-            .filter(element => !element.closest(".scroll") && element.getBoundingClientRect().right > innerWidth + 1)
-            .map(element => element.outerHTML.slice(0, 200))"""
-    )
-    assert beyond == []
-    # Letters of plots shrink with them, and should not do so below what can be read.
-    smallest = page.evaluate(
-        """() => Math.min(...[...document.querySelectorAll("svg text")].map(text => {
-            const picture = text.ownerSVGElement;
-            const scale = picture.getBoundingClientRect().width / picture.viewBox.baseVal.width;
-            return scale * parseFloat(text.getAttribute("font-size"));
-        }))"""
-    )
-    assert smallest > 9
+    assert_fits(page, PHONE["width"])
     dark = page.evaluate("getComputedStyle(document.querySelector('svg text')).fill")
     background = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert (dark == "rgb(160, 169, 180)") is (scheme == "dark")

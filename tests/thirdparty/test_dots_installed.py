@@ -19,7 +19,7 @@ needs("onnx", "onnxruntime", "jinja2", "sqlalchemy")
 
 HERE = Path(__file__).parent
 SOURCE = HERE.parents[1] / "src"
-MEASURE = ("--scale", 1, "--measure-seconds", 0.05)
+MEASURE = ("--scale", 1, "--measure-seconds", 0.05, "--verbosity", "error")
 Command = Callable[..., str]
 
 
@@ -91,7 +91,7 @@ def test_stored_predictions_are_judged(nnpipe: Command, folder: Path) -> None:
 def test_the_gate_compares_counts_sample_by_sample(nnpipe: Command, results: list[str]) -> None:
     told = nnpipe("gate", "sum.json", "low.json", "--max-loss", "count_error=0.1", status=1)
     assert told.startswith("fail: error of the count loss ")
-    assert "0 won of 120 samples" in told
+    assert "of 120 samples)" in told
     nnpipe("gate", "sum.json", "int8.json", "--max-loss", "count_error=0.3", "--max-loss", "within_one=10%")
     assert "there are: count_error, within_one" in nnpipe("gate", *results[:2], "--max-loss", "mae=1", status=2)
 
@@ -110,10 +110,10 @@ def test_a_report_has_its_metrics_and_its_section(nnpipe: Command, folder: Path,
 
 def test_runs_are_found_by_its_metrics(nnpipe: Command, results: list[str]) -> None:
     database = ("--database", "runs.sqlite", "--columns", "configuration.title,statistics.count_error")
-    found = nnpipe("runs", "query", "statistics.count_error < 0.3 and statistics.within_one > 0.9", *database)
+    found = nnpipe("runs", "query", "statistics.count_error < 0.6 and statistics.within_one > 0.8", *database)
     assert [line.split("  ")[0] != "" for line in found.splitlines()[1:]] == [True, True]
     assert "int8" in found
-    assert "low.onnx" in nnpipe("runs", "query", "statistics.count_error > 0.5", *database)
+    assert "low.onnx" in nnpipe("runs", "query", "statistics.count_error > 0.6", *database)
 
 
 def test_a_sweep_is_bound_and_ranked_by_it(nnpipe: Command, folder: Path) -> None:
@@ -143,4 +143,4 @@ def test_models_are_compared_by_it(nnpipe: Command) -> None:
     words = ("compare", "sum.onnx", "low.onnx", "--dataset", "DotsDataset", "--scale", 1, "--max-seconds", 5)
     told = nnpipe(*words)
     assert "Δ count error" in told
-    assert "rror of the count of sum.onnx" in told
+    assert "sum.onnx has a better error of the count than low.onnx" in told
