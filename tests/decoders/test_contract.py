@@ -10,6 +10,8 @@ from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 from nnpipe.decoders import (
     FastestDetDecoder,
     FinishedBoxesDecoder,
+    HeatMapDecoder,
+    MoveNetDecoder,
     ReconstructionErrorDecoder,
     SegmentationDecoder,
     SSDDecoder,
@@ -46,6 +48,8 @@ class TestDecoders(OutputDecoderContract):
                 id="YOLO's heads",
             ),
             pytest.param((YOLOXDecoder(per_box="all", strides=(8, 16)), lambda: {"out": drawn(80, 8)}), id="YOLOX"),
+            pytest.param((HeatMapDecoder(), lambda: {"out": drawn(6, 8, 5)}), id="heat maps"),
+            pytest.param((MoveNetDecoder(score_threshold=0.5), lambda: {"out": drawn(4, 7, 3)}), id="MoveNet"),
             pytest.param((SegmentationDecoder(class_numbers=(1, 0, 2)), lambda: {"out": drawn(3, 9, 9)}), id="masks"),
             pytest.param(
                 (ReconstructionErrorDecoder(reduction="max"), lambda: {"out": drawn(5), INPUT + "in": drawn(5)}),

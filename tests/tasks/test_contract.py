@@ -14,6 +14,7 @@ from nnpipe.tasks import (
     EmbeddingSearch,
     Forecast,
     Generation,
+    Pose,
     Regression,
     Segmentation,
     SeriesAnomaly,
@@ -208,3 +209,27 @@ class TestSeriesAnomaly(TaskContract):
         score = random().random(400) ** 8
         score[[45, 235]] = 0.9
         return {"score": score}
+
+
+class TestPose(TaskContract):
+    @pytest.fixture
+    def task(self) -> Pose:
+        return Pose()
+
+    @pytest.fixture
+    def spec(self) -> DatasetSpec:
+        return DatasetSpec(Pose.name, (), (), ("head", "hand", "foot"))
+
+    @pytest.fixture
+    def truth(self) -> Batch:
+        points = random().uniform(20, 200, (16, 2, 3, 3)).astype(np.float32)
+        points[..., 2] = random().integers(1, 3, (16, 2, 3))
+        count, size = random().integers(0, 3, 16), np.full((16, 2), 240)
+        return {"points": points, "count": count, "size": size, "area": random().uniform(2000, 20000, (16, 2))}
+
+    @pytest.fixture
+    def predictions(self, truth: Batch) -> Batch:
+        draws = random()
+        moved = draws.normal(0, 40, truth["points"].shape) * (draws.random((16, 2, 1, 1)) < 0.6)
+        scores = draws.random((16, 2))
+        return {"points": truth["points"] + moved, "count": truth["count"], "scores": scores}

@@ -19,6 +19,13 @@ BOXES = {
     )
 }  # fmt: skip
 PIXELS = {name: Ragged(np.ones((4, 3), int), np.ones(4, np.int64)) for name in ("pixels", "contours")}
+PERSONS = {
+    "truth_points": Ragged(np.ones((4, 2, 3)), np.ones(4, np.int64)),
+    "points": Ragged(np.ones((4, 2, 3)), np.ones(4, np.int64)),
+    **{name: BOXES[name] for name in ("truth_boxes", "truth_crowd", "truth_area", "scores")},
+}
+POSE_SETTINGS = {"sigmas": [0.1, 0.1], "pck_fraction": 0.1, "pck_length": "box"}
+SIZES = {"size": np.ones((4, 2), int)}
 ODD = Ragged(np.ones(4, int), np.array([4, 0, 0, 0]))
 
 
@@ -34,6 +41,11 @@ ODD = Ragged(np.ones(4, int), np.array([4, 0, 0, 0]))
             "segmentation", {}, (), {**PIXELS, "pixels": Ragged(np.full((4, 3), 1 << 40), np.ones(4, np.int64))}
         ),
         Evaluation("segmentation", {}, (), {**PIXELS, "contours": Ragged(np.ones((4, 3)), np.ones(4, np.int64))}),
+        Evaluation("pose", SIZES, (), PERSONS),
+        Evaluation("pose", SIZES, (), PERSONS, {**POSE_SETTINGS, "sigmas": [0.1] * 3}),
+        Evaluation("pose", SIZES, (), PERSONS, {**POSE_SETTINGS, "sigmas": [0.1, 0]}),
+        Evaluation("pose", SIZES, (), PERSONS, {**POSE_SETTINGS, "pck_length": "torso"}),
+        Evaluation("pose", SIZES, (), {**PERSONS, "scores": ODD}, POSE_SETTINGS),
         Evaluation("anomaly", {"truth": FOUR, "score": np.zeros((4, 2))}),
         Evaluation("anomaly", {"truth": FOUR, "score": np.zeros(4), "clip": np.zeros((4, 2))}),
         Evaluation("forecast", {"truth": FOUR, "predicted": FOUR, "scale": FOUR, "block": FOUR}),
@@ -51,6 +63,7 @@ def test_arrays_that_do_not_belong_together_are_refused(strange: Evaluation) -> 
     assert "\n" not in str(caught.value)
 
 
-def test_sound_boxes_and_masks_are_not_refused() -> None:
+def test_sound_boxes_masks_and_points_are_not_refused() -> None:
     task_named("detection").check(Evaluation("detection", {}, (), BOXES))
     task_named("segmentation").check(Evaluation("segmentation", {}, (), PIXELS))
+    task_named("pose").check(Evaluation("pose", SIZES, (), PERSONS, POSE_SETTINGS))

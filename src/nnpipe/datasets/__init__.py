@@ -14,9 +14,11 @@ if TYPE_CHECKING:
     from nnpipe.datasets.arrays import ArraysDataset as ArraysDataset
     from nnpipe.datasets.cifar10 import CIFAR10Dataset as CIFAR10Dataset
     from nnpipe.datasets.coco import COCODataset as COCODataset
+    from nnpipe.datasets.coco_keypoints import COCOKeypointsDataset as COCOKeypointsDataset
     from nnpipe.datasets.digits import DigitsDataset as DigitsDataset
     from nnpipe.datasets.image_folder import ImageFolderDataset as ImageFolderDataset
     from nnpipe.datasets.in_memory import InMemoryDataset as InMemoryDataset
+    from nnpipe.datasets.keypoints_table import KeypointsTableDataset as KeypointsTableDataset
     from nnpipe.datasets.labelled_texts import TextClassificationDataset as TextClassificationDataset
     from nnpipe.datasets.mask_folder import MaskFolderDataset as MaskFolderDataset
     from nnpipe.datasets.mnist import FashionMNISTDataset as FashionMNISTDataset
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from nnpipe.datasets.synthetic import SyntheticVectorsDataset as SyntheticVectorsDataset
     from nnpipe.datasets.synthetic_boxes import SyntheticDetectionDataset as SyntheticDetectionDataset
     from nnpipe.datasets.synthetic_embedding import SyntheticEmbeddingDataset as SyntheticEmbeddingDataset
+    from nnpipe.datasets.synthetic_poses import SyntheticPosesDataset as SyntheticPosesDataset
     from nnpipe.datasets.synthetic_sequences import SyntheticSeriesAnomaliesDataset as SyntheticSeriesAnomaliesDataset
     from nnpipe.datasets.synthetic_sequences import SyntheticSeriesDataset as SyntheticSeriesDataset
     from nnpipe.datasets.synthetic_sequences import SyntheticSoundsDataset as SyntheticSoundsDataset
@@ -55,10 +58,12 @@ __getattr__ = lazy_getattr(
         "arrays": ("ArraysDataset",),
         "cifar10": ("CIFAR10Dataset",),
         "coco": ("COCODataset",),
+        "coco_keypoints": ("COCOKeypointsDataset",),
         "digits": ("DigitsDataset",),
         "image_folder": ("ImageFolderDataset",),
         "in_memory": ("InMemoryDataset",),
         "labelled_texts": ("TextClassificationDataset",),
+        "keypoints_table": ("KeypointsTableDataset",),
         "mask_folder": ("MaskFolderDataset",),
         "mnist": (
             "FashionMNISTDataset",
@@ -84,6 +89,7 @@ __getattr__ = lazy_getattr(
         ),
         "synthetic_boxes": ("SyntheticDetectionDataset",),
         "synthetic_embedding": ("SyntheticEmbeddingDataset",),
+        "synthetic_poses": ("SyntheticPosesDataset",),
         "synthetic_sequences": (
             "SyntheticSeriesAnomaliesDataset",
             "SyntheticSeriesDataset",

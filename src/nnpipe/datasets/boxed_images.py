@@ -17,7 +17,7 @@ from nnpipe.core.errors import DatasetError
 from nnpipe.core.preprocessing import IMAGE_SIZE
 from nnpipe.core.ragged import Ragged
 from nnpipe.core.tensors import Batch, TensorSpec
-from nnpipe.datasets.image_files import decoded_whole
+from nnpipe.datasets.image_files import decoded_whole, side_by_side
 from nnpipe.datasets.in_memory import checked_indices
 from nnpipe.datasets.listed_files import ListedFilesDataset
 from nnpipe.tasks.detection.task import Detection
@@ -193,10 +193,7 @@ class BoxedImagesDataset(ListedFilesDataset[BoxListing]):
         found = self.files
         declared = [None if found.sizes is None else (int(found.sizes[i, 0]), int(found.sizes[i, 1])) for i in indices]
         images = [decoded_whole(found.paths[i], 3, size) for i, size in zip(indices, declared, strict=True)]
-        sizes = np.array([image.shape[:2] for image in images], np.int32).reshape(-1, 2)
-        canvas = np.zeros((len(images), *sizes.max(axis=0, initial=0), 3), np.uint8)
-        for place, image in zip(canvas, images, strict=True):
-            place[: image.shape[0], : image.shape[1]] = image
+        canvas, sizes = side_by_side(images)
         return {"image": canvas, IMAGE_SIZE: sizes}, self._truth(indices, sizes)
 
     def _truth(self, indices: npt.NDArray[np.int64], sizes: npt.NDArray[np.int32]) -> Batch:

@@ -124,6 +124,26 @@ def decoded_whole(path: Path, channels: int, declared: tuple[int, int] | None = 
         return np.asarray(found, np.uint8).reshape(found.height, found.width, channels)
 
 
+def side_by_side(images: Sequence[npt.NDArray[np.uint8]]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
+    """Return images of different sizes as one batch, padded with black below and on the right, and their sizes.
+
+    Parameters
+    ----------
+    images
+        Images ``(height, width, 3)``.
+
+    Returns
+    -------
+    batch, sizes
+        ``(n, height, width, 3)``, and height and width of each, ``(n, 2)``.
+    """
+    sizes = np.array([image.shape[:2] for image in images], np.int32).reshape(-1, 2)
+    canvas = np.zeros((len(images), *sizes.max(axis=0, initial=0), 3), np.uint8)
+    for place, image in zip(canvas, images, strict=True):
+        place[: image.shape[0], : image.shape[1]] = image
+    return canvas, sizes
+
+
 def decoded_values(path: Path, *, coloured: bool = False) -> npt.NDArray[np.integer]:
     """Return the numbers of a mask's pixels as the file stores them: levels of grey, or indices of a palette.
 

@@ -18,7 +18,7 @@ from nnpipe.core.image_conversion import resized_bytes
 from nnpipe.core.preprocessing import IMAGE_SIZE
 from nnpipe.core.tensors import Batch, TensorSpec
 from nnpipe.datasets._pixel_classes import IGNORED, PixelClasses
-from nnpipe.datasets.image_files import decoded_values, decoded_whole
+from nnpipe.datasets.image_files import decoded_values, decoded_whole, side_by_side
 from nnpipe.datasets.in_memory import checked_indices
 from nnpipe.datasets.listed_files import ListedFilesDataset
 from nnpipe.tasks.frames import cells_of_pixels, frame
@@ -111,13 +111,12 @@ class SegmentedImagesDataset(ListedFilesDataset[MaskListing]):
     def read(self, indices: npt.NDArray[np.integer]) -> tuple[Batch, Batch]:
         """Return some samples: decoded pictures and the class of each of their pixels."""
         pairs = [self._pair(int(index)) for index in checked_indices(indices, len(self))]
-        sizes = np.array([image.shape[:2] for image, _ in pairs], np.int32).reshape(-1, 2)
-        height, width = sizes.max(axis=0, initial=0) if self.side_lengths is None else self.side_lengths
-        canvas = np.zeros((len(pairs), height, width, 3), np.uint8)
-        masks = np.full((len(pairs), height, width), IGNORED, np.int64)
-        for place, (image, mask) in enumerate(pairs):
-            canvas[place, : image.shape[0], : image.shape[1]] = image
-            masks[place, : image.shape[0], : image.shape[1]] = mask
+        canvas, sizes = side_by_side([image for image, _ in pairs])
+        if not pairs and self.side_lengths:
+            canvas = np.zeros((0, *self.side_lengths, 3), np.uint8)
+        masks = np.full(canvas.shape[:3], IGNORED, np.int64)
+        for place, (_, mask) in zip(masks, pairs, strict=True):
+            place[: mask.shape[0], : mask.shape[1]] = mask
         inputs = {"image": canvas} | ({} if self.side_lengths else {IMAGE_SIZE: sizes})
         return inputs, {"mask": masks, "size": sizes.copy()}
 

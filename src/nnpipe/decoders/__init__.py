@@ -10,6 +10,8 @@ from nnpipe.core.lazy_exports import lazy_getattr
 if TYPE_CHECKING:
     from nnpipe.decoders.fastestdet import FastestDetDecoder as FastestDetDecoder
     from nnpipe.decoders.finished_boxes import FinishedBoxesDecoder as FinishedBoxesDecoder
+    from nnpipe.decoders.heat_maps import HeatMapDecoder as HeatMapDecoder
+    from nnpipe.decoders.movenet import MoveNetDecoder as MoveNetDecoder
     from nnpipe.decoders.reconstruction_error import ReconstructionErrorDecoder as ReconstructionErrorDecoder
     from nnpipe.decoders.segmentation import SegmentationDecoder as SegmentationDecoder
     from nnpipe.decoders.ssd import SSDDecoder as SSDDecoder
@@ -22,6 +24,8 @@ __getattr__ = lazy_getattr(
     {
         "fastestdet": ("FastestDetDecoder",),
         "finished_boxes": ("FinishedBoxesDecoder",),
+        "heat_maps": ("HeatMapDecoder",),
+        "movenet": ("MoveNetDecoder",),
         "reconstruction_error": ("ReconstructionErrorDecoder",),
         "segmentation": ("SegmentationDecoder",),
         "ssd": ("SSDDecoder",),

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from nnpipe.tasks.embedding.task import EmbeddingSearch as EmbeddingSearch
     from nnpipe.tasks.forecast.task import Forecast as Forecast
     from nnpipe.tasks.generation.task import Generation as Generation
+    from nnpipe.tasks.pose.task import Pose as Pose
     from nnpipe.tasks.regression.task import Regression as Regression
     from nnpipe.tasks.segmentation.task import Segmentation as Segmentation
     from nnpipe.tasks.series_anomaly.task import SeriesAnomaly as SeriesAnomaly
@@ -27,6 +28,7 @@ __getattr__ = lazy_getattr(
         "embedding.task": ("EmbeddingSearch",),
         "forecast.task": ("Forecast",),
         "generation.task": ("Generation",),
+        "pose.task": ("Pose",),
         "regression.task": ("Regression",),
         "segmentation.task": ("Segmentation",),
         "series_anomaly.task": ("SeriesAnomaly",),

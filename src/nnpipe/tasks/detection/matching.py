@@ -1,14 +1,13 @@
 """Matching of predicted boxes with true ones.
 
 COCO's rules are those of ``pycocotools/cocoeval.py``, ``evaluateImg``: the boxes of one class in one picture are taken
-in the order of their scores, and each gets the free true box that it overlaps most.  Here the first boxes of all
-pictures and classes are matched at once, then the second ones, and so on, for all thresholds and areas together.
+in the order of their scores, and each gets the free true box that it overlaps most
+(:mod:`nnpipe.tasks.greedy_matching`).
 """
 
 from __future__ import annotations
 
 import functools
-import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,9 +16,8 @@ from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.ragged import Ragged
 from nnpipe.tasks.detection.first_claims import claimed
 from nnpipe.tasks.detection.overlaps import Bools, Floats, Integers, overlapping
+from nnpipe.tasks.greedy_matching import THRESHOLDS, greedy, places_in_groups
 
-THRESHOLDS = np.linspace(0.5, 0.95, 10)
-"""The overlaps from which a box counts as found."""
 AREAS = {"all": (0.0, 1e10), "small": (0.0, 32.0**2), "medium": (32.0**2, 96.0**2), "large": (96.0**2, 1e10)}
 """Least and greatest area of boxes in pixels, by name."""
 MOST_DETECTIONS = 100
@@ -86,7 +84,7 @@ def _matched(
     order = np.lexsort((-scores.values.astype(np.float64), classes.values, boxes.owners))
     group = (boxes.owners * every + classes.values.astype(np.int64))[order]
     if protocol == "coco":
-        kept = _places(group) < MOST_DETECTIONS
+        kept = places_in_groups(group) < MOST_DETECTIONS
         order, group = order[kept], group[kept]
     given = boxes.values.astype(np.float64)[order]
     if protocol == "coco":
@@ -120,40 +118,12 @@ def _greedy(
         Whether each box was matched with a true box that counts, or with one that does not;
         ``(d, thresholds, areas)``.
     """
-    shape = (len(boxes), len(THRESHOLDS), len(AREAS))
-    right, ignored = np.zeros(shape, bool), np.zeros(shape, bool)
-    taken = np.zeros((len(truth), *shape[1:]), bool)
-    reached = np.minimum(THRESHOLDS, 1 - 1e-10)
     if not len(boxes):
-        return right, ignored
-    parts = overlapping(boxes, group, truth, true_group, crowds, float(reached[0]))
+        shape = (0, len(THRESHOLDS), unwanted.shape[1])
+        return np.zeros(shape, bool), np.zeros(shape, bool)
+    parts = overlapping(boxes, group, truth, true_group, crowds, float(THRESHOLDS[0]))
     box, true, overlap = (np.concatenate(part) for part in zip(*parts, strict=True))
-    if not len(box):
-        return right, ignored
-    firsts = np.flatnonzero(np.diff(box, prepend=-1))
-    rounds = np.repeat(_places(group[box[firsts]]), np.diff(firsts, append=len(box)))
-    # Of the pairs of a box, the last possible one is chosen: the greatest overlap, and among equals the last true box.
-    order = np.lexsort((true, overlap, box, rounds))
-    box, true, overlap, rounds = box[order], true[order], overlap[order], rounds[order]
-    ends = np.searchsorted(rounds, np.arange(int(rounds[-1]) + 2))
-    for start, end in itertools.pairwise(ends.tolist()):
-        now, those = true[start:end], box[start:end]
-        count = len(now)
-        possible = (overlap[start:end, None] >= reached)[:, :, None] & (~taken[now] | crowds[now, None, None])
-        place = np.arange(1, count + 1)[:, None, None] + np.where(unwanted[now], 0, count)[:, None, :]
-        starts = np.flatnonzero(np.diff(those, prepend=-1))
-        best = np.maximum.reduceat(np.where(possible, place, 0), starts, axis=0)
-        right[those[starts]] = best > count
-        ignored[those[starts]] = (best > 0) & (best <= count)
-        which, threshold, area = np.nonzero(best)
-        taken[now[(best[which, threshold, area] - 1) % count], threshold, area] = True
-    return right, ignored
-
-
-def _places(group: Integers) -> Integers:
-    """Return the place of each element among those of its group, from 0; equal groups follow each other."""
-    firsts = np.flatnonzero(np.diff(group, prepend=-1))
-    return np.arange(len(group)) - np.repeat(firsts, np.diff(firsts, append=len(group)))
+    return greedy(group, box, true, overlap, crowds, unwanted)
 
 
 def _after(classes: Ragged) -> int:

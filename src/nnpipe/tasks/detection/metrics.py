@@ -1,8 +1,5 @@
 """The metrics of a detection: COCO's average precision and recall.
 
-They are those of ``pycocotools/cocoeval.py``, ``accumulate`` and ``summarize``.  Precision and recall change upwards
-only where a box is right, so only these boxes are looked at for each weighting of pictures.
-
 By the rules of Pascal VOC and Open Images, mAP is the area below the curve at an overlap of 0.5, and there are no
 figures by area.
 """
@@ -10,138 +7,16 @@ figures by area.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-
-import numpy as np
-import numpy.typing as npt
 
 from nnpipe.core.evaluation import Evaluation
-from nnpipe.core.quality_metric import Floats, QualityMetric, Statistic
-from nnpipe.tasks.detection.matching import AREAS, THRESHOLDS, Matches, matches_of
-
-_RECALLS = np.linspace(0.0, 1.0, 101)
-Integers = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True, eq=False)
-class _Curves:
-    """Precision and recall at the boxes that are right, for each class and threshold, as functions of weights.
-
-    A curve is one class at one threshold; the right boxes of all curves follow each other.
-
-    Attributes
-    ----------
-    picture
-        Picture of each right box, ``(r,)``.
-    curve
-        Curve of each right box, ``(r,)``, ascending.
-    last, first
-        For each right box, the place after it and the start of its class among the boxes that count in all curves
-        (``usual``, their pictures), ``(r,)``.
-    rare_last, rare_first
-        The same among those that count in some curves only (``rare``, their pictures).
-    label
-        Class of each curve.
-    wanted_picture, wanted_label
-        Picture and class of each true box that counts.
-    classes, thresholds
-        The number of classes, and of thresholds.
-    """
-
-    picture: Integers
-    curve: Integers
-    last: Integers
-    first: Integers
-    usual: Integers
-    rare_last: Integers
-    rare_first: Integers
-    rare: Integers
-    label: Integers
-    wanted_picture: Integers
-    wanted_label: Integers
-    classes: int
-    thresholds: int
-
-    @classmethod
-    def of(cls, found: Matches, thresholds: list[int], area: int) -> _Curves:
-        right = found.right[:, thresholds, area]
-        counted = ~np.asarray(found.ignored[:, thresholds, area])
-        always = np.asarray(counted.all(axis=1))
-        threshold, box = np.nonzero(right.T)
-        rare_threshold, rare_box = np.nonzero((counted & ~always[:, None]).T)
-        count = len(found.label)
-        start = np.searchsorted(found.label, found.label[box])
-        before = np.concatenate([[0], np.cumsum(always)])
-        rare_place = rare_threshold * (count + 1) + rare_box
-        wanted = found.wanted[:, area]
-        return cls(
-            picture=found.picture[box],
-            curve=threshold * found.classes + found.label[box],
-            last=before[box + 1],
-            first=before[start],
-            usual=found.picture[always],
-            rare_last=np.searchsorted(rare_place, threshold * (count + 1) + box, "right"),
-            rare_first=np.searchsorted(rare_place, threshold * (count + 1) + start, "left"),
-            rare=found.picture[rare_box],
-            label=np.tile(np.arange(found.classes), len(thresholds)),
-            wanted_picture=found.true_picture[wanted],
-            wanted_label=found.true_label[wanted],
-            classes=found.classes,
-            thresholds=len(thresholds),
-        )
-
-    def wanted(self, weights: Floats) -> Floats:
-        """Return the number of true boxes of each class, ``(classes,)``."""
-        return np.bincount(self.wanted_label, weights[self.wanted_picture], self.classes).astype(np.float64)
-
-    def mean(self, curves: Floats, wanted: Floats) -> float:
-        """Return the mean over the curves of all classes that have true boxes; NaN without any."""
-        there = int(np.count_nonzero(wanted > 0))
-        return (
-            float(curves[np.tile(wanted > 0, self.thresholds)].sum()) / (there * self.thresholds) if there else np.nan
-        )
-
-    def average_precision(self, weights: Floats, recalls: Floats | None = _RECALLS) -> float:
-        """Return the mean of the precision at these recalls, or at all, over all curves."""
-        wanted = self.wanted(weights)
-        each = weights[self.picture]
-        starts = np.searchsorted(self.curve, self.curve)
-        right = np.cumsum(each)
-        right = right - np.concatenate([[0.0], right])[starts]
-        usual, rare = _sums(weights[self.usual]), _sums(weights[self.rare])
-        counted = usual[self.last] - usual[self.first] + rare[self.rare_last] - rare[self.rare_first]
-        precision = right / (counted + np.spacing(1))
-        of_class = wanted[self.label[self.curve]]
-        recall = np.divide(right, of_class, out=np.zeros(len(right)), where=of_class > 0)
-        if recalls is None:
-            fresh = np.divide(each, of_class, out=np.zeros(len(each)), where=of_class > 0)
-        else:
-            # A recall of 0.7 is asked for as 0.7000000000000001, as by pycocotools.
-            reached = np.searchsorted(recalls, recall, "right") / len(recalls)
-            fresh = np.diff(reached, prepend=0)
-            firsts = np.flatnonzero(starts == np.arange(len(starts)))
-            fresh[firsts] = reached[firsts]
-        # The greatest precision from each recall on: each curve, from the last to the first, is lifted above the one
-        # before, so that one pass serves all.
-        lift = 2.0 * (len(self.label) - self.curve)
-        best = np.maximum.accumulate((precision + lift)[::-1])[::-1] - lift
-        areas = np.bincount(self.curve, best * fresh, len(self.label)).astype(np.float64)
-        return self.mean(areas, wanted)
-
-    def average_recall(self, weights: Floats) -> float:
-        """Return the mean of the greatest recall, over all curves."""
-        wanted = self.wanted(weights)
-        right = np.bincount(self.curve, weights[self.picture], len(self.label))
-        of_class = wanted[self.label]
-        return self.mean(np.divide(right, of_class, out=np.zeros(len(right)), where=of_class > 0), wanted)
-
-
-def _sums(values: Floats) -> Floats:
-    return np.concatenate([[0.0], np.cumsum(values)])
+from nnpipe.core.quality_metric import QualityMetric, Statistic
+from nnpipe.tasks.average_precision import RECALLS, PrecisionCurves
+from nnpipe.tasks.detection.matching import AREAS, matches_of
+from nnpipe.tasks.greedy_matching import THRESHOLDS
 
 
 def _measured(
-    of: Callable[[_Curves, str], Statistic], thresholds: list[int] | None = None, area: str = "all"
+    of: Callable[[PrecisionCurves, str], Statistic], thresholds: list[int] | None = None, area: str = "all"
 ) -> Callable[[Evaluation], Statistic]:
     def prepare(found: Evaluation) -> Statistic:
         which = thresholds
@@ -150,18 +25,24 @@ def _measured(
                 return lambda weights: float("nan")
             which = thresholds or [0]
         matches = matches_of(found)
-        curves = _Curves.of(matches, list(range(len(THRESHOLDS))) if which is None else which, list(AREAS).index(area))
+        place = list(AREAS).index(area)
+        chosen = list(range(len(THRESHOLDS))) if which is None else which
+        wanted = matches.wanted[:, place]
+        curves = PrecisionCurves.of(
+            matches.picture, matches.label, matches.right[:, chosen, place], matches.ignored[:, chosen, place],
+            matches.true_picture[wanted], matches.true_label[wanted], matches.classes,
+        )  # fmt: skip
         return of(curves, protocol)
 
     return prepare
 
 
-def _precision(curves: _Curves, protocol: str) -> Statistic:
-    recalls = _RECALLS if protocol == "coco" else None
+def _precision(curves: PrecisionCurves, protocol: str) -> Statistic:
+    recalls = RECALLS if protocol == "coco" else None
     return lambda weights: curves.average_precision(weights, recalls)
 
 
-def _recall(curves: _Curves, protocol: str) -> Statistic:
+def _recall(curves: PrecisionCurves, protocol: str) -> Statistic:
     return curves.average_recall
 
 

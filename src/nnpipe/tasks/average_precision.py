@@ -1,0 +1,155 @@
+"""Average precision and recall as COCO computes them, of things of any kind: boxes, masks or key points.
+
+They are those of ``pycocotools/cocoeval.py``, ``accumulate`` and ``summarize``.  Precision and recall change upwards
+only where a thing is right, so only these are looked at for each weighting of pictures.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from nnpipe.core.quality_metric import Floats
+
+RECALLS = np.linspace(0.0, 1.0, 101)
+Integers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class PrecisionCurves:
+    """Precision and recall at the boxes that are right, for each class and threshold, as functions of weights.
+
+    A curve is one class at one threshold; the right boxes of all curves follow each other.
+
+    Attributes
+    ----------
+    picture
+        Picture of each right box, ``(r,)``.
+    curve
+        Curve of each right box, ``(r,)``, ascending.
+    last, first
+        For each right box, the place after it and the start of its class among the boxes that count in all curves
+        (``usual``, their pictures), ``(r,)``.
+    rare_last, rare_first
+        The same among those that count in some curves only (``rare``, their pictures).
+    label
+        Class of each curve.
+    wanted_picture, wanted_label
+        Picture and class of each true box that counts.
+    classes, thresholds
+        The number of classes, and of thresholds.
+    """
+
+    picture: Integers
+    curve: Integers
+    last: Integers
+    first: Integers
+    usual: Integers
+    rare_last: Integers
+    rare_first: Integers
+    rare: Integers
+    label: Integers
+    wanted_picture: Integers
+    wanted_label: Integers
+    classes: int
+    thresholds: int
+
+    @classmethod
+    def of(
+        cls,
+        picture: Integers,
+        label: Integers,
+        right: npt.NDArray[np.bool_],
+        ignored: npt.NDArray[np.bool_],
+        wanted_picture: Integers,
+        wanted_label: Integers,
+        classes: int,
+    ) -> PrecisionCurves:
+        """Return the curves of predicted things, ordered by class and descending score.
+
+        Parameters
+        ----------
+        picture, label
+            Picture and class of each thing, ``(d,)``.
+        right, ignored
+            Whether a thing was matched with a true one that counts, and whether it does not count itself;
+            ``(d, thresholds)``.
+        wanted_picture, wanted_label
+            Picture and class of each true thing that counts, ``(g,)``.
+        classes
+            A number above all classes.
+        """
+        counted = ~ignored
+        always = np.asarray(counted.all(axis=1))
+        threshold, box = np.nonzero(right.T)
+        rare_threshold, rare_box = np.nonzero((counted & ~always[:, None]).T)
+        count = len(label)
+        start = np.searchsorted(label, label[box])
+        before = np.concatenate([[0], np.cumsum(always)])
+        rare_place = rare_threshold * (count + 1) + rare_box
+        return cls(
+            picture=picture[box],
+            curve=threshold * classes + label[box],
+            last=before[box + 1],
+            first=before[start],
+            usual=picture[always],
+            rare_last=np.searchsorted(rare_place, threshold * (count + 1) + box, "right"),
+            rare_first=np.searchsorted(rare_place, threshold * (count + 1) + start, "left"),
+            rare=picture[rare_box],
+            label=np.tile(np.arange(classes), right.shape[1]),
+            wanted_picture=wanted_picture,
+            wanted_label=wanted_label,
+            classes=classes,
+            thresholds=right.shape[1],
+        )
+
+    def wanted(self, weights: Floats) -> Floats:
+        """Return the number of true boxes of each class, ``(classes,)``."""
+        return np.bincount(self.wanted_label, weights[self.wanted_picture], self.classes).astype(np.float64)
+
+    def mean(self, curves: Floats, wanted: Floats) -> float:
+        """Return the mean over the curves of all classes that have true boxes; NaN without any."""
+        there = int(np.count_nonzero(wanted > 0))
+        return (
+            float(curves[np.tile(wanted > 0, self.thresholds)].sum()) / (there * self.thresholds) if there else np.nan
+        )
+
+    def average_precision(self, weights: Floats, recalls: Floats | None = RECALLS) -> float:
+        """Return the mean of the precision at these recalls, or at all, over all curves."""
+        wanted = self.wanted(weights)
+        each = weights[self.picture]
+        starts = np.searchsorted(self.curve, self.curve)
+        right = np.cumsum(each)
+        right = right - np.concatenate([[0.0], right])[starts]
+        usual, rare = _sums(weights[self.usual]), _sums(weights[self.rare])
+        counted = usual[self.last] - usual[self.first] + rare[self.rare_last] - rare[self.rare_first]
+        precision = right / (counted + np.spacing(1))
+        of_class = wanted[self.label[self.curve]]
+        recall = np.divide(right, of_class, out=np.zeros(len(right)), where=of_class > 0)
+        if recalls is None:
+            fresh = np.divide(each, of_class, out=np.zeros(len(each)), where=of_class > 0)
+        else:
+            # A recall of 0.7 is asked for as 0.7000000000000001, as by pycocotools.
+            reached = np.searchsorted(recalls, recall, "right") / len(recalls)
+            fresh = np.diff(reached, prepend=0)
+            firsts = np.flatnonzero(starts == np.arange(len(starts)))
+            fresh[firsts] = reached[firsts]
+        # The greatest precision from each recall on: each curve, from the last to the first, is lifted above the one
+        # before, so that one pass serves all.
+        lift = 2.0 * (len(self.label) - self.curve)
+        best = np.maximum.accumulate((precision + lift)[::-1])[::-1] - lift
+        areas = np.bincount(self.curve, best * fresh, len(self.label)).astype(np.float64)
+        return self.mean(areas, wanted)
+
+    def average_recall(self, weights: Floats) -> float:
+        """Return the mean of the greatest recall, over all curves."""
+        wanted = self.wanted(weights)
+        right = np.bincount(self.curve, weights[self.picture], len(self.label))
+        of_class = wanted[self.label]
+        return self.mean(np.divide(right, of_class, out=np.zeros(len(right)), where=of_class > 0), wanted)
+
+
+def _sums(values: Floats) -> Floats:
+    return np.concatenate([[0.0], np.cumsum(values)])

@@ -1,0 +1,1 @@
+"""Pose: the key points of persons or things in a picture."""

@@ -1,0 +1,128 @@
+"""The metrics of poses: COCO's average precision over OKS, the mean OKS, PCK, and distances."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from nnpipe.core.evaluation import Evaluation
+from nnpipe.core.quality_metric import Floats, QualityMetric, Statistic
+from nnpipe.tasks.average_precision import PrecisionCurves
+from nnpipe.tasks.greedy_matching import THRESHOLDS
+from nnpipe.tasks.pose.pairing import AREAS, distances, lengths, poses_of, visible_points
+
+
+def _measured(
+    of: Callable[[PrecisionCurves], Statistic], threshold: int | None = None, area: str = "all"
+) -> Callable[[Evaluation], Statistic]:
+    def prepare(found: Evaluation) -> Statistic:
+        poses, place = poses_of(found), list(AREAS).index(area)
+        chosen = list(range(len(THRESHOLDS))) if threshold is None else [threshold]
+        wanted = poses.true_picture[poses.wanted[:, place]]
+        only = np.zeros(len(poses.picture), np.int64)
+        return of(
+            PrecisionCurves.of(
+                poses.picture, only, poses.right[:, chosen, place], poses.ignored[:, chosen, place],
+                wanted, np.zeros(len(wanted), np.int64), 1,
+            )
+        )  # fmt: skip
+
+    return prepare
+
+
+def _precision(curves: PrecisionCurves) -> Statistic:
+    return curves.average_precision
+
+
+def _recall(curves: PrecisionCurves) -> Statistic:
+    return curves.average_recall
+
+
+def _over_persons(of: Callable[[Evaluation], tuple[Floats, Floats]]) -> Callable[[Evaluation], Statistic]:
+    """Return the ratio of two sums over persons, each ``(g,)``."""
+
+    def prepare(found: Evaluation) -> Statistic:
+        picture, pictures = poses_of(found).true_picture, len(found)
+        parts, wholes = (np.bincount(picture, each, pictures) for each in of(found))
+
+        def statistic(weights: Floats) -> float:
+            whole = float(weights @ wholes)
+            return float(weights @ parts) / whole if whole > 0 else float("nan")
+
+        return statistic
+
+    return prepare
+
+
+def _similar(found: Evaluation) -> tuple[Floats, Floats]:
+    poses = poses_of(found)
+    return poses.similarity * poses.counted, poses.counted.astype(np.float64)
+
+
+def _near(found: Evaluation) -> tuple[Floats, Floats]:
+    seen = visible_points(found) & np.isfinite(lengths(found))[:, None]
+    near = distances(found, of_sides=False) <= found.settings["pck_fraction"] * lengths(found)[:, None]
+    return (near & seen).sum(axis=1).astype(np.float64), seen.sum(axis=1).astype(np.float64)
+
+
+def _apart(found: Evaluation) -> tuple[Floats, Floats]:
+    apart = distances(found, of_sides=True)
+    seen = visible_points(found) & np.isfinite(apart)
+    return np.where(seen, apart, 0).sum(axis=1), seen.sum(axis=1).astype(np.float64)
+
+
+def greatest_distances(found: Evaluation) -> Floats:
+    """Return the greatest distance of a paired key point in each picture, in shares of its sides; NaN without any."""
+    apart = distances(found, of_sides=True)
+    apart = np.where(visible_points(found) & np.isfinite(apart), apart, -1.0).max(axis=1, initial=-1.0)
+    greatest = np.full(len(found), -1.0)
+    np.maximum.at(greatest, poses_of(found).true_picture, apart)
+    return np.where(greatest < 0, np.nan, greatest)
+
+
+_OVERLAPS = "mean over OKS from 0.5 to 0.95 of the precision at 101 recalls"
+
+METRICS = (
+    QualityMetric("oks_ap", "AP (OKS)", "Average precision over OKS", _OVERLAPS, statistic=_measured(_precision)),
+    *(
+        QualityMetric(
+            f"oks_ap{number}", f"AP{number} (OKS)", f"Average precision at an OKS of 0.{number}",
+            f"precision at 101 recalls, if poses of an OKS of 0.{number} are right",
+            statistic=_measured(_precision, threshold),
+        )
+        for number, threshold in ((50, 0), (75, 5))
+    ),
+    *(
+        QualityMetric(
+            f"oks_ap_{area}", f"AP {area} (OKS)", f"Average precision of {area} persons over OKS",
+            f"{_OVERLAPS}, for persons of {sizes} pixels", statistic=_measured(_precision, area=area),
+        )
+        for area, sizes in (("medium", "32 x 32 to 96 x 96"), ("large", "more than 96 x 96"))
+    ),
+    QualityMetric(
+        "oks_ar", "AR (OKS)", "Average recall over OKS",
+        "mean over OKS from 0.5 to 0.95 of the share of persons that are found among 20 poses in a picture",
+        statistic=_measured(_recall),
+    ),
+    QualityMetric(
+        "mean_oks", "Mean OKS", "Mean object key point similarity",
+        "mean over persons of the similarity to the pose that is paired with them, 0 without one",
+        statistic=_over_persons(_similar),
+    ),
+    QualityMetric(
+        "pck", "PCK", "Key points right",
+        "share of visible key points that are near enough to the true ones (Yang and Ramanan, PAMI 2013)",
+        statistic=_over_persons(_near),
+    ),
+    QualityMetric(
+        "point_distance", "Distance", "Mean distance of key points",
+        "mean distance of visible key points of paired persons, x in shares of the picture's width and y of its height",
+        "ratio", True, statistic=_over_persons(_apart),
+    ),
+    QualityMetric(
+        "greatest_point_distance", "Greatest distance", "Greatest distance of key points",
+        "mean over pictures of the greatest distance of a visible key point of a paired person", "ratio", True,
+        values=greatest_distances,
+    ),
+)  # fmt: skip

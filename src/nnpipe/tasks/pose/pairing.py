@@ -1,0 +1,147 @@
+"""Which predicted pose belongs to which true person, and how far its key points are from the true ones."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from nnpipe.core.evaluation import Evaluation
+from nnpipe.core.quality_metric import Floats
+from nnpipe.core.ragged import Ragged
+from nnpipe.tasks.greedy_matching import THRESHOLDS, greedy
+from nnpipe.tasks.pose.similarity import similarities
+
+TRUTH = ("truth_points", "truth_boxes", "truth_area", "truth_crowd")
+PREDICTED = ("points", "scores")
+AREAS = {"all": (0.0, 1e10), "medium": (32.0**2, 96.0**2), "large": (96.0**2, 1e10)}
+"""Least and greatest area of persons in pixels, by name."""
+MOST_POSES = 20
+"""Predicted poses in one picture that count, the most certain ones."""
+_TORSO = (5, 12)  # COCO's left shoulder and right hip
+
+
+@dataclass(frozen=True, eq=False)
+class Poses:
+    """Poses of an evaluation, matched and paired.
+
+    Attributes
+    ----------
+    picture
+        Picture of each predicted pose, by descending score, ``(d,)``.
+    right, ignored
+        Whether COCO's matching finds a pose right, and whether it does not count; ``(d, thresholds, areas)``.
+    true_picture
+        Picture of each true person, ``(g,)``.
+    wanted
+        Whether each counts, ``(g, areas)``.
+    counted
+        Whether each has a visible point and is no crowd, ``(g,)``: then it is paired.
+    similarity
+        OKS of each true person with its pair, ``(g,)``; 0 without one.
+    pair
+        The row of the predicted pose of each true person; -1 without one.
+    """
+
+    picture: npt.NDArray[np.int64]
+    right: npt.NDArray[np.bool_]
+    ignored: npt.NDArray[np.bool_]
+    true_picture: npt.NDArray[np.int64]
+    wanted: npt.NDArray[np.bool_]
+    counted: npt.NDArray[np.bool_]
+    similarity: Floats
+    pair: npt.NDArray[np.int64]
+
+
+def poses_of(found: Evaluation) -> Poses:
+    """Return the poses of an evaluation; they are matched once for all metrics."""
+    sigmas = tuple(found.settings["sigmas"])
+    return _matched(sigmas, *(found.ragged[name] for name in (*TRUTH, *PREDICTED)))
+
+
+@functools.lru_cache(maxsize=2)  # by identity; two, since models are compared in pairs
+def _matched(
+    sigmas: tuple[float, ...], truth: Ragged, box: Ragged, area: Ragged, crowd: Ragged, points: Ragged, scores: Ragged
+) -> Poses:
+    areas, crowds = area.values.astype(np.float64), crowd.values.astype(bool)
+    counted = (truth.values[..., 2] > 0).any(axis=1) & ~crowds
+    similarity, pair = np.zeros(len(areas)), np.full(len(areas), -1, np.int64)
+    kept: list[npt.NDArray[np.int64]] = [np.zeros(0, np.int64)]
+    pairs = [(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))]
+    before = 0
+    for picture in range(len(truth)):
+        own = slice(int(truth.starts[picture]), int(truth.starts[picture + 1]))
+        order = np.argsort(-scores[picture].astype(np.float64), kind="stable")[:MOST_POSES]
+        rows = points[picture].astype(np.float64)[order]
+        boxes = box[picture].astype(np.float64)
+        alike = similarities(rows, truth[picture].astype(np.float64), areas[own], boxes, sigmas)
+        thing, true = np.nonzero(alike >= THRESHOLDS[0])
+        pairs.append((before + thing, own.start + true, alike[thing, true]))
+        kept.append(int(points.starts[picture]) + order)
+        before += len(order)
+        for of_true, of_thing in _closest(alike, np.flatnonzero(counted[own])):
+            similarity[own.start + of_true] = alike[of_thing, of_true]
+            pair[own.start + of_true] = kept[-1][of_thing]
+    chosen = np.concatenate(kept)
+    group = points.owners[chosen]
+    thing, true, overlap = (np.concatenate(part) for part in zip(*pairs, strict=True))
+    low, high = np.array(list(AREAS.values())).T
+    unwanted = ~counted[:, None] | (areas[:, None] < low) | (areas[:, None] > high)
+    right, ignored = greedy(group, thing, true, overlap, crowds, unwanted)
+    extents = np.ptp(points.values[chosen][..., :2].astype(np.float64), axis=1).prod(axis=-1)[:, None]
+    ignored |= ~(right | ignored) & ((extents < low) | (extents > high))[:, None, :]
+    again = np.argsort(-scores.values[chosen].astype(np.float64), kind="stable")
+    return Poses(group[again], right[again], ignored[again], truth.owners, ~unwanted, counted, similarity, pair)
+
+
+def _closest(alike: Floats, wanted: npt.NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+    """Yield pairs of a true person and a predicted pose, the most similar ones first; each is in one pair at most."""
+    left = np.full(alike.shape, -1.0)
+    left[:, wanted] = alike[:, wanted]
+    for _ in range(min(len(alike), len(wanted))):
+        thing, true = divmod(int(left.argmax()), left.shape[1])
+        yield true, thing
+        left[thing], left[:, true] = -1, -1
+
+
+def visible_points(found: Evaluation) -> npt.NDArray[np.bool_]:
+    """Return which key points of true persons count, ``(g, points)``."""
+    seen: npt.NDArray[np.bool_] = found.ragged["truth_points"].values[..., 2] > 0
+    return seen & poses_of(found).counted[:, None]
+
+
+def distances(found: Evaluation, of_sides: bool) -> Floats:
+    """Return how far the paired key points are from the true ones, ``(g, points)``; infinite for persons without pair.
+
+    Parameters
+    ----------
+    found
+        The evaluation.
+    of_sides
+        Whether x is in shares of the picture's width and y in shares of its height; otherwise both are in pixels.
+    """
+    poses, truth = poses_of(found), found.ragged["truth_points"].values[..., :2].astype(np.float64)
+    paired = poses.pair >= 0
+    apart = np.full(truth.shape, np.inf)
+    apart[paired] = found.ragged["points"].values[poses.pair[paired], :, :2] - truth[paired]
+    if of_sides:
+        apart /= found.arrays["size"][poses.true_picture][:, None, ::-1]
+    return np.hypot(apart[..., 0], apart[..., 1])
+
+
+def lengths(found: Evaluation) -> Floats:
+    """Return the length of each true person by which PCK's distance is measured, in pixels, ``(g,)``."""
+    kind = found.settings["pck_length"]
+    if kind == "picture":
+        greatest: Floats = found.arrays["size"].max(axis=1).astype(np.float64)
+        return greatest[poses_of(found).true_picture]
+    if kind == "torso":
+        points = found.ragged["truth_points"].values.astype(np.float64)
+        first, other = (points[:, place] for place in _TORSO)
+        seen = (first[:, 2] > 0) & (other[:, 2] > 0)
+        return np.where(seen, np.hypot(*(first - other)[:, :2].T), np.nan)
+    side: Floats = found.ragged["truth_boxes"].values[:, 2:].astype(np.float64).max(axis=1)
+    return side
