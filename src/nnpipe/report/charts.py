@@ -178,4 +178,23 @@ class Dots:
     values: tuple[tuple[str, Floats], ...]
 
 
-Chart = Lines | Areas | Histogram | Spreads | Bars | Scatter | Intervals | Heatmap | Dots
+@dataclass(frozen=True, eq=False)
+class BoxGroup:
+    """Boxes of one origin: left, top, width and height (boxes, 4), their texts, and a colour number; -1: the truth."""
+
+    label: str
+    boxes: Floats
+    texts: tuple[str, ...]
+    colour: int
+
+
+@dataclass(frozen=True, eq=False)
+class BoxedFrame:
+    """Boxes in the frame of a picture of some width and height, all in pixels."""
+
+    width: float
+    height: float
+    groups: tuple[BoxGroup, ...]
+
+
+Chart = BoxedFrame | Lines | Areas | Histogram | Spreads | Bars | Scatter | Intervals | Heatmap | Dots

@@ -5,8 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from nnpipe.report.charts import Areas, Bars, Chart, Dots, Heatmap, Histogram, Intervals, Lines, Scatter, Spreads
-from nnpipe.report.drawing import candidate_charts, class_charts, line_charts
+from nnpipe.report.charts import (
+    Areas,
+    Bars,
+    BoxedFrame,
+    Chart,
+    Dots,
+    Heatmap,
+    Histogram,
+    Intervals,
+    Lines,
+    Scatter,
+    Spreads,
+)
+from nnpipe.report.drawing import box_charts, candidate_charts, class_charts, line_charts
 from nnpipe.report.drawing.shapes import Drawing
 
 _DRAWERS: dict[type[Any], Callable[[Any], Drawing]] = {
@@ -19,6 +31,7 @@ _DRAWERS: dict[type[Any], Callable[[Any], Drawing]] = {
     Intervals: candidate_charts.intervals,
     Heatmap: class_charts.heatmap,
     Dots: class_charts.dots,
+    BoxedFrame: box_charts.boxed_frame,
 }
 
 

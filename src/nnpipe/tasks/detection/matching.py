@@ -30,8 +30,8 @@ class Matches:
 
     Attributes
     ----------
-    picture, label
-        Picture and class of each predicted box, ``(d,)``.
+    picture, label, score
+        Picture, class and score of each predicted box, ``(d,)``.
     right, ignored
         Whether a box was matched with a true one that counts, and whether it does not count itself;
         ``(d, thresholds, areas)``.  Only COCO tells areas apart.
@@ -45,6 +45,7 @@ class Matches:
 
     picture: Integers
     label: Integers
+    score: Floats
     right: Bools
     ignored: Bools
     true_picture: Integers
@@ -99,10 +100,11 @@ def _matched(
             given, group, true_boxes, true_group, crowds, THRESHOLDS, groups=protocol == "open_images"
         )
     # Boxes of a class are sorted again over all pictures; those with equal scores stay in the order of pictures.
-    again = np.lexsort((-scores.values.astype(np.float64)[order], group % every))
+    certain = scores.values.astype(np.float64)[order]
+    again = np.lexsort((-certain, group % every))
     group = group[again]
     return Matches(
-        group // every, group % every, right[again], ignored[again],
+        group // every, group % every, certain[again], right[again], ignored[again],
         true_group // every, true_group % every, ~unwanted, every,
     )  # fmt: skip
 

@@ -21,7 +21,7 @@ from nnpipe.tasks.detection.metrics import METRICS
 from nnpipe.tasks.frames import in_pixels
 from nnpipe.tasks.stored_arrays import INTEGERS, NUMBERS, check_alike, check_array
 
-_FEW_SCORES, _MANY_BOXES = 3, 20
+_FEW_SCORES, _MANY_BOXES = 5, 20
 _MOST_CLASSES = 1 << 20  # in a file
 
 
@@ -40,7 +40,7 @@ class Detection(Task):
     height and width of the model's input.
 
     An evaluation holds the boxes of each picture in pixels as ``truth_boxes``, ``truth_class``, ``truth_crowd``,
-    ``truth_area``, ``boxes``, ``scores`` and ``class``, each ragged.
+    ``truth_area``, ``boxes``, ``scores`` and ``class``, each ragged; and, if the data set has it, ``size``.
     """
 
     protocol: Literal["coco", "pascal", "open_images"] = argument(
@@ -81,11 +81,14 @@ class Detection(Task):
             "scores": _rows(predictions["scores"], given),
             "class": _rows(given.astype(np.int32), given),
         }
-        return Evaluation(self.name, {}, spec.class_names, held, {"protocol": self.protocol})
+        sizes = {"size": truth["size"].astype(np.int32)} if "size" in truth else {}
+        return Evaluation(self.name, sizes, spec.class_names, held, {"protocol": self.protocol})
 
     def check(self, evaluation: Evaluation) -> None:
         """Check that each box has a class and a score."""
         super().check(evaluation)
+        if "size" in evaluation.arrays:
+            check_array(evaluation, "size", (2,), INTEGERS)
         for name in ("truth_boxes", "boxes"):
             check_array(evaluation, name, (4,), NUMBERS, ragged=True)
         for name in ("truth_class", "truth_crowd", "class"):
@@ -114,7 +117,11 @@ class Detection(Task):
         """Yield that no boxes are predicted, or that all have one of a few scores."""
         scores, wanted = evaluation.ragged["scores"], len(evaluation.ragged["truth_boxes"].values)
         if wanted and not len(scores.values):
-            yield "collapsed", f"it finds nothing in {len(scores)} pictures with {wanted:,} boxes"
+            yield (
+                "collapsed",
+                f"it finds nothing in {len(scores):,} pictures with {wanted:,} boxes, as after quantising boxes and "
+                "scores by one scale",
+            )
             return
         different = len(np.unique(scores.values))
         if len(scores.values) >= _MANY_BOXES and different <= _FEW_SCORES:

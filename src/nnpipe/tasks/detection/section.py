@@ -1,0 +1,201 @@
+"""The section of reports about detectors: curves of precision and recall, classes, and pictures with boxes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from nnpipe.core.evaluation import Evaluation
+from nnpipe.report.charts import BoxedFrame, BoxGroup, Line, Lines
+from nnpipe.report.document import Block, Cell, Paragraph, Plot, Section, Table
+from nnpipe.report.formatting import clean, share
+from nnpipe.report.inputs.candidate import Candidate
+from nnpipe.report.task_section import TaskSection, metrics_section
+from nnpipe.tasks.detection.class_curves import RECALLS, ClassCurve, best_score, class_curves, mistakes
+from nnpipe.tasks.detection.task import Detection
+
+_DRAWN_CLASSES = 6  # that differ most from the mean, each with a curve
+_LISTED_CLASSES = 40
+_PICTURES = 6
+_MOST_BOXES = 100  # drawn in a picture, the most certain ones
+_BESIDE = 4  # candidates of which the same pictures are drawn
+
+
+class DetectionSection(TaskSection):
+    """Shows the metrics, precision against recall, the classes, and the pictures with most mistakes."""
+
+    task = Detection.name
+
+    def section(self, candidates: Sequence[Candidate]) -> Section:
+        """Return the section; a candidate without judged boxes is in the table of metrics only."""
+        first = metrics_section(Detection(), candidates)
+        judged = [
+            (c, c.quality.evaluation)
+            for c in candidates
+            if c.quality is not None and c.quality.task.name == Detection.name
+        ]
+        blocks: list[Block] = [*first.blocks, Paragraph(_decoded(judged))]
+        curves = {c.number: class_curves(found) for c, found in judged}
+        blocks += _curves(judged, curves)
+        blocks += _classes(judged, curves)
+        pictures = _pictures(judged)
+        if pictures:
+            blocks.append(Section("Pictures with most mistakes", pictures))
+        return Section(first.title, tuple(blocks))
+
+
+def _decoded(judged: Sequence[tuple[Candidate, Evaluation]]) -> str:
+    """Return sentences that say how boxes came from outputs, and where overlapping ones were dropped."""
+    told: dict[str, list[str]] = {}
+    for candidate, found in judged:
+        told.setdefault(_of_decoder(found.settings.get("decoder")), []).append(candidate.name)
+    if len(told) == 1:
+        return f"{next(iter(told))}."
+    return " ".join(f"{', '.join(names)}: {how}." for how, names in told.items())
+
+
+def _of_decoder(decoder: Any) -> str:
+    if not isinstance(decoder, Mapping) or not isinstance(arguments := decoder.get("arguments"), Mapping):
+        return "It is not recorded how boxes came from the outputs, and whether overlapping ones were dropped"
+    name = clean(str(decoder.get("class", "")).rpartition(".")[2], 60)
+    least = clean(str(arguments.get("score_threshold")), 20)
+    if arguments.get("suppression") == "inside":
+        where = "overlapping boxes were dropped inside the model"
+    else:
+        where = (
+            "overlapping boxes were dropped outside the model, whose time does not include it, above an overlap of "
+            f"{clean(str(arguments.get('overlap')), 20)}"
+        )
+    return f"Boxes with scores above {least} were read by {name}; {where}"
+
+
+def _curves(judged: Sequence[tuple[Candidate, Evaluation]], curves: Mapping[int, Sequence[ClassCurve]]) -> list[Plot]:
+    known = [(c, found, curves[c.number]) for c, found in judged if curves[c.number]]
+    if not known:
+        return []
+    lines = tuple(Line(c.name, RECALLS, _mean(own)) for c, _, own in known)
+    told = ", ".join(f"{c.name} {share(float(_mean(own).mean()))}" for c, _, own in known)
+    plots = [
+        Plot(
+            Lines("recall", "precision", lines, top=1.0), "precision-recall",
+            "Precision against recall at an overlap of 0.5, the mean over the classes",
+            f"Curves of precision against recall; the means of the precision: {told}.",
+        )
+    ]  # fmt: skip
+    for c, found, own in known[:_BESIDE]:
+        if len(own) < 2:
+            continue
+        ranked = sorted(own, key=lambda curve: curve.average_precision)
+        shown = ranked if len(ranked) <= _DRAWN_CLASSES else [*ranked[: _DRAWN_CLASSES // 2], *ranked[-3:]]
+        which = "" if len(shown) == len(own) else f", the {len(shown) - 3} worst and the 3 best classes"
+        plots.append(
+            Plot(
+                Lines(
+                    "recall", "precision",
+                    tuple(Line(_named(found, curve.label), RECALLS, curve.precision) for curve in shown), top=1.0,
+                ),
+                f"{c.number + 1}-precision-recall-classes",
+                f"{c.name}: precision against recall of classes at an overlap of 0.5{which}",
+                f"Average precision at an overlap of 0.5 of {c.name}: "
+                + ", ".join(f"{_named(found, each.label)} {share(each.average_precision)}" for each in shown) + ".",
+            )
+        )  # fmt: skip
+    return plots
+
+
+def _mean(curves: Sequence[ClassCurve]) -> Any:
+    return np.mean([curve.precision for curve in curves], axis=0)
+
+
+def _named(found: Evaluation, label: int) -> str:
+    names = found.class_names
+    return clean(names[label], 60) or "unnamed" if label < len(names) else f"class {label}"
+
+
+def _classes(judged: Sequence[tuple[Candidate, Evaluation]], curves: Mapping[int, Sequence[ClassCurve]]) -> list[Block]:
+    tables: list[Block] = []
+    for c, found in judged:
+        own = sorted(curves[c.number], key=lambda curve: curve.average_precision)
+        if not own:
+            continue
+        which = "Every class" if len(own) <= _LISTED_CLASSES else f"The {_LISTED_CLASSES} worst of {len(own):,} classes"
+        rows = tuple(
+            (
+                Cell(_named(found, each.label)), Cell(share(each.average_precision, 1), each.average_precision),
+                Cell(share(each.recall, 1), each.recall), Cell(f"{each.wanted:,}", float(each.wanted)),
+                Cell(f"{each.given:,}", float(each.given)),
+            )
+            for each in own[:_LISTED_CLASSES]
+        )  # fmt: skip
+        caption = f"{which}, at an overlap of 0.5" + (f": {c.name}" if len(judged) > 1 else "")
+        header = ("Class", "AP50", "Found", "True boxes", "Predicted boxes")
+        tables.append(Table(header, rows, sortable=True, caption=caption, folded=len(judged) > 1))
+    return tables
+
+
+def _pictures(judged: Sequence[tuple[Candidate, Evaluation]]) -> tuple[Block, ...]:
+    """Return drawings of the pictures with most mistakes; of several candidates, where these differ most."""
+    if not judged:
+        return ()
+    task, first = Detection(), judged[0][1]
+    shown = [(c, found) for c, found in judged if task.same_samples(first, found)][:_BESIDE]
+    least = [best_score(found) for _, found in shown]
+    wrong = np.array([mistakes(found, score) for (_, found), score in zip(shown, least, strict=True)])
+    spread = np.ptp(wrong, axis=0)
+    order = np.lexsort((-wrong.max(axis=0), -spread))[:_PICTURES]
+    chosen = [int(n) for n in order if wrong[:, n].max() > 0]
+    if not chosen:
+        return (Paragraph("No box is missing or wrong at an overlap of 0.5."),)
+    scores = ", ".join(f"{c.name}: {score:.3g}" for (c, _), score in zip(shown, least, strict=True))
+    others = (
+        "those in whose number of mistakes the candidates differ most" if len(shown) > 1 else "those with most of them"
+    )
+    told = (
+        f"Boxes are missing or wrong at an overlap of 0.5. Of {len(first):,} pictures, {others} are shown, with boxes "
+        f"of the scores from which F1 is greatest ({scores}); broken lines are the truth."
+    )
+    plots = [
+        _picture(c, found, number, score, int(wrong[place, number]))
+        for number in chosen
+        for place, ((c, found), score) in enumerate(zip(shown, least, strict=True))
+    ]
+    return (Paragraph(told), *plots)
+
+
+def _picture(candidate: Candidate, found: Evaluation, number: int, score: float, wrong: int) -> Plot:
+    truth, labels = found.ragged["truth_boxes"][number], found.ragged["truth_class"][number]
+    boxes, given, scores = (found.ragged[name][number] for name in ("boxes", "class", "scores"))
+    sure = np.flatnonzero((scores >= score) & np.isfinite(boxes).all(axis=1))
+    sure = sure[np.argsort(-scores[sure].astype(np.float64), kind="stable")][:_MOST_BOXES]
+    groups = (
+        BoxGroup(
+            "truth", truth[:_MOST_BOXES].astype(np.float64),
+            tuple(_named(found, int(label)) for label in labels[:_MOST_BOXES]), -1,
+        ),
+        BoxGroup(
+            candidate.name, boxes[sure].astype(np.float64),
+            tuple(f"{_named(found, int(given[n]))} {float(scores[n]):.2f}" for n in sure), candidate.number,
+        ),
+    )  # fmt: skip
+    height, width = _extent(found, number, [group.boxes for group in groups])
+    what = f"Picture {number + 1:,}, {candidate.name}: {wrong} mistake{'s' * (wrong != 1)}"
+    return Plot(
+        BoxedFrame(width, height, groups),
+        f"{candidate.number + 1}-picture-{number + 1}",
+        what,
+        f"{what}; {len(truth)} true boxes and {len(sure)} predicted ones.",
+    )
+
+
+def _extent(found: Evaluation, number: int, boxes: Sequence[Any]) -> tuple[float, float]:
+    """Return height and width of a picture; older results do not hold them, so that all boxes are in them."""
+    if "size" in found.arrays:
+        height, width = (float(side) for side in found.arrays["size"][number])
+        if height > 0 and width > 0:
+            return height, width
+    corners = [group[:, :2] + group[:, 2:] for group in boxes if len(group)]
+    ends = np.concatenate(corners).max(axis=0) if corners else np.ones(2)
+    width, height = np.clip(np.nan_to_num(ends, nan=1.0, posinf=1e6), 1.0, 1e6).tolist()
+    return height, width
