@@ -103,6 +103,11 @@ class TaskContract(ComponentContract):
         for metric in task.metrics:
             _assert_same(metric.of(joined), metric.of(judged), metric)
 
+    def test_a_part_of_the_samples_is_not_the_same_as_all(self, task: Task, judged: Evaluation) -> None:
+        part = judged.take(np.arange(len(judged) // 2))
+        assert not task.same_samples(part, judged)
+        assert not task.same_samples(judged, part)
+
     def test_perfect_predictions_are_better(
         self, task: Task, spec: DatasetSpec, truth: Batch, judged: Evaluation
     ) -> None:

@@ -13,6 +13,7 @@ from nnpipe.measuring.run import Run
 from nnpipe.report.document import Document, Section
 from nnpipe.report.drawing.pictures import Pictures
 from nnpipe.report.inputs.candidate import Candidate, candidates_of
+from nnpipe.report.inputs.comparability import unlike_samples
 from nnpipe.report.render import report_on
 from nnpipe.report.sections.outcome import Failure, outcome
 from nnpipe.report.writers.html import write_html
@@ -51,7 +52,8 @@ def write_report(
         document, candidates, output, failures, image_folder=image_folder, root_dir=root_dir, image_format=image_format
     )
     table = f"\n{to_text(outcome(candidates, failures))}\n\n" if len(runs) + len(failures) > 1 else ""
-    return table + place_of(output)
+    unlike = unlike_samples([(candidate.name, candidate.quality) for candidate in candidates])
+    return table + (f"{unlike}\n\n" if unlike else "") + place_of(output)
 
 
 def write_document(

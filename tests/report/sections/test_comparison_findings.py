@@ -155,3 +155,11 @@ def test_where_nobody_ran_nothing_is_claimed():
     assert sentences(Comparison("none", ComparisonPlan(), ())) == [
         "Nothing could be compared: fewer than two candidates ran."
     ]
+
+
+def test_figures_of_a_part_are_not_set_beside_those_of_all_without_saying_so(comparison):
+    first, *others = comparison.runs
+    part = dataclasses.replace(first, evaluation=first.evaluation.take(np.arange(100)))
+    told = sentences(dataclasses.replace(comparison, runs=(part, *others)))
+    assert any("cannot be compared (A: classification, 100 samples; B: classification, 400" in line for line in told)
+    assert not any("not all judged on the same samples" in line for line in sentences(comparison))

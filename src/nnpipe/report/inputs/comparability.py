@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from nnpipe.report.inputs.candidate import Candidate
 from nnpipe.report.inputs.quality import PairedQuality, Quality, comparable, paired
 
+_MOST_NAMED = 8
+
 
 def pairing(first: Candidate, other: Candidate) -> PairedQuality | None:
     """Return the comparison of two candidates; ``None`` unless both were judged on the same samples."""
@@ -17,6 +19,25 @@ def on_the_same_samples(candidates: Sequence[Candidate]) -> bool:
     """Return whether all judged candidates did the same task on the same samples, so that metrics can be compared."""
     judged = [c.quality for c in candidates if c.quality is not None]
     return all(comparable(judged[0], each) for each in judged[1:])
+
+
+def unlike_samples(judged: Sequence[tuple[str, Quality | None]]) -> str:
+    """Return a sentence that names the samples of candidates which were not judged alike; empty if they were.
+
+    Parameters
+    ----------
+    judged
+        The name of each candidate with its quality; ``None`` if nothing of it was judged.
+    """
+    known = [(name, quality) for name, quality in judged if quality is not None]
+    if all(comparable(known[0][1], quality) for _, quality in known[1:]):
+        return ""
+    told = [f"{name}: {quality.task.name}, {quality.samples:,} samples" for name, quality in known[:_MOST_NAMED]]
+    more = f"; {len(known) - _MOST_NAMED:,} more" if len(known) > _MOST_NAMED else ""
+    return (
+        "The candidates were not all judged on the same samples and in the same way, so their figures of quality "
+        f"cannot be compared ({'; '.join(told)}{more})."
+    )
 
 
 def leading_quality(candidates: Sequence[Candidate]) -> Quality | None:

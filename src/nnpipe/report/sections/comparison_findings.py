@@ -20,6 +20,7 @@ from nnpipe.measuring.run import Run
 from nnpipe.measuring.slow_candidates import slow_doubts
 from nnpipe.report.document import Cell, Table
 from nnpipe.report.formatting import NOTHING, Scale, clean, count, digits, share
+from nnpipe.report.inputs.comparability import unlike_samples
 from nnpipe.report.inputs.quality import Quality, paired
 from nnpipe.report.quantity_text import difference_text, kinds, written
 
@@ -152,6 +153,8 @@ def remarks(comparison: Comparison) -> list[str]:
         f"Mind that {clean(title, 60)} is {clean(doubt.reason, 600)}."
         for title, doubt in slow_doubts(comparison.whole).items()
     ]
+    if unlike := unlike_samples([(clean(run.title, 60), Quality.of(run)) for run in comparison.whole]):
+        told.append(unlike)
     told += [f"{clean(title, 60)} fell out: {clean(reason)}" for title, reason in comparison.failures.items()]
     return told
 

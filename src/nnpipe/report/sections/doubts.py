@@ -10,7 +10,7 @@ from nnpipe.measuring.doubt import OF_QUALITY
 from nnpipe.report.document import Block, Paragraph
 from nnpipe.report.formatting import clean
 from nnpipe.report.inputs.candidate import Candidate
-from nnpipe.report.inputs.comparability import on_the_same_samples
+from nnpipe.report.inputs.comparability import unlike_samples
 from nnpipe.report.sections.grouping import grouped_reasons
 
 # Facts that must be the same for times to be comparable: their paths in the host's facts, and their names.
@@ -23,7 +23,6 @@ _FACTS = {
     ("environment",): "environment variables",
     ("limits",): "limits of the container",
 }
-_MOST_NAMED = 8  # candidates in one sentence
 _CHANGING = ("powersave", "ondemand", "conservative", "schedutil")
 
 
@@ -56,15 +55,7 @@ def _different_times(candidates: Sequence[Candidate]) -> str:
 
 
 def _different_samples(candidates: Sequence[Candidate]) -> str:
-    if on_the_same_samples(candidates):
-        return ""
-    judged = [(c.name, c.quality) for c in candidates if c.quality is not None]
-    told = [f"{name}: {quality.task.name}, {quality.samples:,} samples" for name, quality in judged[:_MOST_NAMED]]
-    more = f"; {len(judged) - _MOST_NAMED:,} more" if len(judged) > _MOST_NAMED else ""
-    return (
-        "The candidates were not all judged on the same samples and in the same way, so their figures of quality "
-        f"cannot be compared ({'; '.join(told)}{more})."
-    )
+    return unlike_samples([(c.name, c.quality) for c in candidates])
 
 
 def _distrusted(candidates: Sequence[Candidate]) -> list[Block]:
