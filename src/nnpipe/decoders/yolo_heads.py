@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -32,8 +32,6 @@ class YOLOHeadsDecoder(DetectionDecoder):
     the values are x, y, width, height, objectness, and classes, before the logistic function.  Version 8 has no
     anchors: its outputs are ``(n, 64 + classes, rows, columns)`` with 16 bins for each side of a box.
     """
-
-    formerly: ClassVar[tuple[str, ...]] = ("YOLOv3",)
 
     version: Literal["v3", "v4", "v5", "v7", "v8"] = argument(
         "v3", help="how a box follows from its numbers: v3 and v4 by exponentials, v5 and v7 by squares, v8 by bins"

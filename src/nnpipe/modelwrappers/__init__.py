@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from nnpipe.modelwrappers.files.torch_hub import TorchHubModel as TorchHubModel
     from nnpipe.modelwrappers.files.transformers import TransformersModel as TransformersModel
     from nnpipe.modelwrappers.files.transformers_generator import TransformersGenerator as TransformersGenerator
+    from nnpipe.modelwrappers.files.yolov3 import YOLOv3 as YOLOv3
 
 __getattr__ = lazy_getattr(
     __name__,
@@ -82,5 +83,6 @@ __getattr__ = lazy_getattr(
         "files.torch_hub": ("TorchHubModel",),
         "files.transformers": ("TransformersModel",),
         "files.transformers_generator": ("TransformersGenerator",),
+        "files.yolov3": ("YOLOv3",),
     },
 )

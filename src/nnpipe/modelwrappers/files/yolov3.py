@@ -1,0 +1,130 @@
+"""YOLOv3 as it was trained elsewhere."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+from nnpipe.core.arguments import argument
+from nnpipe.core.artifact import Artifact, sidecar_of
+from nnpipe.core.errors import ConfigError
+from nnpipe.core.live_model import LiveModel
+from nnpipe.core.meaning import Meaning
+from nnpipe.core.model import ModelWrapper
+from nnpipe.core.tensor_meaning import InputMeaning
+from nnpipe.core.tensors import IOSpec, TensorSpec
+from nnpipe.formats.darknet import DarknetNetwork, read_network
+from nnpipe.frameworks.torch_session import check_device
+from nnpipe.modelwrappers.files._darknet_module import module_of, module_with
+from nnpipe.modelwrappers.files._model_description import Known, known_of
+from nnpipe.modelwrappers.files._preprocessing import Preprocessing
+from nnpipe.modelwrappers.files.declared import DeclaredModel
+from nnpipe.modelwrappers.frameworks.pytorch import PyTorchWrapper
+
+log = logging.getLogger("nnpipe")
+
+_DECODER = "nnpipe.decoders.yolo_heads.YOLOHeadsDecoder"
+_GREY = 127.5  # Darknet fills with 0.5 of 1
+
+
+class YOLOv3(Preprocessing, PyTorchWrapper):
+    """YOLOv3, tiny YOLOv3 and their relatives, trained elsewhere: from Darknet, ONNX or Keras.
+
+    With ``--network yolov3.cfg``, Darknet's weights are given as ``--model-path yolov3.weights``.  An ONNX or Keras
+    file as ``--network`` has its own weights; its outputs are the raw heads, whose anchors ``--decoder-options``
+    states if they are not those of yolov3.cfg.  Pictures are letterboxed, as Darknet does it.
+    """
+
+    makes_weights: ClassVar[bool] = True
+
+    network: Path = argument(help="Darknet's .cfg; or an .onnx, .keras or .h5 file with weights", metavar="PATH")
+
+    @property
+    def _name(self) -> str:
+        return f"{type(self).__name__} ({self.network})"
+
+    @cached_property
+    def _darknet(self) -> DarknetNetwork | None:
+        return read_network(self.network) if self.network.suffix.lower() == ".cfg" else None
+
+    @cached_property
+    def _layers(self) -> DeclaredModel:
+        """The network of a file that is not Darknet's, rebuilt from its layers."""
+        return DeclaredModel(network=self.network, device=self.device)
+
+    @cached_property
+    def io(self) -> IOSpec:
+        """The picture, and the numbers of each head; those of Darknet have the numbers of their layers as names."""
+        if self._darknet is None:
+            return self._layers.io
+        heads = {number: self._darknet.layers[number].shape for number in self._darknet.heads}
+        return IOSpec(
+            (TensorSpec("image", (None, *self._darknet.picture), "float32"),),
+            tuple(TensorSpec(f"yolo_{number}", (None, *shape), "float32") for number, shape in heads.items()),
+        )
+
+    def known(self) -> Known:
+        """Return how Darknet prepares pictures, and the decoder of the heads with the anchors of the file."""
+        if self._darknet is None and sidecar_of(self.network).is_file():
+            return known_of(Artifact.read(self.network, check=False))
+        picture = InputMeaning(
+            self.io.inputs[0].name, "image", (0, 255), scale=255, resize="bilinear", fit="letterbox-centre", fill=_GREY
+        )
+        decoder: dict[str, Any] = {"version": "v3"}
+        if self._darknet is not None:
+            picture = replace(picture, layout="nchw")
+            decoder["anchors"] = self._anchors(self._darknet)
+        return Known(Meaning((picture,), decoder={"class": _DECODER, "arguments": decoder}), by=str(self.network))
+
+    def _anchors(self, network: DarknetNetwork) -> list[float]:
+        """Return width and height of all anchors, finest grid first, as the decoder takes them."""
+        heads = [(network.layers[number].shape[1:], head) for number, head in network.heads.items()]
+        kinds = {(len(head.anchors), head.classes) for _, head in heads}
+        if len(kinds) > 1 or len({grid for grid, _ in heads}) < len(heads):
+            raise ConfigError(
+                f"{self.network}: its heads should have grids of different sizes, and as many anchors and classes each"
+            )
+        ordered = sorted(heads, key=lambda each: -each[0][0])
+        return [number for _, head in ordered for anchor in head.anchors for number in anchor]
+
+    def build(self) -> Any:
+        """Return the network: of Darknet with random weights, which a warning says, else with those of its file."""
+        if self._darknet is None:
+            return self._layers.build()
+        log.warning("%s: random weights, untrained; --model-path names Darknet's .weights", self.network)
+        return module_of(self._darknet)
+
+    def load(self, live: LiveModel, path: str | Path) -> None:
+        """Read weights: Darknet's, those of the same network in an ONNX or Keras file, or what :meth:`save` wrote.
+
+        Raises
+        ------
+        ArtifactError
+            If the file is missing, damaged or belongs to another network; the model stays unchanged.
+        """
+        path = Path(path)
+        if self._darknet is not None and path.suffix.lower() == ".weights":
+            self.check_installed()
+            check_device(self.device)
+            live.native = module_with(self._darknet, path).to(self.device).eval()
+        elif self._darknet is None and path.suffix.lower() in (".onnx", ".keras", ".h5", ".hdf5"):
+            self._layers.load(live, path)
+        else:
+            super().load(live, path)
+
+    # It is trained elsewhere.
+    train = ModelWrapper.train
+    run_training = ModelWrapper.run_training
+    profile_training = ModelWrapper.profile_training
+    get_training_graph = ModelWrapper.get_training_graph
+
+    def classifies(self) -> bool:
+        """Return ``False``."""
+        return False
+
+    def finish(self, outputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return the heads as they are, or what the layers of the file return."""
+        return outputs if self._darknet is not None else self._layers.finish(outputs)
