@@ -166,9 +166,10 @@ def _pictures(judged: Sequence[tuple[Candidate, Evaluation]]) -> tuple[Block, ..
 
 def _picture(candidate: Candidate, found: Evaluation, number: int, score: float, wrong: int) -> Plot:
     truth, labels = found.ragged["truth_boxes"][number], found.ragged["truth_class"][number]
-    boxes, given, scores = (found.ragged[name][number] for name in ("boxes", "class", "scores"))
+    boxes, given = (found.ragged[name][number] for name in ("boxes", "class"))
+    scores = found.ragged["scores"][number].astype(np.float64)
     sure = np.flatnonzero((scores >= score) & np.isfinite(boxes).all(axis=1))
-    sure = sure[np.argsort(-scores[sure].astype(np.float64), kind="stable")][:_MOST_BOXES]
+    sure = sure[np.argsort(-scores[sure], kind="stable")][:_MOST_BOXES]
     groups = (
         BoxGroup(
             "truth", truth[:_MOST_BOXES].astype(np.float64),
