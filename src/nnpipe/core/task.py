@@ -38,6 +38,8 @@ class Task(Component):
     truth
         The arrays of an evaluation that hold the truth.  Two evaluations are of the same samples if they are equal
         in these.
+    targets, optional_targets
+        The names of the targets that a data set of the task must have, and of those that it may have.
     scores_classes
         Whether a model predicts one score for each class of the data set.
 
@@ -69,6 +71,8 @@ class Task(Component):
     name: ClassVar[str] = ""
     arrays: ClassVar[tuple[str, ...]] = ("truth", "predicted")
     truth: ClassVar[tuple[str, ...]] = ("truth",)
+    targets: ClassVar[tuple[str, ...]] = ()
+    optional_targets: ClassVar[tuple[str, ...]] = ()
     scores_classes: ClassVar[bool] = False
 
     @classmethod

@@ -67,6 +67,18 @@ def read_numbers(path: Path, columns: Sequence[str]) -> npt.NDArray[np.float32]:
     return found
 
 
+def read_blocks(path: Path) -> Iterator[list[str]]:
+    """Yield the lines of a file from the first one on, some megabytes at once.
+
+    Raises
+    ------
+    DatasetError
+        If the file cannot be read, or a line is too long.
+    """
+    with _opened(path) as file:
+        yield from _blocks(path, file)
+
+
 def _blocks(path: Path, file: TextIO) -> Iterator[list[str]]:
     """Yield the lines of a file, some megabytes at once; a file without line ends is not read as a whole."""
     rest = ""
@@ -92,6 +104,8 @@ def _opened(path: Path) -> TextIO:
 
 def _names(path: Path, file: TextIO) -> tuple[str, ...]:
     first = file.readline(_LONGEST_LINE)
+    if len(first) == _LONGEST_LINE:
+        raise DatasetError(f"{path}: the first line has more than {_LONGEST_LINE:,} characters; it is no table")
     names = tuple(name.strip() for name in _cells(first))
     if not names or "" in names or len(set(names)) < len(names):
         raise DatasetError(f"{path}: the first line must have a name for each column, no two alike")

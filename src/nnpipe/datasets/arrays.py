@@ -1,36 +1,54 @@
-"""Your own arrays: samples and labels in ``.npy`` files or one ``.npz`` archive."""
+"""Your own arrays and tables: inputs and targets of any task, by name."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from nnpipe.core.arguments import argument
-from nnpipe.core.errors import DatasetError
+from nnpipe.core.dataset_spec import DatasetSpec
+from nnpipe.core.errors import ArtifactError, ConfigError, DatasetError, NotSupported, SpecMismatch
+from nnpipe.core.messages import one_line
+from nnpipe.core.naming import nearest
+from nnpipe.core.task import Task, task_named
+from nnpipe.core.tensors import Batch, TensorSpec
+from nnpipe.datasets._array_files import Array, arrays_of_archive, arrays_of_folder
+from nnpipe.datasets._array_samples import CLASSES, SPLIT, check_lengths, names_beside, numbers_of, official_split
+from nnpipe.datasets._class_list import ClassList
+from nnpipe.datasets._named_arrays import LABEL, LABELS, NamedFile, NamedParts, class_numbers, targets_among
+from nnpipe.datasets._quantised_inputs import QuantisedInput
 from nnpipe.datasets.in_memory import InMemoryDataset, Samples
-from nnpipe.experiment.readers.npz import NpzReader
+from nnpipe.datasets.table import SUFFIXES, Table, Texts, table_of
+from nnpipe.tasks.classification.task import Classification
 
-LABELS, SPLIT, CLASSES = "labels", "split", "classes.json"
-"""Names of the array of classes, the array of splits, and the file of class names."""
+FEATURES = "features"
+"""The name of the input with the columns of a table."""
 
 _MOST_CLASSES = 1 << 20
-_NAMES_LIMIT = 1 << 24  # bytes in the file of names
+
+_Held: TypeAlias = "Array | Texts"
 
 
 class ArraysDataset(InMemoryDataset):
-    """Your own arrays: ``labels`` and the inputs, in a folder of ``.npy`` files or one ``.npz`` archive.
+    """Your own arrays or tables, for any task.
 
-    ``labels`` holds the class of each sample, ``(n,)`` integers from 0.  Every
-    other array is an input, ``(n, ...)``, with its own name; for a model with
-    one input, the name does not matter.  The optional array ``split``, ``(n,)``,
-    assigns each sample: 0 to training and calibration, 1 to validation, 2 to
-    testing.  Without it, the split follows the fractions.  In a folder,
-    ``classes.json`` may hold a list of class names.
+    ``dataset_root`` is a folder of ``.npy`` files, an ``.npz`` archive, or a table (CSV, Parquet) with names of
+    columns in its first line.  Arrays are ``(n, ...)``; files without compression are memory-mapped.  ``arrays`` adds
+    files of other kinds.
+
+    The targets of the task are found by their names (``labels`` is the target ``label``), or named with ``targets``.
+    Every other array is an input with its own name, unless ``inputs`` chooses; for a model with one input, the name
+    does not matter.  The columns of a table are one input, ``features``.  Labels may be text.
+
+    The optional array or column ``split`` assigns each sample: 0 to training and calibration, 1 to validation, 2 to
+    testing.  Without it, the split follows the fractions; all samples are for testing with ``test_fraction`` 1.  In a
+    folder, ``classes.json`` may hold a list of class names.
 
     Examples
     --------
@@ -41,18 +59,233 @@ class ArraysDataset(InMemoryDataset):
     (10, ('cat', 'dog'))
     """
 
-    dataset_root: Path = argument(Path("data"), help="folder of .npy files, or .npz archive")
+    dataset_root: Path = argument(
+        Path("data"), help="folder of .npy files, .npz archive, or table (.csv, .parquet) with names of columns"
+    )
+    task_name: str = argument(
+        Classification.name, help="task whose targets the arrays hold; nnpipe list tasks shows them", flag="--task"
+    )
+    arrays: tuple[str, ...] = argument(
+        (),
+        help="further files in the folder: raw numbers (image=a.bin:uint8:28x28x1), columns of a table "
+        "(labels=b.csv:kind), a text file with a class in each line (labels=c.txt)",
+        metavar="NAME=FILE[:...]",
+    )
+    inputs: tuple[str, ...] = argument(
+        (), help="arrays or columns that are inputs; by default all that are not targets", metavar="[NAME=]ARRAY"
+    )
+    targets: tuple[str, ...] = argument(
+        (), help="arrays or columns with the targets of the task; by default those of its names", metavar="[NAME=]ARRAY"
+    )
+    quantised: tuple[str, ...] = argument(
+        (),
+        help="inputs that hold quantised numbers, with their scale and zero point; they become real numbers",
+        metavar="[NAME=]SCALE:ZERO_POINT",
+    )
+    class_list: Path | None = argument(
+        None, help="text file with all classes, one per line in order of number; labels are then names or numbers"
+    )
+
+    def validate(self) -> None:
+        """Check the form of the options."""
+        if self.task_name != Classification.name:
+            _ = task_named(self.task_name)
+        _ = self._files, self._chosen_inputs, self._chosen_targets, self._scales
+
+    @cached_property
+    def _files(self) -> tuple[NamedFile, ...]:
+        return tuple(map(NamedFile.parse, self.arrays))
+
+    @cached_property
+    def _chosen_inputs(self) -> tuple[NamedParts, ...]:
+        return tuple(NamedParts.parse(text, "--inputs") for text in self.inputs)
+
+    @cached_property
+    def _chosen_targets(self) -> tuple[NamedParts, ...]:
+        return tuple(NamedParts.parse(text, "--targets") for text in self.targets)
+
+    @cached_property
+    def _scales(self) -> dict[str, QuantisedInput]:
+        return {each.name: each for each in map(QuantisedInput.parse, self.quantised)}
+
+    @property
+    def task(self) -> Task:
+        """The task that was asked for."""
+        return task_named(self.task_name)
 
     def load(self) -> Samples:
-        """Return the samples; arrays in a folder are memory-mapped."""
-        arrays = _from_folder(self.dataset_root) if self.dataset_root.is_dir() else _from_archive(self.dataset_root)
+        """Return the samples; arrays are memory-mapped where their files allow it."""
+        root = self.dataset_root
         try:
-            return _samples(arrays, _names(self.dataset_root))
+            if root.suffix.lower() in SUFFIXES and not root.is_dir():
+                samples = self._of_table(table_of(root))
+            else:
+                samples = self._of_arrays(self._held())
+            check_lengths(samples)
+            self._check_targets(samples)
         except DatasetError as error:
-            raise DatasetError(f"{self.dataset_root}: {error}") from None
+            raise error if str(error).startswith(str(root)) else DatasetError(f"{root}: {error}") from None
+        return samples
 
     def download(self) -> None:
         """Do nothing: the arrays are the user's."""
+
+    @property
+    def spec(self) -> DatasetSpec:
+        """The task, and the specification of inputs and targets, derived from the arrays."""
+        samples = self.samples
+        return DatasetSpec(
+            self.task_name,
+            tuple(TensorSpec(name, (None, *array.shape[1:]), self._type_of(name, array))
+                  for name, array in samples.inputs.items()),
+            tuple(TensorSpec(name, (None, *array.shape[1:]), _wide(array).name)
+                  for name, array in samples.targets.items()),
+            samples.class_names,
+        )  # fmt: skip
+
+    def read(self, indices: npt.NDArray[np.integer]) -> tuple[Batch, Batch]:
+        """Return copies of some samples; integers of targets as int64, quantised inputs as float32."""
+        inputs, targets = super().read(indices)
+        found = {}
+        for name, array in inputs.items():
+            scale = self._scale_of(name)
+            found[name] = array.astype(array.dtype.name, copy=False) if scale is None else scale.real(array)
+        return found, {name: array.astype(_wide(array), copy=False) for name, array in targets.items()}
+
+    def _type_of(self, name: str, array: Array) -> str:
+        return array.dtype.name if self._scale_of(name) is None else "float32"
+
+    def _scale_of(self, name: str) -> QuantisedInput | None:
+        return self._scales.get(name, self._scales.get(""))
+
+    # -- where arrays come from -------------------------------------------------------------------
+
+    def _held(self) -> dict[str, _Held]:
+        """Return all arrays of a folder or an archive, and of the files that are named."""
+        root = self.dataset_root
+        held: dict[str, _Held] = {}
+        held.update(arrays_of_folder(root) if root.is_dir() else arrays_of_archive(root))
+        folder = root if root.is_dir() else root.parent
+        return held | {each.name: each.read(folder) for each in self._files}
+
+    def _of_arrays(self, held: dict[str, _Held]) -> Samples:
+        targets = self._targets_in(tuple(held))
+        split = held.pop(SPLIT, None)
+        used = {part for each in targets for part in each.parts}
+        inputs = self._chosen_inputs or tuple(NamedParts(name, (name,)) for name in held if name not in used)
+        for each in (*targets, *inputs):
+            if len(each.parts) > 1:
+                raise DatasetError(f"{', '.join(each.parts)}: several columns make one array in tables only")
+            if each.parts[0] not in held:
+                raise DatasetError(
+                    f"no array {each.parts[0]!r}{nearest(each.parts[0], held)}; there are {', '.join(sorted(held))}"
+                )
+        if not inputs:
+            raise DatasetError(
+                f"no array beside {', '.join(map(repr, sorted(used)))}: put the inputs there, such as images"
+            )
+        return self._samples(
+            {each.name or each.parts[0]: held[each.parts[0]] for each in inputs},
+            {each.name: held[each.parts[0]] for each in targets},
+            split,
+        )
+
+    def _of_table(self, table: Table) -> Samples:
+        targets = self._targets_in(table.names)
+        used = {part for each in targets for part in each.parts} | {SPLIT}
+        chosen = self._chosen_inputs or tuple(NamedParts("", (name,)) for name in table.names if name not in used)
+        columns: dict[str, list[str]] = {}
+        for each in chosen:
+            columns.setdefault(each.name or FEATURES, []).extend(each.parts)
+        files = {each.name: each.read(table.path.parent) for each in self._files}
+        if not columns:
+            raise DatasetError(f"no column beside {', '.join(sorted(used))}: there must be some for the inputs")
+        # All columns of numbers in one pass over the file.
+        flat = [name for names in columns.values() for name in names]
+        numbers = table.numbers(flat)
+        inputs: dict[str, _Held] = dict.fromkeys(columns, numbers)
+        if len(columns) > 1:
+            inputs = {name: numbers[:, [flat.index(one) for one in names]] for name, names in columns.items()}
+        held: dict[str, _Held] = {}
+        for each in targets:
+            if each.parts[0] in files:
+                held[each.name] = files[each.parts[0]]
+            elif each.name == LABEL:
+                held[each.name] = table.texts(each.parts[0])
+            else:
+                found = table.numbers(each.parts)
+                held[each.name] = found if len(each.parts) > 1 else found[:, 0]
+        return self._samples(inputs, held, table.texts(SPLIT) if SPLIT in table.names else None)
+
+    def _targets_in(self, names: Iterable[str]) -> tuple[NamedParts, ...]:
+        return targets_among({*names, *(each.name for each in self._files)}, self.task, self._chosen_targets)
+
+    # -- samples ----------------------------------------------------------------------------------
+
+    def _samples(self, inputs: Mapping[str, _Held], targets: Mapping[str, _Held], split: _Held | None) -> Samples:
+        names: tuple[str, ...] = ()
+        found: dict[str, Array] = {}
+        for name, held in targets.items():
+            if name == LABEL:
+                found[name], names = self._labels(held)
+            elif isinstance(held, Texts):
+                found[name] = numbers_of(held, name)
+            else:
+                found[name] = held
+        if not names and self.task.scores_classes:
+            names = tuple(map(str, range(int(found[LABEL].max()) + 1)))
+        names = names or self._class_names
+        given = {name: held if not isinstance(held, Texts) else numbers_of(held, name) for name, held in inputs.items()}
+        for name, array in given.items():
+            if array.dtype.kind not in "biuf":
+                raise DatasetError(f"{name!r} holds {array.dtype}, not numbers")
+        for name in self._scales:
+            if name not in given and (name or len(given) > 1):
+                raise DatasetError(f"--quantised names the input {name!r}, and there are {', '.join(given)}")
+        for name, array in given.items():
+            if (scale := self._scale_of(name)) is not None:
+                scale.check(array)
+        return Samples(given, found, names, None if split is None else official_split(split))
+
+    @cached_property
+    def _class_names(self) -> tuple[str, ...]:
+        return ClassList.read(self.class_list).names if self.class_list is not None else names_beside(self.dataset_root)
+
+    def _labels(self, held: _Held) -> tuple[Array, tuple[str, ...]]:
+        known = self._class_names
+        where = str(self.dataset_root)
+        if isinstance(held, Texts) and self.class_list is not None:
+            listed = ClassList.read(self.class_list)
+            return np.array([listed.number(name) for name in held.names], np.int64)[held.codes], listed.names
+        labels, names = class_numbers(held, where)
+        if names and known:
+            raise DatasetError(f"labels are names, and {CLASSES} names classes, too: use --class-list")
+        if labels.ndim != 1 or labels.dtype.kind not in "iu" or not len(labels):
+            raise DatasetError(
+                f"{LABELS!r} should be a vector of class numbers, not {labels.dtype} of shape {labels.shape}"
+            )
+        least, most = int(labels.min()), int(labels.max())
+        if least < 0 or most >= _MOST_CLASSES:
+            raise DatasetError(f"{LABELS!r} holds {least if least < 0 else most}, which is no number of a class")
+        if known and most >= len(known):
+            told = self.class_list or CLASSES
+            raise DatasetError(f"{LABELS!r} holds class {most}, and {told} names {len(known)} classes, counted from 0")
+        return labels, names or known
+
+    def _check_targets(self, samples: Samples) -> None:
+        """Judge perfect predictions of one sample, so that targets of a wrong form are told at once."""
+        task, one = self.task, {name: array[:1].astype(_wide(array)) for name, array in samples.targets.items()}
+        spec = DatasetSpec(self.task_name, (), (), samples.class_names)
+        try:
+            task.judge(task.perfect(one, spec), one, spec)
+        except NotSupported:
+            return
+        except KeyError as error:
+            raise DatasetError(f"the task {self.task_name} needs the target {error}; name it with --targets") from None
+        except (SpecMismatch, ConfigError, ArtifactError, ValueError, IndexError, TypeError) as error:
+            form = ", ".join(f"{name} {array.dtype} {array.shape}" for name, array in samples.targets.items())
+            hint = "" if samples.class_names else "; if it needs names of classes, give --class-list"
+            raise DatasetError(f"no targets of the task {self.task_name}: {form}: {one_line(error)}{hint}") from None
 
 
 def write_arrays(
@@ -87,61 +320,6 @@ def write_arrays(
     return ArraysDataset(dataset_root=folder)
 
 
-def _from_folder(folder: Path) -> dict[str, npt.NDArray[Any]]:
-    found = {}
-    for path in sorted(folder.glob("*.npy")):
-        try:
-            # Memory-mapped, so that a header cannot claim more memory than the file has bytes.
-            found[path.stem] = np.load(path, mmap_mode="r", allow_pickle=False)
-        except (ValueError, OSError, EOFError, SyntaxError, MemoryError, RecursionError) as error:
-            raise DatasetError(f"{path}: no array of numpy: {(str(error).splitlines() or ['damaged'])[0]}") from None
-    return found
-
-
-def _from_archive(path: Path) -> dict[str, npt.NDArray[Any]]:
-    if not path.is_file():
-        raise DatasetError(f"{path}: no such folder of .npy files, and no such .npz archive")
-    return {name: np.asarray(column) for name, column in NpzReader(path=path).read().items()}
-
-
-def _names(root: Path) -> tuple[str, ...]:
-    path = root / CLASSES
-    if not root.is_dir() or not path.is_file():
-        return ()
-    try:
-        if path.stat().st_size > _NAMES_LIMIT:
-            raise DatasetError(f"{path}: too large for a list of names")
-        names = json.loads(path.read_text("utf-8"))
-    except (ValueError, OSError, RecursionError) as error:
-        raise DatasetError(f"{path}: no list of names: {error}") from None
-    if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
-        raise DatasetError(f"{path}: expected a list of names")
-    return tuple(names)
-
-
-def _samples(arrays: dict[str, npt.NDArray[Any]], names: tuple[str, ...]) -> Samples:
-    if LABELS not in arrays:
-        there = f"there are {', '.join(sorted(arrays))}" if arrays else "there are none"
-        raise DatasetError(f"no array {LABELS!r} with the class of each sample; {there}")
-    labels, split = arrays.pop(LABELS), arrays.pop(SPLIT, None)
-    if not arrays:
-        raise DatasetError(f"no array beside {LABELS!r}: put the inputs there, such as images")
-    if labels.ndim != 1 or labels.dtype.kind not in "iu" or not len(labels):
-        raise DatasetError(
-            f"{LABELS!r} should be a vector of class numbers, not {labels.dtype} of shape {labels.shape}"
-        )
-    lengths = {name: len(array) if array.ndim else 0 for name, array in {**arrays, LABELS: labels}.items()}
-    if split is not None:
-        lengths[SPLIT] = len(split) if split.ndim else 0
-    if len(set(lengths.values())) > 1:
-        raise DatasetError(f"arrays differ in their number of samples: {lengths}")
-    if split is not None and (split.ndim != 1 or split.dtype.kind not in "iu" or not np.isin(split, (0, 1, 2)).all()):
-        raise DatasetError(f"{SPLIT!r} should hold 0 (training), 1 (validation) or 2 (test) for each sample")
-    least, most = int(labels.min()), int(labels.max())
-    if least < 0 or most >= _MOST_CLASSES:
-        raise DatasetError(f"{LABELS!r} holds {least if least < 0 else most}, which is no number of a class")
-    if names and most >= len(names):
-        raise DatasetError(f"{LABELS!r} holds class {most}, and {CLASSES} names {len(names)} classes, counted from 0")
-    names = names or tuple(map(str, range(most + 1)))
-    official = None if split is None else np.asarray(split)
-    return Samples(arrays, {"label": np.asarray(labels, np.int64)}, names, official)
+def _wide(array: Array) -> np.dtype[Any]:
+    """Return the element type of a target: int64 for integers, otherwise its own."""
+    return np.dtype(np.int64) if array.dtype.kind in "iub" else np.dtype(array.dtype.name)

@@ -29,6 +29,8 @@ class AnomalyDetection(Task):
     """
 
     name = "anomaly"
+    targets = ("anomalous",)
+    optional_targets = ("clip",)
     arrays = ("truth", "score")
 
     @property

@@ -34,6 +34,7 @@ class Classification(Task):
     """
 
     name = "classification"
+    targets = ("label",)
     scores_classes = True
 
     @property

@@ -50,6 +50,8 @@ class Detection(Task):
     )
 
     name = "detection"
+    targets = ("boxes", "class")
+    optional_targets = ("crowd", "area", "size", "verified")
     arrays = (*TRUTH, *PREDICTED)
     truth = ("truth_boxes", "truth_class", "truth_crowd")
 

@@ -42,6 +42,8 @@ class EmbeddingSearch(Task):
     distance: Literal["cosine", "euclidean"] = argument("cosine", help="how the distance of two vectors is measured")
 
     name = "embedding"
+    targets = ("label",)
+    optional_targets = ("role",)
     arrays = ("truth", "role", "relevant", "ranks")
     truth = ("truth", "role")
 

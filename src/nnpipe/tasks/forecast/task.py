@@ -30,6 +30,7 @@ class Forecast(Task):
     """
 
     name = "forecast"
+    targets = ("value", "scale", "block")
     arrays = ("truth", "predicted", "scale", "block")
     truth = ("truth", "block")
 

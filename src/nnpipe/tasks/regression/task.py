@@ -24,6 +24,7 @@ class Regression(Task):
     """
 
     name = "regression"
+    targets = ("value",)
 
     @property
     def metrics(self) -> tuple[QualityMetric, ...]:

@@ -47,6 +47,7 @@ class Segmentation(Task):
     )  # fmt: skip
 
     name = "segmentation"
+    targets = ("mask",)
     arrays = ("pixels", "contours")
     truth = ("pixels",)
 

@@ -31,6 +31,7 @@ class SeriesAnomaly(Task):
     """
 
     name = "series_anomaly"
+    targets = ("window", "series")
     arrays = ("window", "series", "score")
     truth = ("window", "series")
 

@@ -1,0 +1,67 @@
+"""Class names, splits and lengths of the user's own arrays."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from nnpipe.core.errors import DatasetError
+from nnpipe.datasets._array_files import Array
+from nnpipe.datasets.in_memory import Samples
+from nnpipe.datasets.table import Texts
+
+SPLIT, CLASSES = "split", "classes.json"
+"""Names of the array of splits, and of the file of class names."""
+
+_NAMES_LIMIT = 1 << 24  # bytes in the file of names
+_SPLIT_NAMES = {"train": 0, "validation": 1, "test": 2, "0": 0, "1": 1, "2": 2}
+
+
+def names_beside(root: Path) -> tuple[str, ...]:
+    """Return the class names in the file ``classes.json`` of a folder; none without one."""
+    path = root / CLASSES
+    if not root.is_dir() or not path.is_file():
+        return ()
+    try:
+        if path.stat().st_size > _NAMES_LIMIT:
+            raise DatasetError(f"{path}: too large for a list of names")
+        names = json.loads(path.read_text("utf-8"))
+    except (ValueError, OSError, RecursionError) as error:
+        raise DatasetError(f"{path}: no list of names: {error}") from None
+    if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
+        raise DatasetError(f"{path}: expected a list of names")
+    return tuple(names)
+
+
+def numbers_of(texts: Texts, name: str) -> Array:
+    """Return the numbers that the texts of a column hold, float64."""
+    try:
+        return np.array(list(map(float, texts.names)))[texts.codes]
+    except ValueError:
+        raise DatasetError(f"{name!r} holds text, where numbers are needed") from None
+
+
+def official_split(split: Array | Texts) -> npt.NDArray[np.integer]:
+    """Return the code of each sample's split, ``(n,)``."""
+    if isinstance(split, Texts):
+        unknown = [name for name in split.names if name not in _SPLIT_NAMES]
+        if unknown:
+            raise DatasetError(f"{SPLIT!r} should hold train, validation or test, not {unknown[0][:40]!r}")
+        return np.array([_SPLIT_NAMES[name] for name in split.names])[split.codes]
+    if split.ndim != 1 or split.dtype.kind not in "iu" or not np.isin(split, (0, 1, 2)).all():
+        raise DatasetError(f"{SPLIT!r} should hold 0 (training), 1 (validation) or 2 (test) for each sample")
+    return np.asarray(split)
+
+
+def check_lengths(samples: Samples) -> None:
+    """Raise :class:`DatasetError` unless all arrays have the same number of samples, and some."""
+    official = {} if samples.official is None else {SPLIT: samples.official}
+    arrays = {**samples.inputs, **samples.targets, **official}
+    lengths = {name: len(array) if array.ndim else 0 for name, array in arrays.items()}
+    if len(set(lengths.values())) > 1:
+        raise DatasetError(f"arrays differ in their number of samples: {lengths}")
+    if not min(lengths.values()):
+        raise DatasetError("there are no samples")
