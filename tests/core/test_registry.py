@@ -200,6 +200,23 @@ def test_names_of_before_lead_to_their_classes() -> None:
         find("nnpipe.datasets.pet_dataset.PetDataset", Dataset)
 
 
+@pytest.mark.parametrize("name", ["ImageNetDataset", "VisualWakeWordsDataset", "kenning.datasets.x.ImageNetDataset"])
+def test_what_is_done_in_another_way_here_is_answered(name: str) -> None:
+    with pytest.raises(
+        ComponentNotFound, match=r"is called .* here: use ImageFolderDataset with --dataset-root"
+    ) as caught:
+        find(name, Dataset)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["OpenImagesDatasetV6", "COCODataset2017", "MagicWandDataset", "AnomalyDetectionDataset"],
+)
+def test_data_sets_of_other_systems_are_found_by_their_names_there(name: str) -> None:
+    assert issubclass(find(name, Dataset), Dataset)
+
+
 def test_no_two_classes_of_a_family_claim_one_name() -> None:
     for base in FAMILIES.values():
         found = components(base)

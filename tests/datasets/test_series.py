@@ -8,10 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from property_examples import examples
 
-from nnpipe.core.dataset import SPLITS, Dataset
+from nnpipe.core.dataset import SPLITS
 from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import DatasetError, SpecMismatch
-from nnpipe.core.registry import find
 from nnpipe.core.task import task_named
 from nnpipe.datasets import _number_table
 from nnpipe.datasets.series import SeriesDataset
@@ -55,7 +54,6 @@ def test_recordings_are_cut_or_their_last_row_is_repeated(tmp_path):
     np.testing.assert_array_equal(inputs["series"][0], long[:5, 1:])
     np.testing.assert_array_equal(inputs["series"][1], short[[0, 1, 2, 2, 2], 1:])
     assert truth["label"].tolist() == [0, 1]
-    assert find("MagicWandDataset", Dataset) is SeriesFolderDataset
 
 
 @given(st.integers(1, 9), st.integers(1, 5), st.integers(1, 4), st.floats(0, 0.5), st.floats(0, 0.5))

@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import re
+from collections.abc import Mapping
 from dataclasses import MISSING, dataclass
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 from nnpipe.core.errors import MissingDependency
@@ -54,6 +56,8 @@ class Discoverable:
         ``"nnpipe[torch]"``; by default the missing package itself.
     formerly
         Other names under which users may look for the class.
+    answers
+        Names in other systems of what this class does in another way, each with a sentence that says how.
     needs_tools
         Programs that the class always needs.
     abstract
@@ -63,6 +67,7 @@ class Discoverable:
     requires: ClassVar[tuple[str, ...]] = ()
     install: ClassVar[str] = ""
     formerly: ClassVar[tuple[str, ...]] = ()
+    answers: ClassVar[Mapping[str, str]] = MappingProxyType({})
     needs_tools: ClassVar[tuple[Tool, ...]] = ()
     abstract: ClassVar[bool] = True
 

@@ -192,6 +192,9 @@ def _unknown(name: str, base: type[Discoverable], hint: str = "; nnpipe list sho
     now = [cls.dotted_path() for cls in found if last in cls.formerly]
     if now:
         return ComponentNotFound(f"no {base.__name__} is called {name!r}; it is {' or '.join(now)} here")
+    for cls in found:
+        if last in cls.answers:
+            return ComponentNotFound(f"no {base.__name__} is called {name!r} here: {cls.answers[last]}")
     if issubclass(base, Component) and base is not Component:
         for other in components(Component):
             if last in (other.__name__, *other.formerly) and not issubclass(other, base):

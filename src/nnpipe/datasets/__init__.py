@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from nnpipe.datasets.keypoints_table import KeypointsTableDataset as KeypointsTableDataset
     from nnpipe.datasets.labelled_texts import TextClassificationDataset as TextClassificationDataset
     from nnpipe.datasets.mask_folder import MaskFolderDataset as MaskFolderDataset
+    from nnpipe.datasets.magic_wand import MagicWandDataset as MagicWandDataset
     from nnpipe.datasets.mnist import FashionMNISTDataset as FashionMNISTDataset
     from nnpipe.datasets.mnist import MNISTDataset as MNISTDataset
     from nnpipe.datasets.open_images import OpenImagesDataset as OpenImagesDataset
@@ -65,6 +66,7 @@ __getattr__ = lazy_getattr(
         "labelled_texts": ("TextClassificationDataset",),
         "keypoints_table": ("KeypointsTableDataset",),
         "mask_folder": ("MaskFolderDataset",),
+        "magic_wand": ("MagicWandDataset",),
         "mnist": (
             "FashionMNISTDataset",
             "MNISTDataset",

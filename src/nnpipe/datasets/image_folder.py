@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
+from typing import ClassVar
 
 from nnpipe.core.arguments import argument
 from nnpipe.datasets._class_folders import Listing, class_folders
@@ -20,6 +23,16 @@ class ImageFolderDataset(ImageFilesDataset):
     If a model has more classes than there are folders, ``class_list`` names the
     file with the model's classes and their order.
     """
+
+    answers: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {
+            "ImageNetDataset": "use ImageFolderDataset with --dataset-root FOLDER of one folder of pictures for each "
+            "class, --class-list FILE with the 1,000 classes in the model's order, and --test-fraction 1",
+            "VisualWakeWordsDataset": "use ImageFolderDataset with --dataset-root FOLDER that holds pictures in "
+            "'non_person' and 'person', --image-size 96 96, and --test-fraction 1 to measure them all; pictures with "
+            "COCO's annotations are read by COCODataset",
+        }
+    )
 
     class_list: Path | None = argument(
         None,

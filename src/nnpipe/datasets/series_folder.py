@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -25,8 +24,6 @@ class SeriesFolderDataset(ClassifiedFilesDataset):
     Folders are as in ``ROOT/CLASS/*.csv``, or ``ROOT/train/CLASS/*.csv`` and so on.  Each file is one sample; its first
     line has the names of the columns.  Recordings are cut to ``window`` rows, or the last row is repeated.
     """
-
-    formerly: ClassVar[tuple[str, ...]] = ("MagicWandDataset",)
 
     columns: tuple[str, ...] = argument((), help="columns that the model is given; by default all of the first file")
     window: int = argument(128, help="rows of a sample", minimum=1, maximum=1 << 20)
