@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.tensors import TensorSpec
@@ -22,6 +24,9 @@ class DatasetSpec:
         of a classification is ``"label"``, ``(None,)`` of ``int64``.
     class_names
         Names of the classes, ordered by class number; empty if there are no classes.
+    transforms
+        For some inputs, by name, the :class:`~nnpipe.core.input_transform.InputTransform` that was fitted to the
+        training samples, as its class and arguments; models that are trained on them take it over.
 
     Examples
     --------
@@ -35,6 +40,7 @@ class DatasetSpec:
     inputs: tuple[TensorSpec, ...]
     targets: tuple[TensorSpec, ...]
     class_names: tuple[str, ...] = ()
+    transforms: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         check_call(DatasetSpec, vars(self))

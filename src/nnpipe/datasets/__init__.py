@@ -46,6 +46,9 @@ if TYPE_CHECKING:
     from nnpipe.datasets.synthetic_sequences import SyntheticSeriesAnomaliesDataset as SyntheticSeriesAnomaliesDataset
     from nnpipe.datasets.synthetic_sequences import SyntheticSeriesDataset as SyntheticSeriesDataset
     from nnpipe.datasets.synthetic_sequences import SyntheticSoundsDataset as SyntheticSoundsDataset
+    from nnpipe.datasets.synthetic_tabular import SyntheticTabularDataset as SyntheticTabularDataset
+    from nnpipe.datasets.tabular import TabularClassificationDataset as TabularClassificationDataset
+    from nnpipe.datasets.tabular import TabularRegressionDataset as TabularRegressionDataset
     from nnpipe.datasets.wav_folder import WavFolderDataset as WavFolderDataset
     from nnpipe.datasets.worn_digits import WornDigitsDataset as WornDigitsDataset
     from nnpipe.datasets.yolo_folder import YOLOFolderDataset as YOLOFolderDataset
@@ -97,6 +100,8 @@ __getattr__ = lazy_getattr(
             "SyntheticSeriesDataset",
             "SyntheticSoundsDataset",
         ),
+        "synthetic_tabular": ("SyntheticTabularDataset",),
+        "tabular": ("TabularClassificationDataset", "TabularRegressionDataset"),
         "wav_folder": ("WavFolderDataset",),
         "worn_digits": ("WornDigitsDataset",),
         "yolo_folder": ("YOLOFolderDataset",),

@@ -24,7 +24,7 @@ from nnpipe.datasets._class_list import ClassList
 from nnpipe.datasets._named_arrays import LABEL, LABELS, NamedFile, NamedParts, class_numbers, targets_among
 from nnpipe.datasets._quantised_inputs import QuantisedInput
 from nnpipe.datasets.in_memory import InMemoryDataset, Samples
-from nnpipe.datasets.table import SUFFIXES, Table, Texts, table_of
+from nnpipe.datasets.table import SUFFIXES, DataTable, Texts, table_of
 from nnpipe.tasks.classification.task import Classification
 
 FEATURES = "features"
@@ -190,7 +190,7 @@ class ArraysDataset(InMemoryDataset):
             split,
         )
 
-    def _of_table(self, table: Table) -> Samples:
+    def _of_table(self, table: DataTable) -> Samples:
         targets = self._targets_in(table.names)
         used = {part for each in targets for part in each.parts} | {SPLIT}
         chosen = self._chosen_inputs or tuple(NamedParts("", (name,)) for name in table.names if name not in used)

@@ -27,6 +27,8 @@ SUFFIXES = (".csv", ".parquet")
 _MOST_COLUMNS = 1 << 16
 _MOST_CATEGORIES, _MOST_TEXT = 1 << 20, 64 << 20  # characters of all different texts of a column
 _BATCH = 1 << 16  # rows
+_CELL, _EXPANSION = 8, 64  # bytes of a cell in memory, and of memory for each byte on the disk
+_LEAST_BOUND, _MOST_BOUND = 256 << 20, 8 << 30  # bytes
 _LARGEST_GROUP = 4 << 30  # bytes of a row group of a Parquet file, unpacked
 
 Codes = npt.NDArray[np.int64]
@@ -69,7 +71,7 @@ def number_in(text: str) -> float | None:
     return number if np.isfinite(number) else None
 
 
-class Table(ABC):
+class DataTable(ABC):
     """The columns of a file; only those that are asked for are read."""
 
     def __init__(self, path: Path) -> None:
@@ -122,7 +124,7 @@ class Table(ABC):
                 raise DatasetError(f"{self.path} has no column {column!r}{nearest(column, self.names)}; it has: {some}")
 
 
-def table_of(path: Path) -> Table:
+def table_of(path: Path) -> DataTable:
     """Return the table in a file, which is recognised by its ending.
 
     Raises
@@ -134,13 +136,13 @@ def table_of(path: Path) -> Table:
     """
     if not path.is_file():
         raise DatasetError(f"{path}: no such file")
-    table: Table = _Parquet(path) if path.suffix.lower() == ".parquet" else _CSV(path)
+    table: DataTable = _Parquet(path) if path.suffix.lower() == ".parquet" else _CSV(path)
     if len(table.names) > _MOST_COLUMNS:
         raise DatasetError(f"{path} has {len(table.names):,} columns, and at most {_MOST_COLUMNS:,} are read")
     return table
 
 
-class _CSV(Table):
+class _CSV(DataTable):
     @cached_property
     def names(self) -> tuple[str, ...]:
         return column_names(self.path)
@@ -168,7 +170,7 @@ class _CSV(Table):
             yield [tuple(row[place].strip() for place in places) for row in rows]
 
 
-class _Parquet(Table):
+class _Parquet(DataTable):
     @cached_property
     def _file(self) -> Any:
         try:
@@ -195,6 +197,12 @@ class _Parquet(Table):
 
     def _batches(self, columns: Sequence[str]) -> Iterator[Any]:
         self.check(columns)
+        # A column of equal values takes a few bytes, whatever its length.
+        size = self.path.stat().st_size
+        most = min(max(size * _EXPANSION, _LEAST_BOUND), _MOST_BOUND)
+        rows = self._file.metadata.num_rows
+        if not 0 <= rows * len(columns) * _CELL <= most:
+            raise DatasetError(f"{self.path} has {size:,} bytes and states {rows:,} rows, too many for its size")
         try:
             yield from self._file.iter_batches(batch_size=_BATCH, columns=list(columns))
         except (OSError, ValueError, MemoryError, NotImplementedError) as error:

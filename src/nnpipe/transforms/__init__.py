@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from nnpipe.transforms.log_mel import LogMel as LogMel
     from nnpipe.transforms.mfcc import MFCC as MFCC
     from nnpipe.transforms.text_tokens import TextTokens as TextTokens
+    from nnpipe.transforms.tabular_encoding import TabularEncoding as TabularEncoding
 
 __getattr__ = lazy_getattr(
     __name__,
@@ -18,5 +19,6 @@ __getattr__ = lazy_getattr(
         "log_mel": ("LogMel",),
         "mfcc": ("MFCC",),
         "text_tokens": ("TextTokens",),
+        "tabular_encoding": ("TabularEncoding",),
     },
 )

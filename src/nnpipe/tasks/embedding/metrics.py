@@ -6,6 +6,7 @@ import functools
 import re
 
 import numpy as np
+import numpy.typing as npt
 
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.quality_metric import Floats, QualityMetric, Values
@@ -23,14 +24,18 @@ def _counting(found: Evaluation, values: Floats) -> Floats:
     return np.where(asked, values, np.nan)
 
 
-def _owners(found: Evaluation) -> np.ndarray:
+def _ranks(found: Evaluation) -> npt.NDArray[np.int64]:
+    return found.ragged["ranks"].values.astype(np.int64)
+
+
+def _owners(found: Evaluation) -> npt.NDArray[np.int64]:
     """Return the number of the query that each rank belongs to."""
     return np.repeat(np.arange(len(found)), found.ragged["ranks"].counts)
 
 
 def _recall(k: int) -> Values:
     def values(found: Evaluation) -> Floats:
-        hits = found.ragged["ranks"].values <= k
+        hits = _ranks(found) <= k
         return _counting(found, (np.bincount(_owners(found), hits, len(found)) > 0).astype(np.float64))
 
     return values
@@ -40,7 +45,8 @@ def _average_precision(k: int) -> Values:
     def values(found: Evaluation) -> Floats:
         rows = found.ragged["ranks"]
         place = np.arange(len(rows.values)) - np.repeat(np.cumsum(rows.counts) - rows.counts, rows.counts)
-        precision = np.where(rows.values <= k, (place + 1) / np.maximum(rows.values, 1), 0.0)
+        ranks = _ranks(found)
+        precision = np.where(ranks <= k, (place + 1) / np.maximum(ranks, 1), 0.0)
         best = np.maximum(np.minimum(found.arrays["relevant"], k), 1)
         return _counting(found, np.bincount(_owners(found), precision, len(found)) / best)
 

@@ -75,7 +75,7 @@ def searched(
         The number of first places that count.
     """
     points = vectors.astype(np.float64)
-    usable = (np.abs(points) < _GREATEST).all(axis=1)  # false for NaN, too
+    usable: npt.NDArray[np.bool_] = np.all(np.abs(points) < _GREATEST, axis=1)  # false for NaN, too
     points[~usable] = 0
     points = _comparable(points, roles, distance)
     found = _Found(len(labels))

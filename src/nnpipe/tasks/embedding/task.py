@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from nnpipe.core.arguments import argument
 from nnpipe.core.dataset_spec import DatasetSpec
@@ -66,7 +67,11 @@ class EmbeddingSearch(Task):
             )
         role = truth.get("role", np.full(len(label), BOTH))
         kind = np.float64 if vectors.dtype.itemsize > 4 else np.float32
-        arrays = {"truth": label.astype(np.int64), "role": role.astype(np.int8), VECTORS: vectors.astype(kind)}
+        arrays: dict[str, npt.NDArray[Any]] = {
+            "truth": label.astype(np.int64),
+            "role": role.astype(np.int8),
+            VECTORS: vectors.astype(kind),
+        }
         return Evaluation(self.name, arrays, spec.class_names, settings={"distance": self.distance})
 
     def completed(self, judged: Evaluation) -> Evaluation:

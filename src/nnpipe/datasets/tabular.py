@@ -1,0 +1,284 @@
+"""Rows of tables with columns of numbers and categories: classification and regression."""
+
+from __future__ import annotations
+
+import logging
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from nnpipe.core.arguments import argument
+from nnpipe.core.category_code import category_code
+from nnpipe.core.dataset_spec import DatasetSpec
+from nnpipe.core.errors import DatasetError
+from nnpipe.core.tensors import TensorSpec
+from nnpipe.datasets.in_memory import InMemoryDataset, Samples
+from nnpipe.datasets.table import SUFFIXES, DataTable, number_in, table_of
+from nnpipe.tasks.classification.task import Classification
+from nnpipe.tasks.regression.task import Regression
+
+log = logging.getLogger("nnpipe")
+
+FEATURES = "features"
+"""The name of the input."""
+
+_ENCODING = "nnpipe.transforms.tabular_encoding.TabularEncoding"
+_MISSING = frozenset(("", "na", "n/a", "nan", "null", "none", "?"))
+_MOST_CATEGORIES = 1000  # of a column whose kind is not given
+_MOST_NUMBERS = 1 << 31  # of all cells
+_TARGETS = ("target", "label", "labels", "class")
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column that the model is given.
+
+    Attributes
+    ----------
+    name
+        Its name.
+    categories
+        The categories by their codes; empty for numbers.
+    """
+
+    name: str
+    categories: Mapping[float, str] = field(default_factory=dict)
+
+
+class TabularDataset(InMemoryDataset):
+    """Base of data sets whose samples are rows of a table.
+
+    The input ``"features"``, float64 ``(n, columns)``, holds numbers as they are, NaN for gaps, and for a category its
+    :func:`~nnpipe.core.category_code.category_code`.  The encoding that models are given is learned from the training
+    samples: :attr:`spec` names it, and it travels with every model that is trained on the data set.
+    """
+
+    abstract: ClassVar[bool] = True
+
+    encoding: Literal["one_hot", "ordinal"] = argument("one_hot", help="how categories are encoded for models")
+
+    @property
+    @abstractmethod
+    def columns(self) -> tuple[Column, ...]:
+        """The columns that the model is given."""
+
+    @property
+    @abstractmethod
+    def table_task(self) -> str:
+        """The name of the task: with classes or with values."""
+
+    @property
+    def spec(self) -> DatasetSpec:
+        """Rows ``(n, columns)``, the target, and the encoding of the columns."""
+        samples = self.samples
+        return DatasetSpec(
+            self.table_task,
+            (TensorSpec(FEATURES, (None, len(self.columns)), "float64"),),
+            tuple(TensorSpec(name, (None,), array.dtype.name) for name, array in samples.targets.items()),
+            samples.class_names,
+            {FEATURES: self._encoding},
+        )
+
+    @cached_property
+    def _encoding(self) -> Mapping[str, Any]:
+        rows = self.samples.inputs[FEATURES][self.split("train")]
+        fills, means, deviations, categories = [], [], [], []
+        for place, column in enumerate(self.columns):
+            values = rows[:, place]
+            held = values[~np.isnan(values)].astype(np.float64)
+            if column.categories:
+                texts = sorted(column.categories[code] for code in np.unique(held))
+                categories += [f"{place}={text}" for text in texts]
+                held = np.zeros(0)
+            fills.append(float(np.median(held)) if len(held) else 0.0)
+            means.append(float(held.mean()) if len(held) else 0.0)
+            deviation = float(held.std()) if len(held) else 1.0
+            deviations.append(deviation if deviation > 0 and np.isfinite(deviation) else 1.0)
+        arguments = {"fills": fills, "means": means, "deviations": deviations, "categories": categories}
+        return {"class": _ENCODING, "arguments": {**arguments, "encoding": self.encoding}}
+
+    def download(self) -> None:
+        """Do nothing: the table is the user's."""
+
+
+class _TableFileDataset(TabularDataset):
+    """Base of data sets of a CSV or Parquet file."""
+
+    abstract: ClassVar[bool] = True
+
+    dataset_root: Path = argument(Path("table.csv"), help="table (.csv, .parquet) with names of columns")
+    target: str | None = argument(
+        None, help="column to predict; by default target, label, labels or class, otherwise the last column"
+    )
+    numeric: tuple[str, ...] = argument((), help="columns of numbers; by default those that hold nothing else")
+    categories: tuple[str, ...] = argument(
+        (), help=f"columns of categories; by default those of text with at most {_MOST_CATEGORIES} different ones"
+    )
+    ignored: tuple[str, ...] = argument((), help="columns that the model is not given")
+
+    @cached_property
+    def _table(self) -> DataTable:
+        if self.dataset_root.is_file() and self.dataset_root.suffix.lower() not in SUFFIXES:
+            raise DatasetError(f"{self.dataset_root}: a table's name ends in {' or '.join(SUFFIXES)}")
+        table = table_of(self.dataset_root)
+        table.check((*self.numeric, *self.categories, *self.ignored, *(() if self.target is None else (self.target,))))
+        return table
+
+    @cached_property
+    def _target(self) -> str:
+        names = self._table.names
+        return self.target or next((name for name in _TARGETS if name in names), names[-1])
+
+    @cached_property
+    def _kinds(self) -> dict[str, str]:
+        """The kind of each column but the target: number, category or ignored."""
+        given = {
+            **dict.fromkeys(self.numeric, "number"),
+            **dict.fromkeys(self.categories, "category"),
+            **dict.fromkeys(self.ignored, "ignored"),
+        }
+        names = [name for name in self._table.names if name != self._target]
+        open_ = [name for name in names if name not in given]
+        found = given | (_found_kinds(self._table, open_) if open_ else {})
+        if open_:
+            log.info("%s: %s is predicted; %s", self.dataset_root, self._target, _told(found, names))
+        return {name: found[name] for name in names}
+
+    @cached_property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns that are not ignored, in the order of the file."""
+        _ = self.samples
+        return tuple(Column(name, self._texts.get(name, {})) for name, kind in self._kinds.items() if kind != "ignored")
+
+    @cached_property
+    def _texts(self) -> dict[str, dict[float, str]]:
+        """The categories of each column; filled while the table is read."""
+        return {}
+
+    def load(self) -> Samples:
+        """Return the rows, float64, and the targets."""
+        kinds = self._kinds
+        used = [name for name, kind in kinds.items() if kind != "ignored"]
+        if not used:
+            raise DatasetError(f"{self.dataset_root} has no columns beside {self._target} that a model could be given")
+        parts: list[npt.NDArray[np.float64]] = []
+        wanted: list[str] = []
+        rows = 0
+        for batch in self._table.cells((*used, self._target)):
+            part = np.empty((len(batch), len(used)), np.float64)
+            for place, name in enumerate(used):
+                cells = [row[place] for row in batch]
+                part[:, place] = self._coded(name, cells) if kinds[name] == "category" else self._numbers(name, cells)
+            parts.append(part)
+            wanted += [row[-1] for row in batch]
+            rows += len(batch)
+            if rows * (len(used) + 1) > _MOST_NUMBERS:
+                raise DatasetError(f"{self.dataset_root} has more than {_MOST_NUMBERS:,} cells")
+        if not rows:
+            raise DatasetError(f"{self.dataset_root} has names of columns, and no rows")
+        gaps = [row for row, text in enumerate(wanted) if text.lower() in _MISSING]
+        if gaps:
+            raise DatasetError(
+                f"{self.dataset_root}: {len(gaps):,} rows have no {self._target}, the first is row {gaps[0] + 2}; "
+                "remove them"
+            )
+        return self._with_targets({FEATURES: np.concatenate(parts)}, wanted)
+
+    @abstractmethod
+    def _with_targets(self, inputs: dict[str, npt.NDArray[Any]], wanted: list[str]) -> Samples:
+        """Return the samples, given the cells of the target."""
+
+    def _coded(self, name: str, cells: list[str]) -> list[float]:
+        known = self._texts.setdefault(name, {})
+        codes = {text: float("nan") if text.lower() in _MISSING else category_code(text) for text in set(cells)}
+        for text, code in codes.items():
+            if code == code and known.setdefault(code, text) != text:
+                raise DatasetError(
+                    f"{self.dataset_root}: {known[code]!r} and {text!r} of {name} share a code; rename one"
+                )
+        return [codes[text] for text in cells]
+
+    def _numbers(self, name: str, cells: list[str]) -> list[float]:
+        try:
+            return [float("nan") if text.lower() in _MISSING else float(text) for text in cells]
+        except ValueError:
+            bad = next(text for text in cells if text.lower() not in _MISSING and number_in(text) is None)
+            raise DatasetError(
+                f"{self.dataset_root}: {bad[:40]!r} in column {name} is no number; name the column with --categories"
+            ) from None
+
+
+class TabularClassificationDataset(_TableFileDataset):
+    """Classes of the rows of a table (CSV, Parquet) with columns of numbers and categories.
+
+    Which columns hold numbers and which categories is found from the file where it is not given; a column of text that
+    is different in almost every row is left out.  Gaps are empty cells, ``NA``, ``nan``, ``null``, ``none`` or ``?``.
+    """
+
+    @property
+    def table_task(self) -> str:
+        """Classification."""
+        return Classification.name
+
+    def _with_targets(self, inputs: dict[str, npt.NDArray[Any]], wanted: list[str]) -> Samples:
+        names = sorted(set(wanted), key=lambda text: (number_in(text) is None, number_in(text) or 0.0, text))
+        if len(names) > _MOST_CATEGORIES:
+            raise DatasetError(
+                f"{self.dataset_root}: {self._target} has {len(names):,} different values, too many for classes; name "
+                "another column with --target, or use TabularRegressionDataset"
+            )
+        numbers = {name: number for number, name in enumerate(names)}
+        labels = np.array([numbers[text] for text in wanted], np.int64)
+        return Samples(inputs, {"label": labels}, tuple(names))
+
+
+class TabularRegressionDataset(_TableFileDataset):
+    """Numbers predicted for the rows of a table (CSV, Parquet), otherwise as ``TabularClassificationDataset``."""
+
+    @property
+    def table_task(self) -> str:
+        """Regression."""
+        return Regression.name
+
+    def _with_targets(self, inputs: dict[str, npt.NDArray[Any]], wanted: list[str]) -> Samples:
+        values = np.array(self._numbers(self._target, wanted), np.float32)
+        if not np.isfinite(values).all():
+            raise DatasetError(f"{self.dataset_root}: {self._target} holds numbers that are not finite")
+        return Samples(inputs, {"value": values})
+
+
+def _found_kinds(table: DataTable, names: list[str]) -> dict[str, str]:
+    """Return the kinds of columns, found in one pass over the file."""
+    different: dict[str, set[str]] = {name: set() for name in names}
+    numeric = dict.fromkeys(names, True)
+    rows = 0
+    for batch in table.cells(names):
+        rows += len(batch)
+        for place, name in enumerate(names):
+            seen = different[name]
+            texts = {row[place] for row in batch} - seen
+            if numeric[name]:
+                numeric[name] = all(text.lower() in _MISSING or number_in(text) is not None for text in texts)
+            if len(seen) <= _MOST_CATEGORIES:
+                seen |= texts
+    found = {}
+    for name in names:
+        few = len(different[name]) <= max(2, min(_MOST_CATEGORIES, rows // 2))
+        found[name] = "number" if numeric[name] else "category" if few else "ignored"
+    return found
+
+
+def _told(kinds: Mapping[str, str], names: list[str]) -> str:
+    words = {"number": "numbers", "category": "categories", "ignored": "ignored"}
+    listed = {kind: [name for name in names if kinds[name] == kind] for kind in words}
+    return "; ".join(
+        f"{words[kind]}: {', '.join(those[:20])}{', ...' if len(those) > 20 else ''}"
+        for kind, those in listed.items()
+        if those
+    )

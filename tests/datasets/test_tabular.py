@@ -1,0 +1,136 @@
+"""Tables with columns of numbers and categories, whose kinds are found."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import numpy as np
+import pytest
+from synthetic_contract import SyntheticContract
+
+from nnpipe.core.category_code import category_code
+from nnpipe.core.errors import DatasetError
+from nnpipe.core.input_transform import transform_from
+from nnpipe.datasets.synthetic_tabular import SyntheticTabularDataset
+from nnpipe.datasets.table import table_of
+from nnpipe.datasets.tabular import TabularClassificationDataset, TabularRegressionDataset
+from nnpipe.testing.dataset import DatasetContract
+
+
+def put_table(path: Path, rows: int = 60) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = [
+        f"person {n},{20 + n if n % 9 else 'NA'},{('red', '', 'dark blue')[n % 3]},{n % 2},{'yes' if n % 4 else 'no'}"
+        for n in range(rows)
+    ]
+    path.write_text("name,age,colour,flag,bought\n" + "\n".join(lines) + "\n")
+    return path
+
+
+class TestTabularClassification(DatasetContract):
+    needs_files = True
+
+    @pytest.fixture
+    def dataset(self, tmp_path: Path) -> TabularClassificationDataset:
+        return TabularClassificationDataset(dataset_root=put_table(tmp_path / "own" / "a.csv"))
+
+
+class TestTabularRegression(DatasetContract):
+    needs_files = True
+
+    @pytest.fixture
+    def dataset(self, tmp_path: Path) -> TabularRegressionDataset:
+        return TabularRegressionDataset(dataset_root=put_table(tmp_path / "own" / "a.csv"), target="flag")
+
+    def perfect(self, dataset, truth):
+        return truth
+
+
+class TestSyntheticTabular(SyntheticContract):
+    @pytest.fixture
+    def dataset(self):
+        return SyntheticTabularDataset(num_samples=60, gaps=0.0, data_seed=1)
+
+
+def test_kinds_of_columns_are_found_and_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    data = TabularClassificationDataset(dataset_root=put_table(tmp_path / "a.csv"))
+    with caplog.at_level(logging.INFO, "nnpipe"):
+        data.prepare()
+    assert "bought is predicted; numbers: age, flag; categories: colour; ignored: name" in caplog.text
+    assert data.spec.class_names == ("no", "yes")
+    assert [column.name for column in data.columns] == ["age", "colour", "flag"]
+    inputs, truth = data.read(np.array([0, 2]))
+    np.testing.assert_array_equal(
+        inputs["features"], [[np.nan, category_code("red"), 0], [22, category_code("dark blue"), 0]]
+    )
+    assert truth["label"].tolist() == [0, 1]
+
+
+def test_the_encoding_is_that_of_the_training_samples(tmp_path: Path) -> None:
+    data = TabularClassificationDataset(dataset_root=put_table(tmp_path / "a.csv"), ignored=("flag",))
+    encoding = transform_from(data.spec.transforms["features"])
+    train, _ = data.read(data.split("train"))
+    encoded = encoding.apply(train["features"])
+    age = train["features"][:, 0]
+    assert encoded.shape[1] == 3
+    assert encoded[~np.isnan(age), 0].mean() == pytest.approx(0, abs=1e-5)
+    assert encoded[~np.isnan(age), 0].std() == pytest.approx(1, abs=1e-5)
+    assert set(encoded[:, 1:].sum(axis=1).tolist()) == {0, 1}
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"numeric": ("colour",)}, "'red' in column colour is no number; name the column with --categories"),
+        ({"target": "bougth"}, "has no column 'bougth'"),
+        ({"target": "colour"}, "20 rows have no colour, the first is row 3"),
+        ({"ignored": ("name", "age", "colour", "flag")}, "no columns beside bought"),
+    ],
+)
+def test_what_does_not_fit_is_told_in_one_line(tmp_path: Path, options: dict[str, object], said: str) -> None:
+    data = TabularClassificationDataset(dataset_root=put_table(tmp_path / "a.csv"), **options)  # type: ignore[arg-type]
+    with pytest.raises(DatasetError, match=said) as caught:
+        data.prepare()
+    assert "\n" not in str(caught.value)
+
+
+def test_parquet_holds_the_same(tmp_path: Path) -> None:
+    arrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    from pyarrow import csv, parquet
+
+    path = put_table(tmp_path / "a.csv")
+    options = csv.ConvertOptions(strings_can_be_null=True, null_values=["", "NA"])
+    parquet.write_table(csv.read_csv(path, convert_options=options), tmp_path / "a.parquet", row_group_size=17)
+    assert arrow
+    one, other = (TabularClassificationDataset(dataset_root=tmp_path / name) for name in ("a.csv", "a.parquet"))
+    assert one.spec == other.spec
+    for mine, its in zip(one.read(np.arange(60)), other.read(np.arange(60)), strict=True):
+        for name, array in mine.items():
+            np.testing.assert_array_equal(its[name], array)
+
+
+@pytest.mark.parametrize("kind", ["text", "cut", "empty"])
+def test_damaged_parquet_is_told_in_one_line(tmp_path: Path, kind: str) -> None:
+    pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    from pyarrow import parquet, table
+
+    path = tmp_path / "a.parquet"
+    parquet.write_table(table({"a": list(range(1000)), "b": ["x", "y"] * 500}), path)
+    held = path.read_bytes()
+    path.write_bytes({"text": b"a,b\n1,2\n", "cut": held[: len(held) // 2], "empty": b""}[kind])
+    with pytest.raises(DatasetError, match=r"a\.parquet") as caught:
+        table_of(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_small_parquet_file_of_very_many_rows_is_refused(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    from pyarrow import parquet, table
+
+    path = tmp_path / "a.parquet"
+    parquet.write_table(table({"a": np.zeros(40_000_000, np.int8)}), path)
+    assert path.stat().st_size < 1 << 20
+    for read in (table_of(path).numbers, lambda columns: next(table_of(path).cells(columns))):
+        with pytest.raises(DatasetError, match="states 40,000,000 rows, too many for its size"):
+            read(("a",))
