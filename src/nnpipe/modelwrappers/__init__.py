@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from nnpipe.modelwrappers.files.transformers_generator import TransformersGenerator as TransformersGenerator
     from nnpipe.modelwrappers.files.yolov3 import YOLOv3 as YOLOv3
     from nnpipe.modelwrappers.tabular.pytorch_tabular import PyTorchTabularNetwork as PyTorchTabularNetwork
+    from nnpipe.modelwrappers.tabular.sklearn import SklearnTabularModel as SklearnTabularModel
     from nnpipe.modelwrappers.tabular.xgboost import XGBoostTabularModel as XGBoostTabularModel
 
 __getattr__ = lazy_getattr(
@@ -87,6 +88,7 @@ __getattr__ = lazy_getattr(
         "files.transformers_generator": ("TransformersGenerator",),
         "files.yolov3": ("YOLOv3",),
         "tabular.pytorch_tabular": ("PyTorchTabularNetwork",),
+        "tabular.sklearn": ("SklearnTabularModel",),
         "tabular.xgboost": ("XGBoostTabularModel",),
     },
 )

@@ -19,6 +19,7 @@ from nnpipe.core.training import TrainingOptions
 from nnpipe.datasets.synthetic_tabular import SyntheticTabularDataset
 from nnpipe.datasets.tabular import TabularRegressionDataset
 from nnpipe.modelwrappers.tabular.pytorch_tabular import PyTorchTabularNetwork
+from nnpipe.modelwrappers.tabular.sklearn import SklearnTabularModel
 from nnpipe.modelwrappers.tabular.xgboost import XGBoostTabularModel
 from nnpipe.runtimes.onnxruntime import ONNXRuntime
 from nnpipe.testing.modelwrapper import ModelWrapperContract
@@ -37,6 +38,17 @@ class TestXGBoostTabularModel(ModelWrapperContract):
     def wrapper(self) -> ModelWrapper:
         pytest.importorskip("xgboost", reason="XGBoost is not installed")
         return XGBoostTabularModel(depth=3).for_dataset(DATA.spec)
+
+
+class TestSklearnTabularModel(ModelWrapperContract):
+    @pytest.fixture
+    def dataset(self) -> SyntheticTabularDataset:
+        return DATA
+
+    @pytest.fixture
+    def wrapper(self) -> ModelWrapper:
+        pytest.importorskip("skops", reason="skops is not installed")
+        return SklearnTabularModel().for_dataset(DATA.spec)
 
 
 class TestPyTorchTabularNetwork(ModelWrapperContract):
@@ -92,6 +104,28 @@ def test_a_number_is_predicted_and_its_trees_run_in_onnx_runtime(tmp_path: Path)
             mine, its = (each.infer(wrapper.preprocess(inputs)) for each in (own, other))
         np.testing.assert_allclose(its["value"], mine["value"], rtol=1e-5)
     assert data.task.metric("r2").of(data.evaluate(mine, truth)) > 0.95
+
+
+@pytest.mark.parametrize("estimator", ["linear", "forest"])
+def test_estimators_predict_numbers_and_classes_as_in_onnx(tmp_path: Path, estimator: Any) -> None:
+    pytest.importorskip("skl2onnx", reason="skl2onnx is not installed")
+    pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
+    (tmp_path / "a.csv").write_text(
+        "size,kind,price\n" + "\n".join(f"{n},{'ab'[n % 2]},{9e5 + 1e4 * n}" for n in range(200))
+    )
+    prices = TabularRegressionDataset(dataset_root=tmp_path / "a.csv")
+    for data, least in ((DATA, 0.55), (prices, None)):
+        wrapper = SklearnTabularModel(estimator=estimator).for_dataset(data.spec)
+        with wrapper.open() as model:
+            model.train(data, TrainingOptions(num_epochs=20))
+            artifact = model.export(tmp_path / "model.onnx", "onnx")
+            inputs, truth = data.read(data.split("test"))
+            with model.session() as own, ONNXRuntime().load(artifact) as other:
+                mine, its = (each.infer(wrapper.preprocess(inputs)) for each in (own, other))
+        name = wrapper.io.outputs[0].name
+        np.testing.assert_allclose(its[name], mine[name], rtol=1e-4, atol=1e-5)
+        found = data.evaluate(mine, truth)
+        assert data.task.metric("accuracy" if least else "r2").of(found) > (least or 0.9)
 
 
 def test_another_data_set_is_refused() -> None:

@@ -12,6 +12,13 @@ from nnpipe.core.errors import DatasetError
 from nnpipe.modelwrappers.tabular._tabular_model import INPUT, VALUE, TabularModel
 
 _AT_ONCE = 1 << 16
+_NOISE = 256  # rows
+
+
+def noise(width: int, classes: int) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
+    """Return rows of noise with labels, or with numbers if there are no classes, for models without a training."""
+    rows = np.random.default_rng(0).standard_normal((_NOISE, width)).astype(np.float32)
+    return rows, np.arange(_NOISE) % (classes or _NOISE)
 
 
 def encoded_split(wrapper: TabularModel, dataset: Dataset, split: str) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:

@@ -22,11 +22,10 @@ from nnpipe.core.tensors import Batch, IOSpec
 from nnpipe.core.training import TrainingHistory, TrainingOptions
 from nnpipe.formats.xgboost_trees import SOFTMAX, SQUARED_ERROR, Trees, read_trees, trees_in
 from nnpipe.frameworks.training_curves import curves
-from nnpipe.modelwrappers.tabular._samples import encoded_split
+from nnpipe.modelwrappers.tabular._samples import encoded_split, noise
 from nnpipe.modelwrappers.tabular._tabular_model import INPUT, TabularModel
 from nnpipe.modelwrappers.tabular._tree_ensemble import onnx_of_trees
 
-_NOISE = 256  # rows
 _PACKAGES = ("xgboost-cpu", "xgboost")
 
 
@@ -64,9 +63,7 @@ class XGBoostTabularModel(TabularModel):
         """Return a model of one round that was fitted to noise, so that it has all of its parts."""
         import xgboost
 
-        random = np.random.default_rng(0)
-        rows = random.standard_normal((_NOISE, self.width)).astype(np.float32)
-        label = np.arange(_NOISE) % (self.num_classes or _NOISE)
+        rows, label = noise(self.width, self.num_classes or 0)
         return xgboost.train(self._parameters(0), xgboost.DMatrix(rows, label=label), 1)
 
     def load(self, live: LiveModel, path: str | Path) -> None:
