@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from nnpipe.datasets.in_memory import InMemoryDataset as InMemoryDataset
     from nnpipe.datasets.keypoints_table import KeypointsTableDataset as KeypointsTableDataset
     from nnpipe.datasets.labelled_texts import TextClassificationDataset as TextClassificationDataset
-    from nnpipe.datasets.mask_folder import MaskFolderDataset as MaskFolderDataset
     from nnpipe.datasets.magic_wand import MagicWandDataset as MagicWandDataset
+    from nnpipe.datasets.mask_folder import MaskFolderDataset as MaskFolderDataset
     from nnpipe.datasets.mnist import FashionMNISTDataset as FashionMNISTDataset
     from nnpipe.datasets.mnist import MNISTDataset as MNISTDataset
     from nnpipe.datasets.open_images import OpenImagesDataset as OpenImagesDataset

@@ -130,13 +130,18 @@ def test_estimators_predict_numbers_and_classes_as_in_onnx(tmp_path: Path, estim
 
 def test_another_data_set_is_refused() -> None:
     wrapper = XGBoostTabularModel().for_dataset(DATA.spec)
-    assert json.loads(wrapper.encoding or "")["arguments"]["categories"] == ["3=blue", "3=green", "3=grey", "3=red"]
+    assert json.loads(wrapper.column_encoding or "")["arguments"]["categories"] == [
+        "3=blue",
+        "3=green",
+        "3=grey",
+        "3=red",
+    ]
     with pytest.raises(ConfigError, match="made for 4 columns, and the data set has 5"):
         XGBoostTabularModel(columns=4, num_classes=2).for_dataset(
             replace(DATA.spec, inputs=(TensorSpec("features", (None, 5), "float64"),))
         )
-    with pytest.raises(ConfigError, match="encoding should be JSON"):
-        XGBoostTabularModel(encoding="[1]")
+    with pytest.raises(ConfigError, match="column_encoding should be JSON"):
+        XGBoostTabularModel(column_encoding="[1]")
 
 
 @pytest.mark.parametrize(

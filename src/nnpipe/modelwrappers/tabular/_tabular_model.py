@@ -36,7 +36,7 @@ class TabularModel(ModelWrapper):
     abstract: ClassVar[bool] = True
 
     columns: int | None = argument(None, help="number of columns; by default that of the data set", minimum=1)
-    encoding: str | None = argument(
+    column_encoding: str | None = argument(
         None, help="input transform that encodes columns, as JSON with class and arguments; by default the data set's"
     )
     num_classes: int | None = argument(
@@ -48,18 +48,20 @@ class TabularModel(ModelWrapper):
 
     def validate(self) -> None:
         """Check the encoding."""
-        if self.encoding is not None:
+        if self.column_encoding is not None:
             _ = self._encoding
 
     @property
     def _encoding(self) -> dict[str, Any] | None:
-        if self.encoding is None:
+        if self.column_encoding is None:
             return None
         try:
-            found = json.loads(self.encoding)
+            found = json.loads(self.column_encoding)
             transform_from(found)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            raise ConfigError(f"{type(self).__name__}.encoding should be JSON with class and arguments") from None
+            raise ConfigError(
+                f"{type(self).__name__}.column_encoding should be JSON with class and arguments"
+            ) from None
         return dict(found)
 
     @property
@@ -111,7 +113,7 @@ class TabularModel(ModelWrapper):
             if mine not in (None, its):
                 raise ConfigError(f"{name} is made for {mine} {what}, and the data set has {its}")
         encoding = spec.transforms.get(spec.inputs[0].name)
-        given = self.encoding
+        given = self.column_encoding
         if given is None and encoding is not None:
             given = json.dumps({"class": encoding["class"], "arguments": encoding["arguments"]})
-        return replace(self, columns=columns, num_classes=classes, encoding=given)
+        return replace(self, columns=columns, num_classes=classes, column_encoding=given)
