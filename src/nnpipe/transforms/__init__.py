@@ -10,8 +10,8 @@ from nnpipe.core.lazy_exports import lazy_getattr
 if TYPE_CHECKING:
     from nnpipe.transforms.log_mel import LogMel as LogMel
     from nnpipe.transforms.mfcc import MFCC as MFCC
-    from nnpipe.transforms.text_tokens import TextTokens as TextTokens
     from nnpipe.transforms.tabular_encoding import TabularEncoding as TabularEncoding
+    from nnpipe.transforms.text_tokens import TextTokens as TextTokens
 
 __getattr__ = lazy_getattr(
     __name__,
