@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +27,12 @@ SUFFIXES = (".csv", ".parquet")
 
 _MOST_COLUMNS = 1 << 16
 _MOST_CATEGORIES, _MOST_TEXT = 1 << 20, 64 << 20  # characters of all different texts of a column
-_BATCH = 1 << 16  # rows
+_BATCH = 1 << 14  # rows
 _CELL, _EXPANSION = 8, 64  # bytes of a cell in memory, and of memory for each byte on the disk
 _LEAST_BOUND, _MOST_BOUND = 256 << 20, 8 << 30  # bytes
 _LARGEST_GROUP = 4 << 30  # bytes of a row group of a Parquet file, unpacked
 
-Codes = npt.NDArray[np.int64]
+Codes = npt.NDArray[np.signedinteger[Any]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +103,7 @@ class DataTable(ABC):
         known: dict[str, int] = {}
         parts, length = [], 0
         for rows in self.cells((column,)):
-            part = np.empty(len(rows), np.int64)
+            part = np.empty(len(rows), np.int32)
             for place, (text,) in enumerate(rows):
                 number = known.get(text)
                 if number is None:
@@ -153,21 +154,29 @@ class _CSV(DataTable):
 
     def cells(self, columns: Sequence[str]) -> Iterator[list[tuple[str, ...]]]:
         places = [self.names.index(column) for column in columns]
-        line = 1
-        for number, lines in enumerate(read_blocks(self.path)):
+        rows = self._rows()
+        next(rows)  # the names
+        while batch := list(islice(rows, _BATCH)):
+            yield [tuple(row[place].strip() for place in places) for row in batch]
+
+    def _rows(self) -> Iterator[list[str]]:
+        """Yield the rows that are not empty, the names first; few are in memory at a time."""
+        first = 1
+        for lines in read_blocks(self.path):
+            reader = csv.reader(lines, strict=True)
             try:
-                rows = [row for row in csv.reader(lines, strict=True) if row]
+                for row in reader:
+                    if row and len(row) != len(self.names):
+                        raise DatasetError(
+                            f"{self.path}, line {first + reader.line_num - 1}: {len(row)} cells, and there are "
+                            f"{len(self.names)} columns"
+                        )
+                    if row:
+                        yield row
             except csv.Error as error:
-                raise DatasetError(f"{self.path}, line {line} or one behind it: {one_line(error)}") from None
-            rows = rows if number else rows[1:]
-            for place, row in enumerate(rows):
-                if len(row) != len(self.names):
-                    raise DatasetError(
-                        f"{self.path}, row {place + line + (not number)}: {len(row)} cells, and there are "
-                        f"{len(self.names)} columns"
-                    )
-            line += len(lines)
-            yield [tuple(row[place].strip() for place in places) for row in rows]
+                line = first + reader.line_num - 1
+                raise DatasetError(f"{self.path}, line {line}: {one_line(error)}") from None
+            first += len(lines)
 
 
 class _Parquet(DataTable):

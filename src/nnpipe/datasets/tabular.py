@@ -169,6 +169,7 @@ class _TableFileDataset(TabularDataset):
             raise DatasetError(f"{self.dataset_root} has no columns beside {self._target} that a model could be given")
         parts: list[npt.NDArray[np.float64]] = []
         wanted: list[str] = []
+        same: dict[str, str] = {}  # so that equal texts are one object
         rows = 0
         for batch in self._table.cells((*used, self._target)):
             part = np.empty((len(batch), len(used)), np.float64)
@@ -176,7 +177,7 @@ class _TableFileDataset(TabularDataset):
                 cells = [row[place] for row in batch]
                 part[:, place] = self._coded(name, cells) if kinds[name] == "category" else self._numbers(name, cells)
             parts.append(part)
-            wanted += [row[-1] for row in batch]
+            wanted += [same.setdefault(row[-1], row[-1]) for row in batch]
             rows += len(batch)
             if rows * (len(used) + 1) > _MOST_NUMBERS:
                 raise DatasetError(f"{self.dataset_root} has more than {_MOST_NUMBERS:,} cells")
