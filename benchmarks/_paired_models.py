@@ -90,10 +90,16 @@ def segmentations(random: np.random.Generator, count: int) -> Pair:
     lost = np.minimum(other[:, 0, 0], 8) * (random.random(count) < 0.1)
     other[:, 0, 0] -= lost
     other[:, 0, 1] += lost
-    names = ("a", "b", "c")
-    return Evaluation("segmentation", {"confusion": one}, names), Evaluation(
-        "segmentation", {"confusion": other}, names
-    )
+    return of_confusions(one), of_confusions(other)
+
+
+def of_confusions(confusions: Ints) -> Evaluation:
+    """Return a segmentation with these pixels by true and predicted class, ``(n, 3, 3)``."""
+    count = len(confusions)
+    kinds = np.tile(np.indices((3, 3)).reshape(2, 9).T, (count, 1))
+    pixels = Ragged(np.column_stack([kinds, confusions.reshape(-1)]), np.full(count, 9))
+    contours = Ragged(np.tile([[0, 1, 2]], (count, 1)), np.ones(count, np.int64))
+    return Evaluation("segmentation", {}, ("a", "b", "c"), {"pixels": pixels, "contours": contours})
 
 
 def detections(random: np.random.Generator, count: int) -> Pair:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,97 +14,37 @@ from nnpipe.analysis.quality_intervals import drawn_metrics, quality_difference,
 from nnpipe.analysis.skewed_means import mean_interval
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.quality_metric import QualityMetric
-from nnpipe.core.ragged import Ragged
 from nnpipe.core.task import task_named
 
-Pair = tuple[Evaluation, Evaluation]
-SAMPLES = 200
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 
-
-def regressions(random: np.random.Generator, count: int) -> Pair:
-    """Return two models whose predictions differ for a tenth of the samples."""
-    truth = random.normal(size=(count, 1))
-    one = truth + random.normal(0, 0.3, truth.shape)
-    other = np.where(random.random(truth.shape) < 0.1, one + random.normal(0.2, 0.5, truth.shape), one)
-    made = [{"truth": truth.astype(np.float32), "predicted": each.astype(np.float32)} for each in (one, other)]
-    return Evaluation("regression", made[0]), Evaluation("regression", made[1])
-
-
-def anomalies(random: np.random.Generator, count: int) -> Pair:
-    """Return two models with many equal scores."""
-    truth = (random.random(count) < 0.3).astype(np.int32)
-    one = np.round(truth + random.normal(0, 1, count), 1)
-    other = np.where(random.random(count) < 0.1, np.round(one + random.normal(0, 1, count), 1), one)
-    made = [{"truth": truth, "score": each.astype(np.float32)} for each in (one, other)]
-    return Evaluation("anomaly", made[0]), Evaluation("anomaly", made[1])
-
-
-def segmentations(random: np.random.Generator, count: int) -> Pair:
-    """Return two models of which the second loses pixels of the first class in a tenth of the images."""
-    one = np.zeros((count, 3, 3), np.int64)
-    for number in range(3):
-        pixels = random.integers(5, 60, count)
-        wrong = np.minimum(pixels, 5) * (random.random(count) < 0.3)
-        one[:, number, number] += pixels - wrong
-        one[:, number, (number + 1) % 3] += wrong
-    other = one.copy()
-    lost = np.minimum(other[:, 0, 0], 8) * (random.random(count) < 0.1)
-    other[:, 0, 0] -= lost
-    other[:, 0, 1] += lost
-    return of_confusions(one), of_confusions(other)
-
-
-def of_confusions(confusions: np.ndarray) -> Evaluation:
-    """Return a segmentation with these pixels by true and predicted class, ``(n, 3, 3)``."""
-    kinds = np.indices((3, 3)).reshape(2, 9).T
-    pixels = [np.column_stack([kinds, each.reshape(-1)]) for each in confusions]
-    contours = [np.array([[0, 1, 2]])] * len(confusions)
-    rows = {"pixels": Ragged.of_rows(pixels), "contours": Ragged.of_rows(contours)}
-    return Evaluation("segmentation", {}, ("a", "b", "c"), rows)
-
-
-def classifications(random: np.random.Generator, count: int) -> Pair:
-    """Return two models that differ for 6 % of the samples."""
-    truth = random.integers(0, 5, count).astype(np.int32)
-    one = np.where(random.random(count) < 0.2, random.integers(0, 5, count), truth).astype(np.int32)
-    other = np.where(random.random(count) < 0.06, random.integers(0, 5, count), one).astype(np.int32)
-    names = tuple("abcde")
-    made = [{"truth": truth, "predicted": each} for each in (one, other)]
-    return Evaluation("classification", made[0], names), Evaluation("classification", made[1], names)
-
-
-def held(make: Callable[[np.random.Generator, int], Pair], metric: QualityMetric, times: int) -> float:
-    """Return how often the interval of the difference holds the true one."""
-    random = np.random.default_rng(11)
-    many = [make(random, 100_000) for _ in range(4)]
-    truth = np.mean([metric.of(other) - metric.of(one) for one, other in many])
-    found = (quality_difference(metric, *make(random, SAMPLES)) for _ in range(times))
-    return float(np.mean([each.low <= truth <= each.high for each in found]))
+from _paired_models import (
+    POPULATIONS,
+    Pair,
+    Population,
+    anomalies,
+    of_confusions,
+    regressions,
+    segmentations,
+)
+from interval_coverage import coverage, judged
 
 
 def test_few_differing_samples_are_not_taken_for_certainty() -> None:
-    assert held(regressions, task_named("regression").metric("mae"), 150) >= 0.88
+    population = Population("regression", ("mae",), regressions)
+    assert coverage(population, task_named("regression").metric("mae"), 150)["difference"] >= 0.88
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("task", "metric", "make", "least"),
-    [
-        ("regression", "mae", regressions, 0.925),
-        ("regression", "rmse", regressions, 0.925),
-        ("regression", "r2", regressions, 0.925),
-        ("anomaly", "auc", anomalies, 0.925),
-        ("anomaly", "best_f1", anomalies, 0.925),
-        ("anomaly", "pauc", anomalies, 0.89),  # 14 samples decide it
-        ("segmentation", "mean_iou", segmentations, 0.925),
-        ("classification", "accuracy", classifications, 0.915),
-        ("classification", "macro_f1", classifications, 0.925),
-    ],
+    ("population", "metric"),
+    [pytest.param(each, name, id=f"{each.task}-{name}") for each in POPULATIONS for name in each.metrics],
 )
-def test_a_thousand_paired_intervals_hold_the_truth_as_often_as_they_say(
-    task: str, metric: str, make: Callable[[np.random.Generator, int], Pair], least: float
+def test_paired_intervals_of_every_task_hold_the_truth_as_often_as_they_say(
+    population: Population, metric: str
 ) -> None:
-    assert least <= held(make, task_named(task).metric(metric), 1000) <= 0.995
+    found = judged(population, metric, 300)
+    assert found["holds"], found
 
 
 def test_the_mean_of_ordinary_values_has_students_interval() -> None:
