@@ -14,11 +14,13 @@ from nnpipe.tasks import (
     EmbeddingSearch,
     Forecast,
     Generation,
+    InstanceSegmentation,
     Pose,
     Regression,
     Segmentation,
     SeriesAnomaly,
 )
+from nnpipe.tasks.instance_segmentation.runs import padded, runs_of
 from nnpipe.testing.task import TaskContract
 
 
@@ -233,3 +235,35 @@ class TestPose(TaskContract):
         moved = draws.normal(0, 40, truth["points"].shape) * (draws.random((16, 2, 1, 1)) < 0.6)
         scores = draws.random((16, 2))
         return {"points": truth["points"] + moved, "count": truth["count"], "scores": scores}
+
+
+class TestInstanceSegmentation(TaskContract):
+    @pytest.fixture
+    def task(self) -> InstanceSegmentation:
+        return InstanceSegmentation()
+
+    @pytest.fixture
+    def spec(self) -> DatasetSpec:
+        return DatasetSpec(InstanceSegmentation.name, (), (), ("cat", "dog"))
+
+    @pytest.fixture
+    def truth(self) -> Batch:
+        masks = np.zeros((36, 150, 140))
+        for mask, (top, left, side) in zip(masks, random().integers(0, 110, (36, 3)), strict=True):
+            mask[top : top + side + 9, left : left + 20] = 1
+        runs = padded([runs_of(mask) for mask in masks]).reshape(12, 3, -1)
+        size = np.tile([150, 140], (12, 1))
+        area = random().uniform(20, 20000, (12, 3))
+        return {"runs": runs, "class": random().integers(-1, 2, (12, 3)), "size": size, "area": area}
+
+    @pytest.fixture
+    def predictions(self, truth: Batch) -> Batch:
+        draws = random()
+        runs = truth["runs"].copy()
+        runs[..., 0] += (moved := np.where(draws.random((12, 3)) < 0.6, np.minimum(3, runs[..., 2]), 0))
+        runs[..., 2] -= moved
+        swapped = draws.random((12, 3)) < 0.4
+        return {
+            "runs": runs, "class": np.where(swapped & (truth["class"] >= 0), 1 - truth["class"], truth["class"]),
+            "scores": draws.random((12, 3)),
+        }  # fmt: skip

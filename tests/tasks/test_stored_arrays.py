@@ -26,6 +26,10 @@ PERSONS = {
 }
 POSE_SETTINGS = {"sigmas": [0.1, 0.1], "pck_fraction": 0.1, "pck_length": "box"}
 SIZES = {"size": np.ones((4, 2), int)}
+THINGS = {
+    **{name: BOXES[name] for name in ("truth_class", "truth_crowd", "truth_area", "class", "scores")},
+    "area": BOXES["truth_area"], "pairs": Ragged(np.zeros((4, 3)), np.ones(4, np.int64)),
+}  # fmt: skip
 ODD = Ragged(np.ones(4, int), np.array([4, 0, 0, 0]))
 
 
@@ -46,6 +50,9 @@ ODD = Ragged(np.ones(4, int), np.array([4, 0, 0, 0]))
         Evaluation("pose", SIZES, (), PERSONS, {**POSE_SETTINGS, "sigmas": [0.1, 0]}),
         Evaluation("pose", SIZES, (), PERSONS, {**POSE_SETTINGS, "pck_length": "torso"}),
         Evaluation("pose", SIZES, (), {**PERSONS, "scores": ODD}, POSE_SETTINGS),
+        Evaluation("instance_segmentation", {}, (), {**THINGS, "pairs": Ragged(np.ones((4, 3)), np.ones(4, np.int64))}),
+        Evaluation("instance_segmentation", {}, (), {**THINGS, "area": ODD}),
+        Evaluation("instance_segmentation", {}, (), {**THINGS, "class": Ragged(np.full(4, -2), np.ones(4, np.int64))}),
         Evaluation("anomaly", {"truth": FOUR, "score": np.zeros((4, 2))}),
         Evaluation("anomaly", {"truth": FOUR, "score": np.zeros(4), "clip": np.zeros((4, 2))}),
         Evaluation("forecast", {"truth": FOUR, "predicted": FOUR, "scale": FOUR, "block": FOUR}),
@@ -66,4 +73,5 @@ def test_arrays_that_do_not_belong_together_are_refused(strange: Evaluation) -> 
 def test_sound_boxes_masks_and_points_are_not_refused() -> None:
     task_named("detection").check(Evaluation("detection", {}, (), BOXES))
     task_named("segmentation").check(Evaluation("segmentation", {}, (), PIXELS))
+    task_named("instance_segmentation").check(Evaluation("instance_segmentation", {}, (), THINGS))
     task_named("pose").check(Evaluation("pose", SIZES, (), PERSONS, POSE_SETTINGS))

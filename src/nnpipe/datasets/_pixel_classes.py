@@ -108,7 +108,8 @@ class PixelClasses:
             If the mask holds a value without a class; the message names the file and the value.
         """
         if pixels.dtype.itemsize <= 2:
-            found = self._of_values(np.arange(1 << 8 * pixels.dtype.itemsize))[pixels]
+            table = self._of_values(np.arange(1 << 8 * pixels.dtype.itemsize))
+            found: npt.NDArray[np.int32] = table[pixels]
         else:
             found = self._of_values(pixels)
         if (found == _UNKNOWN).any():
@@ -123,7 +124,8 @@ class PixelClasses:
     def _of_values(self, values: npt.NDArray[np.integer]) -> npt.NDArray[np.int32]:
         places = np.minimum(np.searchsorted(self.values, values), len(self.values) - 1)
         known = self.values[places] == values
-        return np.where(known, self.classes[places], _UNKNOWN if self.other is None else self.other).astype(np.int32)
+        found = np.where(known, self.classes[places], _UNKNOWN if self.other is None else self.other)
+        return np.asarray(found, np.int32)
 
 
 def read_table(path: Path) -> list[tuple[str, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from nnpipe.core.arguments import argument
 from nnpipe.core.dataset_spec import DatasetSpec
@@ -55,7 +56,7 @@ class SyntheticPosesDataset(SyntheticDataset):
         pixels += self.noise * rng.standard_normal(pixels.shape)
         points = np.ones((count, 1, len(_NAMES), 3), np.float32)
         points[:, 0, :, :2] = np.concatenate([centre[:, None], tips], axis=1)
-        targets = {
+        targets: dict[str, npt.NDArray[np.generic]] = {
             "points": points,
             "count": np.ones(count, np.int64),
             "size": np.tile(np.array(self.image_size, np.int32), (count, 1)),

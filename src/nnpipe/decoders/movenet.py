@@ -59,7 +59,7 @@ class MoveNetDecoder(OutputDecoder):
             points = points[..., [1, 0, 2]]
         if self.coordinates == "pixels":
             height, width = input_size(io, inputs)
-            points = points / np.array([width, height, 1], np.float32)
+            points = (points / np.array([width, height, 1])).astype(np.float32)
         order = np.argsort(-scores, axis=1, kind="stable")
         scores = np.take_along_axis(scores, order, axis=1)
         return {

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from nnpipe.tasks.embedding.task import EmbeddingSearch as EmbeddingSearch
     from nnpipe.tasks.forecast.task import Forecast as Forecast
     from nnpipe.tasks.generation.task import Generation as Generation
+    from nnpipe.tasks.instance_segmentation.task import InstanceSegmentation as InstanceSegmentation
     from nnpipe.tasks.pose.task import Pose as Pose
     from nnpipe.tasks.regression.task import Regression as Regression
     from nnpipe.tasks.segmentation.task import Segmentation as Segmentation
@@ -28,6 +29,7 @@ __getattr__ = lazy_getattr(
         "embedding.task": ("EmbeddingSearch",),
         "forecast.task": ("Forecast",),
         "generation.task": ("Generation",),
+        "instance_segmentation.task": ("InstanceSegmentation",),
         "pose.task": ("Pose",),
         "regression.task": ("Regression",),
         "segmentation.task": ("Segmentation",),

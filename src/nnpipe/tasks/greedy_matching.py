@@ -14,6 +14,8 @@ import numpy.typing as npt
 
 THRESHOLDS = np.linspace(0.5, 0.95, 10)
 """The overlaps from which a thing counts as found."""
+AREAS = {"all": (0.0, 1e10), "small": (0.0, 32.0**2), "medium": (32.0**2, 96.0**2), "large": (96.0**2, 1e10)}
+"""Least and greatest area of things in pixels, by name."""
 
 Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]

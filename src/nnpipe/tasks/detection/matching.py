@@ -16,10 +16,8 @@ from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.ragged import Ragged
 from nnpipe.tasks.detection.first_claims import claimed
 from nnpipe.tasks.detection.overlaps import Bools, Floats, Integers, overlapping
-from nnpipe.tasks.greedy_matching import THRESHOLDS, greedy, places_in_groups
+from nnpipe.tasks.greedy_matching import AREAS, THRESHOLDS, greedy, places_in_groups
 
-AREAS = {"all": (0.0, 1e10), "small": (0.0, 32.0**2), "medium": (32.0**2, 96.0**2), "large": (96.0**2, 1e10)}
-"""Least and greatest area of boxes in pixels, by name."""
 MOST_DETECTIONS = 100
 """Predicted boxes of one class in one picture that count, the most certain ones."""
 

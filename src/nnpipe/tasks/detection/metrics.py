@@ -11,8 +11,8 @@ from collections.abc import Callable
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.quality_metric import QualityMetric, Statistic
 from nnpipe.tasks.average_precision import RECALLS, PrecisionCurves
-from nnpipe.tasks.detection.matching import AREAS, matches_of
-from nnpipe.tasks.greedy_matching import THRESHOLDS
+from nnpipe.tasks.detection.matching import matches_of
+from nnpipe.tasks.greedy_matching import AREAS, THRESHOLDS
 
 
 def _measured(

@@ -67,7 +67,7 @@ def _matched(
     sigmas: tuple[float, ...], truth: Ragged, box: Ragged, area: Ragged, crowd: Ragged, points: Ragged, scores: Ragged
 ) -> Poses:
     areas, crowds = area.values.astype(np.float64), crowd.values.astype(bool)
-    counted = (truth.values[..., 2] > 0).any(axis=1) & ~crowds
+    counted = (truth.values.astype(np.float64)[..., 2] > 0).any(axis=1) & ~crowds
     similarity, pair = np.zeros(len(areas)), np.full(len(areas), -1, np.int64)
     kept: list[npt.NDArray[np.int64]] = [np.zeros(0, np.int64)]
     pairs = [(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))]
@@ -102,14 +102,14 @@ def _closest(alike: Floats, wanted: npt.NDArray[np.int64]) -> Iterator[tuple[int
     left = np.full(alike.shape, -1.0)
     left[:, wanted] = alike[:, wanted]
     for _ in range(min(len(alike), len(wanted))):
-        thing, true = divmod(int(left.argmax()), left.shape[1])
+        thing, true = divmod(int(left.argmax()), len(left[0]))
         yield true, thing
-        left[thing], left[:, true] = -1, -1
+        left[thing] = left[:, true] = -1
 
 
 def visible_points(found: Evaluation) -> npt.NDArray[np.bool_]:
     """Return which key points of true persons count, ``(g, points)``."""
-    seen: npt.NDArray[np.bool_] = found.ragged["truth_points"].values[..., 2] > 0
+    seen: npt.NDArray[np.bool_] = found.ragged["truth_points"].values.astype(np.float64)[..., 2] > 0
     return seen & poses_of(found).counted[:, None]
 
 
@@ -126,10 +126,11 @@ def distances(found: Evaluation, of_sides: bool) -> Floats:
     poses, truth = poses_of(found), found.ragged["truth_points"].values[..., :2].astype(np.float64)
     paired = poses.pair >= 0
     apart = np.full(truth.shape, np.inf)
-    apart[paired] = found.ragged["points"].values[poses.pair[paired], :, :2] - truth[paired]
+    apart[paired] = found.ragged["points"].values.astype(np.float64)[poses.pair[paired], :, :2] - truth[paired]
     if of_sides:
         apart /= found.arrays["size"][poses.true_picture][:, None, ::-1]
-    return np.hypot(apart[..., 0], apart[..., 1])
+    length: Floats = np.hypot(apart[..., 0], apart[..., 1])
+    return length
 
 
 def lengths(found: Evaluation) -> Floats:
@@ -142,6 +143,7 @@ def lengths(found: Evaluation) -> Floats:
         points = found.ragged["truth_points"].values.astype(np.float64)
         first, other = (points[:, place] for place in _TORSO)
         seen = (first[:, 2] > 0) & (other[:, 2] > 0)
-        return np.where(seen, np.hypot(*(first - other)[:, :2].T), np.nan)
+        apart = first - other
+        return np.where(seen, np.hypot(apart[:, 0], apart[:, 1]), np.nan)
     side: Floats = found.ragged["truth_boxes"].values[:, 2:].astype(np.float64).max(axis=1)
     return side

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from nnpipe.core.quality_metric import Floats
 
@@ -47,12 +48,12 @@ def similarities(points: Floats, truth: Floats, areas: Floats, boxes: Floats, si
     if not len(points) or not len(truth):
         return np.zeros((len(points), len(truth)))
     variances = (2 * np.asarray(sigmas)) ** 2
-    visible = truth[..., 2] > 0
+    visible: npt.NDArray[np.bool_] = truth[..., 2] > 0
     apart = points[:, None, :, :2] - truth[None, :, :, :2]
     low, high = boxes[:, None, :2] - boxes[:, None, 2:], boxes[:, None, :2] + 2 * boxes[:, None, 2:]
     given = points[:, None, :, :2]
     outside = np.maximum(0, low[None] - given) + np.maximum(0, given - high[None])
-    known = visible.any(axis=1)
+    known: npt.NDArray[np.bool_] = np.any(visible, axis=1)
     apart = np.where(known[None, :, None, None], apart, outside)
     error = (apart**2).sum(axis=-1) / variances / (areas[None, :, None] + np.spacing(1)) / 2
     counted = np.where(known[:, None], visible, True)[None]

@@ -149,6 +149,6 @@ def _around(points: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
     seen = points[..., 2:] > 0
     low = np.where(seen, points[..., :2], np.inf).min(axis=2)
     high = np.where(seen, points[..., :2], -np.inf).max(axis=2)
-    known = seen.any(axis=(2, 3))[..., None]
+    known = np.any(seen, axis=(2, 3), keepdims=True)[..., 0]
     corner, size = np.where(known, low, 0), np.where(known, high - np.where(known, low, 0), 0)
     return np.concatenate([corner, size], axis=-1)

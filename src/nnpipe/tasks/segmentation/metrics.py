@@ -93,7 +93,8 @@ def true_pixels(found: Evaluation) -> npt.NDArray[np.int64]:
 
 
 def _ratio(part: Floats, whole: Floats) -> Floats:
-    return np.divide(part, whole, out=np.full(len(whole), np.nan), where=whole > 0)
+    found: Floats = np.divide(part, whole, out=np.full(len(whole), np.nan), where=whole > 0)
+    return found
 
 
 def _over_classes(measure: Callable[[ClassPixels], Floats]) -> Callable[[Evaluation], Statistic]:

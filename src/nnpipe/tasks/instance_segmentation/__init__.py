@@ -1,0 +1,1 @@
+"""Instance segmentation: a mask of each thing in a picture."""

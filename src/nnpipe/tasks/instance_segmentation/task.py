@@ -1,0 +1,167 @@
+"""Instance segmentation as a task: predicted masks of things against true ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from nnpipe.core.dataset_spec import DatasetSpec
+from nnpipe.core.errors import ArtifactError, SpecMismatch
+from nnpipe.core.evaluation import Evaluation
+from nnpipe.core.quality_metric import QualityMetric
+from nnpipe.core.ragged import Ragged
+from nnpipe.core.task import Task
+from nnpipe.core.tensors import Batch, show_shape
+from nnpipe.tasks.frames import cells_of_pixels
+from nnpipe.tasks.greedy_matching import THRESHOLDS
+from nnpipe.tasks.instance_segmentation.metrics import METRICS
+from nnpipe.tasks.instance_segmentation.runs import Integers, areas_of, intersections, padded, runs_of
+from nnpipe.tasks.stored_arrays import INTEGERS, NUMBERS, check_alike, check_array
+
+TRUTH = ("truth_class", "truth_crowd", "truth_area")
+PREDICTED = ("class", "scores", "area")
+
+
+class InstanceSegmentation(Task):
+    """A mask and a class of each thing in a picture.
+
+    It is a task beside detection, since its metrics compare masks and are not defined for boxes.  Things of a batch are
+    padded to a common number; padding has the class -1.
+
+    Targets are ``"runs"``, ``(n, m, runs)``: each mask as run lengths (:mod:`nnpipe.tasks.instance_segmentation.runs`),
+    ``"class"``, ``(n, m)``, ``"size"``, ``(n, 2)``: height and width of the picture; and, if the data set has them,
+    ``"crowd"``, ``(n, m)``, which is 1 for many things in one mask, and ``"area"``, ``(n, m)``, in pixels.
+
+    Predictions are ``"class"`` and ``"scores"``, ``(n, k)``, and either ``"runs"``, ``(n, k, runs)``, of the picture's
+    pixels, or ``"masks"``, ``(n, k, height, width)``, whose pixels above 0.5 belong to the thing.  The latter have the
+    picture's size, in the top left corner if pictures of a batch differ; or, if there is also ``"frame"``
+    (:mod:`nnpipe.tasks.frames`), the size of the model's input or another, and are brought to the picture by nearest
+    neighbour.
+
+    An evaluation holds, ragged, class, crowd and area of the true things, class, score and area of the predicted ones,
+    and ``pairs``: rows of a predicted and a true thing of the same class and picture, by their places there, and their
+    intersection over union, where it is 0.5 or more.  Masks are not kept.
+    """
+
+    name = "instance_segmentation"
+    arrays = (*TRUTH, *PREDICTED, "pairs")
+    truth = TRUTH
+
+    @property
+    def metrics(self) -> tuple[QualityMetric, ...]:
+        """COCO's average precision of masks over all overlaps, at 0.5 and 0.75, by area, and the average recall."""
+        return METRICS
+
+    def judge(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
+        """Evaluate predicted masks."""
+        count, true_class = len(truth["class"]), truth["class"]
+        _check(predictions, count, len(spec.class_names))
+        crowd = truth.get("crowd", np.zeros(true_class.shape, np.uint8))
+        rows: dict[str, list[npt.NDArray[np.generic]]] = {name: [] for name in self.arrays}
+        for place in range(count):
+            there, given = true_class[place] >= 0, predictions["class"][place] >= 0
+            true, found = truth["runs"][place][there].astype(np.int64), self._runs(predictions, truth, place, given)
+            _check_runs(true, "true", truth["size"][place])
+            _check_runs(found, "predicted", truth["size"][place])
+            own = {
+                "truth_class": true_class[place][there].astype(np.int32),
+                "truth_crowd": crowd[place][there].astype(np.uint8),
+                "truth_area": (truth["area"][place][there] if "area" in truth else areas_of(true)).astype(np.float64),
+                "class": predictions["class"][place][given].astype(np.int32),
+                "scores": predictions["scores"][place][given].astype(np.float32),
+                "area": areas_of(found),
+            }
+            own["pairs"] = _pairs(found, own["class"], true, own["truth_class"], own["truth_crowd"].astype(bool))
+            for name, values in own.items():
+                rows[name].append(values)
+        empty = {name: np.zeros((0, 3) if name == "pairs" else 0) for name in self.arrays}
+        ragged = {name: Ragged.of_rows(each) if each else Ragged(empty[name], np.zeros(0, np.int64))
+                  for name, each in rows.items()}  # fmt: skip
+        return Evaluation(self.name, {}, spec.class_names, ragged)
+
+    def _runs(self, predictions: Batch, truth: Batch, place: int, given: npt.NDArray[np.bool_]) -> Integers:
+        """Return the runs of a picture's predicted masks, in its own size; one mask at a time is drawn."""
+        if "runs" in predictions:
+            return np.asarray(predictions["runs"][place][given], np.int64)
+        size = truth["size"][place]
+        masks = predictions["masks"][place]
+        rows, columns = np.arange(int(size[0])), np.arange(int(size[1]))
+        if "frame" in predictions:
+            rows, columns = cells_of_pixels(predictions["frame"][place], size, masks.shape[1:])
+        elif masks.shape[1] < size[0] or masks.shape[2] < size[1]:
+            raise SpecMismatch(
+                f"masks of {show_shape(masks.shape[1:])} are smaller than their picture, {size.tolist()}"
+            )
+        return padded([runs_of(masks[thing][rows[:, None], columns] > 0.5) for thing in np.flatnonzero(given)])
+
+    def check(self, evaluation: Evaluation) -> None:
+        """Check that each thing has a class and an area, and that pairs are of things that are there."""
+        super().check(evaluation)
+        for name in ("truth_class", "truth_crowd", "class"):
+            check_array(evaluation, name, (), INTEGERS, ragged=True)
+        for name in ("truth_area", "scores", "area"):
+            check_array(evaluation, name, (), NUMBERS, ragged=True)
+        check_array(evaluation, "pairs", (3,), NUMBERS, ragged=True)
+        check_alike(evaluation, *TRUTH)
+        check_alike(evaluation, *PREDICTED)
+        pairs = evaluation.ragged["pairs"]
+        rows = pairs.values.astype(np.float64)
+        for column, name in ((0, "class"), (1, "truth_class")):
+            held = evaluation.ragged[name]
+            labels, most = held.values.astype(np.int64), held.counts[pairs.owners]
+            if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < 1 << 20:
+                raise ArtifactError(f"the evaluation's {name!r} holds numbers that belong to no class")
+            if not np.all((rows[:, column] >= 0) & (rows[:, column] < most)):
+                raise ArtifactError("the evaluation's 'pairs' are of things that are not there; measure again")
+
+    def perfect(self, truth: Batch, spec: DatasetSpec) -> Batch:
+        """Return the true masks, all certain."""
+        return {"runs": truth["runs"], "class": truth["class"], "scores": np.ones(truth["class"].shape)}
+
+
+def _pairs(
+    found: Integers, classes: npt.NDArray[Any], true: Integers, true_classes: npt.NDArray[Any], crowds: npt.NDArray[Any]
+) -> npt.NDArray[np.float64]:
+    """Return the rows of ``pairs`` of one picture; of a crowd, the overlap is the part of the thing that is inside."""
+    rows = [np.zeros((0, 3))]
+    for label in np.intersect1d(classes, true_classes):
+        things, those = np.flatnonzero(classes == label), np.flatnonzero(true_classes == label)
+        inside = intersections(found[things], true[those]).astype(np.float64)
+        own, others = areas_of(found[things])[:, None], areas_of(true[those])[None]
+        whole = np.where(crowds[those][None], own, own + others - inside)
+        overlap = np.divide(inside, whole, out=np.zeros_like(inside), where=inside > 0)
+        thing, other = np.nonzero(overlap >= THRESHOLDS[0])
+        rows.append(np.stack([things[thing], those[other], overlap[thing, other]], axis=1))
+    return np.concatenate(rows)
+
+
+def _check_runs(runs: Integers, kind: str, size: npt.NDArray[Any]) -> None:
+    height, width = size.tolist()
+    if runs.size and (int(runs.min()) < 0 or int(runs.max()) > height * width):
+        raise SpecMismatch(f"the runs of {kind} masks should be lengths from 0 to {height * width}")
+    wrong = runs.sum(axis=1) != height * width
+    if wrong.any():
+        raise SpecMismatch(
+            f"a {kind} mask has {int(runs[wrong][0].sum())} pixels, and its picture of {width} x {height} has "
+            f"{height * width}"
+        )
+
+
+def _check(predictions: Batch, count: int, classes: int) -> None:
+    kind = "runs" if "runs" in predictions else "masks"
+    if missing := [name for name in (kind, "class", "scores") if name not in predictions]:
+        raise SpecMismatch(f"predictions of masks hold {kind}, class and scores; these have no {missing[0]}")
+    given, scores, masks = (predictions[name] for name in ("class", "scores", kind))
+    most = given.shape[1] if given.ndim == 2 else 0
+    rank = 3 if kind == "runs" else 4
+    if given.shape != (count, most) or scores.shape != (count, most) or masks.shape[:2] != (count, most):
+        raise SpecMismatch(
+            f"class, scores and {kind} of {count} pictures must have the shapes ({count}, k), ({count}, k) and "
+            f"({count}, k, ...), not {', '.join(show_shape(each.shape) for each in (given, scores, masks))}"
+        )
+    if masks.ndim != rank or scores.dtype.kind != "f" or given.dtype.kind not in "iu":
+        raise SpecMismatch(f"scores must be floats, class integers, and {kind} have {rank} axes")
+    if classes and given.size and int(given.max()) >= classes:
+        raise SpecMismatch(f"class must be below {classes}, the number of the data set's classes, not {given.max()}")
