@@ -52,6 +52,8 @@ class Pose(Task):
     )  # fmt: skip
 
     name = "pose"
+    targets = ("points", "count", "size")
+    optional_targets = ("boxes", "area", "crowd")
     arrays = ("size", *TRUTH, *PREDICTED)
     truth = ("size", *TRUTH)
 
