@@ -185,11 +185,35 @@ def series_at_best(random: np.random.Generator, count: int) -> Pair:
     return series(random, count, ())
 
 
+def retrievals(random: np.random.Generator, count: int) -> Pair:
+    """Return two embeddings whose ranks differ for a tenth of the queries; a third of the samples is gallery only."""
+    role = np.where(random.random(count) < 1 / 3, 0, 1).astype(np.int8)
+    relevant = np.where(role > 0, random.integers(1, 6, count), 0)
+    owner = np.repeat(np.arange(count), relevant)
+    hard = random.random(count)[owner]
+
+    def ranks() -> Ints:
+        """Draw ranks, ascending and different for each query: most are found first, one after the other."""
+        gaps = 1 + np.where(random.random(len(owner)) < 0.3 + 0.4 * hard, random.geometric(0.2, len(owner)), 0)
+        total = np.cumsum(gaps)
+        before = np.concatenate([[0], total])[np.cumsum(relevant) - relevant]
+        return np.asarray(total - before[owner])
+
+    one = ranks()
+    other = np.where((random.random(count) < 0.1)[owner], ranks(), one)
+    arrays = {"truth": np.zeros(count, np.int64), "role": role, "relevant": relevant}
+    first, second = (
+        Evaluation("embedding", arrays, (), {"ranks": Ragged(each.astype(np.int32), relevant)}) for each in (one, other)
+    )
+    return first, second
+
+
 POPULATIONS = (
     Population("classification", ("accuracy", "macro_f1"), classifications),
     Population("regression", ("mae", "rmse", "r2"), regressions),
     Population("segmentation", ("mean_iou",), segmentations),
     Population("anomaly", ("auc", "best_f1", "pauc"), anomalies),
+    Population("embedding", ("recall_at_1", "recall_at_5", "map_at_10"), retrievals),
     Population("detection", ("map", "ap50"), detections, many=25_000),
     Population("forecast", ("mase", "rmse"), forecasts, samples=40, many=20_000),
     Population("series_anomaly", ("nab_standard",), series, samples=50, many=1000, parts=40),

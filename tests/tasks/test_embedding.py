@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import tracemalloc
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from nnpipe.analysis.quality_intervals import quality_difference, quality_estimate
+from nnpipe.analysis.quality_intervals import quality_estimate
 from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.task import quality_metric
@@ -111,26 +110,6 @@ def test_the_section_lists_the_worst_queries() -> None:
     worst = next(part for part in section.blocks if isinstance(part, Table) and part.header[0] == "Query")
     assert len(worst.rows) == 3  # the last, and both that are mistaken for it
     assert {str(row[1]) for row in worst.rows} == {"a", "b"}
-
-
-def test_paired_intervals_hold_the_truth_with_heavy_ties() -> None:
-    draws = np.random.default_rng(8)
-    held = 0
-    for _ in range(200):
-        ranks = [np.where(draws.random(150) < 0.7, 1, 3)]
-        ranks.append(np.where(draws.random(150) < 0.1, draws.choice([1, 1, 3], 150), ranks[0]))
-        one, other = (_of_ranks(each) for each in ranks)
-        difference = quality_difference(quality_metric("map_at_10"), one, other)
-        # A tenth is drawn again: 1 with 2/3 in place of 0.7; a rank of 3 is worth 1/3.
-        held += difference.low <= 0.1 * (2 / 3 - 0.7) * (2 / 3) <= difference.high
-    assert held >= 180
-
-
-def _of_ranks(first: np.ndarray) -> Evaluation:
-    found = judged(np.ones((len(first), 1)), np.zeros(len(first), int))
-    ranks = replace(found.ragged["ranks"], values=first.astype(np.int32), counts=np.ones(len(first), np.int64))
-    arrays = {**found.arrays, "relevant": np.ones(len(first), np.int64)}
-    return replace(found, arrays=arrays, ragged={"ranks": ranks})
 
 
 @pytest.mark.slow
