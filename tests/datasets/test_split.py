@@ -138,6 +138,14 @@ def test_nothing_is_read_for_groups_when_nothing_is_drawn():
         split_samples(np.zeros(3, np.int64), kind, fail, validation_fraction=validation, test_fraction=test, seed=0)
 
 
+def test_nothing_is_read_for_groups_when_all_samples_are_for_testing():
+    def groups():
+        raise AssertionError("the samples are read")
+
+    found = split_samples(np.arange(9) % 2, None, groups, validation_fraction=0.1, test_fraction=1.0, seed=0)
+    assert {name: len(indices) for name, indices in found.items()} == {"train": 0, "validation": 0, "test": 9}
+
+
 def test_one_picture_under_two_labels_does_not_leak():
     strata = np.array([0, 1] * 20)
     groups = np.arange(40) // 2

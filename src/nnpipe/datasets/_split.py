@@ -72,8 +72,10 @@ def split_samples(
     for code, fraction, purpose in ((TEST, test_fraction, 1), (VALIDATION, validation_fraction, 2)):
         if fraction > 0 and not np.any(codes == code):
             pool = np.flatnonzero(codes == TRAIN)
-            chosen = draw(strata[pool], groups()[pool], fraction, 2 * seed + purpose)
-            codes[pool[chosen]] = code
+            # Looking for duplicates reads every sample, which all or none of them do not need.
+            if fraction < 1 and len(pool):
+                pool = pool[draw(strata[pool], groups()[pool], fraction, 2 * seed + purpose)]
+            codes[pool] = code
     return {name: np.flatnonzero(codes == code).astype(np.int64) for code, name in enumerate(SPLITS)}
 
 
