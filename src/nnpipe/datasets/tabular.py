@@ -266,7 +266,7 @@ def _found_kinds(table: DataTable, names: list[str]) -> dict[str, str]:
             texts = {row[place] for row in batch} - seen
             if numeric[name]:
                 numeric[name] = all(text.lower() in _MISSING or number_in(text) is not None for text in texts)
-            if len(seen) <= _MOST_CATEGORIES:
+            if not numeric[name] and len(seen) <= _MOST_CATEGORIES:
                 seen |= texts
     found = {}
     for name in names:

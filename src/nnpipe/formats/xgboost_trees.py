@@ -21,7 +21,7 @@ from nnpipe.core.errors import ArtifactError
 SOFTMAX, SQUARED_ERROR = "multi:softprob", "reg:squarederror"
 """The objectives that are read: probabilities of classes, and one number."""
 
-_LARGEST = 256 << 20  # bytes
+_LARGEST = 64 << 20  # bytes; lists of Python take ten times as much
 _MOST_TREES, _MOST_FEATURES, _MOST_CLASSES = 1 << 17, 1 << 20, 1 << 16
 _ROOT = 2147483647  # the parent of a root
 _OBJECTIVES: Mapping[str, Mapping[str, Any]] = {
