@@ -114,6 +114,17 @@ def test_the_targets_of_any_task_are_found_by_name(tmp_path: Path) -> None:
     assert masks.task.perfect(masks.read(np.array([0]))[1], masks.spec)["mask"].shape == (1, 4, 5)
 
 
+def test_the_arguments_of_a_task_can_be_given(tmp_path: Path) -> None:
+    vectors = np.array([[1.0, 0], [2, 0], [0, 1], [0, 2]])
+    np.savez(tmp_path / "a.npz", x=vectors, label=np.array([0, 1, 0, 1]))
+    options = {"dataset_root": tmp_path / "a.npz", "task_name": "embedding"}
+    data = ArraysDataset(**options, task_options=("distance=euclidean",))
+    inputs, truth = data.read(np.arange(4))
+    assert data.evaluate({"embedding": inputs["x"]}, truth).settings == {"distance": "euclidean"}
+    with pytest.raises(NNPipeError, match="distance"):
+        ArraysDataset(**options, task_options=("distance=taxi",))
+
+
 def test_targets_of_the_wrong_form_are_told_at_once(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", image=IMAGES, boxes=np.zeros((60, 5)), **{"class": np.zeros((60, 2), int)})
     for said, options in (

@@ -332,3 +332,9 @@ def test_the_real_clothes_are_read(shared_data):
     inputs, _ = dataset.read(np.arange(0, 300, 10))
     assert inputs["image"].shape == (30, 32, 24, 3)
     assert np.all(inputs["image"].std(axis=(1, 2, 3)) > 5)
+
+
+def test_all_pictures_of_a_folder_can_be_the_test_set(root: Path) -> None:
+    dataset = ImageFolderDataset(dataset_root=root, image_size=(8, 8), test_fraction=1.0)
+    assert dataset.split("test").tolist() == list(range(45))
+    assert not len(dataset.split("train")) + len(dataset.split("validation"))

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from nnpipe.core.argument_words import arguments_in
 from nnpipe.core.arguments import argument
 from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import ArtifactError, ConfigError, DatasetError, NotSupported, SpecMismatch
@@ -65,6 +66,11 @@ class ArraysDataset(InMemoryDataset):
     task_name: str = argument(
         Classification.name, help="task whose targets the arrays hold; nnpipe list tasks shows them", flag="--task"
     )
+    task_options: tuple[str, ...] = argument(
+        (),
+        help="arguments of the task, such as distance=euclidean; several values of one are separated by commas",
+        metavar="NAME=VALUE",
+    )
     arrays: tuple[str, ...] = argument(
         (),
         help="further files in the folder: raw numbers (image=a.bin:uint8:28x28x1), columns of a table "
@@ -88,8 +94,8 @@ class ArraysDataset(InMemoryDataset):
 
     def validate(self) -> None:
         """Check the form of the options."""
-        if self.task_name != Classification.name:
-            _ = task_named(self.task_name)
+        if self.task_name != Classification.name or self.task_options:
+            _ = self.task
         _ = self._files, self._chosen_inputs, self._chosen_targets, self._scales
 
     @cached_property
@@ -110,8 +116,11 @@ class ArraysDataset(InMemoryDataset):
 
     @property
     def task(self) -> Task:
-        """The task that was asked for."""
-        return task_named(self.task_name)
+        """The task that was asked for, with its arguments."""
+        task = task_named(self.task_name)
+        if not self.task_options:
+            return task
+        return type(task).from_json(arguments_in(type(task), self.task_options))
 
     def load(self) -> Samples:
         """Return the samples; arrays are memory-mapped where their files allow it."""
