@@ -74,12 +74,14 @@ PARTS: Families[Discoverable] = Families(
         "layers": "nnpipe.layers.vocabulary.layer.Layer",
         "script_tasks": "nnpipe.codegen.script_task.ScriptTask",
         "task_sections": "nnpipe.report.task_section.TaskSection",
+        "task_pictures": "nnpipe.report.task_pictures.TaskPictures",
     },
     {
         "callbacks": ("nnpipe.training.callbacks",),
         "layers": ("nnpipe.layers.vocabulary", "nnpipe.layers.graph.submodel"),
         "script_tasks": ("nnpipe.codegen.tasks",),
         "task_sections": ("nnpipe.tasks",),
+        "task_pictures": ("nnpipe.tasks",),
     },
 )
 """Families whose classes are parts of a training, a network, a script or a report, but not components."""

@@ -1,12 +1,17 @@
-"""Run a model on test data that a plugin loads, and show the files that it makes of the outputs on a page.
+"""Run a model on pictures, or on test data that a plugin loads, and show on a page what comes out.
 
+  nnpipe testrun yolox.onnx pictures tried --scale 1 --fit letterbox --decoder YOLOXDecoder
+  nnpipe testrun yolox.onnx street.mp4 tried --beside yolox-int8.onnx --class-list coco.txt
   nnpipe testrun digits.onnx test.npz tried --plugin examples/digits_plugin.py --scale 16
   nnpipe testrun PyTorchDigitsCNN test.npz tried --model-path digits.pt --plugin mine.py
   nnpipe testrun PyTorchDigitsCNN test.npz tried --model-path digits.pt --plugin mine.py --runtime ONNXRuntime
 
 MODEL is a model file, or a wrapper's class with --model-path: its weights, or a
 file that was compiled from them.  With --runtime, weights are exported for it.
-The plugin's load_test_data(path) gives data and steps; after each step
+Without a plugin, DATA is a folder of pictures, an image, a video file or
+"camera", and the task of the model draws what the model says: boxes, masks or
+classes.  With --beside, two models are shown side by side, and those pictures
+come first in which they differ most.  With one, the plugin's load_test_data(path) gives data and steps; after each step
 process_model_output(model_input, model_output) writes into output/.  OUT is a
 folder with all these files and a page that shows them, index.html.  It is
 written atomically at the end, and replaces an earlier testrun.  Name MODEL, DATA
@@ -25,16 +30,20 @@ from pathlib import Path
 from typing import cast
 
 from nnpipe.core.argument_kinds import Kind
+from nnpipe.core.component import Component
 from nnpipe.core.deployment import RemoteOptions
+from nnpipe.core.errors import ConfigError
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.runtime import Runtime
-from nnpipe.scenarios._cli.command import Role, add_model_path, execute, parse
+from nnpipe.scenarios._cli.command import CommandParser, Parsed, Role, add_model_path, execute, parse
 from nnpipe.scenarios._cli.option_types import output_folder
 from nnpipe.scenarios._cli.protocol_options import PROTOCOL, add_protocol, deployment_of
-from nnpipe.workflows.candidates.model_files import settle_model_path, wrapper_of_file
+from nnpipe.workflows.candidates.model_files import known_wrapper, opened_file, settle_model_path, wrapper_of_file
 from nnpipe.workflows.candidates.model_process import LimitOptions
+from nnpipe.workflows.testrun.on_pictures import run_on_pictures
 from nnpipe.workflows.testrun.testrun import testrun
 
+_OF_PICTURES = ("beside", "task", "class_list")
 ROLES = (
     Role("MODEL", ModelWrapper, "a model file, or the dotted path or name of a ModelWrapper", of_file=wrapper_of_file),
 )
@@ -46,15 +55,25 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("data", type=Path, metavar="DATA", help="what the plugin's load_test_data is given")
+    parser.add_argument(
+        "data", type=Path, metavar="DATA", help="pictures, or what the plugin's load_test_data is given"
+    )
     parser.add_argument("output", type=output_folder, metavar="OUT", help="the folder to write")
     add_model_path(parser, "the weights of MODEL, where it is a class, or what was compiled from them", required=False)
     parser.add_argument(
-        "--plugin", required=True, metavar="FILE",
+        "--plugin", metavar="FILE",
         help="a Python file with load_test_data and process_model_output, or the name of an installed plugin",
     )  # fmt: skip
     parser.add_argument(
         "--output-plugin", metavar="FILE", help="another one with process_model_output (default: the same)"
+    )
+    parser.add_argument("--beside", metavar="FILE", help="a second model file with the same options, to show pictures side by side")
+    parser.add_argument(
+        "--task", metavar="NAME", help="the task that draws into pictures (default: that of the decoder, or classes)"
+    )
+    parser.add_argument("--class-list", type=Path, metavar="FILE", help="a text file with one class name a line")
+    parser.add_argument(
+        "--most", type=Kind(int, minimum=1), default=200, metavar="N", help="greatest number of pictures (default: 200)"
     )
     parser.add_argument("--runtime", metavar="CLASS", help="what runs MODEL (default: its own framework)")
     add_protocol(parser)
@@ -74,8 +93,19 @@ def _options(parser: argparse.ArgumentParser) -> None:
 
 def _test(argv: Sequence[str] | None) -> int:
     named = (("--runtime", Runtime), PROTOCOL)
-    parsed = parse(argv, "testrun", __doc__ or "", ROLES, _options, fixed=(LimitOptions, RemoteOptions), named_by=named)
+    beside = _value(argv, "--beside")
+    fixed: tuple[type[Component], ...] = (
+        *([] if beside is None else [known_wrapper(beside)]),
+        LimitOptions,
+        RemoteOptions,
+    )
+    parsed = parse(argv, "testrun", __doc__ or "", ROLES, _options, fixed=fixed, named_by=named)
     options = parsed.options
+    if options.plugin is None:
+        return _on_pictures(parsed)
+    for name in _OF_PICTURES:
+        if getattr(options, name) is not None:
+            raise ConfigError(f"--{name.replace('_', '-')} is for pictures, which need no --plugin")
     settle_model_path(options, "MODEL", f"the file with the weights of {options.model}, or a compiled one", always=True)
     found = testrun(
         (cast(ModelWrapper, parsed.make("MODEL")), options.model_path),
@@ -94,6 +124,40 @@ def _test(argv: Sequence[str] | None) -> int:
     )
     found.show()
     return 1 if found.failed else 0
+
+
+def _on_pictures(parsed: Parsed) -> int:
+    options = parsed.options
+    for name in ("output_plugin", "as_is", "keep_going"):
+        if getattr(options, name):
+            raise ConfigError(f"--{name.replace('_', '-')} is for plugins; name one with --plugin")
+    settle_model_path(options, "MODEL", f"the file with the weights of {options.model}, or a compiled one", always=True)
+    models = [(cast(ModelWrapper, parsed.make("MODEL")), options.model_path)]
+    if options.beside is not None:
+        models.append(cast("tuple[ModelWrapper, Path]", opened_file(options.beside, options)))
+    found = run_on_pictures(
+        models,
+        options.data,
+        options.output,
+        task=options.task,
+        class_list=options.class_list,
+        most=options.most,
+        runtime=cast(Runtime, parsed.make("--runtime")) if parsed.classes["--runtime"] else None,
+        deployment=deployment_of(parsed),
+        title=options.title,
+        time_limit=LimitOptions.from_argparse(options).time_limit,
+        command=parsed.command,
+    )
+    found.show()
+    return 0
+
+
+def _value(argv: Sequence[str] | None, option: str) -> str | None:
+    """Return the value of an option before the classes are known, on which the other options depend."""
+    scout = CommandParser(prog="nnpipe testrun", add_help=False, allow_abbrev=False)
+    scout.add_argument(option)
+    found = scout.parse_known_args(list(sys.argv[1:] if argv is None else argv))[0]
+    return cast("str | None", getattr(found, option.strip("-")))
 
 
 if __name__ == "__main__":

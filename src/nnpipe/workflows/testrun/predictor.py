@@ -54,8 +54,12 @@ class Predictor:
         NNPipeError
             If the data do not fit the model, or the model fails.
         """
+        joined = self.predictions(self._named(data, self.wrapper.io))
+        return next(iter(joined.values())) if len(joined) == 1 else joined
+
+    def predictions(self, whole: Batch) -> Batch:
+        """Return the model's outputs by name for samples by name; otherwise as :meth:`predict`."""
         io = self.wrapper.io
-        whole = self._named(data, io)
         count = batch_size(whole)
         if not count or any(len(array) != count for array in whole.values()):
             lengths = ", ".join(f"{name}: {len(array)}" for name, array in whole.items()) or "none"
@@ -65,8 +69,7 @@ class Predictor:
         parts = list(_parts(whole, count, size))
         outputs = [self._run(part, io, fixed) for part in parts]
         counts = [batch_size(part) for part in parts]
-        joined = {name: _joined(name, [found[name] for found in outputs], counts) for name in outputs[0]}
-        return next(iter(joined.values())) if len(joined) == 1 else joined
+        return {name: _joined(name, [found[name] for found in outputs], counts) for name in outputs[0]}
 
     def _named(self, data: Any, io: IOSpec) -> dict[str, np.ndarray[Any, Any]]:
         names = [spec.name for spec in io.inputs]

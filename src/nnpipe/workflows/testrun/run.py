@@ -99,7 +99,7 @@ def carry_out(request: Mapping[str, Any]) -> list[dict[str, Any]]:
     writer = load_plugin(**plugins["output plugin"]) if "output plugin" in plugins else loader
     test = loader.load_test_data(Path(request["data"]))
     folder, found = Path(request["folder"]), []
-    with _opened(request) as predictor:
+    with opened(request["candidate"], request) as predictor:
         for step in bar(steps_of(test, loader.name), "testing", test.steps):
             width = len(str(test.steps))
             tried = Tried(step.title, OUTPUT if test.steps == 1 else f"{OUTPUT}/step-{step.number:0{width}}")
@@ -135,8 +135,9 @@ def _keep(work: Path, destination: Path) -> bool:
 
 
 @contextmanager
-def _opened(request: Mapping[str, Any]) -> Iterator[Predictor]:
-    spec = CandidateSpec.from_json(request["candidate"])
+def opened(candidate: Any, request: Mapping[str, Any]) -> Iterator[Predictor]:
+    """Open a candidate, given in its JSON form, with the settings of a request."""
+    spec = CandidateSpec.from_json(candidate)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nnpipe-")))
         session = stack.enter_context(spec.exported(folder).open())

@@ -174,7 +174,7 @@ def testrun(
             with Worker(f"{TASKS}:carry_out", shown=True) as worker:
                 steps = tuple(Tried(**found) for found in worker.attempt(f"testing {path}", request, time_limit))
             # The subprocess and all that it started have ended, so the files do not change any more.
-            facts = _facts(candidate, plugins, data)
+            facts = facts_of(candidate, plugins, data)
             files = write_folder(folder, title or f"Test of {path.name}", facts, steps, command)
     except OSError as error:
         raise ConfigError(f"{error.filename or output}: {error.strerror or error}") from None
@@ -194,7 +194,8 @@ def _plugins(plugin: str, output_plugin: str | None) -> _Plugins:
     return found
 
 
-def _facts(candidate: CandidateSpec, plugins: _Plugins, data: str | Path) -> dict[str, str]:
+def facts_of(candidate: CandidateSpec, plugins: _Plugins, data: str | Path) -> dict[str, str]:
+    """Return the facts about a candidate, its data and the plugins, by their titles on the page."""
     return {
         "model": f"{type(candidate.wrapper).__name__} ({candidate.model_path})",
         "SHA-256": sha256_of(candidate.model_path),

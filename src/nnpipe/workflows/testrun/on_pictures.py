@@ -1,0 +1,108 @@
+"""Running one or two models on pictures, in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from nnpipe.core.argument_checks import check_range
+from nnpipe.core.errors import ConfigError
+from nnpipe.core.files import check_writable, replacing_folder
+from nnpipe.core.runtime import Runtime
+from nnpipe.report.task_pictures import pictures_of
+from nnpipe.workflows.candidates.deployment import Deployment
+from nnpipe.workflows.isolation.subprocess_worker import Worker
+from nnpipe.workflows.testrun.page import check_free, write_folder
+from nnpipe.workflows.testrun.picture_run import TASK
+from nnpipe.workflows.testrun.run import Tried, candidate_of
+from nnpipe.workflows.testrun.testrun import TestrunResult, facts_of
+from nnpipe.workflows.user_inputs.inputs import opened_by, working_folder
+
+_LARGEST = 1 << 20  # letters of a list of classes
+
+
+def run_on_pictures(
+    models: Sequence[Any],
+    source: str | Path,
+    output: str | Path,
+    *,
+    task: str | None = None,
+    class_list: Path | None = None,
+    most: int = 200,
+    runtime: Runtime | None = None,
+    deployment: Deployment | None = None,
+    title: str = "",
+    time_limit: float = 3600.0,
+    command: Sequence[str] = (),
+) -> TestrunResult:
+    """Run one model or two on pictures, and write a page of the pictures with what the models say.
+
+    Parameters
+    ----------
+    models
+        One or two models, as :func:`~nnpipe.workflows.testrun.testrun.testrun` takes them.  Of two, pictures show both
+        side by side, those first in which they differ most.
+    source
+        An image file, a folder of them, a video file, or ``camera``.
+    output
+        The folder to write.  Only an earlier testrun there is replaced.
+    task
+        The task, which knows how to draw; by default that of the model's decoder, or classification.
+    class_list
+        A text file with the names of the classes, one a line.
+    most
+        The greatest number of pictures.
+    runtime, deployment, title, time_limit, command
+        As for :func:`~nnpipe.workflows.testrun.testrun.testrun`.
+
+    Raises
+    ------
+    NNPipeError
+        If the models cannot run, the pictures cannot be read, or the task does not draw; the folder is unchanged.
+    """
+    check_range("testrun: most", most, 1)
+    if not 1 <= len(models) <= 2:
+        raise ConfigError(f"a testrun shows one model, or two side by side, not {len(models)}")
+    output = check_writable(output, folder=True)
+    check_free(output)
+    if task is not None:
+        pictures_of(task)
+    names = () if class_list is None else _names_in(class_list)
+    try:
+        with ExitStack() as stack:
+            working = stack.enter_context(working_folder())
+            opened = [opened_by(model, working, None, None)[0] for model in models]
+            candidates = [candidate_of(wrapper, path, runtime, deployment) for wrapper, path in opened]
+            folder = stack.enter_context(replacing_folder(output))
+            titles = [str(path) for _, path in opened]
+            request = {
+                "candidates": [each.to_json() for each in candidates], "titles": titles,
+                "data": str(source), "folder": str(folder), "task": task, "class_names": list(names), "most": most,
+                "as_is": False, "batch_size": 1,
+            }  # fmt: skip
+            with Worker(TASK, shown=True) as worker:
+                told = f"testing {' and '.join(titles)}"
+                steps = tuple(Tried(**found) for found in worker.attempt(told, request, time_limit))
+            facts = {
+                f"{name}{f' ({number})' if len(candidates) > 1 else ''}": fact
+                for number, candidate in enumerate(candidates, 1)
+                for name, fact in facts_of(candidate, {}, source).items()
+            }
+            files = write_folder(folder, title or f"Test of {', '.join(titles)}", facts, steps, command)
+    except OSError as error:
+        raise ConfigError(f"{error.filename or output}: {error.strerror or error}") from None
+    return TestrunResult(output, steps, facts, files)
+
+
+def _names_in(path: Path) -> tuple[str, ...]:
+    """Return the lines of a text file; raise :class:`ConfigError` if it is none."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read(_LARGEST + 1)
+    except UnicodeDecodeError:
+        text = ""
+    if not text or len(text) > _LARGEST:
+        raise ConfigError(f"{path}: not a text file with one class name a line")
+    return tuple(line.strip() for line in text.splitlines())

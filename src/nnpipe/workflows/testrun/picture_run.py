@@ -1,0 +1,92 @@
+"""Running one or two models on pictures, in a subprocess, and drawing what they say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from nnpipe.core.errors import ConfigError
+from nnpipe.core.preprocessing import IMAGE_SIZE
+from nnpipe.core.task import all_tasks
+from nnpipe.core.tensors import Batch
+from nnpipe.plugins.plugin import OUTPUT
+from nnpipe.report.formatting import clean, shortened
+from nnpipe.report.task_pictures import TaskPictures, pictures_of
+from nnpipe.workflows.testrun.picture_sources import pictures_in
+from nnpipe.workflows.testrun.predictor import Predictor
+from nnpipe.workflows.testrun.run import Tried, opened
+
+TASK = f"{__name__}:carry_out"
+"""The function that the subprocess calls."""
+
+_WIDEST = 800  # pixels of a drawn picture
+_LINE = 14
+
+
+def carry_out(request: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Run the candidates on the pictures, and write a drawing of each, those first in which candidates differ most."""
+    folder, differences, names = Path(request["folder"]) / OUTPUT, [], []
+    folder.mkdir(parents=True)
+    with ExitStack() as stack:
+        predictors = [stack.enter_context(opened(each, request)) for each in request["candidates"]]
+        task = pictures_of(request["task"] or _task_of(predictors[0]))
+        for number, (name, picture) in enumerate(pictures_in(request["data"], request["most"])):
+            given: dict[str, npt.NDArray[Any]] = {
+                "image": picture[None],
+                IMAGE_SIZE: np.array([picture.shape[:2]], np.int32),
+            }
+            found = [each.predictions(given) for each in predictors]
+            differences.append(task.difference(found[0], found[1]) if len(found) > 1 else 0.0)
+            names.append(name)
+            _write(folder / f"{number}.jpg", task, picture, found, request)
+    order = np.argsort(-np.array(differences), kind="stable").tolist()
+    digits = len(str(len(order)))
+    for place, number in enumerate(order, 1):
+        stem = "".join(c if c.isalnum() or c in "-_." else "_" for c in clean(names[number], 60))
+        (folder / f"{number}.jpg").rename(folder / f"{place:0{digits}}-{stem}.jpg.part")
+    for path in folder.glob("*.part"):
+        path.rename(path.with_suffix(""))
+    differing = sum(each > 0 for each in differences)
+    beside = f", {differing:,} of which the models see differently come first" if len(request["candidates"]) > 1 else ""
+    return [Tried(f"{len(order):,} pictures{beside}", OUTPUT).to_json()]
+
+
+def _task_of(predictor: Predictor) -> str:
+    """Return the task of a model's decoder, or else the one that judges a score for each class."""
+    decoder = predictor.wrapper.output_decoder
+    if decoder is not None:
+        if len(decoder.tasks) != 1:
+            raise ConfigError(f"{type(decoder).__name__} does not tell the task: name it with --task")
+        return decoder.tasks[0]
+    found = next((task.name for task in all_tasks() if task.scores_classes), None)
+    if found is None:
+        raise ConfigError("the model does not tell its task: name it with --task")
+    return found
+
+
+def _write(
+    path: Path, task: TaskPictures, picture: npt.NDArray[np.uint8], found: Sequence[Batch], request: Mapping[str, Any]
+) -> None:
+    from PIL import Image, ImageDraw
+
+    drawn = [task.drawn(picture, each, request["class_names"]) for each in found]
+    width = min(picture.shape[1], _WIDEST)
+    width = max(width, 160)
+    height = max(1, round(picture.shape[0] * width / picture.shape[1]))
+    lines = [
+        [told] if len(drawn) == 1 else [title, told] for (_, told), title in zip(drawn, request["titles"], strict=True)
+    ]
+    above = _LINE * max(map(len, lines)) + 4
+    whole = Image.new("RGB", (len(drawn) * (width + 4) - 4, height + above), (255, 255, 255))
+    pen = ImageDraw.Draw(whole)
+    for place, ((image, _), texts) in enumerate(zip(drawn, lines, strict=True)):
+        left = place * (width + 4)
+        for row, text in enumerate(texts):
+            pen.text((left + 2, 2 + row * _LINE), shortened(clean(text, 300), width // 6), fill=(0, 0, 0))
+        whole.paste(Image.fromarray(image).resize((width, height), Image.Resampling.BILINEAR), (left, above))
+    whole.save(path, "JPEG", quality=85)

@@ -1,0 +1,85 @@
+"""Pictures to try a model on: from files, a folder, a video or a camera."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from nnpipe.core.errors import ConfigError, DatasetError, MissingDependency
+from nnpipe.datasets.image_files import SUFFIXES, decoded_whole
+
+CAMERA = "camera"
+"""The source that is a camera: ``camera``, or ``camera:1`` for the second one."""
+
+_VIDEOS = frozenset({".mp4", ".m4v", ".mov", ".avi", ".mkv", ".webm", ".mpg", ".mpeg", ".ogv"})
+_PIXELS = 64 << 20
+
+
+def pictures_in(source: str, most: int) -> Iterator[tuple[str, npt.NDArray[np.uint8]]]:
+    """Yield names and pixels ``(height, width, 3)`` of the first pictures of a source.
+
+    Parameters
+    ----------
+    source
+        An image file, a folder with image files, a video file, or a camera.
+    most
+        The greatest number of pictures.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such source, or it has no pictures.
+    DatasetError
+        If a file is no image.
+    MissingDependency
+        If a video or a camera is named, and OpenCV is not installed.
+    """
+    path = Path(source)
+    if source.partition(":")[0] == CAMERA and not path.exists():
+        number = source.partition(":")[2] or "0"
+        if not number.isdecimal() or len(number) > 3:
+            raise ConfigError(f"{source}: a camera is camera, or camera:N with its number")
+        yield from islice(_frames(int(number), source), most)
+    elif path.is_dir():
+        files = sorted(each for each in path.rglob("*") if each.suffix.lower() in SUFFIXES and each.is_file())
+        if not files:
+            raise ConfigError(f"{path} holds no image files ({', '.join(sorted(SUFFIXES))})")
+        for each in files[:most]:
+            yield each.stem, decoded_whole(each, 3)
+    elif not path.is_file():
+        raise ConfigError(f"{path}: no such folder, image or video; a camera is named {CAMERA}")
+    elif path.suffix.lower() in _VIDEOS:
+        yield from islice(_frames(str(path), source), most)
+    else:
+        yield path.stem, decoded_whole(path, 3)
+
+
+def _frames(opened: str | int, source: str) -> Iterator[tuple[str, npt.NDArray[np.uint8]]]:
+    try:
+        import cv2
+    except ImportError:
+        raise MissingDependency(
+            f"{source}: videos and cameras need OpenCV, which is not installed: pip install opencv-python-headless"
+        ) from None
+    capture: Any = cv2.VideoCapture(opened)
+    try:
+        if not capture.isOpened():
+            raise ConfigError(f"{source}: OpenCV cannot open it")
+        number = 0
+        while True:
+            there, frame = capture.read()
+            if not there:
+                break
+            if frame.shape[0] * frame.shape[1] > _PIXELS:
+                raise DatasetError(f"{source}: frames of more than {_PIXELS:,} pixels are not read")
+            number += 1
+            yield f"frame-{number:06d}", np.ascontiguousarray(frame[..., ::-1])  # OpenCV has blue first
+        if not number:
+            raise ConfigError(f"{source}: OpenCV finds no picture in it")
+    finally:
+        capture.release()
