@@ -27,7 +27,7 @@ def boxed_frame(chart: BoxedFrame) -> Drawing:
         colour, dashed = _look(group)
         line = places((2 + start, top + 8.5), (15 + start, top + 8.5))
         shapes += [Path((line,), stroke=colour, width=2, dashed=dashed), Words(20 + start, top + 12, label, SMALL)]
-    for group in chart.groups:
+    for group in reversed(chart.groups):  # broken lines stay visible on others
         colour, dashed = _look(group)
         for (x, y, w, h), text in zip(group.boxes.tolist(), group.texts, strict=True):
             ends = np.clip([x, y, x + w, y + h], 0, [chart.width, chart.height] * 2) * scale
