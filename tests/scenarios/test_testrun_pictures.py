@@ -63,7 +63,7 @@ def test_of_two_models_pictures_that_they_see_differently_come_first(capfd: pyte
     [
         (("nowhere",), "nowhere: no such folder, image or video; a camera is named camera"),
         (("camera:x",), "camera:N with its number"),
-        (("names.txt",), "is no image that can be read"),
+        (("names.txt",), "neither an image nor a video; --plugin names"),
         (("pictures", "--task", "anomaly"), "'anomaly' does not draw into pictures"),
         (("pictures", "--keep-going"), "is for plugins"),
         (("pictures", "--plugin", "x.py", "--beside", "finder.onnx"), "is for pictures"),

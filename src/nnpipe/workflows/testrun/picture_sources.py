@@ -55,8 +55,10 @@ def pictures_in(source: str, most: int) -> Iterator[tuple[str, npt.NDArray[np.ui
         raise ConfigError(f"{path}: no such folder, image or video; a camera is named {CAMERA}")
     elif path.suffix.lower() in _VIDEOS:
         yield from islice(_frames(str(path), source), most)
-    else:
+    elif path.suffix.lower() in SUFFIXES:
         yield path.stem, decoded_whole(path, 3)
+    else:
+        raise ConfigError(f"{path}: by its ending neither an image nor a video; --plugin names what loads other data")
 
 
 def _frames(opened: str | int, source: str) -> Iterator[tuple[str, npt.NDArray[np.uint8]]]:
