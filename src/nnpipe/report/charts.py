@@ -180,12 +180,16 @@ class Dots:
 
 @dataclass(frozen=True, eq=False)
 class BoxGroup:
-    """Boxes of one origin: left, top, width and height (boxes, 4), their texts, and a colour number; -1: the truth."""
+    """Boxes of one origin: left, top, width and height (boxes, 4), their texts, and a colour number; -1: the truth.
+
+    ``lines`` are drawn, too: points (points, 2) that follow each other, such as the key points of a limb.
+    """
 
     label: str
     boxes: Floats
     texts: tuple[str, ...]
     colour: int
+    lines: tuple[Floats, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""The drawing of boxes in the frame of a picture."""
+"""The drawing of boxes and key points in the frame of a picture."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from nnpipe.report.charts import BoxedFrame, BoxGroup
 from nnpipe.report.drawing.axes import ROW, SMALL, WIDTH, legend
-from nnpipe.report.drawing.shapes import Drawing, Path, Shape, Words, box, places, series
+from nnpipe.report.drawing.shapes import Drawing, Path, Shape, Words, box, places, series, sign
 from nnpipe.report.formatting import clean, shortened
 
 _TALLEST = 1.2  # times the width
@@ -15,7 +15,7 @@ _LETTERS = 24
 
 
 def boxed_frame(chart: BoxedFrame) -> Drawing:
-    """Return a drawing of the frame with its boxes; those of the truth are broken lines."""
+    """Return a drawing of the frame with its boxes and lines; those of the truth are broken."""
     keys = legend([group.label for group in chart.groups], 0, WIDTH - 20)
     above = ROW + keys[-1][1] + 4 if keys else 4.0
     scale = min((WIDTH - 4) / chart.width, _TALLEST * WIDTH / chart.height)
@@ -37,6 +37,11 @@ def boxed_frame(chart: BoxedFrame) -> Drawing:
             )
             line = ends[3] - 2 if group.colour < 0 else ends[1] + _TEXT
             shapes.append(Words(left + ends[0] + 2, above + line, shortened(clean(text), _LETTERS), _TEXT, colour))
+        extent = np.array([chart.width, chart.height])
+        for points in (np.clip(line, 0, extent) * scale + (left, above) for line in group.lines):
+            if len(points) > 1:
+                shapes.append(Path((points,), stroke=colour, width=1.6, dashed=dashed))
+            shapes.append(Path(tuple(sign(0, point, 2.0) for point in points), fill=colour))
     return Drawing(WIDTH, above + height + 4, tuple(shapes))
 
 

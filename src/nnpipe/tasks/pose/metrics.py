@@ -72,6 +72,15 @@ def _apart(found: Evaluation) -> tuple[Floats, Floats]:
     return np.where(seen, apart, 0).sum(axis=1), seen.sum(axis=1).astype(np.float64)
 
 
+def mean_similarities(found: Evaluation) -> Floats:
+    """Return the mean OKS of the persons in each picture with their pairs, ``(n,)``; NaN without persons."""
+    poses = poses_of(found)
+    persons = np.bincount(poses.true_picture, poses.counted, len(found))
+    similar = np.bincount(poses.true_picture, poses.similarity * poses.counted, len(found))
+    mean: Floats = np.divide(similar, persons, out=np.full(len(found), np.nan), where=persons > 0)
+    return mean
+
+
 def greatest_distances(found: Evaluation) -> Floats:
     """Return the greatest distance of a paired key point in each picture, in shares of its sides; NaN without any."""
     apart = distances(found, of_sides=True)

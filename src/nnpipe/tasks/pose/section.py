@@ -5,18 +5,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from nnpipe.core.evaluation import Evaluation
-from nnpipe.report.document import Block, Cell, Section, Table
+from nnpipe.core.quality_metric import Floats
+from nnpipe.report.charts import BoxedFrame, BoxGroup
+from nnpipe.report.document import Block, Cell, Plot, Section, Table
 from nnpipe.report.formatting import clean, digits, share
 from nnpipe.report.inputs.candidate import Candidate
 from nnpipe.report.task_section import TaskSection, metrics_section
-from nnpipe.tasks.pose.metrics import greatest_distances
+from nnpipe.tasks.pose.metrics import greatest_distances, mean_similarities
 from nnpipe.tasks.pose.pairing import distances, lengths, poses_of, visible_points
 from nnpipe.tasks.pose.task import Pose
 
 _MANY = 40  # key points that a table shows
 _WORST = 10  # pictures
+_DRAWN, _DRAWN_OF_SEVERAL = 6, 3
+_MOST_PERSONS = 20  # drawn in a picture
+_COCO_POINTS = 17
+_LIMBS = (
+    (0, 1), (0, 2), (1, 3), (2, 4), (5, 6), (5, 7), (7, 9), (6, 8), (8, 10), (5, 11), (6, 12), (11, 12), (11, 13),
+    (13, 15), (12, 14), (14, 16),
+)  # fmt: skip
 
 
 class PoseSection(TaskSection):
@@ -30,7 +40,7 @@ class PoseSection(TaskSection):
         blocks: list[Block] = list(whole.blocks)
         judged = [(c, c.quality.evaluation) for c in candidates if c.quality and c.quality.task.name == self.task]
         for candidate, found in judged:
-            parts: tuple[Block, ...] = (_points(found), _worst(found))
+            parts: tuple[Block, ...] = (_points(found), _worst(found), *_pictures(candidate, found, len(judged)))
             blocks += [Section(candidate.name, parts, folded=True)] if len(judged) > 1 else parts
         return Section(whole.title, tuple(blocks))
 
@@ -64,19 +74,60 @@ def _points(found: Evaluation) -> Table:
 
 def _worst(found: Evaluation) -> Table:
     """Return the table of the pictures whose persons are least similar to the predicted poses."""
-    poses = poses_of(found)
-    persons = np.bincount(poses.true_picture, poses.counted, len(found))
-    similar = np.bincount(poses.true_picture, poses.similarity * poses.counted, len(found))
-    there = np.flatnonzero(persons > 0)
-    mean, furthest = similar[there] / persons[there], greatest_distances(found)
+    persons = np.bincount(poses_of(found).true_picture, poses_of(found).counted, len(found))
+    mean, furthest = mean_similarities(found), greatest_distances(found)
     rows = tuple(
         (
-            Cell(f"{there[n]:,}", float(there[n])),
-            Cell(f"{int(persons[there[n]]):,}", float(persons[there[n]])),
+            Cell(f"{n:,}", float(n)),
+            Cell(f"{int(persons[n]):,}", float(persons[n])),
             Cell(share(float(mean[n]), 1), float(mean[n])),
-            Cell(digits(float(furthest[there[n]])) if np.isfinite(furthest[there[n]]) else "–"),
+            Cell(digits(float(furthest[n])) if np.isfinite(furthest[n]) else "–"),
         )
-        for n in np.argsort(mean, kind="stable")[:_WORST]
+        for n in _worst_first(mean)[:_WORST]
     )
     header = ("Sample", "Persons", "Mean OKS", "Greatest distance")
     return Table(header, rows, sortable=True, caption="The pictures with the least mean OKS")
+
+
+def _worst_first(mean: Floats) -> npt.NDArray[np.int64]:
+    """Return the pictures with persons, those with the least mean OKS first."""
+    order: npt.NDArray[np.int64] = np.argsort(mean, kind="stable")  # NaN is last
+    return order[: int(np.count_nonzero(~np.isnan(mean)))]
+
+
+def _pictures(candidate: Candidate, found: Evaluation, candidates: int) -> tuple[Plot, ...]:
+    """Return drawings of the pictures with the least mean OKS: true persons, and the poses paired with them."""
+    mean = mean_similarities(found)
+    chosen = _worst_first(mean)[: _DRAWN if candidates == 1 else _DRAWN_OF_SEVERAL]
+    return tuple(_picture(candidate, found, int(n), float(mean[n])) for n in chosen)
+
+
+def _picture(candidate: Candidate, found: Evaluation, number: int, similarity: float) -> Plot:
+    poses = poses_of(found)
+    own = np.flatnonzero((poses.true_picture == number) & poses.counted)[:_MOST_PERSONS]
+    paired = own[poses.pair[own] >= 0]
+    truth = found.ragged["truth_points"].values.astype(np.float64)
+    guessed = found.ragged["points"].values.astype(np.float64)
+    none = np.zeros((0, 4))
+    height, width = (float(each) for each in found.arrays["size"][number])
+    seen = truth[..., 2] > 0
+    groups = (
+        BoxGroup("truth", none, (), -1, _limbs(truth[own], seen[own])),
+        BoxGroup(candidate.name, none, (), candidate.number, _limbs(guessed[poses.pair[paired]], seen[paired])),
+    )
+    return Plot(
+        BoxedFrame(max(width, 1.0), max(height, 1.0), groups),
+        f"{candidate.number + 1}-pose-{number}",
+        f"{candidate.name}, sample {number}: key points that are visible; broken lines are the truth",
+        f"Key points of {candidate.name} in sample {number}: the mean OKS of its persons is {share(similarity)}.",
+    )
+
+
+def _limbs(points: Floats, seen: npt.NDArray[np.bool_]) -> tuple[Floats, ...]:
+    """Return the lines between key points of persons, COCO's limbs where there are 17 points, and all single points."""
+    lines: list[Floats] = []
+    for person, known in zip(points[..., :2], seen, strict=True):
+        limbs = [pair for pair in _LIMBS if known[list(pair)].all()] if len(person) == _COCO_POINTS else []
+        lines += [person[list(pair)] for pair in limbs]
+        lines += [person[place : place + 1] for place in np.flatnonzero(known)]
+    return tuple(lines)
