@@ -181,6 +181,7 @@ def test_a_doubtful_measurement_is_named(gate: Any) -> None:
 
 
 BOTH = ("--max-slowdown", "2%", "--max-accuracy-loss", "1%")
+UNPREDICTED = Evaluation("classification", {"truth": np.zeros(5, np.int64)}, ("cat", "dog"))
 
 
 @pytest.mark.parametrize(
@@ -189,6 +190,7 @@ BOTH = ("--max-slowdown", "2%", "--max-accuracy-loss", "1%")
         (run(), (), "nothing to check"),
         ("gone.json", BOTH, "gone.json: no such result file"),
         (run(evaluation=None), BOTH, "holds no judged predictions"),
+        (run(evaluation=UNPREDICTED), BOTH, "new.json: the evaluation has no array 'predicted'"),
         (run(calls=0), BOTH, "nothing was timed"),
         (run(median=0.0), BOTH, "took no time"),
         (run(), ("--max-slowdown", "0.02"), "expected a percentage such as 2%"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from nnpipe.analysis.quality_intervals import quality_difference
-from nnpipe.core.errors import ConfigError
+from nnpipe.core.errors import ArtifactError, ConfigError
 from nnpipe.core.naming import nearest
 from nnpipe.measuring.quality_doubts import prepared_unknown
 from nnpipe.measuring.quantities import in_sentence
@@ -58,7 +58,10 @@ def quality_loss(
 
 
 def _judged(each: GatedCandidate, metric: str) -> Quality:
-    found = Quality.of(each.run)
+    try:
+        found = Quality.of(each.run)
+    except ArtifactError as error:
+        raise ArtifactError(f"{each.name}: {error}") from None
     if found is None:
         raise ConfigError(f"{each.name}: it holds no judged predictions, so there is no quality to compare")
     try:
