@@ -121,8 +121,10 @@ class DataTable(ABC):
         """Raise :class:`DatasetError` unless there are columns of these names."""
         for column in columns:
             if column not in self.names:
-                some = ", ".join(self.names[:40]) + (", ..." if len(self.names) > 40 else "")
-                raise DatasetError(f"{self.path} has no column {column!r}{nearest(column, self.names)}; it has: {some}")
+                some = ", ".join(name[:40] for name in self.names[:40]) + (", ..." if len(self.names) > 40 else "")
+                raise DatasetError(
+                    f"{self.path} has no column {column[:80]!r}{nearest(column, self.names)}; it has: {some}"
+                )
 
 
 def table_of(path: Path) -> DataTable:
