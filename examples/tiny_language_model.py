@@ -9,7 +9,7 @@ The folder can then be measured, and built for onnxruntime-genai with weights of
         --model-folder tiny --dataset-root prompts.txt
     nnpipe inference_performance ONNXRuntimeGenAIModel PromptsDataset int4.json \\
         --model-folder tiny-int4 --dataset-root prompts.txt
-    nnpipe render_report tiny.json int4.json report.html
+    nnpipe render_report tiny.json int4.json "Tiny" report.html
 
 It writes sentences without sense, but has all that large models have: a vocabulary, attention with keys and values that
 are kept, and a context of 512 tokens.

@@ -63,6 +63,8 @@ def quality_estimate(metric: QualityMetric, evaluation: Evaluation, confidence: 
             counted = count if metric.values is None else int(np.isfinite(metric.values(evaluation)).sum())
             low, high = wilson_interval(round(value * counted), counted, confidence)
         low, high = max(low, 0.0), min(high, 1.0)
+    if metric.kind in ("time", "rate"):
+        low = max(low, 0.0)
     return QualityEstimate(value, *_known(low, high), count)
 
 

@@ -62,7 +62,7 @@ def test_a_stall_shows_in_the_p99_of_inter_token_latency_and_not_in_its_median()
     assert of("itl_p99", calm) == pytest.approx(1e-3)
     assert of("itl_p99", paused) > 10 * of("itl_p99", calm)
     assert of("itl_median", paused) == pytest.approx(1e-3)
-    assert of("ttft_p99", paused) == pytest.approx(1e-3)
+    assert of("ttft_median", paused) == pytest.approx(1e-3)
 
 
 def test_the_times_of_tokens_add_up() -> None:
@@ -85,6 +85,12 @@ def test_answers_of_different_length_and_none_at_all() -> None:
     assert of("tpot_mean", found) == pytest.approx(1e-3)
     assert of("itl_mean", found) == pytest.approx(1e-3)
     assert any("no token" in reason for _, reason in Generation().doubts(found))
+
+
+def test_percentiles_of_few_values_are_not_told() -> None:
+    few = judged(noisy(np.random.default_rng(6), prompts=100))
+    assert np.isnan(of("ttft_p99", few))
+    assert of("itl_p99", few) > of("itl_p90", few) > 0
 
 
 def test_exact_match_and_perplexity_count_references_only() -> None:

@@ -3,6 +3,7 @@
 The names are those of NVIDIA GenAI-Perf, https://docs.nvidia.com/nim/benchmarking/llm/latest/metrics.html, and vLLM,
 https://docs.vllm.ai: TTFT, TPOT, ITL.  TPOT is one number for each request, the mean time between its tokens; ITL is
 one number for each token, so that a pause within a request shows in its percentiles and not in those of TPOT.
+Percentiles are not defined for fewer values than an interval of them needs, 299 for p99.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy.typing as npt
 
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.quality_metric import Floats, QualityMetric, Statistic
+from nnpipe.measuring.order_statistics import samples_needed
 from nnpipe.tasks.generation.quantiles import quantile_statistic
 
 PERCENTILES = (("median", 0.5), ("p90", 0.9), ("p99", 0.99))
@@ -74,7 +76,10 @@ def _mean(times: Times) -> Callable[[Evaluation], Statistic]:
 
 
 def _percentile(times: Times, share: float) -> Callable[[Evaluation], Statistic]:
-    return lambda found: quantile_statistic(*times(found), len(found), share)
+    def prepared(found: Evaluation) -> Statistic:
+        return quantile_statistic(*times(found), len(found), share, samples_needed(share))
+
+    return prepared
 
 
 def _ratio(above: Floats, below: Floats) -> Statistic:

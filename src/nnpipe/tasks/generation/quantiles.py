@@ -19,7 +19,9 @@ _REACH = 9.0  # standard deviations of the rank beyond which weights are below 1
 _MARGIN = 0.02  # share of all values by which the rank may move when samples are left out, before all are looked at
 
 
-def quantile_statistic(values: Floats, owners: npt.NDArray[np.integer], samples: int, share: float) -> Statistic:
+def quantile_statistic(
+    values: Floats, owners: npt.NDArray[np.integer], samples: int, share: float, fewest: int = 1
+) -> Statistic:
     """Return a quantile as a function of the weights of samples.
 
     Parameters
@@ -32,11 +34,13 @@ def quantile_statistic(values: Floats, owners: npt.NDArray[np.integer], samples:
         The number of samples.
     share
         The quantile, 0.99 for p99.
+    fewest
+        The number of values, weighted, below which it is not defined.
 
     Returns
     -------
     callable
-        Takes ``(samples,)`` weights, and returns NaN if no value has one.
+        Takes ``(samples,)`` weights, and returns NaN if there are too few values.
     """
     order = np.argsort(values, kind="stable")
     ordered, of = values[order], owners[order]
@@ -50,7 +54,7 @@ def quantile_statistic(values: Floats, owners: npt.NDArray[np.integer], samples:
 
     def statistic(weights: Floats) -> float:
         total = float(weights @ counts)
-        if total <= 0:
+        if total < fewest:
             return math.nan
         if not (weights == 1).all():
             return _quantile(weights, total)

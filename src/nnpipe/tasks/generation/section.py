@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from nnpipe.core.evaluation import Evaluation
+from nnpipe.measuring.order_statistics import samples_needed
 from nnpipe.measuring.quantities import quality
 from nnpipe.report.charts import Floats, Histogram, Line, Lines
 from nnpipe.report.document import Block, Cell, Paragraph, Plot, Section, Table
 from nnpipe.report.drawing.downsampling import thinned
-from nnpipe.report.formatting import Scale, duration
+from nnpipe.report.formatting import NOTHING, Scale, duration
 from nnpipe.report.inputs.candidate import Candidate, known
 from nnpipe.report.inputs.quality import CONFIDENCE, figure_of
 from nnpipe.report.quantity_text import interval, written
@@ -20,10 +21,10 @@ from nnpipe.report.task_section import TaskSection
 from nnpipe.tasks.generation.metrics import PERCENTILES, TIMES, token_intervals
 from nnpipe.tasks.generation.task import Generation
 
-_STATISTICS = ("mean", *(word for word, _ in PERCENTILES))
 _BINS = 60
 _FEWEST = 3  # requests that reach a position of the curve, or whose memory is known
 _MOST_CURVES = 8
+_FAR = 10  # times of one candidate by those of another, with which a linear axis hides one of them
 _MEANINGS = (
     "TTFT: time to first token, from the request to its first token. TPOT: time per output token, one number for each "
     "request, the mean time between its tokens. ITL: inter-token latency, one number for each token but the first: the "
@@ -72,12 +73,24 @@ def _answers(judged: Sequence[tuple[Candidate, Evaluation]]) -> Table:
 
 def _times(judged: Sequence[tuple[Candidate, Evaluation]]) -> Table:
     rows: list[tuple[str | Cell, ...]] = [
-        (candidate.name, heading, *(_cell(f"{name}_{word}", found) for word in _STATISTICS))
-        for name, heading, *_ in TIMES
+        (candidate.name, heading, _cell(f"{name}_mean", found), *_percentiles(name, len(times(found)[0]), found))
+        for name, heading, _, _, times in TIMES
         for candidate, found in judged
     ]
     caption = "Times of tokens and requests, without the tokeniser's. Ranges are 95\u00a0% intervals over prompts"
-    return Table(("Candidate", "Time", *_STATISTICS), tuple(rows), sortable=True, caption=caption)
+    header = ("Candidate", "Time", "mean", *(word for word, _ in PERCENTILES))
+    return Table(header, tuple(rows), sortable=True, caption=caption)
+
+
+def _percentiles(name: str, values: int, found: Evaluation) -> Iterator[Cell]:
+    """Yield the percentiles of a kind of time, or how many values they would need."""
+    for word, share in PERCENTILES:
+        needed = samples_needed(share)
+        yield (
+            Cell(NOTHING, None, f"needs {needed:,}, not {values:,}")
+            if values < needed
+            else _cell(f"{name}_{word}", found)
+        )
 
 
 def _positions(judged: Sequence[tuple[Candidate, Evaluation]]) -> list[Block]:
@@ -88,6 +101,8 @@ def _positions(judged: Sequence[tuple[Candidate, Evaluation]]) -> list[Block]:
         return []
     scale = Scale.of_times(float(np.median(middle)) for _, _, middle, _, _ in curves)
     lines = tuple(Line(c.name, x, *(each / scale.divisor for each in ends)) for c, x, *ends in curves)
+    medians = [float(np.median(middle)) for _, _, middle, _, _ in curves]
+    apart = max(medians) > _FAR * min(medians) > 0 and all(float(low.min()) > 0 for _, _, _, low, _ in curves)
     told = "; ".join(
         f"{c.name}: {duration(float(middle[0]))} at token {int(x[0])}, "
         f"{duration(float(middle[-1]))} at token {int(x[-1])}"
@@ -95,7 +110,8 @@ def _positions(judged: Sequence[tuple[Candidate, Evaluation]]) -> list[Block]:
     )
     return [
         Plot(
-            Lines("position in the answer", f"time since the token before, {scale.unit}", lines), "token-times",
+            Lines("position in the answer", f"time since the token before, {scale.unit}", lines, log_y=apart),
+            "token-times",
             "Time of a token by its position, from the second on: median of all answers that are so long, and the "
             "middle 80\u00a0% of them (band)", f"Median time of a token by its position. {told}.",
         )
