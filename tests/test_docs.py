@@ -24,6 +24,7 @@ from warm_python import WarmPython
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.families import FAMILIES
+from nnpipe.core.generation import GenerationSession
 from nnpipe.core.registry import components
 from nnpipe.core.session import InferenceSession
 
@@ -160,7 +161,8 @@ def test_the_table_of_interfaces_names_what_authors_write() -> None:
     header = "| class | an author must write | and may write |"
     rows = page.partition(header)[2].split("\n\n")[0].strip().splitlines()[1:]
     classes: dict[str, Any] = {base.__name__: base for base in FAMILIES.values()} | {
-        "InferenceSession": InferenceSession
+        "InferenceSession": InferenceSession,
+        "GenerationSession": GenerationSession,
     }
     seen = set()
     for row in rows:

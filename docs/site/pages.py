@@ -15,7 +15,7 @@ CONTENTS = {
     "Choose": ["comparing", "sweeping", "agreement", "reduce", "breadth", "zoo", "models-from-outside", "boards"],
     "Examples": ["gallery/index"],
     "Measure": ["measuring", "quantities", "load", "defaults"],
-    "Tasks": ["tasks", "detection", "segmentation", "pose", "sound", "series", "embedding", "tabular", "arrays"],
+    "Tasks": ["tasks", "detection", "segmentation", "pose", "sound", "series", "embedding", "tabular", "arrays", "generation"],
     "Train": ["training", "callbacks", "experiments", "input-pipelines", "layers", "jobs", "launchers", "storage"],
     "Extend": ["components", "adding-a-framework", "plugins", "codegen", "onnx"],
     "Look up": ["api/index", "file-formats", "protocol", "architecture", "changes", "reports/inductor-int8"],

@@ -21,7 +21,7 @@ class ONNXWeightQuantizer(ONNXRewriter):
 
     All else stays in floats, and no samples are needed.  It is for models whose time and size are those of their
     weights, such as language models.  The products become ONNX Runtime's own operator ``MatMulNBits``, so that no
-    other runtime takes the result.  Products with ``Gemm``, convolutions and embeddings stay as they are.
+    other runtime takes the result.  Convolutions and embeddings stay as they are.
     """
 
     bits: Literal["4", "8"] = argument("4", help="bits of each weight")
@@ -53,8 +53,9 @@ class ONNXWeightQuantizer(ONNXRewriter):
             model, bits=int(self.bits), block_size=self.block_size, is_symmetric=self.symmetric,
             op_types_to_quantize=("MatMul",),
         )  # fmt: skip
+        quantizer.model.replace_gemm_with_matmul()
         quantizer.process()
         if not any(node.op_type == "MatMulNBits" for node in quantizer.model.model.graph.node):
-            raise CompileError("has no matrix product (MatMul) whose weights could be quantised")
+            raise CompileError("has no matrix product (MatMul, Gemm) whose weights could be quantised")
         onnx.save_model(quantizer.model.model, str(destination))
         return read_onnx(destination).io(artifact.io)
