@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from nnpipe.datasets.synthetic import SyntheticVectorsDataset as SyntheticVectorsDataset
     from nnpipe.datasets.synthetic_boxes import SyntheticDetectionDataset as SyntheticDetectionDataset
     from nnpipe.datasets.synthetic_embedding import SyntheticEmbeddingDataset as SyntheticEmbeddingDataset
+    from nnpipe.datasets.synthetic_instances import SyntheticInstancesDataset as SyntheticInstancesDataset
     from nnpipe.datasets.synthetic_poses import SyntheticPosesDataset as SyntheticPosesDataset
     from nnpipe.datasets.synthetic_sequences import SyntheticSeriesAnomaliesDataset as SyntheticSeriesAnomaliesDataset
     from nnpipe.datasets.synthetic_sequences import SyntheticSeriesDataset as SyntheticSeriesDataset
@@ -94,6 +95,7 @@ __getattr__ = lazy_getattr(
         ),
         "synthetic_boxes": ("SyntheticDetectionDataset",),
         "synthetic_embedding": ("SyntheticEmbeddingDataset",),
+        "synthetic_instances": ("SyntheticInstancesDataset",),
         "synthetic_poses": ("SyntheticPosesDataset",),
         "synthetic_sequences": (
             "SyntheticSeriesAnomaliesDataset",
