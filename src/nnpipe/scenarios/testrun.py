@@ -67,7 +67,9 @@ def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output-plugin", metavar="FILE", help="another one with process_model_output (default: the same)"
     )
-    parser.add_argument("--beside", metavar="FILE", help="a second model file with the same options, to show pictures side by side")
+    parser.add_argument(
+        "--beside", metavar="FILE", help="a second model file with the same options, to show pictures side by side"
+    )
     parser.add_argument(
         "--task", metavar="NAME", help="the task that draws into pictures (default: that of the decoder, or classes)"
     )
