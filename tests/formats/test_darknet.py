@@ -164,3 +164,58 @@ def test_weights_that_are_none_are_refused(network: DarknetNetwork, tmp_path: Pa
     assert "negative variance" in refused(write_weights(path, parameters), weights_of=network)
     parameters[0]["variance"][0] = np.inf
     assert "finite" in refused(write_weights(path, parameters), weights_of=network)
+
+
+def conv(filters: int, size: int, stride: int = 1) -> Section:
+    """Return a convolution as in the published networks."""
+    options = {"batch_normalize": 1, "filters": filters, "size": size, "stride": stride, "pad": 1}
+    return "convolutional", {**options, "activation": "leaky"}
+
+
+def head() -> list[Section]:
+    """Return a head for COCO's 80 classes."""
+    last = {"size": 1, "stride": 1, "pad": 1, "filters": 255, "activation": "linear"}
+    anchors = ",".join(map(str, range(1, 19)))
+    return [("convolutional", last), ("yolo", {"mask": "0,1,2", "anchors": anchors, "classes": 80, "num": 9})]
+
+
+def yolov3() -> list[Section]:
+    """Return the layers of yolov3.cfg."""
+    found: list[Section] = [("net", {"width": 416, "height": 416, "channels": 3}), conv(32, 3)]
+    for filters, blocks in ((64, 1), (128, 2), (256, 8), (512, 8), (1024, 4)):
+        found.append(conv(filters, 3, 2))
+        for _ in range(blocks):
+            found += [conv(filters // 2, 1), conv(filters, 3), ("shortcut", {"from": -3, "activation": "linear"})]
+    for filters, back in ((512, None), (256, 61), (128, 36)):
+        if back is not None:
+            found += [("route", {"layers": -4}), conv(filters, 1), ("upsample", {"stride": 2})]
+            found.append(("route", {"layers": f"-1, {back}"}))
+        found += [conv(filters, 1), conv(2 * filters, 3)] * 3 + head()
+    return found
+
+
+def yolov3_tiny() -> list[Section]:
+    """Return the layers of yolov3-tiny.cfg."""
+    found: list[Section] = [("net", {"width": 416, "height": 416, "channels": 3})]
+    for filters in (16, 32, 64, 128, 256):
+        found += [conv(filters, 3), ("maxpool", {"size": 2, "stride": 2})]
+    found += [conv(512, 3), ("maxpool", {"size": 2, "stride": 1}), conv(1024, 3), conv(256, 1), conv(512, 3), *head()]
+    found += [("route", {"layers": -4}), conv(128, 1), ("upsample", {"stride": 2}), ("route", {"layers": "-1, 8"})]
+    return [*found, conv(256, 3), *head()]
+
+
+@pytest.mark.parametrize(
+    ("sections", "grids", "size"),
+    [
+        (yolov3(), {82: 13, 94: 26, 106: 52}, 248_007_048),
+        (yolov3_tiny(), {16: 13, 23: 26}, 35_434_956),
+    ],
+)
+def test_published_networks_have_the_size_of_their_published_weights(
+    tmp_path: Path, sections: list[Section], grids: dict[int, int], size: int
+) -> None:
+    network = read_network(write_cfg(tmp_path / "published.cfg", sections))
+    assert {number: network.layers[number].shape for number in network.heads} == {
+        number: (255, side, side) for number, side in grids.items()
+    }
+    assert 20 + 4 * network.weights == size
