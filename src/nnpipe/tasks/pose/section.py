@@ -14,6 +14,7 @@ from nnpipe.report.document import Block, Cell, Plot, Section, Table
 from nnpipe.report.formatting import clean, digits, share
 from nnpipe.report.inputs.candidate import Candidate
 from nnpipe.report.task_section import TaskSection, metrics_section
+from nnpipe.tasks.pose.limbs import limbs
 from nnpipe.tasks.pose.metrics import greatest_distances, mean_similarities
 from nnpipe.tasks.pose.pairing import distances, lengths, poses_of, visible_points
 from nnpipe.tasks.pose.task import Pose
@@ -22,11 +23,6 @@ _MANY = 40  # key points that a table shows
 _WORST = 10  # pictures
 _DRAWN, _DRAWN_OF_SEVERAL = 6, 3
 _MOST_PERSONS = 20  # drawn in a picture
-_COCO_POINTS = 17
-_LIMBS = (
-    (0, 1), (0, 2), (1, 3), (2, 4), (5, 6), (5, 7), (7, 9), (6, 8), (8, 10), (5, 11), (6, 12), (11, 12), (11, 13),
-    (13, 15), (12, 14), (14, 16),
-)  # fmt: skip
 
 
 class PoseSection(TaskSection):
@@ -127,7 +123,6 @@ def _limbs(points: Floats, seen: npt.NDArray[np.bool_]) -> tuple[Floats, ...]:
     """Return the lines between key points of persons, COCO's limbs where there are 17 points, and all single points."""
     lines: list[Floats] = []
     for person, known in zip(points[..., :2], seen, strict=True):
-        limbs = [pair for pair in _LIMBS if known[list(pair)].all()] if len(person) == _COCO_POINTS else []
-        lines += [person[list(pair)] for pair in limbs]
+        lines += [person[list(pair)] for pair in limbs(known)]
         lines += [person[place : place + 1] for place in np.flatnonzero(known)]
     return tuple(lines)
