@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from nnpipe.core.arguments import argument
 from nnpipe.core.dataset_spec import DatasetSpec
@@ -64,5 +65,5 @@ class SyntheticInstancesDataset(SyntheticDataset):
         images += self.noise * rng.standard_normal(images.shape)
         pixels = np.clip(np.rint(255 * images), 0, 255).astype(np.uint8)
         sizes = np.tile(np.array(self.image_size, np.int32), (count, 1))
-        targets = {"runs": runs, "class": classes, "size": sizes}
+        targets: dict[str, npt.NDArray[np.generic]] = {"runs": runs, "class": classes, "size": sizes}
         return Samples({"image": pixels[..., None]}, targets, self.spec.class_names)
