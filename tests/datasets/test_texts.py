@@ -11,7 +11,7 @@ import pytest
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import DatasetError, NNPipeError
 from nnpipe.datasets.labelled_texts import TextClassificationDataset
-from nnpipe.datasets.prompts import PromptsDataset
+from nnpipe.datasets.prompts import PromptsDataset, SyntheticPromptsDataset
 from nnpipe.testing.dataset import DatasetContract
 
 
@@ -22,6 +22,14 @@ class TestPromptsDataset(DatasetContract):
         rows = [{"prompt": f"What is {n} + 1?", "reference": n + 1} for n in range(20)]
         path.write_text("\n".join(map(json.dumps, rows)))
         return PromptsDataset(dataset_root=path)
+
+
+class TestSyntheticPromptsDataset(DatasetContract):
+    needs_files = False
+
+    @pytest.fixture
+    def dataset(self) -> Dataset:
+        return SyntheticPromptsDataset(num_samples=20)
 
 
 class TestTextClassificationDataset(DatasetContract):

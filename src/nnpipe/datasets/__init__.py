@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from nnpipe.datasets.pets import PetDataset as PetDataset
     from nnpipe.datasets.plugin import PluginDataset as PluginDataset
     from nnpipe.datasets.prompts import PromptsDataset as PromptsDataset
+    from nnpipe.datasets.prompts import SyntheticPromptsDataset as SyntheticPromptsDataset
     from nnpipe.datasets.series import SeriesDataset as SeriesDataset
     from nnpipe.datasets.series_anomalies import SeriesAnomaliesDataset as SeriesAnomaliesDataset
     from nnpipe.datasets.series_folder import SeriesFolderDataset as SeriesFolderDataset
@@ -80,7 +81,10 @@ __getattr__ = lazy_getattr(
         "pascal_voc_masks": ("PascalVOCMasksDataset",),
         "pets": ("PetDataset",),
         "plugin": ("PluginDataset",),
-        "prompts": ("PromptsDataset",),
+        "prompts": (
+            "PromptsDataset",
+            "SyntheticPromptsDataset",
+        ),
         "series": ("SeriesDataset",),
         "series_anomalies": ("SeriesAnomaliesDataset",),
         "series_folder": ("SeriesFolderDataset",),

@@ -14,6 +14,7 @@ from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.tensors import TensorSpec
 from nnpipe.datasets._text_records import read_records, text_in
 from nnpipe.datasets.in_memory import InMemoryDataset, Samples
+from nnpipe.datasets.synthetic import SyntheticDataset
 from nnpipe.tasks.generation.task import Generation
 
 
@@ -37,12 +38,7 @@ class PromptsDataset(InMemoryDataset):
             prompts.append(text_in(record, self.prompt_name, place))
             has = record.get(self.reference_name) is not None
             references.append(text_in(record, self.reference_name, place) if has else "")
-        pairs = zip(prompts, references, strict=True)
-        numbers = np.array([crc32(f"{prompt}\0{answer}".encode()) for prompt, answer in pairs], np.int64)
-        answers = np.array(references, object)
-        return Samples(
-            {"prompt": np.array(prompts, object), "reference": answers}, {"sample": numbers, "answer": answers}
-        )
+        return _samples(prompts, references)
 
     @property
     def spec(self) -> DatasetSpec:
@@ -57,3 +53,20 @@ class PromptsDataset(InMemoryDataset):
     def _splits(self) -> dict[str, npt.NDArray[np.int64]]:
         nothing = np.zeros(0, np.int64)
         return {"train": nothing, "validation": nothing, "test": np.arange(len(self), dtype=np.int64)}
+
+
+def _samples(prompts: list[str], references: list[str]) -> Samples:
+    pairs = zip(prompts, references, strict=True)
+    numbers = np.array([crc32(f"{prompt}\0{answer}".encode()) for prompt, answer in pairs], np.int64)
+    answers = np.array(references, object)
+    return Samples({"prompt": np.array(prompts, object), "reference": answers}, {"sample": numbers, "answer": answers})
+
+
+class SyntheticPromptsDataset(SyntheticDataset, PromptsDataset):
+    """Sums of two numbers as prompts, with the right answers."""
+
+    def load(self) -> Samples:
+        """Make all prompts."""
+        numbers = np.random.default_rng(self.data_seed).integers(0, 1000, (self.num_samples, 2))
+        prompts = [f"{one} + {other} =" for one, other in numbers]
+        return _samples(prompts, [f" {one + other}" for one, other in numbers])

@@ -11,7 +11,7 @@ from nnpipe.analysis.quality_intervals import quality_difference, quality_estima
 from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.generation import LOG_LIKELIHOOD, PROMPT_TOKENS, REFERENCE_TOKENS, REQUEST_NS, TOKEN_NS, TOKENS
-from nnpipe.measuring.constraints import MetricConstraint
+from nnpipe.measuring.quantities import quality
 from nnpipe.measuring.run import Run
 from nnpipe.tasks.generation.quantiles import quantile_statistic
 from nnpipe.tasks.generation.task import Generation
@@ -99,10 +99,9 @@ def test_exact_match_and_perplexity_count_references_only() -> None:
     assert of("perplexity", found) == pytest.approx(3.0)
 
 
-def test_times_are_constraints_like_any_metric() -> None:
-    bound = MetricConstraint.parse("itl_p99 <= 5 ms")
-    assert (bound.metric.metric, bound.bound) == ("itl_p99", 0.005)
-    assert bound.metric.percentile is None  # of tokens, not of calls
+def test_medians_of_tokens_are_no_percentiles_of_calls() -> None:
+    found = quality(Generation().metric("itl_median"))
+    assert (found.percentile, found.unit, found.judged) == (None, "s", True)
 
 
 @pytest.mark.parametrize("share", [0.5, 0.9, 0.99])
