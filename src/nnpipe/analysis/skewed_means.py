@@ -3,9 +3,9 @@
 With values of which few differ from the others, percentiles of resampled means are too narrow: with 10 % of 100 values
 other than 0 they hold the true mean in 86 to 89 % of cases instead of 95 %.  Three steps mend that.
 
-- Two values are added, as far above and below the others as the differing ones are on average, in the way of
-  A. Agresti and Y. Min, "Simple improved confidence intervals for comparing matched proportions", Statistics in
-  Medicine 24 (2005), 729-740.
+- Four values are added, two as far above and two as far below the others as the differing ones are on average, in the
+  way of A. Agresti and B. Coull, "Approximate is better than 'exact' for interval estimation of binomial proportions",
+  The American Statistician 52 (1998), 119-126.
 - Student's distribution has as many degrees of freedom as there are differing values.
 - The interval is shifted for the skewness of the values by P. Hall, "On the removal of skewness by transformation",
   Journal of the Royal Statistical Society B 54 (1992), 221-228.
@@ -23,6 +23,7 @@ from nnpipe.core.quality_metric import Floats, QualityMetric
 
 _GROUPS = 400  # of samples that are left out together where a metric follows from all samples
 _FEWEST = 2  # values
+_ADDED = 2  # values on either side
 _ROUNDING = 1e-12
 _SEED = 20_011
 
@@ -59,7 +60,7 @@ def mean_interval(
         reach = 0.0 if beside is None else float(np.std(beside))
     if reach == 0:
         return centre, centre
-    extended = np.concatenate([values, [common - reach, common + reach]])
+    extended = np.concatenate([values, [common - reach, common + reach] * _ADDED])
     count, freedom = len(extended), differing + 1 if differing else math.inf
     deviation = float(np.std(extended, ddof=1))
     skewness = float(np.mean((extended - extended.mean()) ** 3)) / deviation**3
