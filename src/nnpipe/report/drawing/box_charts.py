@@ -10,7 +10,6 @@ from nnpipe.report.drawing.shapes import Drawing, Path, Shape, Words, box, place
 from nnpipe.report.formatting import clean, shortened
 
 _TALLEST = 1.2  # times the width
-_TEXT = 8.5
 _LETTERS = 24
 
 
@@ -35,8 +34,8 @@ def boxed_frame(chart: BoxedFrame) -> Drawing:
             shapes.append(
                 Path((np.concatenate([outline, outline[:1]]),), stroke=colour, width=1.6, dashed=dashed, tip=text)
             )
-            line = ends[3] - 2 if group.colour < 0 else ends[1] + _TEXT
-            shapes.append(Words(left + ends[0] + 2, above + line, shortened(clean(text), _LETTERS), _TEXT, colour))
+            line = ends[3] - 2 if group.colour < 0 else ends[1] + SMALL
+            shapes.append(Words(left + ends[0] + 2, above + line, shortened(clean(text), _LETTERS), SMALL, colour))
         extent = np.array([chart.width, chart.height])
         for points in (np.clip(line, 0, extent) * scale + (left, above) for line in group.lines):
             if len(points) > 1:
