@@ -35,7 +35,7 @@ from nnpipe.core.deployment import RemoteOptions
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.runtime import Runtime
-from nnpipe.scenarios._cli.command import CommandParser, Parsed, Role, add_model_path, execute, parse
+from nnpipe.scenarios._cli.command import Parsed, Role, add_model_path, execute, option_values, parse
 from nnpipe.scenarios._cli.option_types import output_folder
 from nnpipe.scenarios._cli.protocol_options import PROTOCOL, add_protocol, deployment_of
 from nnpipe.workflows.candidates.model_files import known_wrapper, opened_file, settle_model_path, wrapper_of_file
@@ -95,12 +95,8 @@ def _options(parser: argparse.ArgumentParser) -> None:
 
 def _test(argv: Sequence[str] | None) -> int:
     named = (("--runtime", Runtime), PROTOCOL)
-    beside = _value(argv, "--beside")
-    fixed: tuple[type[Component], ...] = (
-        *([] if beside is None else [known_wrapper(beside)]),
-        LimitOptions,
-        RemoteOptions,
-    )
+    beside = option_values(list(sys.argv[1:] if argv is None else argv), "--beside")
+    fixed: tuple[type[Component], ...] = (*map(known_wrapper, beside), LimitOptions, RemoteOptions)
     parsed = parse(argv, "testrun", __doc__ or "", ROLES, _options, fixed=fixed, named_by=named)
     options = parsed.options
     if options.plugin is None:
@@ -152,14 +148,6 @@ def _on_pictures(parsed: Parsed) -> int:
     )
     found.show()
     return 0
-
-
-def _value(argv: Sequence[str] | None, option: str) -> str | None:
-    """Return the value of an option before the classes are known, on which the other options depend."""
-    scout = CommandParser(prog="nnpipe testrun", add_help=False, allow_abbrev=False)
-    scout.add_argument(option)
-    found = scout.parse_known_args(list(sys.argv[1:] if argv is None else argv))[0]
-    return cast("str | None", getattr(found, option.strip("-")))
 
 
 if __name__ == "__main__":

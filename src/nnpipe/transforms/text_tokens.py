@@ -33,6 +33,7 @@ class TextTokens(InputTransform):
     """
 
     requires: ClassVar[tuple[str, ...]] = ("tokenizers",)
+    install: ClassVar[str] = "nnpipe[text]"
     takes_text: ClassVar[bool] = True
 
     tokenizer: str = argument(help="the file tokenizer.json, or its content as descriptions of models hold it")

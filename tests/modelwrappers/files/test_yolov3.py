@@ -38,7 +38,7 @@ class TestYOLOv3(ModelWrapperContract):
 
     @pytest.fixture
     def wrapper(self, tmp_path_factory: pytest.TempPathFactory) -> ModelWrapper:
-        return tiny(tmp_path_factory.mktemp("network"))[0]
+        return YOLOv3(network=write_cfg(tmp_path_factory.mktemp("network") / "tiny.cfg", TINY))
 
     @pytest.fixture
     def dataset(self) -> Dataset:

@@ -1,9 +1,9 @@
-"""Parts of a user's own: a data set, a model, a compiler, a runtime with its session, and a line to a target."""
+"""Parts of a user's own: data, a task, a model, a compiler, a runtime with its session, and a line to a target."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -47,6 +47,49 @@ class Points(nn.Dataset):
         """Reduce scores to the class that has the greatest."""
         found = {"truth": truth["label"], "predicted": predictions["scores"].argmax(1)}
         return nn.Evaluation("classification", found, self.spec.class_names)
+
+
+class Crossing(nn.Task):
+    """How far from zero the sign is still right."""
+
+    name = "crossing"
+    arrays = truth = ("distance",)
+
+    @property
+    def metrics(self) -> tuple[nn.QualityMetric, ...]:
+        """The mean distance."""
+        return (nn.QualityMetric("distance", "Distance", "Distance", "mean distance", values=self._distance),)
+
+    def judge(self, predictions: Arrays, truth: Arrays, spec: nn.DatasetSpec) -> nn.Evaluation:
+        """Hold predictions against the truth."""
+        return nn.Evaluation(self.name, {"distance": np.abs(predictions["place"] - truth["place"])})
+
+    def perfect(self, truth: Arrays, spec: nn.DatasetSpec) -> Arrays:
+        """Return the truth."""
+        return {"place": truth["place"]}
+
+    @staticmethod
+    def _distance(found: nn.Evaluation) -> npt.NDArray[np.float64]:
+        return found.arrays["distance"].astype(np.float64)
+
+
+class Halves(nn.InputTransform):
+    """Halves all numbers."""
+
+    def shape(self, sample: tuple[int | None, ...]) -> tuple[int | None, ...]:
+        """Return the same shape."""
+        return sample
+
+    def _apply(self, samples: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        return samples / 2
+
+
+class Doubles(nn.OutputDecoder):
+    """Doubles all numbers again."""
+
+    def decode(self, outputs: Arrays, io: nn.IOSpec, inputs: Sequence[nn.InputMeaning] = ()) -> Arrays:
+        """Return the doubles."""
+        return {name: 2 * values for name, values in outputs.items()}
 
 
 class SignSession(nn.InferenceSession):

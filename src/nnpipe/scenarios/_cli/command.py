@@ -114,7 +114,7 @@ def parse(
     given = list(sys.argv[1:] if argv is None else argv)
     classes = _named_classes(given, prog, roles, own)
     for option, base in named_by:
-        classes[option] = [find(name, base) for name in _option_values(given, option)]
+        classes[option] = [find(name, base) for name in option_values(given, option)]
     parser = CommandParser(
         prog=f"nnpipe {prog}",
         description=description,
@@ -256,7 +256,8 @@ def _classes(token: str, role: Role) -> list[type[Component]]:
     return [] if token == NONE else [find(name, role.base) for name in token.split(",")]
 
 
-def _option_values(given: list[str], option: str) -> list[str]:
+def option_values(given: list[str], option: str) -> list[str]:
+    """Return the value of an option, if it is given, before the classes are known on which other options depend."""
     scout = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     scout.add_argument(option, dest="value")
     value = scout.parse_known_args(given)[0].value
