@@ -208,6 +208,40 @@ def retrievals(random: np.random.Generator, count: int) -> Pair:
     return first, second
 
 
+def generations(random: np.random.Generator, count: int) -> Pair:
+    """Return two language models; references have from 1 to some 100 tokens, and half of them are told the same.
+
+    A reference of few tokens counts less in the perplexity than a long one, and a token of it is harder to tell.
+    """
+    tokens = np.minimum(1 + random.geometric(0.3, count) * random.integers(1, 12, count), 120)
+    there = random.random(count) < 0.9
+    hard = np.exp(random.normal(0.3, 0.5, count)) + 1.0 / tokens
+    one = -np.round(tokens * hard, 1)
+    worse = np.where(random.random(count) < 0.5, random.gamma(0.5, 0.06, count) - 0.01, 0.0)
+    other = -np.round(-one * (1 + worse), 1)
+    right = random.random(count) < np.exp(-hard * np.minimum(tokens, 3) / 4)
+    still = np.where(random.random(count) < 0.08, random.random(count) < 0.3, right)
+    prefill = 0.01 * np.exp(random.normal(0, 0.5, count))
+    known = np.where(there, tokens, 0)
+
+    def judged(likelihood: Floats, exact: npt.NDArray[np.bool_], first: Floats) -> Evaluation:
+        times = np.column_stack([first, np.full((count, 3), 1e-3)])
+        arrays = {
+            "sample": np.arange(count), "exact": np.where(there, exact, -1).astype(np.int8),
+            "request_ns": (1e9 * times.sum(axis=1)).astype(np.int64), "prompt_tokens": 4 * tokens,
+            "reference_tokens": known, "log_likelihood": np.where(there, likelihood, np.nan),
+        }  # fmt: skip
+        four = np.full(count, 4)
+        ragged = {
+            "token": Ragged(np.zeros(4 * count, np.int32), four),
+            "token_ns": Ragged((1e9 * times).astype(np.int64).reshape(-1), four),
+        }
+        return Evaluation("generation", arrays, (), ragged)
+
+    slower = prefill * np.exp(random.normal(0.05, 0.1, count))
+    return judged(one, right, prefill), judged(other, still, slower)
+
+
 POPULATIONS = (
     Population("classification", ("accuracy", "macro_f1"), classifications),
     Population("regression", ("mae", "rmse", "r2"), regressions),
@@ -215,6 +249,7 @@ POPULATIONS = (
     Population("anomaly", ("auc", "best_f1", "pauc"), anomalies),
     Population("embedding", ("recall_at_1", "recall_at_5", "map_at_10"), retrievals),
     Population("detection", ("map", "ap50"), detections, many=25_000),
+    Population("generation", ("exact_match", "perplexity", "ttft_mean", "ttft_p90"), generations),
     Population("forecast", ("mase", "rmse"), forecasts, samples=40, many=20_000),
     Population("series_anomaly", ("nab_standard",), series, samples=50, many=1000, parts=40),
     Population("series_anomaly at its best", ("nab_standard",), series_at_best, samples=50, many=1000, parts=40),
