@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from nnpipe.datasets.arrays import ArraysDataset as ArraysDataset
     from nnpipe.datasets.cifar10 import CIFAR10Dataset as CIFAR10Dataset
     from nnpipe.datasets.coco import COCODataset as COCODataset
+    from nnpipe.datasets.coco_instances import COCOInstancesDataset as COCOInstancesDataset
     from nnpipe.datasets.coco_keypoints import COCOKeypointsDataset as COCOKeypointsDataset
     from nnpipe.datasets.digits import DigitsDataset as DigitsDataset
     from nnpipe.datasets.image_folder import ImageFolderDataset as ImageFolderDataset
@@ -64,6 +65,7 @@ __getattr__ = lazy_getattr(
         "arrays": ("ArraysDataset",),
         "cifar10": ("CIFAR10Dataset",),
         "coco": ("COCODataset",),
+        "coco_instances": ("COCOInstancesDataset",),
         "coco_keypoints": ("COCOKeypointsDataset",),
         "digits": ("DigitsDataset",),
         "image_folder": ("ImageFolderDataset",),

@@ -11,7 +11,7 @@ from typing import IO, Any
 from nnpipe.core.errors import DatasetError
 
 _BLOCK = 1 << 20  # characters
-_ELEMENT = 32 << 20  # characters of one element, such as an outline in full
+_ELEMENT = 8 << 20  # characters of one element, such as an outline in full; as objects, 25 times as many bytes
 _SPACE = re.compile(r"[ \t\r\n]*")
 
 

@@ -8,16 +8,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from nnpipe.core.arguments import argument
 from nnpipe.core.errors import DatasetError
-from nnpipe.datasets._coco_content import COCOContent, annotation_files, is_number, picture_folder
-from nnpipe.datasets._split import TEST, TRAIN
+from nnpipe.datasets._coco_content import COCOContent, is_number
+from nnpipe.datasets._split import TEST
 from nnpipe.datasets.boxed_images import BoxedImagesDataset, BoxListing, BoxTable
+from nnpipe.datasets.coco_files import COCOFilesDataset
 
-_PREFIX = "instances_"
 
-
-class COCODataset(BoxedImagesDataset):
+class COCODataset(COCOFilesDataset, BoxedImagesDataset):
     """Pictures with boxes in COCO's form: COCO 2017 itself, or your own.
 
     ``ROOT/annotations`` holds ``instances_val2017.json`` and the like, ``ROOT/val2017`` or ``ROOT/images/val2017`` the
@@ -28,13 +26,6 @@ class COCODataset(BoxedImagesDataset):
 
     formerly: ClassVar[tuple[str, ...]] = ("COCODataset2017",)
 
-    annotations: tuple[Path, ...] | None = argument(
-        None, help="JSON files of the pictures to use; by default ROOT/annotations/instances_*.json, or the only *.json"
-    )
-    images: Path | None = argument(
-        None, help="folder of the pictures; by default they are looked for in folders below --dataset-root"
-    )
-
     def listing(self) -> BoxListing:
         """Return the pictures and boxes of all files."""
         paths: list[Path] = []
@@ -42,7 +33,7 @@ class COCODataset(BoxedImagesDataset):
         codes: list[int] = []
         table = BoxTable()
         names: tuple[str, ...] | None = None
-        for file in self._files():
+        for file in self.annotation_files():
             found = _Content(file)
             here = tuple(name for _, name in sorted(found.categories.items()))
             if names is not None and here != names:
@@ -51,25 +42,15 @@ class COCODataset(BoxedImagesDataset):
             places = {image: len(paths) + place for place, image in enumerate(found.images)}
             numbers = {category: number for number, category in enumerate(sorted(found.categories))}
             table.extend(found.table, places, numbers, str(file))
-            pictures = [name for name, _ in found.images.values()]
-            folder = picture_folder(self.dataset_root, self.images, file, _PREFIX, pictures)
-            for name, size in found.images.values():
-                paths.append(folder / name)
-                sizes.append(size)
-                codes.append(TRAIN if "train" in file.name.lower() else TEST)
+            paths += self.picture_paths(found)
+            sizes += [size for _, size in found.images.values()]
+            codes += [self.split_code(file)] * len(found.images)
         assert names is not None  # there is a file
         boxes, labels, crowds, areas = table.rows(len(paths))
         official = np.array(codes, np.int8) if TEST in codes else None
         return BoxListing(
             tuple(paths), boxes, labels, names, crowds, areas, np.array(sizes, np.int64).reshape(-1, 2), official
         )
-
-    def _files(self) -> tuple[Path, ...]:
-        return annotation_files(self.dataset_root, self.annotations, _PREFIX)
-
-    def origin(self) -> Mapping[str, Any]:
-        """Return the annotation files."""
-        return {"name": "COCO's form", "annotations": [path.name for path in self._files()]}
 
 
 class _Content(COCOContent):

@@ -5,21 +5,20 @@ from __future__ import annotations
 from array import array
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from nnpipe.core.arguments import argument
 from nnpipe.core.errors import DatasetError
 from nnpipe.core.ragged import Ragged
-from nnpipe.datasets._coco_content import COCOContent, annotation_files, is_number, picture_folder
-from nnpipe.datasets._split import TEST, TRAIN
+from nnpipe.datasets._coco_content import COCOContent, is_number
+from nnpipe.datasets._split import TEST
+from nnpipe.datasets.coco_files import COCOFilesDataset
 from nnpipe.datasets.posed_images import MOST_NUMBERS, MOST_PERSONS, MOST_POINTS, PosedImagesDataset, PoseListing
 
-_PREFIX = "person_keypoints_"
 
-
-class COCOKeypointsDataset(PosedImagesDataset):
+class COCOKeypointsDataset(COCOFilesDataset, PosedImagesDataset):
     """Pictures with key points in COCO's form: COCO 2017 itself, or your own.
 
     ``ROOT/annotations`` holds ``person_keypoints_val2017.json`` and the like, ``ROOT/val2017`` or
@@ -27,14 +26,8 @@ class COCOKeypointsDataset(PosedImagesDataset):
     split.  Crowds and persons without visible points are kept, as COCO's metrics need them.
     """
 
-    annotations: tuple[Path, ...] | None = argument(
-        None,
-        help="JSON files of the pictures to use; by default ROOT/annotations/person_keypoints_*.json, or the only "
-        "*.json",
-    )
-    images: Path | None = argument(
-        None, help="folder of the pictures; by default they are looked for in folders below --dataset-root"
-    )
+    prefix: ClassVar[str] = "person_keypoints_"
+
     only_with_persons: bool = argument(False, help="whether pictures without any person are left out")
 
     def listing(self) -> PoseListing:
@@ -43,7 +36,7 @@ class COCOKeypointsDataset(PosedImagesDataset):
         codes: list[int] = []
         rows: list[tuple[np.ndarray, ...]] = []
         names: tuple[str, ...] = ()
-        for file in self._files():
+        for file in self.annotation_files():
             found = _Content(file)
             if names not in ((), found.names):
                 raise DatasetError(f"{file} has other key points than the files before; name one with --annotations")
@@ -57,10 +50,8 @@ class COCOKeypointsDataset(PosedImagesDataset):
             order = np.argsort(pictures, kind="stable")
             place = order[np.minimum(np.searchsorted(pictures[order], owners), max(0, len(pictures) - 1))]
             rows.append((len(paths) + place, *found.rows()))
-            own = [found.images[int(number)][0] for number in pictures]
-            folder = picture_folder(self.dataset_root, self.images, file, _PREFIX, own)
-            paths += [folder / name for name in own]
-            codes += [TRAIN if "train" in file.name.lower() else TEST] * len(own)
+            paths += self.picture_paths(found, pictures.tolist())
+            codes += [self.split_code(file)] * len(pictures)
         owner, points, boxes, areas, crowds = (np.concatenate(part) for part in zip(*rows, strict=True))
         order = np.argsort(owner, kind="stable")
         counts = np.bincount(owner, minlength=len(paths)).astype(np.int64)
@@ -75,13 +66,6 @@ class COCOKeypointsDataset(PosedImagesDataset):
             Ragged(crowds[order], counts),
             np.array(codes, np.int8) if TEST in codes else None,
         )
-
-    def _files(self) -> tuple[Path, ...]:
-        return annotation_files(self.dataset_root, self.annotations, _PREFIX)
-
-    def origin(self) -> Mapping[str, Any]:
-        """Return the annotation files."""
-        return {"name": "COCO's form", "annotations": [path.name for path in self._files()]}
 
 
 class _Content(COCOContent):

@@ -6,6 +6,8 @@ last one mean nothing.  Areas and intersections follow from runs alone, so masks
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
@@ -24,6 +26,63 @@ def runs_of(mask: npt.NDArray[np.generic]) -> Integers:
     flat = (mask != 0).ravel(order="F")
     ends = np.flatnonzero(np.diff(flat, prepend=False, append=not flat[-1] if flat.size else True))
     return np.diff(ends, prepend=0).astype(np.int64)
+
+
+def runs_between(borders: Integers, pixels: int) -> Integers:
+    """Return the runs of a mask, given the ascending pixels, column by column, at which its ones begin and end."""
+    ends = borders if len(borders) and borders[-1] == pixels else np.append(borders, pixels)
+    return np.diff(ends, prepend=0).astype(np.int64)
+
+
+def united(masks: Sequence[Integers], pixels: int) -> Integers:
+    """Return the runs of the pixels that are in any of several masks of as many pixels.
+
+    Examples
+    --------
+    >>> united([np.array([1, 2, 3]), np.array([0, 2, 4]), np.array([4, 0, 1, 1])], 6)
+    array([0, 3, 2, 1])
+    """
+    ends = [np.cumsum(mask) for mask in masks]
+    begun = [each[0::2][: len(each) // 2] for each in ends]
+    ended = [each[1::2] for each in ends]
+    places, owner = np.unique(np.concatenate([*begun, *ended]), return_inverse=True)
+    steps = np.concatenate([np.full(sum(map(len, part)), step) for part, step in ((begun, 1), (ended, -1))])
+    inside = np.cumsum(np.bincount(owner.reshape(-1), steps, len(places))) > 0
+    return runs_between(places[np.diff(inside, prepend=False)], pixels)
+
+
+def runs_of_text(text: bytes) -> Integers:
+    """Return the runs that COCO's compressed text stands for (``rleFrString`` of pycocotools).
+
+    A number is written as digits of five bits from the lowest, one character each.  From the fourth on, numbers are
+    differences to the last but one.
+
+    Raises
+    ------
+    ValueError
+        If the text ends within a number, or holds other characters or numbers of more than 35 bits.
+
+    Examples
+    --------
+    >>> runs_of_text(b"52203")
+    array([5, 2, 2, 2, 5])
+    """
+    codes = np.frombuffer(text, np.uint8).astype(np.int64) - ord("0")
+    if codes.size and not 0 <= int(codes.min()) <= int(codes.max()) < 64:
+        raise ValueError("it holds characters that are not used in it")
+    last = np.flatnonzero(codes & 32 == 0)
+    if len(codes) != (last[-1] + 1 if len(last) else 0):
+        raise ValueError("it ends within a number")
+    first = np.concatenate([[0], last[:-1] + 1]).astype(np.int64) if len(last) else last
+    digits = last - first + 1
+    if int(digits.max(initial=0)) > 7:
+        raise ValueError("it holds a number of more than 35 bits")
+    place = np.arange(len(codes)) - np.repeat(first, digits)
+    values = np.add.reduceat((codes & 31) << 5 * place, first) if len(first) else first
+    values = values - np.where(codes[last] & 16, 1 << 5 * digits, 0)
+    for part in (1, 2):
+        values[part::2] = np.cumsum(values[part::2])
+    return values
 
 
 def areas_of(runs: Integers) -> Integers:

@@ -1,0 +1,255 @@
+"""Pictures with a mask of each thing in COCO's form: one JSON file for all."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from nnpipe.core.dataset_spec import DatasetSpec
+from nnpipe.core.errors import DatasetError
+from nnpipe.core.preprocessing import IMAGE_SIZE
+from nnpipe.core.ragged import Ragged
+from nnpipe.core.tensors import Batch, TensorSpec
+from nnpipe.datasets._coco_content import COCOContent, is_number
+from nnpipe.datasets._coco_masks import Masks, MaskTable
+from nnpipe.datasets._split import TEST
+from nnpipe.datasets.coco_files import COCOFilesDataset
+from nnpipe.datasets.image_files import decoded_whole, side_by_side
+from nnpipe.datasets.in_memory import checked_indices
+from nnpipe.datasets.listed_files import ListedFilesDataset
+from nnpipe.tasks.instance_segmentation.runs import Integers, areas_of, padded
+from nnpipe.tasks.instance_segmentation.task import InstanceSegmentation
+
+_MOST_THINGS = 10_000  # in a picture
+_MOST_OF_PICTURE = 1 << 24  # runs of all its masks
+_MOST_RUNS = 1 << 27  # of a batch, with its padding: 512 MiB
+
+
+@dataclass(frozen=True, eq=False)
+class InstanceListing:
+    """Pictures with a mask of each thing.
+
+    Attributes
+    ----------
+    paths
+        One image file per sample.
+    sizes
+        Height and width of each picture that annotations state, ``(n, 2)``.
+    things
+        The numbers of each picture's masks, int64.
+    labels, crowds
+        Their classes, int64, and whether they are of many things together.
+    areas
+        Their areas in pixels; NaN: as many as the mask has.
+    masks
+        The masks of each annotation file, and the first number of each.
+    class_names
+        Class names in order of their numbers.
+    official
+        ``(n,)`` published split: 0 for training, 1 for validation and 2 for test samples; ``None`` without one.
+    """
+
+    paths: tuple[Path, ...]
+    sizes: npt.NDArray[np.int64]
+    things: Ragged
+    labels: Ragged
+    crowds: Ragged
+    areas: Ragged
+    masks: tuple[tuple[int, Masks], ...]
+    class_names: tuple[str, ...]
+    official: npt.NDArray[np.integer] | None = None
+
+    def runs(self, thing: int, height: int, width: int) -> Integers:
+        """Return the runs of a mask; errors are those of ``Masks.runs``."""
+        start, held = next(pair for pair in reversed(self.masks) if pair[0] <= thing)
+        return held.runs(thing - start, height, width)
+
+
+class COCOInstancesDataset(COCOFilesDataset, ListedFilesDataset[InstanceListing]):
+    """Pictures with a mask of each thing in COCO's form: COCO 2017 itself, LVIS, or your own.
+
+    ``ROOT/annotations`` holds ``instances_val2017.json`` and the like, ``ROOT/val2017`` or ``ROOT/images/val2017`` the
+    pictures.  Masks are polygons, run lengths in numbers, or COCO's compressed text; polygons cover the pixels that
+    pycocotools gives them.  Files with ``train`` in their names are the training split, others the test split.  Classes
+    are numbered in the order of their category numbers.  Crowds are kept, as COCO's metrics need them.
+
+    Pictures keep their own sizes: those of a batch are padded with black, below and on the right, and ``image_size``
+    tells where each ends.  How they are brought to a model's size is said for the model (``--fit``, ``--resize``), and
+    masks are compared in pixels of the picture.
+    """
+
+    requires: ClassVar[tuple[str, ...]] = ("PIL",)
+    install: ClassVar[str] = "nnpipe[data]"
+
+    def prepare(self) -> None:
+        """Download the files if asked for, then list them."""
+        super().prepare()
+        if not self.files.paths:
+            raise DatasetError(f"{self.dataset_root} holds no pictures for {type(self).__name__}")
+
+    def listing(self) -> InstanceListing:
+        """Return the pictures and masks of all files."""
+        paths: list[Path] = []
+        sizes: list[tuple[int, int]] = []
+        codes: list[int] = []
+        masks: list[tuple[int, Masks]] = []
+        rows: list[tuple[npt.NDArray[Any], ...]] = []
+        names: tuple[str, ...] = ()
+        count = 0
+        for file in self.annotation_files():
+            found = _Content(file)
+            here = tuple(name for _, name in sorted(found.categories.items()))
+            if names not in ((), here):
+                raise DatasetError(f"{file} has other categories than the files before; name one with --annotations")
+            names = here
+            held, owner, *columns = found.rows()
+            rows.append((len(paths) + owner, count + np.arange(len(owner)), *columns))
+            masks.append((count, held))
+            count += len(owner)
+            paths += self.picture_paths(found)
+            sizes += [size for _, size in found.images.values()]
+            codes += [self.split_code(file)] * len(found.images)
+        owner, *columns = (np.concatenate(part) for part in zip(*rows, strict=True))
+        order = np.argsort(owner, kind="stable")
+        counts = np.bincount(owner, minlength=len(paths)).astype(np.int64)
+        things, labels, crowds, areas = (Ragged(column[order], counts) for column in columns)
+        return InstanceListing(
+            tuple(paths), np.array(sizes, np.int64).reshape(-1, 2), things, labels, crowds, areas, tuple(masks), names,
+            np.array(codes, np.int8) if TEST in codes else None,
+        )  # fmt: skip
+
+    @property
+    def spec(self) -> DatasetSpec:
+        """Pictures of any size, their sizes, and their masks, padded to the greatest number in a batch."""
+        return DatasetSpec(
+            InstanceSegmentation.name,
+            inputs=(TensorSpec("image", (None, None, None, 3), "uint8"), TensorSpec(IMAGE_SIZE, (None, 2), "int32")),
+            targets=(
+                TensorSpec("runs", (None, None, None), "int32"),
+                TensorSpec("class", (None, None), "int64"),
+                TensorSpec("crowd", (None, None), "uint8"),
+                TensorSpec("area", (None, None), "float64"),
+                TensorSpec("size", (None, 2), "int32"),
+            ),
+            class_names=self.files.class_names,
+        )
+
+    @property
+    def strata(self) -> npt.NDArray[np.int64]:
+        """The class of the first thing in each picture; -1 for a picture without any."""
+        labels = self.files.labels
+        firsts = np.full(len(labels), -1, np.int64)
+        filled = labels.counts > 0
+        firsts[filled] = labels.values[labels.starts[:-1][filled]]
+        return firsts
+
+    def read(self, indices: npt.NDArray[np.integer]) -> tuple[Batch, Batch]:
+        """Return some samples: decoded pictures and the masks in them."""
+        indices = checked_indices(indices, len(self))
+        found = self.files
+        declared = [(int(height), int(width)) for height, width in found.sizes[indices]]
+        # The file tells its size before masks of a declared one are made.
+        images = [decoded_whole(found.paths[i], 3, size) for i, size in zip(indices, declared, strict=True)]
+        canvas, sizes = side_by_side(images)
+        masks = [self._runs(int(i), *size) for i, size in zip(indices, declared, strict=True)]
+        most = max([1, *map(len, masks)])
+        longest = max([1, *(len(runs) for own in masks for runs in own)])
+        if len(masks) * most * longest > _MOST_RUNS:
+            raise DatasetError(
+                f"the masks of {len(masks)} pictures from {found.paths[int(indices[0])].name} on have too many runs, "
+                f"up to {longest:,} each, and {most:,} in a picture; read fewer at once with --batch-size"
+            )
+        truth: dict[str, npt.NDArray[np.generic]] = {
+            "runs": np.zeros((len(masks), most, longest), np.int32),
+            "class": np.full((len(masks), most), -1, np.int64),
+            "crowd": np.zeros((len(masks), most), np.uint8),
+            "area": np.zeros((len(masks), most)),
+            "size": sizes.copy(),
+        }
+        for place, (index, own) in enumerate(zip(indices.tolist(), masks, strict=True)):
+            truth["runs"][place, : len(own)] = padded(own, longest)
+            truth["class"][place, : len(own)] = found.labels[index]
+            truth["crowd"][place, : len(own)] = found.crowds[index]
+            stated = found.areas[index].astype(np.float64)
+            pixels = np.array([int(areas_of(runs[None])[0]) for runs in own], np.float64)
+            truth["area"][place, : len(own)] = np.where(np.isnan(stated), pixels, stated)
+        return {"image": canvas, IMAGE_SIZE: sizes}, truth
+
+    def _runs(self, index: int, height: int, width: int) -> list[Integers]:
+        found: list[Integers] = []
+        total = 0
+        for thing in self.files.things[index].astype(np.int64).tolist():
+            try:
+                found.append(self.files.runs(thing, height, width))
+            except DatasetError as error:
+                raise DatasetError(f"{self.files.paths[index]}: {error}") from None
+            total += len(found[-1])
+            if total > _MOST_OF_PICTURE:
+                raise DatasetError(f"{self.files.paths[index]}: its masks have more than {_MOST_OF_PICTURE:,} runs")
+        return found
+
+
+class _Content(COCOContent):
+    """What one file says of masks."""
+
+    def __init__(self, file: Path) -> None:
+        self.masks = MaskTable()
+        self._owner, self._label = array("q"), array("q")
+        self._crowd, self._area = array("b"), array("d")
+        self._counts: dict[int, int] = {}
+        super().__init__(file)
+
+    def add_annotation(self, entry: Mapping[str, Any], image: int, category: int, where: str) -> None:
+        """Keep a thing's mask, class and area."""
+        area = entry.get("area")
+        if area is not None and (not is_number(area) or area < 0):
+            raise DatasetError(f"{where}: area should be a number, not {str(area)[:60]}")
+        self._counts[image] = self._counts.get(image, 0) + 1
+        if self._counts[image] > _MOST_THINGS:
+            raise DatasetError(f"{where}: a picture has more than {_MOST_THINGS:,} masks; remove some of them")
+        self.masks.add(entry.get("segmentation"), where)
+        self._owner.append(image)
+        self._label.append(category)
+        self._crowd.append(entry.get("iscrowd", 0) in (1, True))
+        self._area.append(float("nan") if area is None else float(area))
+
+    def rows(self) -> tuple[Masks, npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]:
+        """Return the masks, and of each the place of its picture, its class, whether it is a crowd, and its area.
+
+        Raises
+        ------
+        DatasetError
+            If a thing is in no picture or of no category, or run lengths are for a picture of another size.
+        """
+        held = self.masks.frozen()
+        owner = _places(np.array(self._owner, np.int64), list(self.images))
+        label = _places(np.array(self._label, np.int64), sorted(self.categories))
+        if wrong := np.flatnonzero((owner < 0) | (label < 0)).tolist():
+            image, category = self._owner[wrong[0]], self._label[wrong[0]]
+            raise DatasetError(
+                f"{self.file}, annotation {wrong[0] + 1} of it: there is no image {image} or no category {category}"
+            )
+        sizes = np.array([size for _, size in self.images.values()], np.int64).reshape(-1, 2)[owner]
+        if strange := np.flatnonzero(held.sizes.any(axis=1) & (held.sizes != sizes).any(axis=1)).tolist():
+            (height, width), (rows, columns) = held.sizes[strange[0]].tolist(), sizes[strange[0]].tolist()
+            raise DatasetError(
+                f"{self.file}, annotation {strange[0] + 1} of it: its run lengths are for {width} x {height} pixels, "
+                f"and image {self._owner[strange[0]]} has {columns} x {rows}"
+            )
+        return held, owner, label, np.array(self._crowd, np.uint8), np.array(self._area, np.float64)
+
+
+def _places(numbers: npt.NDArray[np.int64], known: list[int]) -> npt.NDArray[np.int64]:
+    """Return the place of each number among those that are known; -1 if it is not one of them."""
+    values = np.array(known, np.int64)
+    order = np.argsort(values, kind="stable")
+    if not len(values):
+        return np.full(len(numbers), -1, np.int64)
+    place = order[np.minimum(np.searchsorted(values[order], numbers), len(values) - 1)]
+    return np.where(values[place] == numbers, place, -1)
