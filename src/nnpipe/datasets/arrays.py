@@ -14,15 +14,14 @@ import numpy.typing as npt
 from nnpipe.core.argument_words import arguments_in
 from nnpipe.core.arguments import argument
 from nnpipe.core.dataset_spec import DatasetSpec
-from nnpipe.core.errors import ArtifactError, ConfigError, DatasetError, NotSupported, SpecMismatch
-from nnpipe.core.messages import one_line
+from nnpipe.core.errors import DatasetError
 from nnpipe.core.naming import nearest
 from nnpipe.core.task import Task, task_named
 from nnpipe.core.tensors import Batch, TensorSpec
 from nnpipe.datasets._array_files import Array, arrays_of_archive, arrays_of_folder
-from nnpipe.datasets._array_samples import CLASSES, SPLIT, check_lengths, names_beside, numbers_of, official_split
-from nnpipe.datasets._class_list import ClassList
-from nnpipe.datasets._named_arrays import LABEL, LABELS, NamedFile, NamedParts, class_numbers, targets_among
+from nnpipe.datasets._array_samples import CLASSES, SPLIT, check_lengths, numbers_of, official_split
+from nnpipe.datasets._array_targets import KnownClasses, check_targets, wide_type
+from nnpipe.datasets._named_arrays import LABEL, LABELS, NamedFile, NamedParts, targets_among
 from nnpipe.datasets._quantised_inputs import QuantisedInput
 from nnpipe.datasets.in_memory import InMemoryDataset, Samples
 from nnpipe.datasets.table import SUFFIXES, DataTable, Texts, table_of
@@ -30,8 +29,6 @@ from nnpipe.tasks.classification.task import Classification
 
 FEATURES = "features"
 """The name of the input with the columns of a table."""
-
-_MOST_CLASSES = 1 << 20
 
 _Held: TypeAlias = "Array | Texts"
 
@@ -114,6 +111,10 @@ class ArraysDataset(InMemoryDataset):
     def _scales(self) -> dict[str, QuantisedInput]:
         return {each.name: each for each in map(QuantisedInput.parse, self.quantised)}
 
+    @cached_property
+    def _classes(self) -> KnownClasses:
+        return KnownClasses(self.dataset_root, self.class_list)
+
     @property
     def task(self) -> Task:
         """The task that was asked for, with its arguments."""
@@ -131,7 +132,7 @@ class ArraysDataset(InMemoryDataset):
             else:
                 samples = self._of_arrays(self._held())
             check_lengths(samples)
-            self._check_targets(samples)
+            check_targets(self.task, samples)
         except DatasetError as error:
             raise error if str(error).startswith(str(root)) else DatasetError(f"{root}: {error}") from None
         return samples
@@ -147,7 +148,7 @@ class ArraysDataset(InMemoryDataset):
             self.task_name,
             tuple(TensorSpec(name, (None, *array.shape[1:]), self._type_of(name, array))
                   for name, array in samples.inputs.items()),
-            tuple(TensorSpec(name, (None, *array.shape[1:]), _wide(array).name)
+            tuple(TensorSpec(name, (None, *array.shape[1:]), wide_type(array).name)
                   for name, array in samples.targets.items()),
             samples.class_names,
         )  # fmt: skip
@@ -159,7 +160,7 @@ class ArraysDataset(InMemoryDataset):
         for name, array in inputs.items():
             scale = self._scale_of(name)
             found[name] = array.astype(array.dtype.name, copy=False) if scale is None else scale.real(array)
-        return found, {name: array.astype(_wide(array), copy=False) for name, array in targets.items()}
+        return found, {name: array.astype(wide_type(array), copy=False) for name, array in targets.items()}
 
     def _type_of(self, name: str, array: Array) -> str:
         return array.dtype.name if self._scale_of(name) is None else "float32"
@@ -236,14 +237,14 @@ class ArraysDataset(InMemoryDataset):
         found: dict[str, Array] = {}
         for name, held in targets.items():
             if name == LABEL:
-                found[name], names = self._labels(held)
+                found[name], names = self._classes.numbered(held)
             elif isinstance(held, Texts):
                 found[name] = numbers_of(held, name)
             else:
                 found[name] = held
         if not names and self.task.scores_classes:
             names = tuple(map(str, range(int(found[LABEL].max()) + 1)))
-        names = names or self._class_names
+        names = names or self._classes.names
         given = {name: held if not isinstance(held, Texts) else numbers_of(held, name) for name, held in inputs.items()}
         for name, array in given.items():
             if array.dtype.kind not in "biuf":
@@ -255,46 +256,6 @@ class ArraysDataset(InMemoryDataset):
             if (scale := self._scale_of(name)) is not None:
                 scale.check(array)
         return Samples(given, found, names, None if split is None else official_split(split))
-
-    @cached_property
-    def _class_names(self) -> tuple[str, ...]:
-        return ClassList.read(self.class_list).names if self.class_list is not None else names_beside(self.dataset_root)
-
-    def _labels(self, held: _Held) -> tuple[Array, tuple[str, ...]]:
-        known = self._class_names
-        where = str(self.dataset_root)
-        if isinstance(held, Texts) and self.class_list is not None:
-            listed = ClassList.read(self.class_list)
-            return np.array([listed.number(name) for name in held.names], np.int64)[held.codes], listed.names
-        labels, names = class_numbers(held, where)
-        if names and known:
-            raise DatasetError(f"labels are names, and {CLASSES} names classes, too: use --class-list")
-        if labels.ndim != 1 or labels.dtype.kind not in "iu" or not len(labels):
-            raise DatasetError(
-                f"{LABELS!r} should be a vector of class numbers, not {labels.dtype} of shape {labels.shape}"
-            )
-        least, most = int(labels.min()), int(labels.max())
-        if least < 0 or most >= _MOST_CLASSES:
-            raise DatasetError(f"{LABELS!r} holds {least if least < 0 else most}, which is no number of a class")
-        if known and most >= len(known):
-            told = self.class_list or CLASSES
-            raise DatasetError(f"{LABELS!r} holds class {most}, and {told} names {len(known)} classes, counted from 0")
-        return labels, names or known
-
-    def _check_targets(self, samples: Samples) -> None:
-        """Judge perfect predictions of one sample, so that targets of a wrong form are told at once."""
-        task, one = self.task, {name: array[:1].astype(_wide(array)) for name, array in samples.targets.items()}
-        spec = DatasetSpec(self.task_name, (), (), samples.class_names)
-        try:
-            task.judge(task.perfect(one, spec), one, spec)
-        except NotSupported:
-            return
-        except KeyError as error:
-            raise DatasetError(f"the task {self.task_name} needs the target {error}; name it with --targets") from None
-        except (SpecMismatch, ConfigError, ArtifactError, ValueError, IndexError, TypeError) as error:
-            form = ", ".join(f"{name} {array.dtype} {array.shape}" for name, array in samples.targets.items())
-            hint = "" if samples.class_names else "; if it needs names of classes, give --class-list"
-            raise DatasetError(f"no targets of the task {self.task_name}: {form}: {one_line(error)}{hint}") from None
 
 
 def write_arrays(
@@ -327,8 +288,3 @@ def write_arrays(
     if class_names:
         (folder / CLASSES).write_text(json.dumps(list(class_names)), "utf-8")
     return ArraysDataset(dataset_root=folder)
-
-
-def _wide(array: Array) -> np.dtype[Any]:
-    """Return the element type of a target: int64 for integers, otherwise its own."""
-    return np.dtype(np.int64) if array.dtype.kind in "iub" else np.dtype(array.dtype.name)
