@@ -199,6 +199,16 @@ def test_damaged_files_are_named_in_one_line(tmp_path: Path, content: bytes, cau
     assert "\n" not in str(caught.value)
 
 
+def test_an_input_without_a_name_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    write_onnx_network(path)
+    name = NETWORK_IO.inputs[0].name.encode()
+    before, field, after = path.read_bytes().rpartition(b"\x0a" + _length(len(name)) + name)
+    path.write_bytes(before + b"\x7a" + field[1:] + after)  # a field that nobody knows
+    with pytest.raises(ArtifactError, match="a tensor needs a name"):
+        read_onnx(path).io()
+
+
 def test_graphs_nested_without_end_are_refused(tmp_path: Path) -> None:
     graph = b""
     for _ in range(5000):

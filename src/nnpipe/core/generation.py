@@ -10,6 +10,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from nnpipe.core.argument_checks import check_call
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 
@@ -72,6 +73,7 @@ class GenerationSession(InferenceSession):
     varying: ClassVar[frozenset[str]] = frozenset({TOKEN_NS, REQUEST_NS})
 
     def __init__(self, max_new_tokens: int, clock: Callable[[], int] = time.perf_counter_ns) -> None:
+        check_call(GenerationSession, locals())
         self.io = generation_io(max_new_tokens)
         self._max_new_tokens = max_new_tokens
         self._clock = clock

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from nnpipe.core.errors import SpecMismatch
+from nnpipe.core.argument_checks import check_call
+from nnpipe.core.errors import ConfigError, SpecMismatch
 
 Batch = Mapping[str, np.ndarray]
 """Arrays by tensor name; the first axis of each counts samples."""
@@ -46,7 +47,7 @@ class TensorSpec:
     >>> TensorSpec("image", (1, 3), "floaty")
     Traceback (most recent call last):
         ...
-    nnpipe.core.errors.SpecMismatch: tensor 'image': 'floaty' is no element type...
+    nnpipe.core.errors.SpecMismatch: tensor 'image': the dtype 'floaty' is no element type...
     """
 
     name: str
@@ -57,20 +58,32 @@ class TensorSpec:
     axis: int | None = None
 
     def __post_init__(self) -> None:
+        try:
+            self._check()
+        except TypeError:  # looked at only now, for there are many tensors with many scales
+            try:
+                check_call(TensorSpec, vars(self))
+            except ConfigError as error:
+                raise SpecMismatch(str(error)) from None
+            raise
+
+    def _check(self) -> None:
         if not self.name or not isinstance(self.name, str):
             raise SpecMismatch(f"a tensor needs a name, {self.name!r} is none")
-        if self.dtype not in DTYPES:
-            raise SpecMismatch(f"tensor {self.name!r}: {self.dtype!r} is no element type; use one of {sorted(DTYPES)}")
         object.__setattr__(self, "shape", tuple(self.shape))
         for length in self.shape:
             if length is not None and (not isinstance(length, int) or isinstance(length, bool) or length < 0):
                 raise SpecMismatch(f"tensor {self.name!r}: {length!r} is no axis length")
         self._check_quantisation()
+        if self.dtype not in DTYPES:
+            raise SpecMismatch(
+                f"tensor {self.name!r}: the dtype {self.dtype!r} is no element type; use one of {sorted(DTYPES)}"
+            )
 
     def _check_quantisation(self) -> None:
         if self.scale is None:
             if self.zero_point is not None or self.axis is not None:
-                raise SpecMismatch(f"tensor {self.name!r}: a zero point or axis means nothing without a scale")
+                raise SpecMismatch(f"tensor {self.name!r}: zero_point and axis mean nothing without a scale")
             return
         per_channel = isinstance(self.scale, (tuple, list))
         if per_channel != (self.axis is not None):

@@ -10,6 +10,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from nnpipe.core.argument_checks import check_call
 from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import DatasetError
 from nnpipe.core.tensors import Batch, TensorSpec
@@ -38,6 +39,9 @@ class Samples:
     targets: Mapping[str, npt.NDArray[np.generic]]
     class_names: tuple[str, ...] = ()
     official: npt.NDArray[np.integer] | None = None
+
+    def __post_init__(self) -> None:
+        check_call(Samples, vars(self))
 
     def __len__(self) -> int:
         return len(next(iter(self.inputs.values())))

@@ -85,13 +85,16 @@ class ONNXFile:
         ------
         ArtifactError
             If the element type or the shape of an input or output is not known,
-            or if it is a dictionary.
+            if it is a dictionary, or if it has no name.
         """
         shapes = {spec.name: spec.shape for spec in source} if source else {}
-        return IOSpec(
-            tuple(self._spec(name, *value, shapes.get(name)) for name, value in self.inputs.items()),
-            tuple(self._spec(name, *value, shapes.get(name)) for name, value in self.outputs.items()),
-        )
+        try:
+            return IOSpec(
+                tuple(self._spec(name, *value, shapes.get(name)) for name, value in self.inputs.items()),
+                tuple(self._spec(name, *value, shapes.get(name)) for name, value in self.outputs.items()),
+            )
+        except SpecMismatch as error:
+            raise ArtifactError(f"{self.path}: {error}") from None
 
     def quantised(self, spec: TensorSpec) -> TensorSpec:
         """Return ``spec`` with the file's quantisation of the tensor, if it has one."""

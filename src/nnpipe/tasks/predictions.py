@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
+from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import SpecMismatch
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.tensors import Batch, show_shape
@@ -20,6 +21,7 @@ def only(predictions: Batch, name: str) -> npt.NDArray[np.generic]:
     SpecMismatch
         If there are several, and none has that name.
     """
+    check_call(only, locals())
     if name in predictions:
         return predictions[name]
     if len(predictions) != 1:

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from nnpipe.core.argument_checks import check_call
+
 Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
@@ -23,6 +25,7 @@ def runs_of(mask: npt.NDArray[np.generic]) -> Integers:
     >>> runs_of(np.array([[0, 1], [1, 1]]))
     array([1, 3])
     """
+    check_call(runs_of, locals())
     flat = (mask != 0).ravel(order="F")
     ends = np.flatnonzero(np.diff(flat, prepend=False, append=not flat[-1] if flat.size else True))
     return np.diff(ends, prepend=0).astype(np.int64)
