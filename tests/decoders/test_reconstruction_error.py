@@ -9,6 +9,7 @@ from shared_data import shared_data
 from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.output_decoder import with_inputs
+from nnpipe.core.tensor_meaning import InputMeaning
 from nnpipe.core.tensors import IOSpec, TensorSpec
 from nnpipe.datasets.in_memory import InMemoryDataset, Samples
 from nnpipe.decoders import ReconstructionErrorDecoder
@@ -33,6 +34,21 @@ def test_differences_become_one_score_for_each_sample():
     ):
         score = ReconstructionErrorDecoder(**arguments).decode(outputs, io_of((3,), (3,)))["score"]
         np.testing.assert_allclose(score, wanted)
+
+
+@pytest.mark.parametrize("layout", ["nchw", "nhwc"])
+def test_of_images_the_difference_at_each_pixel_is_told(layout):
+    shape = (3, 4, 8) if layout == "nchw" else (4, 8, 3)
+    given, found = np.zeros((1, *shape), np.float32), np.zeros((1, *shape), np.float32)
+    np.moveaxis(found, 1 if layout == "nchw" else 3, 1)[0, :2, 3, 6] = 3
+    meaning = InputMeaning("x", "image", fit="letterbox")
+    decoder = ReconstructionErrorDecoder()
+    decoded = decoder.decode({"y": found, "input:x": given}, io_of(shape, shape), (meaning,))
+    wanted = np.zeros((1, 4, 8))
+    wanted[0, 3, 6] = 6
+    np.testing.assert_allclose(decoded["map"], wanted)
+    assert decoded["frame"].tolist() == [[4, 8, 1]]
+    assert decoder.decode({"y": found, "input:x": given}, io_of(shape, shape)).keys() == {"score"}
 
 
 def test_models_that_reconstruct_nothing_are_refused():

@@ -58,13 +58,27 @@ def test_of_two_models_pictures_that_they_see_differently_come_first(capfd: pyte
     assert "2 pictures, 1 of which the models see differently come first" in Path("tried/index.html").read_text()
 
 
+def test_the_second_model_may_have_other_options(capfd: pytest.CaptureFixture[str]) -> None:
+    own = "--scale 255 --fit squeeze --decoder YOLODecoder --decoder-options score_threshold=0.2"
+    assert main(["finder.onnx", "pictures", "tried", "--beside", "finder.onnx", "--beside-options", own, *OPTIONS]) == 0
+    assert "2 pictures, 0 of which the models see differently" in Path("tried/index.html").read_text()
+    blind = own.replace("--scale 255", "--scale 2550")
+    words = ["finder.onnx", "pictures", "tried", "--every", "2", "--beside", "finder.onnx", "--beside-options", blind]
+    assert main([*words, *OPTIONS]) == 0
+    assert shown() == ["1-a-grey.jpg"]
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
         (("nowhere",), "nowhere: no such folder, image or video; a camera is named camera"),
         (("camera:x",), "camera:N with its number"),
         (("names.txt",), "neither an image nor a video; --plugin names"),
-        (("pictures", "--task", "anomaly"), "'anomaly' does not draw into pictures"),
+        (("pictures", "--task", "embedding"), "'embedding' does not draw into pictures"),
+        (("pictures", "--beside", "finder.onnx", "--beside-options", "--scal 2"), "did you mean --scale?"),
+        (("pictures", "--beside", "finder.onnx", "--beside-options", "'"), "No closing quotation"),
+        (("pictures", "--beside", "finder.onnx", "--beside-options", "--scale 2"), "for detection, and the other for"),
+        (("pictures", "--beside-options", "--scale 2"), "name its file with --beside"),
         (("pictures", "--keep-going"), "is for plugins"),
         (("pictures", "--plugin", "x.py", "--beside", "finder.onnx"), "is for pictures"),
     ],
@@ -82,5 +96,6 @@ def test_a_video_needs_opencv(capfd: pytest.CaptureFixture[str]) -> None:
 
     Path("street.mp4").write_bytes(b"no video")
     assert main(["finder.onnx", "street.mp4", "tried", *OPTIONS]) == 2
-    told = "OpenCV cannot open it" if find_spec("cv2") else "pip install opencv-python-headless"
-    assert told in capfd.readouterr().err
+    told = "OpenCV finds no picture in it" if find_spec("cv2") else "pip install 'nnpipe[video]'"
+    (line,) = capfd.readouterr().err.splitlines()
+    assert told in line

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from nnpipe.core.errors import SpecMismatch
 from nnpipe.core.tensor_meaning import InputMeaning
-from nnpipe.core.tensors import IOSpec
+from nnpipe.core.tensors import IOSpec, TensorSpec
 from nnpipe.tasks.frames import frame
 
 
@@ -37,11 +37,15 @@ def input_size(io: IOSpec, inputs: Sequence[InputMeaning]) -> tuple[int, int]:
         if len(spec.shape) != 4:
             continue
         meaning = next((each for each in inputs if each.name == spec.name), InputMeaning(spec.name, "image"))
-        first = meaning.layout == "nchw" or (meaning.layout == "auto" and spec.shape[1] in (1, 3))
-        height, width = spec.shape[2:] if first else spec.shape[1:3]
+        height, width = spec.shape[2:] if channels_first(spec, meaning) else spec.shape[1:3]
         if meaning.size is not None:
             return meaning.size
         if height is not None and width is not None:
             return height, width
         raise SpecMismatch(f"the model takes images of any size in {spec.name!r}: give --resize")
     raise SpecMismatch("the model takes no images, to which its predictions could be related")
+
+
+def channels_first(spec: TensorSpec, meaning: InputMeaning) -> bool:
+    """Return whether an input for images has the axis of channels before those of height and width."""
+    return meaning.layout == "nchw" or (meaning.layout == "auto" and spec.shape[1] in (1, 3))

@@ -14,13 +14,15 @@ from nnpipe.core.errors import ConfigError, SpecMismatch
 from nnpipe.core.output_decoder import INPUT, OutputDecoder
 from nnpipe.core.tensor_meaning import InputMeaning
 from nnpipe.core.tensors import Batch, IOSpec, show_shape
+from nnpipe.decoders._input_frames import channels_first
+from nnpipe.tasks.frames import frame
 
 
 class ReconstructionErrorDecoder(OutputDecoder):
     """Autoencoders: the score of a sample is the difference between the model's input and its output.
 
     The model has one input and one output of as many numbers.  The input is taken as the model was given it, after
-    scaling and quantisation.
+    scaling and quantisation.  Of images, the difference at each pixel is told, too.
     """
 
     tasks: ClassVar[tuple[str, ...]] = ("anomaly", "series_anomaly")
@@ -44,7 +46,11 @@ class ReconstructionErrorDecoder(OutputDecoder):
             )
 
     def decode(self, outputs: Batch, io: IOSpec, inputs: Sequence[InputMeaning] = ()) -> Batch:
-        """Return ``"score"``, ``(n,)`` float64."""
+        """Return ``"score"``, ``(n,)`` float64.
+
+        Of images that are reconstructed in their own shape also ``"map"``, ``(n, height, width)`` float32: the mean
+        difference of each pixel's channels; and ``"frame"`` (:mod:`nnpipe.tasks.frames`).
+        """
         given = outputs[INPUT + io.inputs[0].name]
         found = outputs[io.outputs[0].name]
         if given.size != found.size or len(given) != len(found):
@@ -55,4 +61,10 @@ class ReconstructionErrorDecoder(OutputDecoder):
         flat = count, prod(found.shape[1:])
         difference = found.reshape(flat).astype(np.float64) - given.reshape(flat)
         parts = difference**2 if self.difference == "squared" else np.abs(difference)
-        return {"score": parts.mean(axis=1) if self.reduction == "mean" else parts.max(axis=1)}
+        decoded = {"score": parts.mean(axis=1) if self.reduction == "mean" else parts.max(axis=1)}
+        meaning = next((each for each in inputs if each.name == io.inputs[0].name and each.kind == "image"), None)
+        if meaning is not None and given.ndim == 4 and given.shape == found.shape:
+            axis = 1 if channels_first(io.inputs[0], meaning) else 3
+            pixels = parts.reshape(found.shape).mean(axis=axis).astype(np.float32)
+            decoded |= {"map": pixels, "frame": frame(count, pixels.shape[1], pixels.shape[2], meaning.fit)}
+        return decoded

@@ -38,9 +38,10 @@ class TaskPictures(Discoverable, ABC):
     ...     task = "counting"
     ...     def drawn(self, picture, predictions, class_names):
     ...         return picture, f"{predictions['count'][0]:g} things"
-    ...     def difference(self, one, other):
+    ...     def difference(self, picture, one, other):
     ...         return abs(float(one["count"][0] - other["count"][0]))
-    >>> CountingPictures().difference({"count": np.array([2.0])}, {"count": np.array([3.5])})
+    >>> grey = np.full((4, 4, 3), 128, np.uint8)
+    >>> CountingPictures().difference(grey, {"count": np.array([2.0])}, {"count": np.array([3.5])})
     1.5
     """
 
@@ -61,8 +62,12 @@ class TaskPictures(Discoverable, ABC):
         """
 
     @abstractmethod
-    def difference(self, one: Batch, other: Batch) -> float:
-        """Return how much the predictions of two models for a picture differ; 0 if they say the same."""
+    def difference(self, picture: Picture, one: Batch, other: Batch) -> float:
+        """Return how much the predictions of two models for a picture differ; 0 if they say the same.
+
+        The models may take pictures in different sizes and ways, so that predictions are compared in pixels of the
+        picture.
+        """
 
 
 def pictures_of(task: str) -> TaskPictures:
@@ -79,6 +84,11 @@ def pictures_of(task: str) -> TaskPictures:
     return known[task]()
 
 
+def draws(task: str) -> bool:
+    """Return whether a task draws its predictions into pictures."""
+    return any(cls.task == task for cls in named(TaskPictures).values())
+
+
 def class_name(number: int, class_names: Sequence[str]) -> str:
     """Return the name of a class, or its number if it has none."""
     return class_names[number] if 0 <= number < len(class_names) else f"class {number}"
@@ -88,3 +98,22 @@ def first_of(values: Any) -> npt.NDArray[Any]:
     """Return the only sample of an array of predictions as float64."""
     found: npt.NDArray[Any] = np.asarray(values, np.float64)
     return np.asarray(found[0])
+
+
+def mixed(picture: Picture, where: npt.NDArray[np.bool_], colours: Any, strength: Any = 0.5) -> Picture:
+    """Return a picture with colours over some of its pixels.
+
+    Parameters
+    ----------
+    picture
+        The picture, ``(height, width, 3)``.
+    where
+        The pixels that are coloured, ``(height, width)``.
+    colours
+        A colour, ``(3,)``, or that of each of these pixels, ``(n, 3)``, in their order.
+    strength
+        From 0, where nothing is seen of the colours, to 1, where nothing else is; one number or ``(n, 1)``.
+    """
+    found: Picture = picture.copy()
+    found[where] = np.rint((1 - strength) * picture[where] + strength * np.asarray(colours, np.float64))
+    return found

@@ -1,7 +1,8 @@
 """Run a model on pictures, or on test data that a plugin loads, and show on a page what comes out.
 
   nnpipe testrun yolox.onnx pictures tried --scale 1 --fit letterbox --decoder YOLOXDecoder
-  nnpipe testrun yolox.onnx street.mp4 tried --beside yolox-int8.onnx --class-list coco.txt
+  nnpipe testrun yolox.onnx street.mp4 tried --beside yolox-int8.onnx --class-list coco.txt --every 25
+  nnpipe testrun yolox.onnx camera tried --beside other.onnx --beside-options "--scale 255 --decoder YOLODecoder"
   nnpipe testrun digits.onnx test.npz tried --plugin examples/digits_plugin.py --scale 16
   nnpipe testrun PyTorchDigitsCNN test.npz tried --model-path digits.pt --plugin mine.py
   nnpipe testrun PyTorchDigitsCNN test.npz tried --model-path digits.pt --plugin mine.py --runtime ONNXRuntime
@@ -11,11 +12,11 @@ file that was compiled from them.  With --runtime, weights are exported for it.
 Without a plugin, DATA is a folder of pictures, an image, a video file or
 "camera", and the task of the model draws what the model says: boxes, masks or
 classes.  With --beside, two models are shown side by side, and those pictures
-come first in which they differ most.  With one, the plugin's load_test_data(path) gives data and steps; after each step
-process_model_output(model_input, model_output) writes into output/.  OUT is a
-folder with all these files and a page that shows them, index.html.  It is
-written atomically at the end, and replaces an earlier testrun.  Name MODEL, DATA
-and OUT before options.
+come first in which they differ most.  With a plugin, its load_test_data(path)
+gives data and steps; after each step process_model_output(model_input,
+model_output) writes into output/.  OUT is a folder with all these files and a
+page that shows them, index.html.  It is written atomically at the end, and
+replaces an earlier testrun.  Name MODEL, DATA and OUT before options.
 
 A plugin is code, and runs with all your permissions.  The exit status is 0; 1 if
 steps failed with --keep-going; and 2 if the test could not be run.
@@ -35,15 +36,16 @@ from nnpipe.core.deployment import RemoteOptions
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.runtime import Runtime
-from nnpipe.scenarios._cli.command import Parsed, Role, add_model_path, execute, option_values, parse
+from nnpipe.scenarios._cli.command import Parsed, Role, add_model_path, execute, parse
 from nnpipe.scenarios._cli.option_types import output_folder
 from nnpipe.scenarios._cli.protocol_options import PROTOCOL, add_protocol, deployment_of
-from nnpipe.workflows.candidates.model_files import known_wrapper, opened_file, settle_model_path, wrapper_of_file
+from nnpipe.scenarios._cli.second_model import SECOND, add_second_model, second_classes, second_model
+from nnpipe.workflows.candidates.model_files import settle_model_path, wrapper_of_file
 from nnpipe.workflows.candidates.model_process import LimitOptions
 from nnpipe.workflows.testrun.on_pictures import run_on_pictures
 from nnpipe.workflows.testrun.testrun import testrun
 
-_OF_PICTURES = ("beside", "task", "class_list")
+_OF_PICTURES = (*SECOND, "task", "class_list")
 ROLES = (
     Role("MODEL", ModelWrapper, "a model file, or the dotted path or name of a ModelWrapper", of_file=wrapper_of_file),
 )
@@ -67,9 +69,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output-plugin", metavar="FILE", help="another one with process_model_output (default: the same)"
     )
-    parser.add_argument(
-        "--beside", metavar="FILE", help="a second model file with the same options, to show pictures side by side"
-    )
+    add_second_model(parser)
     parser.add_argument(
         "--task", metavar="NAME", help="the task that draws into pictures (default: that of the decoder, or classes)"
     )
@@ -77,6 +77,10 @@ def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--most", type=Kind(int, minimum=1), default=200, metavar="N", help="greatest number of pictures (default: 200)"
     )
+    parser.add_argument(
+        "--every", type=Kind(int, minimum=1), default=1, metavar="N",
+        help="take every Nth picture, or frame of a video (default: 1)",
+    )  # fmt: skip
     parser.add_argument("--runtime", metavar="CLASS", help="what runs MODEL (default: its own framework)")
     add_protocol(parser)
     parser.add_argument(
@@ -95,8 +99,8 @@ def _options(parser: argparse.ArgumentParser) -> None:
 
 def _test(argv: Sequence[str] | None) -> int:
     named = (("--runtime", Runtime), PROTOCOL)
-    beside = option_values(list(sys.argv[1:] if argv is None else argv), "--beside")
-    fixed: tuple[type[Component], ...] = (*map(known_wrapper, beside), LimitOptions, RemoteOptions)
+    given = list(sys.argv[1:] if argv is None else argv)
+    fixed: tuple[type[Component], ...] = (*second_classes(given), LimitOptions, RemoteOptions)
     parsed = parse(argv, "testrun", __doc__ or "", ROLES, _options, fixed=fixed, named_by=named)
     options = parsed.options
     if options.plugin is None:
@@ -130,9 +134,7 @@ def _on_pictures(parsed: Parsed) -> int:
         if getattr(options, name):
             raise ConfigError(f"--{name.replace('_', '-')} is for plugins; name one with --plugin")
     settle_model_path(options, "MODEL", f"the file with the weights of {options.model}, or a compiled one", always=True)
-    models = [(cast(ModelWrapper, parsed.make("MODEL")), options.model_path)]
-    if options.beside is not None:
-        models.append(cast("tuple[ModelWrapper, Path]", opened_file(options.beside, options)))
+    models = [(cast(ModelWrapper, parsed.make("MODEL")), options.model_path), *second_model(options, "testrun")]
     found = run_on_pictures(
         models,
         options.data,
@@ -140,6 +142,7 @@ def _on_pictures(parsed: Parsed) -> int:
         task=options.task,
         class_list=options.class_list,
         most=options.most,
+        every=options.every,
         runtime=cast(Runtime, parsed.make("--runtime")) if parsed.classes["--runtime"] else None,
         deployment=deployment_of(parsed),
         title=options.title,

@@ -7,6 +7,7 @@ sizes, predictions are converted where these are known, beside the truth.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -101,6 +102,29 @@ def cells_of_pixels(
         for pixels, offset, factor, cells in ((size[0], top, down, grid[0]), (size[1], left, across, grid[1]))
     )
     return rows, columns
+
+
+def on_picture(values: npt.NDArray[Any], frames: npt.NDArray[Any] | None, shape: Sequence[int]) -> npt.NDArray[Any]:
+    """Return what a model says of each cell of its input for each pixel of a picture instead.
+
+    Parameters
+    ----------
+    values
+        ``(rows, columns)``.
+    frames
+        The frame of this picture alone, ``(1, 3)``; without one, the picture is squeezed into the cells.
+    shape
+        The shape of the picture, whose height and width come first.
+
+    Returns
+    -------
+    ndarray
+        ``(height, width)``.
+    """
+    grid = (values.shape[0], values.shape[1])
+    frame = np.array([*grid, 0], np.float32) if frames is None else frames[0]
+    rows, columns = cells_of_pixels(frame, np.array(shape[:2], np.int64), grid)
+    return np.asarray(values[rows[:, None], columns])
 
 
 def _check(frames: npt.NDArray[Any], count: int) -> None:

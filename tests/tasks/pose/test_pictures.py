@@ -28,8 +28,16 @@ def test_key_points_are_drawn_in_pixels_of_the_picture() -> None:
 
 
 def test_models_differ_by_the_distance_of_key_points() -> None:
-    pictures = pictures_of("pose")
-    assert pictures.difference(predicted(0.25), predicted(0.75)) == 0.5
-    assert pictures.difference(predicted(0.25), predicted(0.25, 0.1)) == 1
+    pictures, black = pictures_of("pose"), np.zeros((40, 80, 3), np.uint8)
+    assert pictures.difference(black, predicted(0.25), predicted(0.75)) == 0.5
+    assert pictures.difference(black, predicted(0.25), predicted(0.25, 0.1)) == 1
     with pytest.raises(SpecMismatch, match="--decoder"):
-        pictures.difference({"x": np.zeros(1)}, predicted(0.5))
+        pictures.difference(black, {"x": np.zeros(1)}, predicted(0.5))
+
+
+def test_models_that_take_pictures_in_different_ways_are_compared_in_the_picture() -> None:
+    black = np.zeros((40, 80, 3), np.uint8)
+    other = predicted(0.25)
+    other["points"][..., 1] = 0.25  # the picture fills the upper half of a letterbox
+    other["frame"] = frame(1, 64, 64, "letterbox")
+    assert pictures_of("pose").difference(black, predicted(0.25), other) == pytest.approx(0)

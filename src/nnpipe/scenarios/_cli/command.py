@@ -14,6 +14,7 @@ import errno
 import importlib
 import itertools
 import logging
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -137,6 +138,34 @@ def parse(
     logging.basicConfig(format="%(message)s", stream=sys.stderr)
     logging.getLogger("nnpipe").setLevel(options.verbosity)
     return Parsed(options, classes, ("nnpipe", prog, *given))
+
+
+def component_options(words: str, prog: str, cls: type[Component]) -> argparse.Namespace:
+    """Return the options of a component that are written in one text, as on a command line of their own.
+
+    Parameters
+    ----------
+    words
+        The options, such as ``--fit squeeze --scale 255``.
+    prog
+        The command and the option that holds the text, for messages.
+    cls
+        The component's class.
+
+    Raises
+    ------
+    ConfigError
+        If an option is unknown, or a value is wrong.
+    """
+    parser = CommandParser(prog=f"nnpipe {prog}", add_help=False, allow_abbrev=False)
+    add_model_path(parser, "", required=False)
+    join_options(parser, prog, [cls])
+    try:
+        given = shlex.split(words)
+    except ValueError as error:
+        raise ConfigError(f"{prog}: {words!r}: {error}") from None
+    _check_flags(parser, given, [cls])
+    return parser.parse_args(given)
 
 
 def _check_flags(parser: CommandParser, given: Sequence[str], classes: Sequence[type[Component]]) -> None:

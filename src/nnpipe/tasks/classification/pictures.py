@@ -25,7 +25,7 @@ class ClassificationPictures(TaskPictures):
         order = np.argsort(-scores, kind="stable")[:_NAMED]
         return picture, ", ".join(f"{class_name(int(n), class_names)} {scores[n]:.3g}" for n in order)
 
-    def difference(self, one: Batch, other: Batch) -> float:
+    def difference(self, picture: Picture, one: Batch, other: Batch) -> float:
         """Return the greatest difference of a score, and 1 more if the most likely classes differ."""
         first, second = (first_of(only(each, "scores")).ravel() for each in (one, other))
         if len(first) != len(second):

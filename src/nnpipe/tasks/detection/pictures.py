@@ -41,9 +41,9 @@ class DetectionPictures(TaskPictures):
             pen.text(place, text, fill=(255, 255, 255))
         return np.asarray(image), f"{len(boxes)} box{'es' * (len(boxes) != 1)} with scores from {_SURE} on"
 
-    def difference(self, one: Batch, other: Batch) -> float:
+    def difference(self, picture: Picture, one: Batch, other: Batch) -> float:
         """Return the number of boxes of either model that overlap none of the other's, of their class, by half."""
-        (first, labels, _), (second, others, _) = (_sure(each, None) for each in (one, other))
+        (first, labels, _), (second, others, _) = (_sure(each, picture.shape[:2]) for each in (one, other))
         if not len(first) or not len(second):
             return float(len(first) + len(second))
         rows, columns = (grid.ravel() for grid in np.indices((len(first), len(second))))
@@ -53,13 +53,13 @@ class DetectionPictures(TaskPictures):
 
 
 def _sure(
-    predictions: Batch, size: tuple[int, ...] | None
+    predictions: Batch, size: tuple[int, ...]
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[Any], npt.NDArray[np.float64]]:
-    """Return boxes in pixels, or as they are if no size is given, with classes and scores, the most certain first."""
+    """Return boxes in pixels, with classes and scores, the most certain first."""
     if missing := [name for name in ("boxes", "class", "scores") if name not in predictions]:
         raise SpecMismatch(f"a detector's predictions hold {', '.join(missing)}; name its decoder with --decoder")
     boxes = predictions["boxes"]
-    if size is not None and "frame" in predictions:
+    if "frame" in predictions:
         boxes = in_pixels(boxes, predictions["frame"], np.array([size], np.int64))
     found, scores, labels = first_of(boxes), first_of(predictions["scores"]), predictions["class"][0]
     order = np.argsort(-scores, kind="stable")

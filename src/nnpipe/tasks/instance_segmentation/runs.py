@@ -88,6 +88,19 @@ def runs_of_text(text: bytes) -> Integers:
     return values
 
 
+def mask_of(runs: Integers, size: Sequence[int]) -> npt.NDArray[np.bool_]:
+    """Return the mask, ``(height, width)``, of runs that fill it.
+
+    Examples
+    --------
+    >>> mask_of(np.array([1, 3]), (2, 2)).astype(int)
+    array([[0, 1],
+           [1, 1]])
+    """
+    flat = np.repeat(np.arange(len(runs)) % 2 == 1, runs)
+    return np.asarray(flat.reshape((size[0], size[1]), order="F"))
+
+
 def areas_of(runs: Integers) -> Integers:
     """Return the number of pixels of each mask; ``(n, runs)``."""
     found: Integers = runs[:, 1::2].sum(axis=1)

@@ -57,14 +57,17 @@ class InstanceSegmentation(Task):
     def judge(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
         """Evaluate predicted masks."""
         count, true_class = len(truth["class"]), truth["class"]
-        _check(predictions, count, len(spec.class_names))
+        check_predictions(predictions, count, len(spec.class_names))
         crowd = truth.get("crowd", np.zeros(true_class.shape, np.uint8))
         rows: dict[str, list[npt.NDArray[np.generic]]] = {name: [] for name in self.arrays}
         for place in range(count):
             there, given = true_class[place] >= 0, predictions["class"][place] >= 0
-            true, found = truth["runs"][place][there].astype(np.int64), self._runs(predictions, truth, place, given)
-            _check_runs(true, "true", truth["size"][place])
-            _check_runs(found, "predicted", truth["size"][place])
+            true, found = (
+                truth["runs"][place][there].astype(np.int64),
+                runs_in_picture(predictions, place, truth["size"][place], given),
+            )
+            check_runs(true, "true", truth["size"][place])
+            check_runs(found, "predicted", truth["size"][place])
             own = {
                 "truth_class": true_class[place][there].astype(np.int32),
                 "truth_crowd": crowd[place][there].astype(np.uint8),
@@ -80,21 +83,6 @@ class InstanceSegmentation(Task):
         ragged = {name: Ragged.of_rows(each) if each else Ragged(empty[name], np.zeros(0, np.int64))
                   for name, each in rows.items()}  # fmt: skip
         return Evaluation(self.name, {}, spec.class_names, ragged)
-
-    def _runs(self, predictions: Batch, truth: Batch, place: int, given: npt.NDArray[np.bool_]) -> Integers:
-        """Return the runs of a picture's predicted masks, in its own size; one mask at a time is drawn."""
-        if "runs" in predictions:
-            return np.asarray(predictions["runs"][place][given], np.int64)
-        size = truth["size"][place]
-        masks = predictions["masks"][place]
-        rows, columns = np.arange(int(size[0])), np.arange(int(size[1]))
-        if "frame" in predictions:
-            rows, columns = cells_of_pixels(predictions["frame"][place], size, masks.shape[1:])
-        elif masks.shape[1] < size[0] or masks.shape[2] < size[1]:
-            raise SpecMismatch(
-                f"masks of {show_shape(masks.shape[1:])} are smaller than their picture, {size.tolist()}"
-            )
-        return padded([runs_of(masks[thing][rows[:, None], columns] > 0.5) for thing in np.flatnonzero(given)])
 
     def check(self, evaluation: Evaluation) -> None:
         """Check that each thing has a class and an area, and that pairs are of things that are there."""
@@ -121,6 +109,37 @@ class InstanceSegmentation(Task):
         return {"runs": truth["runs"], "class": truth["class"], "scores": np.ones(truth["class"].shape)}
 
 
+def runs_in_picture(predictions: Batch, place: int, size: npt.NDArray[Any], given: npt.NDArray[np.bool_]) -> Integers:
+    """Return the runs of some of a picture's predicted masks, in the picture's own size; ``(n, runs)``.
+
+    Parameters
+    ----------
+    predictions
+        The predictions of a batch.
+    place
+        The picture's place in it.
+    size
+        Height and width of the picture in pixels; ``(2,)``.
+    given
+        Which of its masks are wanted, ``(k,)``.
+
+    Raises
+    ------
+    SpecMismatch
+        If bitmaps are smaller than the picture.
+    """
+    if "runs" in predictions:
+        return np.asarray(predictions["runs"][place][given], np.int64)
+    masks = predictions["masks"][place]
+    rows, columns = np.arange(int(size[0])), np.arange(int(size[1]))
+    if "frame" in predictions:
+        rows, columns = cells_of_pixels(predictions["frame"][place], size, masks.shape[1:])
+    elif masks.shape[1] < size[0] or masks.shape[2] < size[1]:
+        raise SpecMismatch(f"masks of {show_shape(masks.shape[1:])} are smaller than their picture, {size.tolist()}")
+    # One mask at a time is drawn.
+    return padded([runs_of(masks[thing][rows[:, None], columns] > 0.5) for thing in np.flatnonzero(given)])
+
+
 def _pairs(
     found: Integers, classes: npt.NDArray[Any], true: Integers, true_classes: npt.NDArray[Any], crowds: npt.NDArray[Any]
 ) -> npt.NDArray[np.float64]:
@@ -137,7 +156,8 @@ def _pairs(
     return np.concatenate(rows)
 
 
-def _check_runs(runs: Integers, kind: str, size: npt.NDArray[Any]) -> None:
+def check_runs(runs: Integers, kind: str, size: npt.NDArray[Any]) -> None:
+    """Raise :class:`SpecMismatch` if runs are not those of masks of a picture of this size."""
     height, width = size.tolist()
     if runs.size and (int(runs.min()) < 0 or int(runs.max()) > height * width):
         raise SpecMismatch(f"the runs of {kind} masks should be lengths from 0 to {height * width}")
@@ -149,7 +169,8 @@ def _check_runs(runs: Integers, kind: str, size: npt.NDArray[Any]) -> None:
         )
 
 
-def _check(predictions: Batch, count: int, classes: int) -> None:
+def check_predictions(predictions: Batch, count: int, classes: int = 0) -> None:
+    """Raise :class:`SpecMismatch` if predictions are not of masks; ``classes`` is the number of classes, if known."""
     kind = "runs" if "runs" in predictions else "masks"
     if missing := [name for name in (kind, "class", "scores") if name not in predictions]:
         raise SpecMismatch(f"predictions of masks hold {kind}, class and scores; these have no {missing[0]}")

@@ -39,20 +39,24 @@ class PosePictures(TaskPictures):
                 pen.ellipse([x - 1.5 * width, y - 1.5 * width, x + 1.5 * width, y + 1.5 * width], fill=colour)
         return np.asarray(image), f"{len(persons)} person{'s' * (len(persons) != 1)} with scores from {_SURE} on"
 
-    def difference(self, one: Batch, other: Batch) -> float:
-        """Return the mean distance of the key points of the most certain persons, and 1 for each person too many."""
-        first, second = (_sure(each, None) for each in (one, other))
+    def difference(self, picture: Picture, one: Batch, other: Batch) -> float:
+        """Return the mean distance of the key points of the most certain persons, and 1 for each person too many.
+
+        Distances have x in shares of the picture's width and y of its height.
+        """
+        first, second = (_sure(each, picture.shape[:2]) for each in (one, other))
         common = min(len(first), len(second))
-        apart = np.linalg.norm(first[:common, :, :2] - second[:common, :, :2], axis=2)
+        sides = np.array(picture.shape[1::-1], np.float64)
+        apart = np.linalg.norm((first[:common, :, :2] - second[:common, :, :2]) / sides, axis=2)
         return float(apart.mean() if apart.size else 0) + abs(len(first) - len(second))
 
 
-def _sure(predictions: Batch, size: tuple[int, ...] | None) -> Floats:
-    """Return the certain persons, ``(k, points, 3)``, in pixels, or as they are if no size is given."""
+def _sure(predictions: Batch, size: tuple[int, ...]) -> Floats:
+    """Return the certain persons, ``(k, points, 3)``, in pixels."""
     if "points" not in predictions:
         raise SpecMismatch("predictions of poses hold points; name the model's decoder with --decoder")
     points = np.asarray(predictions["points"], np.float64)
-    if size is not None and "frame" in predictions:
+    if "frame" in predictions:
         places = points_in_pixels(points[..., :2], predictions["frame"], np.array([size], np.int64))
         points = np.concatenate([places, points[..., 2:]], axis=-1)
     found = first_of(points)[: int(predictions["count"][0]) if "count" in predictions else None]

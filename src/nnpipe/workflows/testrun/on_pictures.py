@@ -31,6 +31,7 @@ def run_on_pictures(
     task: str | None = None,
     class_list: Path | None = None,
     most: int = 200,
+    every: int = 1,
     runtime: Runtime | None = None,
     deployment: Deployment | None = None,
     title: str = "",
@@ -54,6 +55,8 @@ def run_on_pictures(
         A text file with the names of the classes, one a line.
     most
         The greatest number of pictures.
+    every
+        1 for all pictures of the source, 2 for every second one, and so on.
     runtime, deployment, title, time_limit, command
         As for :func:`~nnpipe.workflows.testrun.testrun.testrun`.
 
@@ -63,6 +66,7 @@ def run_on_pictures(
         If the models cannot run, the pictures cannot be read, or the task does not draw; the folder is unchanged.
     """
     check_range("testrun: most", most, 1)
+    check_range("testrun: every", every, 1)
     if not 1 <= len(models) <= 2:
         raise ConfigError(f"a testrun shows one model, or two side by side, not {len(models)}")
     output = check_writable(output, folder=True)
@@ -80,6 +84,7 @@ def run_on_pictures(
             request = {
                 "candidates": [each.to_json() for each in candidates], "titles": titles,
                 "data": str(source), "folder": str(folder), "task": task, "class_names": list(names), "most": most,
+                "every": every,
                 "as_is": False, "batch_size": 1,
             }  # fmt: skip
             with Worker(TASK, shown=True) as worker:

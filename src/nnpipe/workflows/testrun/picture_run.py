@@ -16,7 +16,7 @@ from nnpipe.core.task import all_tasks
 from nnpipe.core.tensors import Batch
 from nnpipe.plugins.plugin import OUTPUT
 from nnpipe.report.formatting import clean, shortened
-from nnpipe.report.task_pictures import TaskPictures, pictures_of
+from nnpipe.report.task_pictures import TaskPictures, draws, pictures_of
 from nnpipe.workflows.testrun.picture_sources import pictures_in
 from nnpipe.workflows.testrun.predictor import Predictor
 from nnpipe.workflows.testrun.run import Tried, opened
@@ -34,16 +34,17 @@ def carry_out(request: Mapping[str, Any]) -> list[dict[str, Any]]:
     folder.mkdir(parents=True)
     with ExitStack() as stack:
         predictors = [stack.enter_context(opened(each, request)) for each in request["candidates"]]
-        task = pictures_of(request["task"] or _task_of(predictors[0]))
-        for number, (name, picture) in enumerate(pictures_in(request["data"], request["most"])):
+        task = pictures_of(request["task"] or _task_of(predictors))
+        class_names = request["class_names"] or _class_names(predictors)
+        for number, (name, picture) in enumerate(pictures_in(request["data"], request["most"], request["every"])):
             given: dict[str, npt.NDArray[Any]] = {
                 "image": picture[None],
                 IMAGE_SIZE: np.array([picture.shape[:2]], np.int32),
             }
             found = [each.predictions(given) for each in predictors]
-            differences.append(task.difference(found[0], found[1]) if len(found) > 1 else 0.0)
+            differences.append(task.difference(picture, found[0], found[1]) if len(found) > 1 else 0.0)
             names.append(name)
-            _write(folder / f"{number}.jpg", task, picture, found, request)
+            _write(folder / f"{number}.jpg", task, picture, found, request["titles"], class_names)
     order = np.argsort(-np.array(differences), kind="stable").tolist()
     digits = len(str(len(order)))
     for place, number in enumerate(order, 1):
@@ -56,31 +57,49 @@ def carry_out(request: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [Tried(f"{len(order):,} pictures{beside}", OUTPUT).to_json()]
 
 
-def _task_of(predictor: Predictor) -> str:
-    """Return the task of a model's decoder, or else the one that judges a score for each class."""
-    decoder = predictor.wrapper.output_decoder
-    if decoder is not None:
-        if len(decoder.tasks) != 1:
-            raise ConfigError(f"{type(decoder).__name__} does not tell the task: name it with --task")
-        return decoder.tasks[0]
-    found = next((task.name for task in all_tasks() if task.scores_classes), None)
-    if found is None:
+def _task_of(predictors: Sequence[Predictor]) -> str:
+    """Return the task of the models' decoders, or else the one that judges a score for each class."""
+    told = [_tasks_of(each) for each in predictors]
+    common = [task for task in told[0] if all(task in tasks for tasks in told)]
+    if len(common) == 1:
+        return common[0]
+    if common:
+        raise ConfigError(f"the model may be for {' or '.join(common)}: name the task with --task")
+    if not all(told):
         raise ConfigError("the model does not tell its task: name it with --task")
-    return found
+    raise ConfigError(f"one model is for {' or '.join(told[0])}, and the other for {' or '.join(told[1])}")
+
+
+def _tasks_of(predictor: Predictor) -> tuple[str, ...]:
+    """Return the tasks that a model may be for and that draw into pictures."""
+    decoder = predictor.wrapper.output_decoder
+    if decoder is None:
+        return tuple(task.name for task in all_tasks() if task.scores_classes)
+    return tuple(task for task in decoder.tasks if draws(task)) or decoder.tasks
+
+
+def _class_names(predictors: Sequence[Predictor]) -> tuple[str, ...]:
+    """Return the names of the classes that the description beside a model states; none if it does not."""
+    meanings = (each.wrapper.meaning for each in predictors)
+    outputs = (output for meaning in meanings if meaning is not None for output in meaning.outputs)
+    return next((output.class_names for output in outputs if output.class_names), ())
 
 
 def _write(
-    path: Path, task: TaskPictures, picture: npt.NDArray[np.uint8], found: Sequence[Batch], request: Mapping[str, Any]
+    path: Path,
+    task: TaskPictures,
+    picture: npt.NDArray[np.uint8],
+    found: Sequence[Batch],
+    titles: Sequence[str],
+    class_names: Sequence[str],
 ) -> None:
     from PIL import Image, ImageDraw
 
-    drawn = [task.drawn(picture, each, request["class_names"]) for each in found]
+    drawn = [task.drawn(picture, each, class_names) for each in found]
     width = min(picture.shape[1], _WIDEST)
     width = max(width, 160)
     height = max(1, round(picture.shape[0] * width / picture.shape[1]))
-    lines = [
-        [told] if len(drawn) == 1 else [title, told] for (_, told), title in zip(drawn, request["titles"], strict=True)
-    ]
+    lines = [[told] if len(drawn) == 1 else [title, told] for (_, told), title in zip(drawn, titles, strict=True)]
     above = _LINE * max(map(len, lines)) + 4
     whole = Image.new("RGB", (len(drawn) * (width + 4) - 4, height + above), (255, 255, 255))
     pen = ImageDraw.Draw(whole)

@@ -5,22 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from nnpipe.core.errors import ConfigError, DatasetError, MissingDependency
+from nnpipe.core.errors import ConfigError
 from nnpipe.datasets.image_files import SUFFIXES, decoded_whole
+from nnpipe.workflows.testrun.video_frames import frames
 
 CAMERA = "camera"
 """The source that is a camera: ``camera``, or ``camera:1`` for the second one."""
 
 _VIDEOS = frozenset({".mp4", ".m4v", ".mov", ".avi", ".mkv", ".webm", ".mpg", ".mpeg", ".ogv"})
-_PIXELS = 64 << 20
 
 
-def pictures_in(source: str, most: int) -> Iterator[tuple[str, npt.NDArray[np.uint8]]]:
+def pictures_in(source: str, most: int, every: int = 1) -> Iterator[tuple[str, npt.NDArray[np.uint8]]]:
     """Yield names and pixels ``(height, width, 3)`` of the first pictures of a source.
 
     Parameters
@@ -29,6 +28,8 @@ def pictures_in(source: str, most: int) -> Iterator[tuple[str, npt.NDArray[np.ui
         An image file, a folder with image files, a video file, or a camera.
     most
         The greatest number of pictures.
+    every
+        1 for all pictures, 2 for every second one, and so on.
 
     Raises
     ------
@@ -44,44 +45,18 @@ def pictures_in(source: str, most: int) -> Iterator[tuple[str, npt.NDArray[np.ui
         number = source.partition(":")[2] or "0"
         if not number.isdecimal() or len(number) > 3:
             raise ConfigError(f"{source}: a camera is camera, or camera:N with its number")
-        yield from islice(_frames(int(number), source), most)
+        yield from islice(frames(int(number), source, every), most)
     elif path.is_dir():
         files = sorted(each for each in path.rglob("*") if each.suffix.lower() in SUFFIXES and each.is_file())
         if not files:
             raise ConfigError(f"{path} holds no image files ({', '.join(sorted(SUFFIXES))})")
-        for each in files[:most]:
+        for each in files[::every][:most]:
             yield each.stem, decoded_whole(each, 3)
     elif not path.is_file():
         raise ConfigError(f"{path}: no such folder, image or video; a camera is named {CAMERA}")
     elif path.suffix.lower() in _VIDEOS:
-        yield from islice(_frames(str(path), source), most)
+        yield from islice(frames(str(path), source, every), most)
     elif path.suffix.lower() in SUFFIXES:
         yield path.stem, decoded_whole(path, 3)
     else:
         raise ConfigError(f"{path}: by its ending neither an image nor a video; --plugin names what loads other data")
-
-
-def _frames(opened: str | int, source: str) -> Iterator[tuple[str, npt.NDArray[np.uint8]]]:
-    try:
-        import cv2
-    except ImportError:
-        raise MissingDependency(
-            f"{source}: videos and cameras need OpenCV, which is not installed: pip install opencv-python-headless"
-        ) from None
-    capture: Any = cv2.VideoCapture(opened)
-    try:
-        if not capture.isOpened():
-            raise ConfigError(f"{source}: OpenCV cannot open it")
-        number = 0
-        while True:
-            there, frame = capture.read()
-            if not there:
-                break
-            if frame.shape[0] * frame.shape[1] > _PIXELS:
-                raise DatasetError(f"{source}: frames of more than {_PIXELS:,} pixels are not read")
-            number += 1
-            yield f"frame-{number:06d}", np.ascontiguousarray(frame[..., ::-1])  # OpenCV has blue first
-        if not number:
-            raise ConfigError(f"{source}: OpenCV finds no picture in it")
-    finally:
-        capture.release()
