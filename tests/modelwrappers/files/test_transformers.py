@@ -37,9 +37,7 @@ def vit(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class TestTransformersModel(ModelWrapperContract):
-    repeats = SAME_IN_A_FRAMEWORK | RULES_OF_SESSIONS | {
-        "test_every_format_it_names_can_be_exported", "test_the_wrapper_stays_as_it_was_whatever_its_model_does",
-    }  # fmt: skip
+    repeats = SAME_IN_A_FRAMEWORK | RULES_OF_SESSIONS
 
     @pytest.fixture
     def wrapper(self, vit: Path) -> ModelWrapper:
