@@ -112,6 +112,7 @@ def test_integers_need_kernels_for_them() -> None:
     assert_one_line(caught.value)
 
 
+@pytest.mark.slow
 def test_free_axes_other_than_the_first_are_refused_by_name(tmp_path: Path) -> None:
     class Twice(torch.nn.Module):
         def forward(self, x: Any) -> Any:

@@ -236,6 +236,7 @@ def test_what_iree_cannot_lay_out_is_compiled_as_it_is(
     assert "--iree-opt-data-tiling" in second
 
 
+@pytest.mark.slow
 def test_what_iree_cannot_tile_is_compiled_without(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     nodes = [
         onnx.helper.make_node("Where", ["mask", "zero", "low"], ["added"]),

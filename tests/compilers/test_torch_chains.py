@@ -89,6 +89,7 @@ def test_the_way_from_pytorch_to_tflite_is_one_step() -> None:
     assert bridge(TORCH, ("tflite",), KNOWN) == (TorchToTFLite,)
 
 
+@pytest.mark.slow
 def test_a_program_that_is_pruned_and_quantised_runs_and_keeps_its_zeros(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     pytest.importorskip("torchao", reason="torchao is not installed")

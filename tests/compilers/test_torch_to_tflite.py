@@ -218,6 +218,7 @@ def check(names: Sequence[str], folder: Path) -> None:
         np.testing.assert_allclose(one, other, rtol=2e-6, atol=1e-5, err_msg=name)
 
 
+@pytest.mark.slow
 def test_all_operators_compute_what_pytorch_computes(tmp_path: Path) -> None:
     check(list(PIECES), tmp_path)
 

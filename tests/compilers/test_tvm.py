@@ -284,6 +284,7 @@ def test_the_search_ends_when_its_time_is_up(network: Artifact, tmp_path: Path) 
     assert read_sealed(made.path, "tvm").notes["schedules"] in ("tuned", "untuned")
 
 
+@pytest.mark.slow
 def test_tuning_asks_for_fixed_shapes(network: Artifact, tmp_path: Path) -> None:
     with pytest.raises(CompileError, match="--fixed-batch") as caught:
         TVMCompiler(tune_trials=4).compile(network, tmp_path / "made.so")

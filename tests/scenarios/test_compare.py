@@ -77,6 +77,7 @@ def test_two_models_are_compared_in_time_and_accuracy(
     assert json.loads(out.read_text())["verdicts"][0]["kind"] == "undecided"
 
 
+@pytest.mark.slow
 def test_the_same_file_twice_gets_two_names(models: tuple[str, str], tmp_path: Path) -> None:
     out = tmp_path / "c.json"
     assert main([models[0], models[0], *DIGITS, "--output", str(out)]) == 0

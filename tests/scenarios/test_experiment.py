@@ -143,6 +143,7 @@ def test_a_killed_experiment_goes_on_to_the_same_bits(
     assert outcome(tmp_path) == outcome(whole)
 
 
+@pytest.mark.slow
 def test_where_the_folder_is_gone_it_begins_anew_with_fresh_weights(
     plain: Path, tmp_path: Path, monkeypatch: Any, capsys: Any
 ) -> None:

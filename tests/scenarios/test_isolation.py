@@ -207,6 +207,7 @@ def test_a_crash_or_a_hang_costs_one_row_of_a_run(
     assert (tmp_path / "out" / "report.html").is_file()
 
 
+@pytest.mark.slow
 def test_a_source_that_does_not_run_costs_the_verdicts(model: Path, tmp_path: Path) -> None:
     file = pipeline(tmp_path, model, [{"title": "compiled", "runtime": "ONNXRuntime"}], deed="abort", place="run")
     assert run_pipeline([str(file)]) == 0

@@ -64,6 +64,7 @@ def test_two_files_of_ours_are_compared_rightly_with_no_options(
     assert "not known" not in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_of_a_foreign_file_it_is_said_that_nothing_is_known_and_its_accuracy_is_not_judged(
     ours: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:

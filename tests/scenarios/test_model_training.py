@@ -121,6 +121,7 @@ def test_what_cannot_work_is_one_line(
     assert not list(tmp_path.glob("*"))
 
 
+@pytest.mark.slow
 def test_a_run_is_begun_anew_where_that_is_asked_for(undisturbed: Path, tmp_path: Path) -> None:
     own = ["--model-path", str(tmp_path / "w.pt"), "--run-folder", str(tmp_path / "run")]
     assert train(*own, "--learning-rate", "0.002", "--callbacks", "none") == 0

@@ -72,6 +72,7 @@ def verify(*argv: str, tmp_path: Path) -> tuple[int, dict[str, Any]]:
     return status, json.loads(out.read_text("utf-8"))
 
 
+@pytest.mark.slow
 def test_a_model_agrees_with_itself(source: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status, figures = verify(source, source, "--at-least", "same", tmp_path=tmp_path)
     assert status == 0
@@ -114,6 +115,7 @@ def test_an_output_that_is_no_number_is_different(source: str, tmp_path: Path) -
     assert figures["tensors"][0]["max_absolute"] == "infinite"
 
 
+@pytest.mark.slow
 def test_a_fixed_batch_and_other_names_make_no_difference(source: str, tmp_path: Path) -> None:
     other = write_network(tmp_path / "other.onnx", batch=7, names=("x", "y"))
     status, figures = verify(source, other, "--at-least", "same", tmp_path=tmp_path)
@@ -138,6 +140,7 @@ def test_any_two_runtimes_are_compared(source: str, tmp_path: Path) -> None:
     assert (status, figures["run_by"]) == (0, "ONNXRuntime")
 
 
+@pytest.mark.slow
 def test_a_class_takes_its_model_from_model_path(source: str, tmp_path: Path) -> None:
     assert verify("ONNXModel", source, "--model-path", source, tmp_path=tmp_path)[0] == 0
 

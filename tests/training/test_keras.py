@@ -278,6 +278,7 @@ def test_an_average_that_keras_keeps_by_itself_is_refused(tmp_path: Path) -> Non
         net.fit(images[:64], labels[:64], epochs=1, verbose=0, callbacks=[look])
 
 
+@pytest.mark.slow
 def test_a_fit_of_keras_goes_on_from_its_folder(tmp_path: Path) -> None:
     first = keras_callback([HistoryPlots()], splits(), classifier("image"), folder=tmp_path)
     weights = fitted(first, epochs=2).get_weights()

@@ -119,6 +119,7 @@ def test_a_script_learns_by_what_its_network_says(framework, needs, ruff_finds_n
     ruff_finds_nothing(tmp_path)
 
 
+@pytest.mark.slow
 def test_keras_reads_a_network_whose_loss_it_has_not(run_script, tmp_path):
     keras = pytest.importorskip("keras", reason="Keras is not installed")
     last = nn.OutputClassification(nn.Dense(ROW, 3), "label", 0.5, name="kind")

@@ -38,7 +38,7 @@ NETWORK, WAYS = ROOT / "examples" / "small_cnn.yaml", read_settings(ROOT / "exam
 # These take a C++ compiler or seconds.
 SLOW = (
     "AOTInductor", "ExecuTorch", "ExecuTorch, int8", "IREE", "PyTorch, PT2E int8", "PyTorch, float16", "TVM",
-    "PyTorch, a quarter of the channels pruned",
+    "PyTorch, a quarter of the channels pruned", "PyTorch, half the weights pruned",
 )  # fmt: skip
 # Ways that change weights have their own bounds: least agreement with the source, of 100 samples.
 CHANGED = {

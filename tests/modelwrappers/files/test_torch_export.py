@@ -119,6 +119,7 @@ def test_attention_with_a_learnt_mask_whose_result_is_viewed_is_written_as_onnx(
             np.testing.assert_allclose(session.infer(inputs)[name], expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_failed_export_to_onnx_says_the_operator_not_what_to_report_to_pytorch(tmp_path: Path) -> None:
     needs("onnx_ir", "onnxscript")
 

@@ -248,6 +248,7 @@ def test_a_model_that_is_no_graph_is_refused_in_one_line(tmp_path: Path, format:
     outputs_of(model, random_batch(model.io, 2))  # running it is another matter
 
 
+@pytest.mark.slow
 def test_images_of_any_size_stay_so_in_exports(tmp_path: Path) -> None:
     onnxruntime = pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
     from nnpipe.runtimes.pytorch import PyTorchRuntime

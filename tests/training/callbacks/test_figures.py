@@ -101,6 +101,7 @@ def test_looking_on_changes_nothing(tmp_path: Path) -> None:
     assert not any(layer._forward_hooks for layer in watched.modules())
 
 
+@pytest.mark.slow
 def test_more_epochs_make_no_more_files(tmp_path: Path) -> None:
     with sketching():
         fit(tmp_path / "1", *all_of_them(), num_epochs=1)

@@ -92,7 +92,7 @@ def test_a_compiled_model_that_its_runtime_refuses_is_removed(model: Path, sampl
     assert not list(tmp_path.glob("broken.onnx*"))
 
 
-@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("compiled", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_the_command_gives_the_same(compiled: bool, model: Path, samples: Any, tmp_path: Path) -> None:
     from nnpipe.compilers.onnx_quantizer import ONNXStaticQuantizer
     from nnpipe.runtimes.onnxruntime import ONNXRuntime

@@ -66,6 +66,7 @@ def test_a_module_is_held_against_the_file_that_it_was_exported_to(tmp_path: Pat
     assert changed.agreement.tensors[0].mean_absolute == pytest.approx(1.0, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_a_data_set_and_tolerances_are_taken(models: tuple[Path, Path], tmp_path: Path) -> None:
     data = write_arrays(tmp_path / "data", {"image": INPUTS}, LABELS, split=np.full(60, 2, np.int8))
     wide = nn.Tolerances(close_tolerance=1.0)
