@@ -165,6 +165,7 @@ def result(tmp_path: Path, title: str) -> Run:
     return Run.read(path)
 
 
+@pytest.mark.slow
 def test_a_crash_or_a_hang_costs_one_row_of_a_run(
     model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -138,6 +138,7 @@ def test_pixels_scaled_for_a_model_that_wants_them_as_they_are_leave_a_doubt(
     assert caplog.text == ""
 
 
+@pytest.mark.slow
 def test_verifying_asks_for_no_classes(tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: Any) -> None:
     from onnx import TensorProto, helper
 

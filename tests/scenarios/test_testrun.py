@@ -271,6 +271,7 @@ def test_processing_stands_before_the_model_unless_it_is_not_wanted():
     assert sums() == RIGHT
 
 
+@pytest.mark.slow
 def test_a_runtime_is_chosen_and_so_is_a_target(tmp_path, capsys):
     assert run("--runtime", "ONNXRuntime", "--num-threads", "2") == 0
     assert sums() == RIGHT

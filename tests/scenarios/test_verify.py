@@ -109,6 +109,7 @@ def test_a_small_difference_is_too_much_for_a_closer_tolerance_and_for_floats(so
     assert (status, figures["verdict"], figures["claims"]) == (1, "different", ["float"])
 
 
+@pytest.mark.slow
 def test_an_output_that_is_no_number_is_different(source: str, tmp_path: Path) -> None:
     status, figures = verify(source, write_network(tmp_path / "nan.onnx", poison=True), tmp_path=tmp_path)
     assert (status, figures["verdict"]) == (1, "different")
@@ -123,6 +124,7 @@ def test_a_fixed_batch_and_other_names_make_no_difference(source: str, tmp_path:
     assert figures["samples"] == 20
 
 
+@pytest.mark.slow
 def test_axes_in_another_order_are_asked_for_and_then_taken(
     source: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

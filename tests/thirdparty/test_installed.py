@@ -133,6 +133,7 @@ def test_its_compiler_and_runtime_are_measured(nnpipe: Command, trained: Path, i
     assert run.components["compilers"][0]["arguments"]["target"] == "int8"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "dataset",
     [("DigitsDataset",), pytest.param(("SyntheticVectorsDataset", "--num-classes", 5), marks=pytest.mark.slow)],
@@ -146,6 +147,7 @@ def test_a_model_of_its_own_learns_data_sets_of_nnpipe(nnpipe: Command, tmp_path
     assert accuracy(Run.read(tmp_path / "out.json")) >= 0.8
 
 
+@pytest.mark.slow
 def test_a_chain_that_does_not_fit_names_its_compiler_as_the_bridge(nnpipe: Command, trained: Path) -> None:
     words = ["inference_tester", "AcmeClassifier", "none", "ONNXRuntime", "SpiralsDataset", "x.json", *MEASURE]
     done = nnpipe(trained, *words, status=2)
@@ -154,6 +156,7 @@ def test_a_chain_that_does_not_fit_names_its_compiler_as_the_bridge(nnpipe: Comm
     assert not (trained / "x.json").exists()
 
 
+@pytest.mark.slow
 def test_weights_of_another_model_are_refused_in_one_line(nnpipe: Command, trained: Path) -> None:
     words = ["inference_performance", "AcmeClassifier", "SpiralsDataset", "x.json", *MEASURE, "--width", 5]
     done = nnpipe(trained, *words, status=2)
@@ -183,6 +186,7 @@ PIPELINE = {
 }
 
 
+@pytest.mark.slow
 def test_a_pipeline_file_trains_compiles_measures_and_reports(nnpipe: Command, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="reports are drawn with matplotlib")
     (tmp_path / "spirals.json").write_text(json.dumps(PIPELINE), "utf-8")

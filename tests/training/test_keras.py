@@ -249,6 +249,7 @@ def splits(*, planted: bool = False) -> dict[str, dict[str, ArraySequence]]:
     }
 
 
+@pytest.mark.slow
 def test_callbacks_look_on_a_fit_of_keras(tmp_path: Path) -> None:
     watched: list[Callback] = [
         DatasetSummary(), HistoryPlots(), LearningRateRecorder(), RandomSamples(), ClassificationReport(),

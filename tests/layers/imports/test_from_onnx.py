@@ -246,6 +246,7 @@ def test_a_published_network_is_read_and_runs_in_both_frameworks(shared_data: Pa
     np.testing.assert_allclose(computed(reading, {"Input3": many})[0][2] / scale, its[0] / scale, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_what_is_read_of_onnx_own_vectors_is_right(shared_data: Path, tmp_path: Path) -> None:
     """Each operator's published examples, of which the first input is the network's and the others are constants."""

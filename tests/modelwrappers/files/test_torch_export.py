@@ -67,7 +67,7 @@ def test_a_file_that_a_stranger_saved_runs_by_the_names_in_its_graph(tmp_path: P
     np.testing.assert_array_equal(result, np.maximum(batch["first"], 0) - batch["second"])
 
 
-@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("whole", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_a_large_program_is_written_as_onnx_weight_by_weight(
     digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: bool
 ) -> None:
@@ -89,6 +89,7 @@ def test_a_large_program_is_written_as_onnx_weight_by_weight(
             np.testing.assert_allclose(session.infer(batch)[name], expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_attention_with_a_learnt_mask_whose_result_is_viewed_is_written_as_onnx(tmp_path: Path) -> None:
     """With gradients, PyTorch computes attention with such a mask in another way, and its result cannot be viewed."""
     from nnpipe.runtimes.onnxruntime import ONNXRuntime

@@ -131,6 +131,7 @@ def test_random_weights_are_said_to_be_untrained_and_follow_the_seed(
     assert not caplog.records
 
 
+@pytest.mark.slow
 def test_it_is_exported_and_classifies(small: TorchHubModel, tmp_path: Path) -> None:
     needs("onnx", "onnxruntime", "onnxscript")
     from nnpipe.modelwrappers.files.torch_export import TorchExportModel

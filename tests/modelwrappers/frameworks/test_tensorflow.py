@@ -550,6 +550,7 @@ def test_a_model_of_frozen_layers_has_nothing_to_train() -> None:
         Frozen().open().train(Clouds(), TrainingOptions())
 
 
+@pytest.mark.slow
 def test_a_penalty_on_weights_is_part_of_the_loss() -> None:
     model = TwinTower().open()
     weight = next(layer.kernel.numpy() for layer in model.native.layers if getattr(layer, "units", 0) == 3)
@@ -578,6 +579,7 @@ class Forgetful(Dot):
         return keras.Sequential([keras.Input((4,), name="x"), *layers])
 
 
+@pytest.mark.slow
 def test_a_training_that_was_interrupted_goes_on_where_its_folder_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from repeated import RULES_OF_SESSIONS, SAME_IN_A_FRAMEWORK
 
 from nnpipe.core.category_code import category_code
 from nnpipe.core.errors import ArtifactError, ConfigError
@@ -28,6 +29,7 @@ DATA = SyntheticTabularDataset(num_samples=300, gaps=0.1)
 
 
 class TestXGBoostTabularModel(ModelWrapperContract):
+    repeats = RULES_OF_SESSIONS
     learning_rate = 0.3
 
     @pytest.fixture
@@ -41,6 +43,8 @@ class TestXGBoostTabularModel(ModelWrapperContract):
 
 
 class TestSklearnTabularModel(ModelWrapperContract):
+    repeats = RULES_OF_SESSIONS
+
     @pytest.fixture
     def dataset(self) -> SyntheticTabularDataset:
         return DATA
@@ -52,6 +56,8 @@ class TestSklearnTabularModel(ModelWrapperContract):
 
 
 class TestPyTorchTabularNetwork(ModelWrapperContract):
+    repeats = SAME_IN_A_FRAMEWORK | RULES_OF_SESSIONS
+
     @pytest.fixture
     def dataset(self) -> SyntheticTabularDataset:
         return DATA

@@ -64,6 +64,7 @@ def test_what_cannot_be_loaded_here_is_compiled_and_told(
     assert "abroad.onnx: not loaded, because it is for edgetpu and not for this machine" in caplog.text
 
 
+@pytest.mark.slow
 def test_a_module_is_traced_with_the_samples_that_quantisers_observe(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     network = torch.nn.Linear(6, 3)

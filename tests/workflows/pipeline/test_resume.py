@@ -115,6 +115,7 @@ def test_what_a_killed_run_measured_is_taken_up_and_a_finished_run_is_measured_a
     assert all(after[name] != before[name] for name in RESULTS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change",
     [
@@ -131,6 +132,7 @@ def test_what_was_measured_otherwise_is_measured_anew(interrupted: Path, change:
     assert results(interrupted)["01-as-exported"] != first
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lost", [pytest.param("01-as-exported.json", marks=pytest.mark.slow), "01-as-exported.onnx"])
 def test_a_candidate_whose_file_changed_is_measured_anew(interrupted: Path, lost: str) -> None:
     with open(interrupted / "out" / lost, "ab") as file:

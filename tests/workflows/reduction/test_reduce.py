@@ -59,6 +59,7 @@ def test_a_wrong_rewrite_of_two_nodes_ends_with_these_two(faults: Any, tmp_path:
     assert "did not show" not in issue
 
 
+@pytest.mark.slow
 def test_a_crash_ends_with_the_node_that_it_needs(faults: Any, tmp_path: Path) -> None:
     found = reduced(faults, tmp_path, "branches", fault="abort", pattern="Sub")
     assert found.nodes == ("Sub",)

@@ -31,6 +31,7 @@ def test_a_module_that_takes_any_number_of_tensors_is_exported_for_any_number_of
     assert [spec.shape for spec in read_program(path).io.inputs] == [(None, 3)] * count
 
 
+@pytest.mark.slow
 def test_a_bfloat16_module_is_told_what_to_give_instead(tmp_path: Path) -> None:
     network = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 2)).bfloat16()
     data = np.zeros((3, 4), np.float32), np.zeros(3, int)
