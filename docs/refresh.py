@@ -6,9 +6,9 @@
 A fenced block whose first line ends in ``source=PATH`` or ``source=PATH#NAME``
 holds that file, or that class, function or method of it; ``NAME:head`` is a
 class down to its first method.  What stands between ``<!-- table: FAMILY -->``
-and ``<!-- end -->`` is the table of a family's components, or of all callbacks, layers or tasks; with ``overview``
-for a family, that of all families of components.  ``<!-- protocol: NAME -->`` does the same
-for the tables of the wire protocol: see ``PROTOCOL`` for the names; ``<!-- quantities -->`` for what is measured.
+and ``<!-- end -->`` is the table of a family's components, or of all callbacks, layers or tasks.
+``<!-- protocol: NAME -->`` does the same for the tables of the wire protocol: see ``PROTOCOL`` for the names;
+``<!-- quantities -->`` for what is measured.
 
 ``docs/*.schema.json``, for editors of pipeline and sweep files, and the header for
 targets in C, ``examples/target_c/nnpipe_frame.h``, are written too.
@@ -112,12 +112,7 @@ def excerpt(reference: str) -> str:
 
 def table(family: str) -> str:
     """Give a family's components that come with nnpipe as a Markdown table."""
-    if family == "overview":
-        rows = ["| family | classes |", "| --- | --- |"]
-        for name in FAMILIES:
-            if names := ", ".join(f"`{cls.__name__}`" for cls in _own(name)):
-                rows.append(f"| {name} | {names} |")
-    elif family in PARTS:
+    if family in PARTS:
         rows = ["| name | what it is | options | needs |", "| --- | --- | --- | --- |"]
         for cls in _own(family):
             options = ", ".join(f"`{option.name}`" for option in cls.options()) or "–"
