@@ -14,12 +14,10 @@ import numpy.typing as npt
 from nnpipe.core.arguments import argument
 from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import DatasetError
-from nnpipe.core.preprocessing import IMAGE_SIZE
 from nnpipe.core.ragged import Ragged
 from nnpipe.core.tensors import Batch, TensorSpec
-from nnpipe.datasets.image_files import decoded_whole, side_by_side
 from nnpipe.datasets.in_memory import checked_indices
-from nnpipe.datasets.listed_files import ListedFilesDataset
+from nnpipe.datasets.listed_pictures import ListedPicturesDataset
 from nnpipe.tasks.detection.task import Detection
 
 MOST_BOXES = 10_000
@@ -141,18 +139,10 @@ class BoxTable:
         return boxes, labels, crowds, areas
 
 
-class BoxedImagesDataset(ListedFilesDataset[BoxListing]):
-    """Base of data sets of pictures with boxes, which are decoded when they are read.
-
-    A subclass writes :meth:`listing`.  Pictures keep their own sizes: those of a batch are padded with black, below and
-    on the right, and ``image_size`` tells where each ends.  How they are brought to a model's size is said for the
-    model (``--fit``, ``--resize``), and boxes are compared in pixels of the picture.
-    """
+class BoxedImagesDataset(ListedPicturesDataset[BoxListing]):
+    """Base of data sets of pictures with boxes; a subclass writes :meth:`listing`."""
 
     abstract: ClassVar[bool] = True
-    requires: ClassVar[tuple[str, ...]] = ("PIL",)
-    install: ClassVar[str] = "nnpipe[data]"
-
     protocol: Literal["coco", "pascal", "open_images"] = argument(
         "coco", help="whose rules of matching and mAP judge the boxes: those of COCO, Pascal VOC or Open Images"
     )
@@ -162,12 +152,6 @@ class BoxedImagesDataset(ListedFilesDataset[BoxListing]):
         """Detection, by the rules of ``protocol``."""
         return Detection(protocol=self.protocol)
 
-    def prepare(self) -> None:
-        """Download the files if asked for, then list them."""
-        super().prepare()
-        if not self.files.paths:
-            raise DatasetError(f"{self.dataset_root} holds no pictures for {type(self).__name__}")
-
     @property
     def spec(self) -> DatasetSpec:
         """Pictures of any size, their sizes, and their boxes, padded to the greatest number in a picture."""
@@ -175,7 +159,7 @@ class BoxedImagesDataset(ListedFilesDataset[BoxListing]):
         most = _most(found.boxes)
         return DatasetSpec(
             Detection.name,
-            inputs=(TensorSpec("image", (None, None, None, 3), "uint8"), TensorSpec(IMAGE_SIZE, (None, 2), "int32")),
+            inputs=self.pictures,
             targets=(
                 TensorSpec("boxes", (None, most, 4), "float64"),
                 TensorSpec("class", (None, most), "int64"),
@@ -190,11 +174,8 @@ class BoxedImagesDataset(ListedFilesDataset[BoxListing]):
     def read(self, indices: npt.NDArray[np.integer]) -> tuple[Batch, Batch]:
         """Return some samples: decoded pictures and their boxes in pixels."""
         indices = checked_indices(indices, len(self))
-        found = self.files
-        declared = [None if found.sizes is None else (int(found.sizes[i, 0]), int(found.sizes[i, 1])) for i in indices]
-        images = [decoded_whole(found.paths[i], 3, size) for i, size in zip(indices, declared, strict=True)]
-        canvas, sizes = side_by_side(images)
-        return {"image": canvas, IMAGE_SIZE: sizes}, self._truth(indices, sizes)
+        inputs, sizes = self.decoded(indices, self.files.sizes)
+        return inputs, self._truth(indices, sizes)
 
     def _truth(self, indices: npt.NDArray[np.int64], sizes: npt.NDArray[np.int32]) -> Batch:
         found = self.files

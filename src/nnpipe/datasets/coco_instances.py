@@ -6,23 +6,21 @@ from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import DatasetError
-from nnpipe.core.preprocessing import IMAGE_SIZE
 from nnpipe.core.ragged import Ragged
 from nnpipe.core.tensors import Batch, TensorSpec
 from nnpipe.datasets._coco_content import COCOContent, is_number
 from nnpipe.datasets._coco_masks import Masks, MaskTable
 from nnpipe.datasets._split import TEST
 from nnpipe.datasets.coco_files import COCOFilesDataset
-from nnpipe.datasets.image_files import decoded_whole, side_by_side
 from nnpipe.datasets.in_memory import checked_indices
-from nnpipe.datasets.listed_files import ListedFilesDataset
+from nnpipe.datasets.listed_pictures import ListedPicturesDataset
 from nnpipe.tasks.instance_segmentation.runs import Integers, areas_of, padded
 from nnpipe.tasks.instance_segmentation.task import InstanceSegmentation
 
@@ -71,27 +69,15 @@ class InstanceListing:
         return held.runs(thing - start, height, width)
 
 
-class COCOInstancesDataset(COCOFilesDataset, ListedFilesDataset[InstanceListing]):
+class COCOInstancesDataset(COCOFilesDataset, ListedPicturesDataset[InstanceListing]):
     """Pictures with a mask of each thing in COCO's form: COCO 2017 itself, LVIS, or your own.
 
     ``ROOT/annotations`` holds ``instances_val2017.json`` and the like, ``ROOT/val2017`` or ``ROOT/images/val2017`` the
     pictures.  Masks are polygons, run lengths in numbers, or COCO's compressed text; polygons cover the pixels that
     pycocotools gives them.  Files with ``train`` in their names are the training split, others the test split.  Classes
-    are numbered in the order of their category numbers.  Crowds are kept, as COCO's metrics need them.
-
-    Pictures keep their own sizes: those of a batch are padded with black, below and on the right, and ``image_size``
-    tells where each ends.  How they are brought to a model's size is said for the model (``--fit``, ``--resize``), and
-    masks are compared in pixels of the picture.
+    are numbered in the order of their category numbers.  Crowds are kept, as COCO's metrics need them.  Masks are
+    compared in pixels of the picture.
     """
-
-    requires: ClassVar[tuple[str, ...]] = ("PIL",)
-    install: ClassVar[str] = "nnpipe[data]"
-
-    def prepare(self) -> None:
-        """Download the files if asked for, then list them."""
-        super().prepare()
-        if not self.files.paths:
-            raise DatasetError(f"{self.dataset_root} holds no pictures for {type(self).__name__}")
 
     def listing(self) -> InstanceListing:
         """Return the pictures and masks of all files."""
@@ -129,7 +115,7 @@ class COCOInstancesDataset(COCOFilesDataset, ListedFilesDataset[InstanceListing]
         """Pictures of any size, their sizes, and their masks, padded to the greatest number in a batch."""
         return DatasetSpec(
             InstanceSegmentation.name,
-            inputs=(TensorSpec("image", (None, None, None, 3), "uint8"), TensorSpec(IMAGE_SIZE, (None, 2), "int32")),
+            inputs=self.pictures,
             targets=(
                 TensorSpec("runs", (None, None, None), "int32"),
                 TensorSpec("class", (None, None), "int64"),
@@ -153,11 +139,9 @@ class COCOInstancesDataset(COCOFilesDataset, ListedFilesDataset[InstanceListing]
         """Return some samples: decoded pictures and the masks in them."""
         indices = checked_indices(indices, len(self))
         found = self.files
-        declared = [(int(height), int(width)) for height, width in found.sizes[indices]]
-        # The file tells its size before masks of a declared one are made.
-        images = [decoded_whole(found.paths[i], 3, size) for i, size in zip(indices, declared, strict=True)]
-        canvas, sizes = side_by_side(images)
-        masks = [self._runs(int(i), *size) for i, size in zip(indices, declared, strict=True)]
+        # Each file tells its size before masks of that size are made.
+        inputs, sizes = self.decoded(indices, found.sizes)
+        masks = [self._runs(int(index), *size) for index, size in zip(indices, sizes.tolist(), strict=True)]
         most = max([1, *map(len, masks)])
         longest = max([1, *(len(runs) for own in masks for runs in own)])
         if len(masks) * most * longest > _MOST_RUNS:
@@ -179,7 +163,7 @@ class COCOInstancesDataset(COCOFilesDataset, ListedFilesDataset[InstanceListing]
             stated = found.areas[index].astype(np.float64)
             pixels = np.array([int(areas_of(runs[None])[0]) for runs in own], np.float64)
             truth["area"][place, : len(own)] = np.where(np.isnan(stated), pixels, stated)
-        return {"image": canvas, IMAGE_SIZE: sizes}, truth
+        return inputs, truth
 
     def _runs(self, index: int, height: int, width: int) -> list[Integers]:
         found: list[Integers] = []

@@ -11,13 +11,10 @@ import numpy.typing as npt
 
 from nnpipe.core.arguments import argument
 from nnpipe.core.dataset_spec import DatasetSpec
-from nnpipe.core.errors import DatasetError
-from nnpipe.core.preprocessing import IMAGE_SIZE
 from nnpipe.core.ragged import Ragged
 from nnpipe.core.tensors import Batch, TensorSpec
-from nnpipe.datasets.image_files import decoded_whole, side_by_side
 from nnpipe.datasets.in_memory import checked_indices
-from nnpipe.datasets.listed_files import ListedFilesDataset
+from nnpipe.datasets.listed_pictures import ListedPicturesDataset
 from nnpipe.tasks.pose.task import Pose
 
 MOST_PERSONS = 1000
@@ -69,18 +66,10 @@ class PoseListing:
     shares: bool = False
 
 
-class PosedImagesDataset(ListedFilesDataset[PoseListing]):
-    """Base of data sets of pictures with key points; pictures are decoded when they are read.
-
-    A subclass writes :meth:`listing`.  Pictures keep their own sizes: those of a batch are padded with black, below and
-    on the right, and ``image_size`` tells where each ends.  How they are brought to a model's size is said for the
-    model (``--fit``, ``--resize``), and points are compared in pixels of the picture.
-    """
+class PosedImagesDataset(ListedPicturesDataset[PoseListing]):
+    """Base of data sets of pictures with key points; a subclass writes :meth:`listing`."""
 
     abstract: ClassVar[bool] = True
-    requires: ClassVar[tuple[str, ...]] = ("PIL",)
-    install: ClassVar[str] = "nnpipe[data]"
-
     sigmas: tuple[float, ...] | None = argument(
         None, help="deviation of each key point for OKS; by default COCO's for 17 points, or 1 / points", minimum=0.0
     )
@@ -95,12 +84,6 @@ class PosedImagesDataset(ListedFilesDataset[PoseListing]):
         """Poses, with these deviations and lengths."""
         return Pose(sigmas=self.sigmas, pck_fraction=self.pck_fraction, pck_length=self.pck_length)
 
-    def prepare(self) -> None:
-        """Download the files if asked for, then list them."""
-        super().prepare()
-        if not self.files.paths:
-            raise DatasetError(f"{self.dataset_root} holds no pictures for {type(self).__name__}")
-
     @property
     def spec(self) -> DatasetSpec:
         """Pictures of any size, their sizes, and the key points, padded to the greatest number of persons."""
@@ -113,7 +96,7 @@ class PosedImagesDataset(ListedFilesDataset[PoseListing]):
         known = zip((boxes, areas, crowds), (found.boxes, found.areas, found.crowds), strict=True)
         return DatasetSpec(
             Pose.name,
-            inputs=(TensorSpec("image", (None, None, None, 3), "uint8"), TensorSpec(IMAGE_SIZE, (None, 2), "int32")),
+            inputs=self.pictures,
             targets=(
                 TensorSpec("points", (None, most, number, 3), "float32"),
                 TensorSpec("count", (None,), "int64"),
@@ -136,7 +119,7 @@ class PosedImagesDataset(ListedFilesDataset[PoseListing]):
         """Return some samples: decoded pictures and their key points in pixels."""
         indices = checked_indices(indices, len(self))
         found = self.files
-        canvas, sizes = side_by_side([decoded_whole(found.paths[index], 3) for index in indices])
+        inputs, sizes = self.decoded(indices)
         points = self._padded(found.points, indices).astype(np.float32)
         if found.shares:
             points[..., :2] *= sizes[:, None, None, ::-1]
@@ -146,7 +129,7 @@ class PosedImagesDataset(ListedFilesDataset[PoseListing]):
         for name, rows in (("boxes", found.boxes), ("area", found.areas), ("crowd", found.crowds)):
             if rows is not None:
                 truth[name] = self._padded(rows, indices)
-        return {"image": canvas, IMAGE_SIZE: sizes}, truth
+        return inputs, truth
 
     def _padded(self, rows: Ragged, indices: npt.NDArray[np.int64]) -> npt.NDArray[np.generic]:
         padded = np.zeros((len(indices), self._most, *rows.values.shape[1:]), rows.values.dtype)

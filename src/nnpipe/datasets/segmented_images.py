@@ -13,14 +13,13 @@ import numpy.typing as npt
 
 from nnpipe.core.arguments import argument
 from nnpipe.core.dataset_spec import DatasetSpec
-from nnpipe.core.errors import DatasetError
 from nnpipe.core.image_conversion import resized_bytes
 from nnpipe.core.preprocessing import IMAGE_SIZE
 from nnpipe.core.tensors import Batch, TensorSpec
 from nnpipe.datasets._pixel_classes import IGNORED, PixelClasses
 from nnpipe.datasets.image_files import decoded_values, decoded_whole, side_by_side
 from nnpipe.datasets.in_memory import checked_indices
-from nnpipe.datasets.listed_files import ListedFilesDataset
+from nnpipe.datasets.listed_pictures import ListedPicturesDataset
 from nnpipe.tasks.frames import cells_of_pixels, frame
 from nnpipe.tasks.segmentation.task import Segmentation
 
@@ -42,20 +41,15 @@ class MaskListing:
     official: npt.NDArray[np.integer] | None = None
 
 
-class SegmentedImagesDataset(ListedFilesDataset[MaskListing]):
+class SegmentedImagesDataset(ListedPicturesDataset[MaskListing]):
     """Base of data sets of pictures with masks, which are decoded when they are read.
 
-    A subclass writes :meth:`listing` and :meth:`classes`.  Pictures keep their own sizes: those of a batch are padded
-    with black, below and on the right, their masks with -1, and ``image_size`` tells where each ends.  How they are
-    brought to a model's size is said for the model (``--fit``, ``--resize``), and pixels of the picture are compared.
-    With ``side_lengths``, pictures (bilinear) and masks (nearest neighbour) are resized here instead, as a training
-    needs it, and pixels of that size are compared.
+    A subclass writes :meth:`listing` and :meth:`classes`.  Masks of a batch are padded with -1 as its pictures are with
+    black.  With ``side_lengths``, pictures (bilinear) and masks (nearest neighbour) are resized here instead, as a
+    training needs it, and pixels of that size are compared.
     """
 
     abstract: ClassVar[bool] = True
-    requires: ClassVar[tuple[str, ...]] = ("PIL",)
-    install: ClassVar[str] = "nnpipe[data]"
-
     side_lengths: tuple[int, int] | None = argument(
         None, help="height and width to which pictures and masks are resized; by default they keep theirs", minimum=1
     )
@@ -87,18 +81,15 @@ class SegmentedImagesDataset(ListedFilesDataset[MaskListing]):
     def prepare(self) -> None:
         """Download the files if asked for, then list them, and find the classes."""
         super().prepare()
-        if not self.files.paths:
-            raise DatasetError(f"{self.dataset_root} holds no pictures for {type(self).__name__}")
         _ = self.classes_of_pixels
 
     @property
     def spec(self) -> DatasetSpec:
         """Pictures, and the class of each pixel."""
         height, width = self.side_lengths or (None, None)
-        sizes = () if self.side_lengths else (TensorSpec(IMAGE_SIZE, (None, 2), "int32"),)
         return DatasetSpec(
             Segmentation.name,
-            inputs=(TensorSpec("image", (None, height, width, 3), "uint8"), *sizes),
+            inputs=(TensorSpec("image", (None, height, width, 3), "uint8"),) if self.side_lengths else self.pictures,
             targets=(TensorSpec("mask", (None, height, width), "int64"), TensorSpec("size", (None, 2), "int32")),
             class_names=self.classes_of_pixels.names,
         )
