@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from pycocotools_stats import pycocotools_stats
 
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.ragged import Ragged
@@ -45,23 +45,9 @@ class Case:
 
     def by_pycocotools(self) -> dict[str, float]:
         """Return pycocotools' figures; -1 for those that are not defined."""
-        from pycocotools.coco import COCO
-        from pycocotools.cocoeval import COCOeval
-
-        truth = COCO()
-        truth.dataset = {
-            "info": {},
-            "images": [{"id": number} for number in range(self.pictures)],
-            "categories": [{"id": number} for number in range(self.classes)],
-            "annotations": self.true,
-        }
-        with contextlib.redirect_stdout(io.StringIO()):
-            truth.createIndex()
-            judged = COCOeval(truth, truth.loadRes(self.predicted), "bbox")
-            judged.evaluate()
-            judged.accumulate()
-            judged.summarize()
-        return {name: float(judged.stats[place]) for name, place in PLACES.items()}
+        images = [{"id": number} for number in range(self.pictures)]
+        found = pycocotools_stats("bbox", images, range(self.classes), self.true, self.predicted)
+        return {name: -1.0 if math.isnan(found[place]) else found[place] for name, place in PLACES.items()}
 
 
 def random_case(seed: int) -> Case:
