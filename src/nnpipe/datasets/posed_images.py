@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from nnpipe.core.arguments import argument
 from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.ragged import Ragged
 from nnpipe.core.tensors import Batch, TensorSpec
 from nnpipe.datasets.in_memory import checked_indices
 from nnpipe.datasets.listed_pictures import ListedPicturesDataset
+from nnpipe.tasks.pose.settings import PoseSettings
 from nnpipe.tasks.pose.task import Pose
 
 MOST_PERSONS = 1000
@@ -66,18 +66,10 @@ class PoseListing:
     shares: bool = False
 
 
-class PosedImagesDataset(ListedPicturesDataset[PoseListing]):
+class PosedImagesDataset(PoseSettings, ListedPicturesDataset[PoseListing]):
     """Base of data sets of pictures with key points; a subclass writes :meth:`listing`."""
 
     abstract: ClassVar[bool] = True
-    sigmas: tuple[float, ...] | None = argument(
-        None, help="deviation of each key point for OKS; by default COCO's for 17 points, or 1 / points", minimum=0.0
-    )
-    pck_fraction: float = argument(0.1, help="distance up to which PCK takes a point as right, in lengths", minimum=0.0)
-    pck_length: Literal["box", "torso", "picture"] = argument(
-        "box", help="length that PCK refers to: the longer side of the person's box, the distance from left shoulder "
-        "to right hip, or the longer side of the picture",
-    )  # fmt: skip
 
     @property
     def task(self) -> Pose:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from nnpipe.core.arguments import argument
 from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import ArtifactError, SpecMismatch
 from nnpipe.core.evaluation import Evaluation
@@ -18,13 +17,14 @@ from nnpipe.core.tensors import Batch, show_shape
 from nnpipe.tasks.frames import points_in_pixels
 from nnpipe.tasks.pose.metrics import METRICS
 from nnpipe.tasks.pose.pairing import PREDICTED, TRUTH
+from nnpipe.tasks.pose.settings import PoseSettings
 from nnpipe.tasks.pose.similarity import sigmas_of
 from nnpipe.tasks.stored_arrays import INTEGERS, NUMBERS, check_alike, check_array
 
 _TORSO_POINTS = 17
 
 
-class Pose(Task):
+class Pose(PoseSettings, Task):
     """The key points of the persons in a picture, such as joints; or of other things.
 
     Persons of a batch are padded to a common number; ``"count"``, ``(n,)``, tells how many there are in each picture.
@@ -41,15 +41,6 @@ class Pose(Task):
 
     An evaluation holds the size of each picture, and what was given for each, ragged, in pixels.
     """
-
-    sigmas: tuple[float, ...] | None = argument(
-        None, help="deviation of each key point for OKS; by default COCO's for 17 points, or 1 / points", minimum=0.0
-    )
-    pck_fraction: float = argument(0.1, help="distance up to which PCK takes a point as right, in lengths", minimum=0.0)
-    pck_length: Literal["box", "torso", "picture"] = argument(
-        "box", help="length that PCK refers to: the longer side of the person's box, the distance from left shoulder "
-        "to right hip, or the longer side of the picture",
-    )  # fmt: skip
 
     name = "pose"
     targets = ("points", "count", "size")
