@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tarfile
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from shared_data import shared_data
 from nnpipe.core.dataset import SPLITS, Dataset
 from nnpipe.core.errors import ConfigError, DatasetError
 from nnpipe.core.registry import find
+from nnpipe.datasets._series_windows import times_of
 from nnpipe.datasets._wav import read_wav
 from nnpipe.datasets.anomaly_folder import AnomalyFolderDataset
 from nnpipe.datasets.anomaly_sounds import AnomalySoundsDataset
@@ -56,6 +58,32 @@ def test_a_sample_is_the_rows_up_to_a_point(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("first", "step"),
+    [
+        ("2014-04-01 00:00:00", "2014-04-01T00:05:00Z"), ("2014-04-01T02:00:00+02:00", "2014-04-01 00:05"),
+        ("01.04.2014 00:00", "1.4.2014 00:05:00"), ("2014/4/1 00:00", "2014/04/01 00:05:00.000"),
+        ("1396310400", "1396310700"), ("1396310400000", "1396310700000"),
+    ],
+)  # fmt: skip
+def test_times_are_read_in_many_forms(first, step):
+    found = times_of(Path("a.csv"), [first, step])
+    assert found.tolist() == [datetime(2014, 4, 1), datetime(2014, 4, 1, 0, 5)]
+
+
+@pytest.mark.parametrize("text", ["04/01/2014 00:00", "yesterday", "31.02.2014", ""])
+def test_what_is_no_time_is_refused(text):
+    with pytest.raises(DatasetError, match="is no time such as"):
+        times_of(Path("a.csv"), [text, "2014-04-01"])
+
+
+def test_labels_may_be_words(tmp_path):
+    rows = "".join(f"t{n},{n},{n > 7}\n" for n in range(10))
+    (tmp_path / "a.csv").write_text("timestamp,value,label\n" + rows)
+    data = SeriesAnomaliesDataset(dataset_root=tmp_path, window=2)
+    assert data.read(np.arange(10))[1]["window"].tolist() == [-1] * 8 + [0] * 2
+
+
 def test_nab_s_own_series_are_read(tmp_path):
     nab = shared_data("nab")
     with tarfile.open(nab / "data_rest.tar.gz") as archive:

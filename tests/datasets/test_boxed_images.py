@@ -172,6 +172,16 @@ def test_a_label_file_that_cannot_be_is_refused(line: str, told: str, tmp_path: 
     assert "\n" not in str(caught.value)
 
 
+def test_label_files_may_begin_with_a_mark_and_have_classes_like_1_0(tmp_path: Path) -> None:
+    data = yolo(tmp_path)
+    before = data.read(np.arange(len(data)))[1]
+    for path in (tmp_path / "labels" / "val").iterdir():
+        lines = [line.replace(" ", ".000 ", 1) for line in path.read_text().splitlines()]
+        path.write_bytes(("\ufeff" + "\r\n".join(lines)).encode())
+    again = YOLOFolderDataset(dataset_root=tmp_path)
+    np.testing.assert_equal(again.read(np.arange(len(again)))[1], before)
+
+
 def test_a_configuration_cannot_lead_out_of_the_folder(tmp_path: Path) -> None:
     dataset = yolo(tmp_path / "data")
     (tmp_path / "data" / "data.yaml").write_text("val: ../../etc\nnames: [a]\n")

@@ -51,3 +51,8 @@ def test_what_is_no_list_is_refused(tmp_path: Path, content: bytes, message: str
         ClassList.read(path)
     with pytest.raises(DatasetError, match="is not there"):
         ClassList.read(tmp_path / "none.txt")
+
+
+def test_a_list_may_be_written_by_a_spreadsheet(tmp_path: Path) -> None:
+    (tmp_path / "classes.txt").write_bytes("\ufeffcat\r\ndog\r\n".encode())
+    assert ClassList.read(tmp_path / "classes.txt").names == ("cat", "dog")

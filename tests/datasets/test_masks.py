@@ -108,6 +108,9 @@ def test_colours_may_be_classes(tmp_path: Path) -> None:
     assert dataset.read(np.array([1]))[1]["mask"].sum() == 5 * 18
     with pytest.raises(DatasetError, match="say which colour"):
         replace(dataset, pixel_classes=None).read(np.array([1]))
+    pixels[:5] = 1  # all of its colours are grey
+    Image.fromarray(pixels).save(tmp_path / "data" / "masks" / "1.png")
+    assert replace(dataset, pixel_classes=None).read(np.array([1]))[1]["mask"].sum() == 5 * 18
 
 
 def test_folders_are_splits_and_files_may_be_named(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ class ClassList:
         try:
             if path.stat().st_size > _LIMIT:
                 raise DatasetError(f"{path} is too large for a list of classes")
-            lines = path.read_text("utf-8").splitlines()
+            lines = path.read_text("utf-8-sig").splitlines()
         except FileNotFoundError:
             raise DatasetError(f"{path} is not there; --class-list names a text file with one class a line") from None
         except (OSError, UnicodeDecodeError) as error:

@@ -1,8 +1,10 @@
-"""Columns of numbers from large CSV files, read block by block."""
+"""Columns of numbers from large CSV files, read block by block.
+
+Cells may also be separated by semicolons, tabs or bars, and then numbers may have decimal commas.
+"""
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TextIO
@@ -12,10 +14,12 @@ import numpy.typing as npt
 
 from nnpipe.core.errors import DatasetError
 from nnpipe.core.naming import nearest
+from nnpipe.datasets._table_format import COMMA, DecimalMarks, cells, delimiter_of
 
 _BLOCK = 4 << 20  # characters of text at once; as lines of Python they take several times as much
 _LONGEST_LINE = 1 << 20
 _MOST_BYTES = 1 << 36
+_WIDE = ("\\xff\\xfe", "\\xfe\\xff")  # the first bytes of UTF-16, which are none of UTF-8
 
 
 def column_names(path: Path) -> tuple[str, ...]:
@@ -27,7 +31,13 @@ def column_names(path: Path) -> tuple[str, ...]:
         If the file cannot be read, or the first line has no names, or one twice.
     """
     with _opened(path) as file:
-        return _names(path, file)
+        return _header(path, file)[0]
+
+
+def delimiter_in(path: Path) -> str:
+    """Return what separates the cells of a CSV file; raises as :func:`column_names`."""
+    with _opened(path) as file:
+        return _header(path, file)[1]
 
 
 def read_numbers(path: Path, columns: Sequence[str]) -> npt.NDArray[np.float32]:
@@ -41,7 +51,8 @@ def read_numbers(path: Path, columns: Sequence[str]) -> npt.NDArray[np.float32]:
         If a column is missing, or a cell is no finite number; the message says where.
     """
     with _opened(path) as file:
-        names = _names(path, file)
+        names, delimiter = _header(path, file)
+        marks = DecimalMarks(path, delimiter)
         for column in columns:
             if column not in names:
                 raise DatasetError(
@@ -51,7 +62,7 @@ def read_numbers(path: Path, columns: Sequence[str]) -> npt.NDArray[np.float32]:
         # Growing by doubling would hold three times the result for a moment.
         rows, parts, line = 0, [], 2
         for lines in _blocks(path, file):
-            part = _numbers(path, lines, line, places, names)
+            part = _numbers(path, lines, line, places, names, delimiter, marks)
             parts.append(part)
             rows += len(part)
             line += len(lines)
@@ -97,56 +108,68 @@ def _opened(path: Path) -> TextIO:
     try:
         if path.stat().st_size > _MOST_BYTES:
             raise DatasetError(f"{path} has more than {_MOST_BYTES >> 30} GiB")
-        return open(path, newline="", encoding="utf-8-sig", errors="replace")
+        # Bytes of other encodings stay different, and names of columns can be shown.
+        return open(path, newline="", encoding="utf-8-sig", errors="backslashreplace")
     except OSError as error:
         raise DatasetError(f"{path} cannot be read: {error.strerror or error}") from None
 
 
-def _names(path: Path, file: TextIO) -> tuple[str, ...]:
+def _header(path: Path, file: TextIO) -> tuple[tuple[str, ...], str]:
+    """Return the names of the columns, and what separates cells."""
     first = file.readline(_LONGEST_LINE)
     if len(first) == _LONGEST_LINE:
         raise DatasetError(f"{path}: the first line has more than {_LONGEST_LINE:,} characters; it is no table")
-    names = tuple(name.strip() for name in _cells(first))
+    if first.startswith(_WIDE):
+        raise DatasetError(f"{path} is written in UTF-16: save it as UTF-8")
+    with _opened(path) as again:
+        delimiter = delimiter_of(again.readline(_LONGEST_LINE), again.readline(_LONGEST_LINE))
+    names = tuple(name.strip() for name in cells(first, delimiter))
     if not names or "" in names or len(set(names)) < len(names):
         raise DatasetError(f"{path}: the first line must have a name for each column, no two alike")
-    return names
+    return names, delimiter
 
 
 def _numbers(
-    path: Path, lines: list[str], first: int, places: Sequence[int], names: Sequence[str]
+    path: Path,
+    lines: list[str],
+    first: int,
+    places: Sequence[int],
+    names: Sequence[str],
+    delimiter: str,
+    marks: DecimalMarks,
 ) -> npt.NDArray[np.float32]:
     try:
-        with np.errstate(over="ignore"):  # such numbers are refused
-            found = np.loadtxt(lines, np.float32, comments=None, delimiter=",", usecols=places, ndmin=2, quotechar='"')
+        if delimiter != COMMA:
+            found = marks.numbers(lines, places, names)
+        else:
+            with np.errstate(over="ignore"):  # such numbers are refused
+                found = np.loadtxt(
+                    lines, np.float32, comments=None, delimiter=",", usecols=places, ndmin=2, quotechar='"'
+                )
         if np.isfinite(found).all():
             return found
     except (ValueError, IndexError):
         pass
-    raise DatasetError(f"{path}, {_first_fault(lines, first, places, names)}")
+    raise DatasetError(f"{path}, {_first_fault(lines, first, places, names, delimiter)}")
 
 
-def _first_fault(lines: list[str], first: int, places: Sequence[int], names: Sequence[str]) -> str:
+def _first_fault(lines: list[str], first: int, places: Sequence[int], names: Sequence[str], delimiter: str) -> str:
     for number, line in enumerate(lines, first):
-        cells = _cells(line)
-        if not cells:
+        row = cells(line, delimiter)
+        if not row:
             continue
-        if len(cells) != len(names):
-            return f"line {number}: {len(cells)} cells, and there are {len(names)} columns"
+        if len(row) != len(names):
+            return f"line {number}: {len(row)} cells, and there are {len(names)} columns"
         for place in places:
             try:
-                usable = abs(float(cells[place])) <= float(np.finfo(np.float32).max)
+                usable = abs(float(row[place].replace(COMMA, ".") if delimiter != COMMA else row[place])) <= float(
+                    np.finfo(np.float32).max
+                )
             except ValueError:
                 usable = False
             if not usable:
                 return (
-                    f"line {number}: {cells[place][:40]!r} in column {names[place]} is no number; fill gaps, and name "
+                    f"line {number}: {row[place][:40]!r} in column {names[place]} is no number; fill gaps, and name "
                     "other columns with --columns"
                 )
     return f"line {first} or one behind it cannot be read as numbers"
-
-
-def _cells(line: str) -> list[str]:
-    try:
-        return next(csv.reader([line]), [])
-    except csv.Error:  # a NUL, or a cell that is too long
-        return []

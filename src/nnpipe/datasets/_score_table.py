@@ -11,8 +11,10 @@ import numpy.typing as npt
 
 from nnpipe.core.errors import DatasetError
 from nnpipe.core.naming import nearest
+from nnpipe.datasets._table_format import DecimalMarks, delimiter_of
 
 _LIMIT = 256 << 20  # bytes
+_LONGEST = 1 << 20  # characters of each of the first two lines
 _MOST_CELLS = 8 << 20  # a cell takes some 60 bytes in memory
 _TRUE, _FALSE = {"1", "true", "yes", "anomaly", "anomalous"}, {"0", "false", "no", "normal", "usual"}
 
@@ -40,7 +42,9 @@ class ScoreTable:
                 raise DatasetError(f"{path} has more than {_LIMIT >> 20} MiB, too many for a table of scores")
             with open(path, newline="", encoding="utf-8-sig") as file:
                 rows, cells = [], 0
-                for row in csv.reader(file, strict=True):
+                delimiter = delimiter_of(file.readline(_LONGEST), file.readline(_LONGEST))
+                file.seek(0)
+                for row in csv.reader(file, delimiter=delimiter, strict=True):
                     cells += len(row)
                     if cells > _MOST_CELLS:
                         raise DatasetError(
@@ -62,6 +66,7 @@ class ScoreTable:
         self.names: Sequence[str] = tuple(rows[0]) if named else ()
         self._rows = rows[1:] if named else rows
         self._first = 2 if named else 1
+        self._marks = DecimalMarks(path, delimiter)
         if not self._rows:
             raise DatasetError(f"{path} has names of columns, and no rows")
 
@@ -82,7 +87,7 @@ class ScoreTable:
 
     def numbers(self, column: str) -> npt.NDArray[np.float64]:
         """Return the numbers of a column, ``(rows,)``."""
-        cells = self.texts(column)
+        cells = [self._marks.plain(column, cell) for cell in self.texts(column)]
         try:
             return np.array(cells, np.float64)
         except ValueError:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -13,6 +15,10 @@ from nnpipe.core.errors import DatasetError
 
 _LIMIT = 64 << 20  # bytes of a file of windows
 Times = npt.NDArray[np.datetime64]
+
+_EPOCH = re.compile(r"\d{9,10}|\d{12,13}")  # seconds or milliseconds since 1970, from 1973 on
+_DAY_FIRST = re.compile(r"(\d{1,2})\.(\d{1,2})\.(\d{4})(.*)")
+_SLASHES = re.compile(r"(\d{4})/(\d{1,2})/(\d{1,2})(.*)")
 
 
 def files_of_windows(windows: Path, paths: Sequence[Path], root: Path) -> list[tuple[Path, Times]]:
@@ -39,7 +45,7 @@ def windows_of(path: Path) -> Mapping[str, Times]:
     try:
         if path.stat().st_size > _LIMIT:
             raise DatasetError(f"{path} is too large for a file of windows")
-        content = json.loads(path.read_text("utf-8"))
+        content = json.loads(path.read_text("utf-8-sig"))
     except (OSError, ValueError, RecursionError) as error:
         raise DatasetError(f"{path} cannot be read as windows: {error}") from None
     if not isinstance(content, dict) or not content:
@@ -81,16 +87,48 @@ def of_labels(labels: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 
 
 def times_of(path: Path, texts: Sequence[str]) -> Times:
-    """Return times such as ``2014-04-10 07:15:00``; raise :class:`DatasetError` if one is none."""
+    """Return times such as ``2014-04-10 07:15:00``, in UTC where they have an offset.
+
+    Year, month and day may also be separated by slashes, day, month and year by points, and seconds or milliseconds
+    since 1970 are times as well.
+
+    Raises
+    ------
+    DatasetError
+        If a text is no time; whether 04/10/2014 begins with the day or the month cannot be told.
+    """
+    plain = [_plain(text.strip()) for text in texts]
     try:
-        return np.array(texts, "datetime64[us]")
+        return _times(plain)
     except ValueError:
-        for text in texts:
+        for text, written in zip(texts, plain, strict=True):
             try:
-                np.datetime64(text, "us")
+                _times([written])
             except ValueError:
                 raise DatasetError(f"{path}: {text[:40]!r} is no time such as 2014-04-10 07:15:00") from None
         raise
+
+
+def _plain(text: str) -> str:
+    """Return a time as numpy reads it, if it is one of the other forms."""
+    if _EPOCH.fullmatch(text):
+        return str(np.datetime64(int(text.ljust(13, "0") if len(text) <= 10 else text), "ms"))
+    if found := _DAY_FIRST.fullmatch(text):
+        day, month, year, rest = found.groups()
+        text = f"{year}-{month:0>2}-{day:0>2}{rest}"
+    elif found := _SLASHES.fullmatch(text):
+        year, month, day, rest = found.groups()
+        text = f"{year}-{month:0>2}-{day:0>2}{rest}"
+    return re.sub(r"(:\d\d),(\d+)$", r"\1.\2", text)
+
+
+def _times(texts: Sequence[str]) -> Times:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # numpy keeps no time zones, and converts to UTC, as is wanted
+        found = np.array(texts, "datetime64[us]")
+    if np.isnat(found).any():  # of an empty text
+        raise ValueError("no time")
+    return found
 
 
 def _file_of(name: str, paths: Sequence[Path], root: Path) -> Path:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Iterator, Mapping
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 from nnpipe.core.errors import DatasetError
 from nnpipe.core.naming import nearest
+from nnpipe.datasets._table_format import delimiter_of
 
 ENDINGS = (".txt", ".jsonl", ".csv")
 _MOST_BYTES = 1 << 30
@@ -104,7 +106,9 @@ def _objects(path: Path, _: str) -> Iterator[tuple[int, Record]]:
 
 
 def _rows(path: Path, _: str) -> Iterator[tuple[int, Record]]:
-    rows = csv.reader(line for _, line in _numbered(path))
+    lines = (line for _, line in _numbered(path))
+    first = list(islice(lines, 2))
+    rows = csv.reader(chain(first, lines), delimiter=delimiter_of(*first) if first else ",")
     try:
         header = [name.strip() for name in next(rows, [])]
         if not header or "" in header or len(set(header)) < len(header):

@@ -147,6 +147,8 @@ def side_by_side(images: Sequence[npt.NDArray[np.uint8]]) -> tuple[npt.NDArray[n
 def decoded_values(path: Path, *, coloured: bool = False) -> npt.NDArray[np.integer]:
     """Return the numbers of a mask's pixels as the file stores them: levels of grey, or indices of a palette.
 
+    Colours of which all are grey count as levels of grey.
+
     Parameters
     ----------
     path
@@ -169,6 +171,10 @@ def decoded_values(path: Path, *, coloured: bool = False) -> npt.NDArray[np.inte
             red, green, blue = (np.asarray(part, np.int32) for part in image.convert("RGB").split())
             found: npt.NDArray[np.integer] = red << 16 | green << 8 | blue
             return found
+        if image.mode in ("RGB", "RGBA", "LA"):
+            pixels = np.asarray(image.convert("RGB"))
+            if (pixels == pixels[..., :1]).all():  # grey, stored as colours
+                return pixels[..., 0]
         if image.mode in ("RGB", "RGBA", "LA", "CMYK", "YCbCr", "F"):
             raise DatasetError(
                 f"{path} holds colours, and not a number for each pixel: say which colour is which class with "

@@ -95,7 +95,7 @@ class MagicWandDataset(InMemoryDataset):
 
 def _of_text(path: Path) -> Iterator[Floats]:
     try:
-        text = path.read_text("utf-8")
+        text = path.read_text("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise DatasetError(f"{path} cannot be read: {error}") from None
     for number, part in enumerate(_BREAK.split(text)):

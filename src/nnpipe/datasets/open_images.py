@@ -164,7 +164,7 @@ class OpenImagesDataset(BoxedImagesDataset):
         try:
             if path.stat().st_size > _SMALL:
                 raise DatasetError(f"{path} is too large for the hierarchy of classes")
-            tree: Any = json.loads(path.read_text("utf-8"))
+            tree: Any = json.loads(path.read_text("utf-8-sig"))
         except (OSError, ValueError, RecursionError) as error:
             raise DatasetError(f"{path} cannot be read: {str(error)[:120]}") from None
         found: dict[str, set[str]] = {}
@@ -238,7 +238,7 @@ def _looked_for(
 def _rows(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[int, dict[str, str]]]:
     """Yield the line number and the named columns of each row of a CSV file."""
     try:
-        with open(path, encoding="utf-8", newline="") as file:
+        with open(path, encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file)
             header = next(reader, [])
             if missing := [column for column in columns if column not in header]:

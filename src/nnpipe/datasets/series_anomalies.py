@@ -98,8 +98,14 @@ class SeriesAnomaliesDataset(Dataset):
 
     def _windows(self, path: Path, spans: Times | None) -> Ints:
         if spans is None:
-            return of_labels(np.asarray(read_numbers(path, (self.label_column,))[:, 0] != 0, np.int64))
+            return of_labels(self._labels(path))
         return of_times(path, times_of(path, ScoreTable(path, self.time_column).texts(self.time_column)), spans)
+
+    def _labels(self, path: Path) -> Ints:
+        try:
+            return np.asarray(read_numbers(path, (self.label_column,))[:, 0] != 0, np.int64)
+        except DatasetError:  # words such as True and False
+            return ScoreTable(path, self.label_column).kinds(self.label_column)
 
     @cached_property
     def _starts(self) -> Ints:

@@ -173,7 +173,7 @@ class SpeechCommandsDataset(WavFilesDataset):
             try:
                 if path.stat().st_size > _LIST_LIMIT:
                     raise DatasetError(f"{path} is too large for a list of files")
-                found |= dict.fromkeys(path.read_text("utf-8").split(), code)
+                found |= dict.fromkeys(path.read_text("utf-8-sig").split(), code)
             except (OSError, UnicodeDecodeError) as error:
                 raise DatasetError(f"{path} cannot be read as a list of files: {error}") from None
         return found

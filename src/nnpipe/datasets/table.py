@@ -21,9 +21,10 @@ import numpy.typing as npt
 from nnpipe.core.errors import DatasetError, MissingDependency
 from nnpipe.core.messages import one_line
 from nnpipe.core.naming import nearest
-from nnpipe.datasets._number_table import column_names, read_blocks, read_numbers
+from nnpipe.datasets._number_table import column_names, delimiter_in, read_blocks, read_numbers
+from nnpipe.datasets._table_format import DecimalMarks
 
-SUFFIXES = (".csv", ".parquet")
+SUFFIXES = (".csv", ".tsv", ".parquet")
 
 _MOST_COLUMNS = 1 << 16
 _MOST_CATEGORIES, _MOST_TEXT = 1 << 20, 64 << 20  # characters of all different texts of a column
@@ -150,22 +151,27 @@ class _CSV(DataTable):
     def names(self) -> tuple[str, ...]:
         return column_names(self.path)
 
+    @cached_property
+    def _delimiter(self) -> str:
+        return delimiter_in(self.path)
+
     def numbers(self, columns: Sequence[str]) -> npt.NDArray[np.float32]:
         self.check(columns)
         return read_numbers(self.path, columns)
 
     def cells(self, columns: Sequence[str]) -> Iterator[list[tuple[str, ...]]]:
-        places = [self.names.index(column) for column in columns]
+        places = [(column, self.names.index(column)) for column in columns]
+        marks = DecimalMarks(self.path, self._delimiter)
         rows = self._rows()
         next(rows)  # the names
         while batch := list(islice(rows, _BATCH)):
-            yield [tuple(row[place].strip() for place in places) for row in batch]
+            yield [tuple(marks.plain(column, row[place].strip()) for column, place in places) for row in batch]
 
     def _rows(self) -> Iterator[list[str]]:
         """Yield the rows that are not empty, the names first; few are in memory at a time."""
         first = 1
         for lines in read_blocks(self.path):
-            reader = csv.reader(lines, strict=True)
+            reader = csv.reader(lines, delimiter=self._delimiter, strict=True)
             try:
                 for row in reader:
                     if row and len(row) != len(self.names):

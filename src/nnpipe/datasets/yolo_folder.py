@@ -84,7 +84,7 @@ class YOLOFolderDataset(BoxedImagesDataset):
         try:
             if where.stat().st_size > _CONFIGURATION:
                 raise DatasetError(f"{where} is too large for the description of a data set")
-            said = parse_yaml(where.read_text("utf-8"), str(where))
+            said = parse_yaml(where.read_text("utf-8-sig"), str(where))
         except (OSError, UnicodeDecodeError) as error:
             raise DatasetError(f"{where} cannot be read: {error}") from None
         except ConfigError as error:
@@ -140,12 +140,19 @@ def _labels(folder: Path) -> Path:
     return folder
 
 
+def _whole(word: str) -> int:
+    """Return a class number, which some programs write as ``3.0``; raise :class:`ValueError` if it is none."""
+    if not (number := float(word)).is_integer():
+        raise ValueError(word)
+    return int(number)
+
+
 def _read(path: Path, picture: int, classes: int, table: BoxTable) -> None:
     """Add the boxes of a label file, if it is there."""
     try:
         if path.stat().st_size > _LABELS:
             raise DatasetError(f"{path} is too large for the boxes of a picture")
-        lines = path.read_text("utf-8").splitlines()
+        lines = path.read_text("utf-8-sig").splitlines()
     except FileNotFoundError:
         return
     except (OSError, UnicodeDecodeError) as error:
@@ -156,7 +163,7 @@ def _read(path: Path, picture: int, classes: int, table: BoxTable) -> None:
             continue
         where = f"{path}, line {number}"
         try:
-            label, shares = int(words[0]), list(map(float, words[1:]))
+            label, shares = _whole(words[0]), list(map(float, words[1:]))
         except ValueError:
             raise DatasetError(f"{where}: expected a class number and numbers of a box, not {line[:60]!r}") from None
         if not 0 <= label < classes:

@@ -104,7 +104,7 @@ def run_on_pictures(
 def _names_in(path: Path) -> tuple[str, ...]:
     """Return the lines of a text file; raise :class:`ConfigError` if it is none."""
     try:
-        with open(path, encoding="utf-8") as file:
+        with open(path, encoding="utf-8-sig") as file:
             text = file.read(_LARGEST + 1)
     except UnicodeDecodeError:
         text = ""
