@@ -54,6 +54,8 @@ _HOMES = {
     "workflows.comparison.compare": ("compare",),
     "workflows.comparison.result": ("Choice", "ComparisonResult"),
     "workflows.comparison.compare_models": ("compare_models", "compare_pipeline"),
+    "workflows.explanation.explain": ("explain",),
+    "workflows.explanation.explain_result": ("ExplainResult",),
     "workflows.measurement.compile": ("compile",),
     "workflows.measurement.measure": ("measure",),
     "workflows.measurement.result": ("Measurement",),

@@ -107,6 +107,8 @@ from nnpipe.workflows.comparison.compare_models import compare_models as compare
 from nnpipe.workflows.comparison.compare_models import compare_pipeline as compare_pipeline
 from nnpipe.workflows.comparison.result import Choice as Choice
 from nnpipe.workflows.comparison.result import ComparisonResult as ComparisonResult
+from nnpipe.workflows.explanation.explain import explain as explain
+from nnpipe.workflows.explanation.explain_result import ExplainResult as ExplainResult
 from nnpipe.workflows.measurement.compile import compile as compile
 from nnpipe.workflows.measurement.measure import measure as measure
 from nnpipe.workflows.measurement.result import Measurement as Measurement

@@ -89,7 +89,8 @@ SLOW = {"compare", "compare_pipeline", "onnx_support", "run_pipeline", "sweep"}
 """What other tests of the quick run call already, and takes long."""
 CALLS = [
     ("benchmark",), ("compare", "ComparisonResult", "Choice"), ("compare_models",), ("compare_pipeline",),
-    ("compile",), ("conformance", "ConformanceResult"), ("gate", "GateResult"), ("measure", "Measurement"),
+    ("compile",), ("conformance", "ConformanceResult"), ("explain", "ExplainResult"),
+    ("gate", "GateResult"), ("measure", "Measurement"),
     ("onnx_support", "ONNXSupport"), ("read_sweep",), ("run_pipeline", "PipelineResult"),
     ("sweep", "SweepResult"), ("testrun", "TestrunResult"), ("verify", "VerifyResult"),
 ]  # fmt: skip

@@ -9,6 +9,7 @@ from typing import Any
 
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
+from nnpipe.core.primitives import Primitive
 from nnpipe.core.tensors import TensorSpec
 
 
@@ -28,6 +29,10 @@ class Operation:
         The layer (module path) that it belongs to.
     native
         The framework's node object.
+    primitives
+        What it computes, in words common to all frameworks; empty if this is not known here.
+    unlisted
+        The number of inputs and outputs that are left out because numpy lacks their types.
 
     Examples
     --------
@@ -41,6 +46,8 @@ class Operation:
     outputs: tuple[str, ...]
     layer: str = ""
     native: Any = field(default=None, compare=False, repr=False)
+    primitives: tuple[Primitive, ...] = field(default=(), repr=False)
+    unlisted: int = field(default=0, repr=False)
 
 
 @dataclass(frozen=True)

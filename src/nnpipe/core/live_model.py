@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nnpipe.core.closing import Closing
 from nnpipe.core.errors import NNPipeError
+from nnpipe.core.graph_sizes import settled_shapes
 from nnpipe.core.progress import Progress, silent
 from nnpipe.core.tensors import Batch, IOSpec
 
@@ -117,7 +119,7 @@ class LiveModel(Closing):
         self._check_open()
         return self.wrapper.session(self)
 
-    # -- analysis: the same nine methods for every framework ------------------------------------
+    # -- analysis: the same methods for every framework -----------------------------------------
 
     def get_training_graph(self) -> Graph:
         """Return the graph of a training step."""
@@ -128,6 +130,22 @@ class LiveModel(Closing):
         """Return the graph of an inference."""
         self._check_open()
         return self.wrapper.get_inference_graph(self)
+
+    def get_sized_graph(self, shapes: Mapping[str, Sequence[int]] = MappingProxyType({})) -> Graph:
+        """Return the graph of an inference with inputs of given shapes, in which the length of every axis is known.
+
+        Parameters
+        ----------
+        shapes
+            The shape of inputs by name; free axes of the others get the length 1.
+
+        Raises
+        ------
+        ConfigError
+            If an input does not exist, or a shape does not fit it.
+        """
+        self._check_open()
+        return self.wrapper.get_sized_graph(self, settled_shapes(self.wrapper.io, shapes))
 
     def get_weights(self, keys: Iterable[str] | None = None) -> dict[str, np.ndarray]:
         """Return copies of all weights, or of those named, by name.

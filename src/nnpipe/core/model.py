@@ -15,6 +15,7 @@ from nnpipe.core.dataset import Dataset
 from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import ConfigError, NotSupported
 from nnpipe.core.graph import Graph, Profile, Selector
+from nnpipe.core.graph_sizes import Shapes, sized_by_running
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.meaning import Meaning
 from nnpipe.core.output_decoder import OutputDecoder, decoder_of
@@ -258,7 +259,7 @@ class ModelWrapper(Component):
         """Return the meaning for the descriptions of this model's files."""
         return self.meaning or Meaning(code=self.describe())
 
-    # -- analysis: the same nine methods for every framework ------------------------------------
+    # -- analysis: the same methods for every framework -----------------------------------------
 
     def get_training_graph(self, live: LiveModel) -> Graph:
         """Return the graph of a training step."""
@@ -267,6 +268,13 @@ class ModelWrapper(Component):
     def get_inference_graph(self, live: LiveModel) -> Graph:
         """Return the graph of an inference."""
         raise NotSupported(f"{type(self).__name__} has no inference graph to show")
+
+    def get_sized_graph(self, live: LiveModel, shapes: Shapes) -> Graph:
+        """Return the graph of an inference with inputs of these shapes, in which the length of every axis is known.
+
+        By default the model is run once to learn the lengths that depend on its inputs.
+        """
+        return sized_by_running(live.get_inference_graph(), self.io, shapes, live.get_intermediates)
 
     def get_weights(self, live: LiveModel, keys: Iterable[str] | None = None) -> dict[str, np.ndarray]:
         """Return copies of all weights, or of those named; raise :class:`ConfigError` if a name is unknown."""

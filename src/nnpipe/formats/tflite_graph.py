@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 import mmap
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from nnpipe.core.tensors import DTYPES, TensorSpec
 from nnpipe.formats._errors import Damaged
 from nnpipe.formats._flatbuffer import FlatBufferTable
 from nnpipe.formats.tflite import _spec, read_tflite
+from nnpipe.formats.tflite_options import options_of
 
 _MODEL_OPERATOR_CODES, _MODEL_SUBGRAPHS, _MODEL_BUFFERS = 1, 2, 4
 _GRAPH_TENSORS, _GRAPH_OPERATORS = 0, 3
@@ -31,12 +33,13 @@ _LIST_LIMIT = 1 << 16
 
 @dataclass(frozen=True)
 class TFLiteNode:
-    """An operator: the code of its kind, the name of a custom one, and the indices of its tensors."""
+    """An operator: the code of its kind, the name of a custom one, the indices of its tensors, and its options."""
 
     code: int
     custom: str
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
+    options: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -97,6 +100,7 @@ def read_graph(path: Path) -> TFLiteGraph:
                 *codes[table.integer(_OPERATOR_CODE, "<I")],
                 tuple(int(n) for n in table.numbers(_OPERATOR_INPUTS, "<i4", _LIST_LIMIT) if n >= 0),
                 tuple(int(n) for n in table.numbers(_OPERATOR_OUTPUTS, "<i4", _LIST_LIMIT) if n >= 0),
+                options_of(table, codes[table.integer(_OPERATOR_CODE, "<I")][0]),
             )
             for table in graph.tables(_GRAPH_OPERATORS)
         )

@@ -21,6 +21,7 @@ from nnpipe.core.messages import one_line
 from nnpipe.core.tensors import DTYPES, Batch, IOSpec, TensorSpec, random_batch, show_shape
 from nnpipe.formats.onnx import ONNXFile
 from nnpipe.frameworks.onnxruntime import open_model
+from nnpipe.modelwrappers.files._onnx_primitives import primitives_of
 from nnpipe.modelwrappers.frameworks.inspection import check_weights, selected
 
 _NOTHING: Batch = MappingProxyType({})
@@ -103,43 +104,58 @@ class ONNXSource:
 
     # -- graph ------------------------------------------------------------------------------------
 
-    def graph(self, io: IOSpec) -> Graph:
-        """Return the main graph; values other than tensors (sequences, maps) are left out."""
-        graph = self.model.graph
+    def graph(self, io: IOSpec, sized: bool = False) -> Graph:
+        """Return the main graph; values other than tensors (sequences, maps) are left out.
+
+        If it is ``sized``, all shapes follow from those of the inputs in ``io``, and none is left free.
+        """
+        graph = (self._sized(io) if sized else self.model).graph
         values = {value.name: value for value in (*graph.inputs, *graph.initializers.values()) if value.name}
-        operations = []
+        nodes = []
         for node in graph:
-            outputs = [value for value in node.outputs if value.name]
-            values |= {value.name: value for value in outputs}
+            values |= {value.name: value for value in node.outputs if value.name}
             if node.op_type != "Constant":
-                inputs = tuple(value.name for value in node.inputs if value is not None and value.name)
-                operations.append((node, inputs, tuple(value.name for value in outputs)))
+                nodes.append(node)
         tensors = {name: spec for name, value in values.items() if (spec := _spec(value)) is not None}
         unknown = [name for name, value in values.items() if name not in tensors and _may_be_tensor(value)]
+        if sized:
+            unknown += [name for name, spec in tensors.items() if None in spec.shape]
         if unknown:
-            tensors |= self._seen(unknown, io)
-        known = {spec.name: spec for spec in io}
+            tensors |= self._seen(unknown, io, sized)
+        known = {spec.name: spec for spec in (io.inputs if sized else io)}
         tensors |= {name: known[name] for name in tensors if name in known}
         return Graph(
-            tuple(
-                Operation(
-                    node.name,
-                    _kind(node),
-                    tuple(name for name in inputs if name in tensors),
-                    tuple(name for name in outputs if name in tensors),
-                    node.name.strip("/").rpartition("/")[0],
-                    node,
-                )
-                for node, inputs, outputs in operations
-            ),
+            tuple(_operation(node, tensors) for node in nodes),
             tensors,
             tuple(spec.name for spec in io.inputs),
             tuple(spec.name for spec in io.outputs),
             self.model,
         )
 
-    def _seen(self, names: Sequence[str], io: IOSpec) -> dict[str, TensorSpec]:
-        """Return the types and ranks, found by one run, of tensors for which the file does not state them."""
+    def _sized(self, io: IOSpec) -> Any:
+        """Return the model with the shapes that follow from the inputs in ``io`` if the file leaves some free."""
+        lengths = {spec.name: spec.shape for spec in io.inputs}
+        stated = {value.name: _spec(value) for value in self.model.graph.inputs}
+        if all(spec is not None and spec.shape == lengths[name] for name, spec in stated.items() if name in lengths):
+            return self.model
+        ir, passes = _imported("onnx_ir"), _imported("onnx_ir.passes.common")
+        model = self.model.clone()
+        for node in model.graph:
+            for value in node.outputs:
+                if value.shape is not None and not all(isinstance(length, int) for length in value.shape):
+                    value.shape = None
+        for value in model.graph.inputs:
+            if value.name in lengths:
+                value.shape = ir.Shape(lengths[value.name])
+        with suppress(Exception):  # what cannot be inferred is found by a run
+            return passes.ShapeInferencePass(check_type=False, strict_mode=False, data_prop=True)(model).model
+        return model
+
+    def _seen(self, names: Sequence[str], io: IOSpec, sized: bool) -> dict[str, TensorSpec]:
+        """Return the types and ranks, found by one run, of tensors for which the file does not state them.
+
+        If the shapes of the inputs are given (``sized``), those of the tensors are known, too.
+        """
         try:
             arrays = self._run_for(names, random_batch(io, 1))
         except (ArtifactError, SpecMismatch):
@@ -148,7 +164,7 @@ class ONNXSource:
         for name, array in arrays.items():
             dtype = "string" if array.dtype.kind in "OUS" else array.dtype.name
             if dtype in DTYPES:
-                found[name] = TensorSpec(name, (None,) * array.ndim, dtype)
+                found[name] = TensorSpec(name, array.shape if sized else (None,) * array.ndim, dtype)
         return found
 
     # -- running ----------------------------------------------------------------------------------
@@ -236,10 +252,32 @@ def _name_nodes(graph: Any) -> None:
         node.name = name
 
 
+def _operation(node: Any, tensors: Mapping[str, TensorSpec]) -> Operation:
+    """Return a node with those of its tensors whose types numpy has."""
+    kind = _kind(node)
+    # A tensor that is left out has no name.
+    sides = [["" if value is None else str(value.name or "") for value in side] for side in (node.inputs, node.outputs)]
+    shapes = [[tensors[name].shape if name in tensors else None for name in side] for side in sides]
+    attributes = {
+        name: attribute.value for name, attribute in node.attributes.items() if attribute.type.name not in _UNREAD
+    }
+    return Operation(
+        node.name,
+        kind,
+        tuple(name for name in sides[0] if name in tensors),
+        tuple(name for name in sides[1] if name in tensors),
+        node.name.strip("/").rpartition("/")[0],
+        node,
+        primitives_of(kind, attributes, *shapes),
+        sum(bool(name) and name not in tensors for side in sides for name in side),
+    )
+
+
 def _kind(node: Any) -> str:
     return node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}.{node.op_type}"
 
 
+_UNREAD = {"TENSOR", "TENSORS", "GRAPH", "GRAPHS", "SPARSE_TENSOR", "SPARSE_TENSORS", "TYPE_PROTO", "TYPE_PROTOS"}
 _DTYPES = {"FLOAT": "float32", "DOUBLE": "float64"}
 
 

@@ -13,11 +13,12 @@ import numpy as np
 
 from nnpipe.core.errors import ArtifactError, SpecMismatch
 from nnpipe.core.graph import Graph, Operation, Selector
-from nnpipe.core.tensors import Batch, IOSpec, TensorSpec, show_shape
+from nnpipe.core.tensors import Batch, IOSpec, TensorSpec, random_batch, show_shape
 from nnpipe.formats.tflite import read_tflite
 from nnpipe.formats.tflite_graph import TFLiteGraph, TFLiteNode, read_graph
 from nnpipe.frameworks.litert import LiteRTSession, open_interpreter
 from nnpipe.modelwrappers.files._tflite_cutting import cut
+from nnpipe.modelwrappers.files._tflite_primitives import primitives_of
 from nnpipe.modelwrappers.frameworks.inspection import check_weights, selected
 
 # Modules with the names of operators; tflite_runtime has none.
@@ -87,8 +88,11 @@ class TFLiteSource:
 
     # -- graph ------------------------------------------------------------------------------------
 
-    def graph(self, io: IOSpec) -> Graph:
-        """Return the operators; tensors of types that numpy lacks are left out."""
+    def graph(self, io: IOSpec, sized: bool = False) -> Graph:
+        """Return the operators; tensors of types that numpy lacks are left out.
+
+        If it is ``sized``, all shapes follow from those of the inputs in ``io``, and none is left free.
+        """
         file = self.file_graph
         kinds = _kinds()
         computed = {number for node in file.nodes for number in node.outputs}
@@ -97,9 +101,15 @@ class TFLiteSource:
             number: _freed(spec) if free and number in computed & file.fixed else spec
             for number, spec in file.tensors.items()
         }
+        if sized and any(None in spec.shape for spec in tensors.values()):
+            lengths = self._lengths(io)
+            tensors = {n: replace(spec, shape=lengths.get(n, spec.shape)) for n, spec in tensors.items()}
 
         def named(numbers: Iterable[int]) -> tuple[str, ...]:
             return tuple(file.names[number] for number in numbers if number in tensors)
+
+        def shapes(numbers: Iterable[int]) -> list[tuple[int | None, ...] | None]:
+            return [tensors[number].shape if number in tensors else None for number in numbers]
 
         operations = tuple(
             Operation(
@@ -109,6 +119,8 @@ class TFLiteSource:
                 named(node.outputs),
                 file.names[node.outputs[0]].rpartition("/")[0] if node.outputs else "",
                 number,
+                primitives_of(_kind(node, kinds), node.options, shapes(node.inputs), shapes(node.outputs)),
+                sum(used not in tensors for used in (*node.inputs, *node.outputs)),
             )
             for number, node in enumerate(file.nodes)
         )
@@ -119,6 +131,18 @@ class TFLiteSource:
             named(file.outputs[spec.name] for spec in io.outputs),
             file,
         )
+
+    def _lengths(self, io: IOSpec) -> dict[int, tuple[int, ...]]:
+        """Return the shape of each tensor after a run on random inputs with the shapes in ``io``."""
+        content = None if self.content is None else bytes(self.content)
+        interpreter = open_interpreter(
+            self.path, 0, resolver="BUILTIN_WITHOUT_DEFAULT_DELEGATES", content=content, keep_all=True
+        )
+        with LiteRTSession(interpreter, io, read_tflite(self.path), self.path) as session:
+            session.put(random_batch(io, 1))
+            session.run()
+            found = interpreter.get_tensor_details()
+        return {int(each["index"]): tuple(int(length) for length in each["shape"]) for each in found}
 
     def intermediates(self, selector: Selector, io: IOSpec, batch: Batch, given: Batch) -> dict[str, np.ndarray]:
         """Return the selected values; operators use given values in place of computed ones."""

@@ -14,6 +14,7 @@ from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.errors import ConversionError
 from nnpipe.core.files import replacing
 from nnpipe.core.graph import Graph, Profile, Selector
+from nnpipe.core.graph_sizes import Shapes, with_shapes
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import Samples
 from nnpipe.core.runtime import Runtime
@@ -123,6 +124,11 @@ class ONNXModel(FileModel):
         """Return the nodes of the main graph with unique names; constants are tensors, not operations."""
         source: ONNXSource = live.native
         return source.graph(self.io)
+
+    def get_sized_graph(self, live: LiveModel, shapes: Shapes) -> Graph:
+        """Return the nodes with the shapes that follow from those of the inputs."""
+        source: ONNXSource = live.native
+        return source.graph(with_shapes(self.io, shapes), sized=True)
 
     def get_weights(self, live: LiveModel, keys: Iterable[str] | None = None) -> dict[str, np.ndarray]:
         """Return copies of initialisers by name."""

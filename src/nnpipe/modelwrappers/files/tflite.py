@@ -10,6 +10,7 @@ import numpy as np
 
 from nnpipe.core.arguments import argument
 from nnpipe.core.graph import Graph, Selector
+from nnpipe.core.graph_sizes import Shapes, with_shapes
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec, random_batch
@@ -68,6 +69,11 @@ class TFLiteModel(FileModel):
         """Return the operators of the file's first graph; ``native`` is the operator's number."""
         source: TFLiteSource = live.native
         return source.graph(self.io)
+
+    def get_sized_graph(self, live: LiveModel, shapes: Shapes) -> Graph:
+        """Return the operators with the shapes that follow from those of the inputs."""
+        source: TFLiteSource = live.native
+        return source.graph(with_shapes(self.io, shapes), sized=True)
 
     def get_weights(self, live: LiveModel, keys: Iterable[str] | None = None) -> dict[str, np.ndarray]:
         """Return copies of the constant tensors of the first graph by name, as they are stored."""

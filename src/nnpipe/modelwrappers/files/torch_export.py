@@ -15,6 +15,7 @@ from nnpipe.core.artifact import Artifact
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.errors import ArtifactError, ConversionError, MissingDependency
 from nnpipe.core.graph import Graph, Selector
+from nnpipe.core.graph_sizes import Shapes
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.messages import one_line
 from nnpipe.core.runtime import Runtime
@@ -29,7 +30,8 @@ from nnpipe.frameworks.torch_program import load_checked, program_bytes
 from nnpipe.frameworks.torch_session import TorchSession, check_device
 from nnpipe.modelwrappers.files._one_file import refuse_one_file
 from nnpipe.modelwrappers.files.file_model import FileModel
-from nnpipe.modelwrappers.frameworks.pytorch_graph import intermediates, layer_of, read_graph
+from nnpipe.modelwrappers.frameworks.pytorch_export import fixed_length
+from nnpipe.modelwrappers.frameworks.pytorch_graph import intermediates, layer_of, lengths_for, read_graph
 from nnpipe.modelwrappers.frameworks.pytorch_weights import get_arrays, set_arrays
 
 _OPSET = 18
@@ -171,6 +173,13 @@ class TorchExportModel(FileModel):
 
     def get_inference_graph(self, live: LiveModel) -> Graph:
         """Return the program's graph of ATen operators."""
+        return self._graph(live, None)
+
+    def get_sized_graph(self, live: LiveModel, shapes: Shapes) -> Graph:
+        """Return the program's graph with the lengths that follow from those of the inputs."""
+        return self._graph(live, shapes)
+
+    def _graph(self, live: LiveModel, shapes: Shapes | None) -> Graph:
         program = live.native.program
         signature = program.graph_signature
         names: dict[str, str] = {
@@ -179,7 +188,8 @@ class TorchExportModel(FileModel):
             **signature.inputs_to_lifted_tensor_constants,
         }
         inputs = dict(zip(signature.user_inputs, (spec.name for spec in self.io.inputs), strict=True))
-        graph = read_graph(program.graph, names | inputs, set(inputs), program, layer_of)
+        length = fixed_length if shapes is None else lengths_for(program.graph, inputs, shapes)
+        graph = read_graph(program.graph, names | inputs, set(inputs), program, layer_of, length)
         # Buffers that change come before the program's results.
         return replace(graph, outputs=graph.outputs[len(graph.outputs) - len(self.io.outputs) :])
 

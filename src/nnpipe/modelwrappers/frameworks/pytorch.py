@@ -15,6 +15,7 @@ from nnpipe.core.component import overridden
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.files import write_bytes
 from nnpipe.core.graph import Graph, Profile, Selector
+from nnpipe.core.graph_sizes import Shapes
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import ModelWrapper, Samples
 from nnpipe.core.progress import Progress, silent
@@ -215,6 +216,10 @@ class PyTorchWrapper(ModelWrapper):
     def get_inference_graph(self, live: LiveModel) -> Graph:
         """Return the graph of ``torch.export``; its tensors are named after its nodes."""
         return pytorch_graph.inference_graph(self, live.native)
+
+    def get_sized_graph(self, live: LiveModel, shapes: Shapes) -> Graph:
+        """Return the graph of ``torch.export`` with the lengths that follow from those of the inputs."""
+        return pytorch_graph.inference_graph(self, live.native, shapes)
 
     def get_weights(self, live: LiveModel, keys: Iterable[str] | None = None) -> dict[str, np.ndarray]:
         """Return copies of weights and buffers by their names in the state dict."""

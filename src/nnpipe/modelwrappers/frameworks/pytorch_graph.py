@@ -14,21 +14,23 @@ import numpy as np
 
 from nnpipe.core.errors import NotSupported
 from nnpipe.core.graph import Graph, Operation, Selector
+from nnpipe.core.graph_sizes import Shapes
 from nnpipe.core.tensors import Batch, TensorSpec
 from nnpipe.frameworks.torch_session import array_of, tensor_of
 from nnpipe.modelwrappers.frameworks.inspection import selected
 from nnpipe.modelwrappers.frameworks.pytorch_export import PREFIX, exported_program, fixed_length
+from nnpipe.modelwrappers.frameworks.pytorch_primitives import primitives_of
 
 if TYPE_CHECKING:
     from nnpipe.modelwrappers.frameworks.pytorch import PyTorchWrapper
 
 
-def inference_graph(wrapper: PyTorchWrapper, module: Any) -> Graph:
-    """Return the graph of the exported program, which is its ``native`` object."""
-    return graph_of_program(wrapper, exported_program(wrapper, module))
+def inference_graph(wrapper: PyTorchWrapper, module: Any, shapes: Shapes | None = None) -> Graph:
+    """Return the graph of the exported program, which is its ``native`` object, for inputs of given shapes if any."""
+    return graph_of_program(wrapper, exported_program(wrapper, module), shapes)
 
 
-def graph_of_program(wrapper: PyTorchWrapper, program: Any) -> Graph:
+def graph_of_program(wrapper: PyTorchWrapper, program: Any, shapes: Shapes | None = None) -> Graph:
     """Return the graph of a program that was exported from the wrapper."""
     signature = program.graph_signature
     weights = {
@@ -41,14 +43,20 @@ def graph_of_program(wrapper: PyTorchWrapper, program: Any) -> Graph:
         for node, target in found.items()
     }
     inputs = dict(zip(signature.user_inputs, (spec.name for spec in wrapper.io.inputs), strict=True))
-    graph = read_graph(program.graph, weights | inputs, set(inputs), program, layer_of)
+    length = fixed_length if shapes is None else lengths_for(program.graph, inputs, shapes)
+    graph = read_graph(program.graph, weights | inputs, set(inputs), program, layer_of, length)
     # Buffers that change in inference may be among the program's outputs.
     ours = [spec.kind.name == "USER_OUTPUT" for spec in signature.output_specs]
     return replace(graph, outputs=tuple(name for name, kept in zip(graph.outputs, ours, strict=True) if kept))
 
 
 def read_graph(
-    graph: Any, names: Mapping[str, str], inputs: Collection[str], native: Any, layer: Callable[[Any], str]
+    graph: Any,
+    names: Mapping[str, str],
+    inputs: Collection[str],
+    native: Any,
+    layer: Callable[[Any], str],
+    length: Callable[[Any], int | None] = fixed_length,
 ) -> Graph:
     """Convert a graph of ``torch.fx``.
 
@@ -64,6 +72,8 @@ def read_graph(
         The framework's object to which the result refers.
     layer
         Returns the layer of a node.
+    length
+        Returns the length of a traced axis, or ``None`` if it is free.
     """
     taken = {node.name for node in graph.nodes if node.op != "placeholder"}
     known = {node: name for node, name in names.items() if name not in taken}
@@ -76,20 +86,21 @@ def read_graph(
     for node in graph.nodes:
         name = known.get(node.name, str(node.name))
         if node.op == "placeholder":
-            tensors[name] = _spec(name, node.meta["val"])
+            tensors[name] = _spec(name, node.meta["val"], length)
             if node.name in inputs:
                 graph_inputs.append(name)
         elif node.op == "output":
             graph_outputs = [known.get(given.name, str(given.name)) for given in _nodes(node.args)]
         elif node.op == "get_attr" and hasattr(constant := getattr(graph.owning_module, node.target), "dtype"):
-            tensors[name] = _spec(name, constant)
+            tensors[name] = _spec(name, constant, length)
         elif node.op != "call_function":
             raise NotSupported(f"the graph holds a {node.op} ({node.target}), which is no operation on tensors")
         elif not takes_out(node):
             found = results(node)
-            tensors |= {tensor: _spec(tensor, value) for tensor, value in found.items()}
+            tensors |= {tensor: _spec(tensor, value, length) for tensor, value in found.items()}
             used = tuple(known.get(given.name, str(given.name)) for given in node.all_input_nodes)
-            operations.append(Operation(str(node.name), kind_of(node), used, tuple(found), layer(node), node))
+            computed = primitives_of(node, length)
+            operations.append(Operation(str(node.name), kind_of(node), used, tuple(found), layer(node), node, computed))
     return Graph(tuple(operations), tensors, tuple(graph_inputs), tuple(graph_outputs), native)
 
 
@@ -145,11 +156,38 @@ def layer_of(node: Any) -> str:
     return path.removeprefix(PREFIX) if path.startswith(PREFIX) else ""
 
 
-def _spec(name: str, value: Any) -> TensorSpec:
+def lengths_for(graph: Any, inputs: Mapping[str, str], shapes: Shapes) -> Callable[[Any], int | None]:
+    """Return a function from a traced axis to its length, if the inputs have these shapes.
+
+    Parameters
+    ----------
+    graph
+        A ``torch.fx.Graph`` of an exported program.
+    inputs
+        The names of the program's inputs, by node.
+    shapes
+        The shapes of the inputs by name.
+    """
+    known: dict[Any, int] = {}
+    for node in graph.nodes:
+        if node.op == "placeholder" and node.name in inputs:
+            axes = zip(node.meta["val"].shape, shapes[inputs[node.name]], strict=True)
+            known |= {axis.node.expr: length for axis, length in axes if not isinstance(axis, int)}
+
+    def length(axis: Any) -> int | None:
+        if isinstance(axis, int):
+            return axis
+        found = axis.node.expr.subs(known)
+        return int(found) if found.is_Integer else None
+
+    return length
+
+
+def _spec(name: str, value: Any, length: Callable[[Any], int | None]) -> TensorSpec:
     import torch
 
     if isinstance(value, torch.Tensor):
-        return TensorSpec(name, tuple(map(fixed_length, value.shape)), str(value.dtype).removeprefix("torch."))
+        return TensorSpec(name, tuple(map(length, value.shape)), str(value.dtype).removeprefix("torch."))
     if isinstance(value, (bool, torch.SymBool)):
         return TensorSpec(name, (), "bool")
     return TensorSpec(name, (), "float64" if isinstance(value, (float, torch.SymFloat)) else "int64")

@@ -9,6 +9,7 @@ import numpy as np
 
 from nnpipe.core.errors import ConfigError, SpecMismatch
 from nnpipe.core.graph import Graph, Profile, Selector
+from nnpipe.core.graph_sizes import Shapes
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import Samples
 from nnpipe.core.tensors import Batch, TensorSpec, random_batch, show_shape
@@ -55,6 +56,10 @@ class TensorFlowAnalysis(TensorFlowBase):
     def get_inference_graph(self, live: LiveModel) -> Graph:
         """Return the calls of layers and Keras operations, with nested models expanded; ``native`` is Keras's node."""
         return self._layers(live).shown()
+
+    def get_sized_graph(self, live: LiveModel, shapes: Shapes) -> Graph:
+        """Return the calls of layers with the lengths that follow from those of the inputs."""
+        return self._layers(live).sized(shapes)
 
     def get_training_graph(self, live: LiveModel) -> Graph:
         """Return the TensorFlow operations of a step: forward pass, backward pass and Adam's update.

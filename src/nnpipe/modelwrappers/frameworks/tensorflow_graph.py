@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
 from nnpipe.core.graph import Graph, Operation
+from nnpipe.core.graph_sizes import Shapes
 from nnpipe.core.tensors import IOSpec, TensorSpec
 from nnpipe.frameworks.keras import named_io
 from nnpipe.modelwrappers.frameworks.tensorflow_names import graph_of, layer_paths, named_weights
+from nnpipe.modelwrappers.frameworks.tensorflow_primitives import primitives_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,6 +27,8 @@ class TracedCall:
     names
         Names of the call's input tensors, by the ``id`` of the symbolic tensors
         in the node's arguments.
+    taken
+        Names of the call's input tensors, without weights, in order.
     takes_training
         Whether the layer behaves differently in training.
     training
@@ -34,6 +38,7 @@ class TracedCall:
 
     operation: Operation
     names: Mapping[int, str]
+    taken: tuple[str, ...]
     takes_training: bool
     training: bool | None
 
@@ -46,6 +51,12 @@ class TracedCall:
         if self.takes_training and kwargs.get("training") is None:
             kwargs["training"] = training if self.training is None else self.training
         return list(keras.tree.flatten(node.operation(*args, **kwargs)))
+
+    def shown(self, values: Mapping[str, Any]) -> Any:
+        """Return the symbolic outputs of the layer for symbolic tensors by name."""
+        node = self.operation.native
+        args, kwargs = node.arguments.fill_in({key: values[name] for key, name in self.names.items()})
+        return node.operation.compute_output_spec(*args, **kwargs)
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,8 +74,22 @@ class LayerGraph:
 
     def shown(self) -> Graph:
         """Return the graph in the form shared by all frameworks."""
-        operations = tuple(step.operation for step in self.steps)
+        operations = tuple(_with_primitives(step, self.tensors) for step in self.steps)
         return Graph(operations, self.tensors, self.inputs, tuple(self.output_names.values()), self.native)
+
+    def sized(self, shapes: Shapes) -> Graph:
+        """Return the graph for inputs of these shapes, from which Keras computes all lengths, layer by layer."""
+        import keras
+
+        values = {
+            name: keras.KerasTensor(shapes.get(name, spec.shape), spec.dtype) for name, spec in self.tensors.items()
+        }
+        for step in self.steps:
+            outputs = keras.tree.flatten(step.shown(values))
+            values |= dict(zip(step.operation.outputs, outputs, strict=True))
+        tensors = {name: replace(spec, shape=tuple(values[name].shape)) for name, spec in self.tensors.items()}
+        operations = tuple(_with_primitives(step, tensors) for step in self.steps)
+        return replace(self.shown(), operations=operations, tensors=tensors)
 
     def run(
         self,
@@ -169,13 +194,19 @@ class _Layout:
         taken = tuple(names[id(tensor)] for tensor in node.input_tensors)
         shown = Operation(name, type(operation).__name__, (*taken, *weights), tuple(outputs), layer, node)
         used = {id(tensor): names[id(tensor)] for tensor in node.input_tensors}
-        self.steps.append(TracedCall(shown, used, _takes_training(operation), training))
+        self.steps.append(TracedCall(shown, used, taken, _takes_training(operation), training))
 
     def free(self, name: str) -> str:
         """Return a name that no input, weight or output has."""
         while name in self.tensors or name in self.reserved:
             name += "'"
         return name
+
+
+def _with_primitives(step: TracedCall, tensors: Mapping[str, TensorSpec]) -> Operation:
+    """Return a call's operation with what it computes on these tensors."""
+    taken, given = ([tensors[name].shape for name in names] for names in (step.taken, step.operation.outputs))
+    return replace(step.operation, primitives=primitives_of(step.operation.native.operation, taken, given))
 
 
 def _opened(node: Any) -> Any:

@@ -29,6 +29,15 @@ def assignment(text: str) -> tuple[str, str]:
     return name, value
 
 
+def input_shape(text: str) -> tuple[str, tuple[int, ...]]:
+    """Return the name and the shape of ``INPUT=1,224,224,3``; names may contain ``=``."""
+    name, _, lengths = text.rpartition("=")
+    found = tuple(int(length) for length in lengths.split(",") if length.strip().isdecimal())
+    if not name or len(found) != len(lengths.split(",")) or not all(0 < length < 1 << 31 for length in found):
+        raise argparse.ArgumentTypeError(f"{text}: expected INPUT=N,N,... such as image=1,224,224,3")
+    return name, found
+
+
 def metric_limit(text: str) -> tuple[str, float]:
     """Return the name and the limit of ``METRIC=LIMIT``; a limit may be a percentage, such as ``0.5%``."""
     name, limit = assignment(text)

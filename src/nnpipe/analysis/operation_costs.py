@@ -1,0 +1,214 @@
+"""What each operation of a graph costs: arithmetic, memory traffic, parameters and live memory.
+
+Everything follows from the graph alone, so one network has the same figures in every framework.  What has no rule, or
+an axis of unknown length, has no figures (``None``); it is never taken as 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from nnpipe.analysis.graph_constants import GraphConstants, constants_of
+from nnpipe.analysis.live_memory import bytes_of, live_memory
+from nnpipe.analysis.operation_arithmetic import Arithmetic, arithmetic_of
+from nnpipe.core.graph import Graph, Operation
+from nnpipe.core.primitive_shapes import product
+from nnpipe.core.tensors import TensorSpec
+
+# Kinds whose constants are indices, shapes and paddings, not parameters.
+_WITHOUT_PARAMETERS = {"movement", "view", "resize", "reduction", "pooling", "softmax"}
+UNKNOWN_KIND = "no rule"
+"""The kind of operations that are not known here."""
+
+
+@dataclass(frozen=True)
+class OperationCost:
+    """What one operation costs for one batch.
+
+    Parameters
+    ----------
+    name, kind, layer
+        Those of the operation; ``kind`` is the framework's.
+    primitive
+        The kind of what it mainly computes, in common words; :data:`UNKNOWN_KIND` if that is not known.
+    inputs, outputs
+        The tensors that it reads, without constants, and those that it writes.
+    arithmetic
+        Multiply-accumulates and other operations.
+    bytes_read, bytes_written
+        The memory traffic if every value is read and written once: values, weights and results.
+    parameters
+        The numbers that are stored with the model and that it uses.
+    live_bytes
+        All values that exist while it runs, see :func:`~nnpipe.analysis.live_memory.live_memory`.
+    """
+
+    name: str
+    kind: str
+    layer: str
+    primitive: str
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    arithmetic: Arithmetic | None
+    bytes_read: int | None
+    bytes_written: int | None
+    parameters: int
+    live_bytes: int | None
+
+    @property
+    def traffic(self) -> int | None:
+        """Return the bytes that are read and written."""
+        known = self.bytes_read is not None and self.bytes_written is not None
+        return (self.bytes_read or 0) + (self.bytes_written or 0) if known else None
+
+    @property
+    def intensity(self) -> float | None:
+        """Return the operations for each byte of traffic (arithmetic intensity); ``None`` without traffic."""
+        return self.arithmetic.operations / self.traffic if self.arithmetic and self.traffic else None
+
+
+@dataclass(frozen=True)
+class GraphCost:
+    """The costs of a graph.
+
+    Attributes
+    ----------
+    operations
+        The cost of each operation, in the order of the graph, without those that are folded.
+    folded
+        Names of operations on constants, which are computed when a model is loaded.
+    parameters
+        All numbers that are stored with the model and used, each tensor once.
+    """
+
+    operations: tuple[OperationCost, ...]
+    folded: tuple[str, ...]
+    parameters: int
+
+    @property
+    def arithmetic(self) -> Arithmetic:
+        """Return the sum over all operations that have a rule."""
+        return sum((each.arithmetic for each in self.operations if each.arithmetic is not None), Arithmetic())
+
+    @property
+    def unknown(self) -> tuple[OperationCost, ...]:
+        """Return the operations that have no rule, or tensors of unknown size: totals do not include them."""
+        return tuple(each for each in self.operations if each.arithmetic is None)
+
+    @property
+    def peak(self) -> OperationCost | None:
+        """Return the operation with the most live memory; ``None`` if a size is not known, or there is none."""
+        if not self.operations or any(each.live_bytes is None for each in self.operations):
+            return None
+        return max(self.operations, key=lambda each: each.live_bytes or 0)
+
+
+def graph_cost(graph: Graph) -> GraphCost:
+    """Return the costs of a graph whose lengths are known (:meth:`~nnpipe.LiveModel.get_sized_graph`)."""
+    constants = constants_of(graph)
+    live = live_memory(graph, constants.stored, constants.folded)
+    found, used = [], set()
+    for operation in graph.operations:
+        if operation.name in constants.folded:
+            continue
+        parameters = _parameters(operation, graph, constants)
+        used |= parameters
+        found.append(_cost(operation, graph, constants, _count(parameters, graph), live[operation.name]))
+    folded = tuple(operation.name for operation in graph.operations if operation.name in constants.folded)
+    return GraphCost(tuple(found), folded, _count(used, graph))
+
+
+def _cost(
+    operation: Operation, graph: Graph, constants: GraphConstants, parameters: int, live: int | None
+) -> OperationCost:
+    values = [name for name in operation.inputs if name not in constants.stored]
+    read = [_size(graph, name) for name in values] + _stored_sizes(operation, graph, constants)
+    written = [_size(graph, name) for name in operation.outputs]
+    bytes_read, bytes_written = _traffic(operation, None if None in read else sum(filter(None, read)), _sum(written))
+    return OperationCost(
+        operation.name,
+        operation.kind,
+        operation.layer,
+        operation.primitives[0].kind if operation.primitives else UNKNOWN_KIND,
+        tuple(graph.tensors[name] for name in values),
+        tuple(graph.tensors[name] for name in operation.outputs),
+        _arithmetic(operation, graph, constants),
+        bytes_read,
+        bytes_written,
+        parameters,
+        live,
+    )
+
+
+def _arithmetic(operation: Operation, graph: Graph, constants: GraphConstants) -> Arithmetic | None:
+    """Return the sum over the operation's primitives; ``None`` if one has no rule."""
+    # A constant may be larger than what is computed from it, but a rule starts from the values.
+    ordered = sorted(operation.inputs, key=lambda name: name in constants.stored)
+    if len(operation.primitives) > 1:  # what is fused to an operation works on its result alone
+        ordered = ordered[:1]
+    inputs = tuple(product(graph.tensors[name].shape) for name in ordered)
+    outputs = tuple(product(graph.tensors[name].shape) for name in operation.outputs)
+    found = [arithmetic_of(primitive, inputs, outputs) for primitive in operation.primitives]
+    known = [each for each in found if each is not None]
+    return sum(known, Arithmetic()) if found and len(known) == len(found) else None
+
+
+def _traffic(operation: Operation, read: int | None, written: int | None) -> tuple[int | None, int | None]:
+    if operation.unlisted or not operation.primitives:
+        return None, None
+    if all(each.kind == "view" for each in operation.primitives):
+        return 0, 0
+    if all(each.kind in ("gather", "movement") for each in operation.primitives) and None not in (read, written):
+        return min(read or 0, written or 0), written  # only what is copied is read
+    return read, written
+
+
+def _stored_sizes(operation: Operation, graph: Graph, constants: GraphConstants) -> list[int | None]:
+    """Return the bytes of each constant of an operation, in the type in which the file stores it if that is smaller."""
+    found: list[int | None] = []
+    for name in operation.inputs:
+        if name in constants.stored:
+            own, origin = _size(graph, name), _sum(_size(graph, root) for root in constants.stored[name])
+            found.append(own if origin is None or own is None else min(own, origin))
+    return found
+
+
+def _parameters(operation: Operation, graph: Graph, constants: GraphConstants) -> set[str]:
+    """Return the stored tensors with the parameters of an operation."""
+    kinds = {each.kind for each in operation.primitives}
+    if kinds <= _WITHOUT_PARAMETERS:  # also those that are not known
+        return set()
+    read = operation.inputs[:1] if kinds == {"quantisation"} else operation.inputs
+    roots = {root for name in read for root in constants.stored.get(name, ())}
+    if kinds <= {"elementwise", "gather"}:
+        roots = {root for root in roots if _is_weight(graph.tensors[root])}
+    specs = [graph.tensors[root] for root in roots]
+    if any(_is_byte(spec) and len(spec.shape) > 1 and spec.name in operation.inputs for spec in specs):
+        # Beside weights that the operation takes as integers, real numbers are scales and short lists of small integers zero points.
+        specs = [spec for spec in specs if spec.dtype == "int32" or (_is_byte(spec) and len(spec.shape) > 1)]
+    return {spec.name for spec in specs if spec.dtype not in ("int64", "bool", "string")}
+
+
+def _is_byte(spec: TensorSpec) -> bool:
+    return spec.dtype in ("int8", "uint8")
+
+
+def _is_weight(spec: TensorSpec) -> bool:
+    """Return whether a constant of arithmetic is a parameter: an array of real numbers, no single number or index."""
+    real = spec.dtype.startswith(("float", "bfloat")) or spec.quantised or _is_byte(spec)
+    return real and math.prod(length or 0 for length in spec.shape) > 1
+
+
+def _count(names: set[str], graph: Graph) -> int:
+    return sum(math.prod(length or 0 for length in graph.tensors[name].shape) for name in names)
+
+
+def _size(graph: Graph, name: str) -> int | None:
+    return bytes_of(graph.tensors[name])
+
+
+def _sum(sizes: Iterable[int | None]) -> int | None:
+    found = list(sizes)
+    return None if None in found else sum(size or 0 for size in found)

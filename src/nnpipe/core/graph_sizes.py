@@ -1,0 +1,52 @@
+"""Graphs for inputs of given shapes, in which the length of every axis is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from nnpipe.core.errors import ConfigError
+from nnpipe.core.graph import Graph, Selector
+from nnpipe.core.tensors import Batch, IOSpec, random_batch, show_shape
+
+Shapes = Mapping[str, tuple[int, ...]]
+"""The length of each axis, by input."""
+
+
+def settled_shapes(io: IOSpec, shapes: Mapping[str, Sequence[int]]) -> dict[str, tuple[int, ...]]:
+    """Return a shape for each input: the one given, or else the model's with a length of 1 for each free axis.
+
+    Raises
+    ------
+    ConfigError
+        If an input does not exist, or a shape does not fit it.
+    """
+    known = {spec.name: spec for spec in io.inputs}
+    for name, shape in shapes.items():
+        if name not in known:
+            raise ConfigError(f"the model has no input {name!r}; it has {', '.join(known)}")
+        own = known[name].shape
+        fits = len(own) == len(shape) and all(a is None or a == b for a, b in zip(own, shape, strict=True))
+        if not fits or any(length < 1 for length in shape):
+            raise ConfigError(f"the input {name!r} has the shape {show_shape(own)}, which {tuple(shape)} does not fit")
+    free = {name: tuple(1 if length is None else length for length in spec.shape) for name, spec in known.items()}
+    return free | {name: tuple(shape) for name, shape in shapes.items()}
+
+
+def with_shapes(io: IOSpec, shapes: Shapes) -> IOSpec:
+    """Return specifications whose inputs have these shapes."""
+    return IOSpec(tuple(replace(spec, shape=shapes[spec.name]) for spec in io.inputs), io.outputs)
+
+
+def sized_by_running(graph: Graph, io: IOSpec, shapes: Shapes, run: Callable[[Selector, Batch], Batch]) -> Graph:
+    """Return a graph with the lengths that one run on random inputs of these shapes shows.
+
+    ``run`` returns the selected values for a batch, as :meth:`~nnpipe.LiveModel.get_intermediates` does.
+    """
+    tensors = {
+        name: replace(spec, shape=shapes[name]) if name in shapes else spec for name, spec in graph.tensors.items()
+    }
+    if any(None in spec.shape for spec in tensors.values()):
+        values = run(Selector(tensor="*"), random_batch(with_shapes(io, shapes), 1))
+        tensors |= {name: replace(tensors[name], shape=array.shape) for name, array in values.items()}
+    return replace(graph, tensors=tensors)

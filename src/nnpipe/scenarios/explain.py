@@ -1,0 +1,62 @@
+"""Explain what a network costs, layer by layer: arithmetic, memory traffic, parameters and live memory.
+
+    nnpipe explain mobilenet.onnx
+    nnpipe explain detector.tflite --breakdown kind
+    nnpipe explain encoder.onnx --shape tokens=1,128 --csv costs.csv
+
+MODEL is a model file (.onnx, .tflite, .keras, .h5, .pt2).  All figures follow
+from its graph, for one sample unless --shape says otherwise; nothing is
+measured, and no data are needed.
+
+MACs are multiply-accumulates of convolutions, matrix products, recurrent layers
+and attention.  Traffic is what an operation reads and writes if every value
+moves once.  Live memory is all that exists while the operation runs, if every
+value is kept until its last use and nothing is fused.  Operations per byte tell
+what limits an operation: few mean memory, many mean arithmetic.
+
+Operations without a rule are named and counted, never taken as 0.  The exit
+status is 0, or 2 if the model could not be explained.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from nnpipe.scenarios._cli.command import execute, parse
+from nnpipe.scenarios._cli.option_types import input_shape, output_file
+from nnpipe.workflows.explanation.explain import explain
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run ``nnpipe explain MODEL ...``."""
+    return execute(_explain, argv, "explain")
+
+
+def _options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", type=Path, metavar="MODEL", help="the model file")
+    parser.add_argument(
+        "--shape", nargs="+", type=input_shape, default=[], metavar="INPUT=N,N,...",
+        help="the shape of an input (default: the model's, with the length 1 for each free axis)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--breakdown", choices=("kind",), help="show only the sums: by kind of operation, as convolution or softmax"
+    )
+    parser.add_argument("--csv", type=output_file, metavar="OUT.csv", help="also write a row for each operation here")
+    parser.add_argument("--json", type=output_file, metavar="OUT.json", help="also write all figures here")
+
+
+def _explain(argv: Sequence[str] | None) -> None:
+    options = parse(argv, "explain", __doc__ or "", (), _options).options
+    found = explain(options.model, shapes=dict(options.shape))
+    found.show(breakdown=options.breakdown is not None)
+    if options.csv is not None:
+        found.save_csv(options.csv)
+    if options.json is not None:
+        found.save_json(options.json)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""What a network costs, layer by layer, and why."""

@@ -1,0 +1,158 @@
+"""What :func:`nnpipe.explain` returns."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nnpipe.analysis.operation_costs import GraphCost, OperationCost
+from nnpipe.core.argument_checks import check_call
+from nnpipe.core.files import write_text
+from nnpipe.core.tensors import TensorSpec
+from nnpipe.report.writers.terminal import to_text
+from nnpipe.workflows.explanation.cost_tables import KindCost, kind_costs, kind_table, operation_table, sentences
+from nnpipe.workflows.notebook import shown_table
+
+_COLUMNS = (
+    "name", "kind", "layer", "primitive", "inputs", "outputs", "macs", "other_operations", "bytes_read",
+    "bytes_written", "parameters", "live_bytes", "intensity",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ExplainResult:
+    """The costs of a network, operation by operation.
+
+    Parameters
+    ----------
+    model
+        What was explained, as text.
+    inputs
+        The inputs with the shapes for which it was counted.
+    cost
+        The cost of each operation, and the sums.
+
+    Examples
+    --------
+    Of the example of :func:`nnpipe.explain`:
+
+
+    >>> [(kind.kind, kind.macs) for kind in found.kinds if kind.macs]
+    [('matrix product', 24)]
+    >>> found.save_csv("costs.csv")
+    """
+
+    model: str
+    inputs: tuple[TensorSpec, ...]
+    cost: GraphCost
+
+    @property
+    def macs(self) -> int:
+        """Return the multiply-accumulates of all operations that have a rule; see ``cost.unknown`` for the others."""
+        return self.cost.arithmetic.macs
+
+    @property
+    def kinds(self) -> tuple[KindCost, ...]:
+        """Return the sums by kind of primitive, those with the most operations on numbers first."""
+        return kind_costs(self.cost)
+
+    def show(self, breakdown: bool = False) -> None:
+        """Print the tables; with ``breakdown`` only the sums by kind."""
+        check_call(ExplainResult.show, locals())
+        sys.stdout.write(f"{self.text(breakdown)}\n")
+
+    def text(self, breakdown: bool = False) -> str:
+        """Return the tables and totals as text; with ``breakdown`` only the sums by kind and the totals."""
+        check_call(ExplainResult.text, locals())
+        tables = [] if breakdown else [to_text(operation_table(self.cost))]
+        tables += [to_text(kind_table(self.cost)), "\n".join(sentences(self.cost))]
+        return "\n\n".join((self.title, *tables))
+
+    def __str__(self) -> str:
+        return self.text()
+
+    @property
+    def title(self) -> str:
+        """Return what was explained, and for which inputs."""
+        told = ", ".join(f"{spec.name} {' x '.join(map(str, spec.shape)) or 'a number'}" for spec in self.inputs)
+        return f"{self.model} for {told}"
+
+    def _repr_html_(self) -> str:
+        """Return HTML for a notebook: the sums by kind, and the operations below."""
+        kinds = shown_table(kind_table(self.cost), self.title, sentences(self.cost))
+        return f"{kinds}<details>{shown_table(operation_table(self.cost), 'operations')}</details>"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all figures as JSON can hold them; ``None`` for what is not known."""
+        total, peak = self.cost.arithmetic, self.cost.peak
+        return {
+            "model": self.model,
+            "inputs": [spec.to_json() for spec in self.inputs],
+            "totals": {
+                "macs": total.macs,
+                "other_operations": total.others,
+                "parameters": self.cost.parameters,
+                "peak_live_bytes": None if peak is None else peak.live_bytes,
+                "without_rule": len(self.cost.unknown),
+                "folded": len(self.cost.folded),
+            },
+            "kinds": [each.to_json() for each in self.kinds],
+            "operations": [_figures(each) for each in self.cost.operations],
+        }
+
+    def save_json(self, path: str | Path) -> None:
+        """Write all figures as JSON.
+
+        Raises
+        ------
+        ConfigError
+            If the file cannot be written.
+        """
+        check_call(ExplainResult.save_json, locals())
+        write_text(path, json.dumps(self.to_json(), indent=1, allow_nan=False) + "\n")
+
+    def save_csv(self, path: str | Path) -> None:
+        """Write a row for each operation; cells of what is not known are empty.
+
+        Raises
+        ------
+        ConfigError
+            If the file cannot be written.
+        """
+        check_call(ExplainResult.save_csv, locals())
+        text = io.StringIO()
+        writer = csv.DictWriter(text, _COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        for each in self.cost.operations:
+            row = _figures(each)
+            writer.writerow({**row, "inputs": _tensors(row["inputs"]), "outputs": _tensors(row["outputs"])})
+        write_text(path, text.getvalue())
+
+
+def _figures(each: OperationCost) -> dict[str, Any]:
+    known = each.arithmetic
+    return {
+        "name": each.name,
+        "kind": each.kind,
+        "layer": each.layer,
+        "primitive": each.primitive,
+        "inputs": [spec.to_json() for spec in each.inputs],
+        "outputs": [spec.to_json() for spec in each.outputs],
+        "macs": None if known is None else known.macs,
+        "other_operations": None if known is None else known.others,
+        "bytes_read": each.bytes_read,
+        "bytes_written": each.bytes_written,
+        "parameters": each.parameters,
+        "live_bytes": each.live_bytes,
+        "intensity": each.intensity,
+    }
+
+
+def _tensors(specs: list[Mapping[str, Any]]) -> str:
+    return " ".join(f"{'x'.join(map(str, spec['shape'])) or '1'}:{spec['dtype']}" for spec in specs)
