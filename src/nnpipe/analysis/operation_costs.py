@@ -186,7 +186,7 @@ def _parameters(operation: Operation, graph: Graph, constants: GraphConstants) -
         roots = {root for root in roots if _is_weight(graph.tensors[root])}
     specs = [graph.tensors[root] for root in roots]
     if any(_is_byte(spec) and len(spec.shape) > 1 and spec.name in operation.inputs for spec in specs):
-        # Beside weights that the operation takes as integers, real numbers are scales and short lists of small integers zero points.
+        # Beside weights that are taken as integers, real numbers are scales, and short lists of 8 bits zero points.
         specs = [spec for spec in specs if spec.dtype == "int32" or (_is_byte(spec) and len(spec.shape) > 1)]
     return {spec.name for spec in specs if spec.dtype not in ("int64", "bool", "string")}
 

@@ -54,6 +54,8 @@ def measure(model: Path, data: Data) -> float | None:
     line = nn.find("NetworkProtocol", nn.RuntimeProtocol)
     target = nn.Deployment(line.from_json({"host": "board", "port": 12345}), nn.RemoteOptions(run_timeout=10.0))
     away = nn.measure(model, data=data, deployment=target)
+    explained: nn.ExplainResult = nn.explain(model, shapes={"image": (1, 8, 8)})
+    explained.show()
     checked: nn.VerifyResult = nn.verify(model, artifact.path, data=data[0], tolerances=nn.Tolerances())
     if not checked.agrees("close"):
         checked.show()
