@@ -16,6 +16,7 @@ from nnpipe.workflows.pipeline.file import CandidateSettings, Pipeline
 
 FOLDER = Path(__file__).resolve().parents[1] / "examples"
 BREADTH = FOLDER / "breadth.yaml"
+LANGUAGE_MODELS = FOLDER / "tiny_language_model.yaml"
 PIPELINES = sorted(path for path in FOLDER.glob("*.yaml") if "candidates" in read_settings(path))
 
 
@@ -47,8 +48,8 @@ def test_the_example_of_a_sweep_is_one_that_editors_find_no_fault_with() -> None
 def test_a_small_and_a_large_network_go_through_all_there_are(network: str, family: type[Component]) -> None:
     used = {
         type(part)
-        for model in pipeline_of(BREADTH).models
-        if model.title in (network, f"Keras {network}")
+        for model in (*pipeline_of(BREADTH).models, *pipeline_of(LANGUAGE_MODELS).models)
+        if model.title in (network, f"Keras {network}", "")
         for candidate in model.candidates
         for part in parts_of(candidate)
     }

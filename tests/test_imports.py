@@ -120,7 +120,7 @@ def combinations(classes: dict[str, list[Any]]) -> list[tuple[list[str], list[An
     wrappers, dataset = classes["modelwrappers"], classes["datasets"][0]
     found = [(["model_training", w.dotted_path(), dataset.dotted_path()], [w, dataset]) for w in wrappers]
     found += [(["model_training", wrappers[0].dotted_path(), d.dotted_path()], [d]) for d in classes["datasets"]]
-    frameworks = {wrapper.framework: wrapper for wrapper in wrappers if wrapper.exports}
+    frameworks = {(wrapper.framework, wrapper.exports): wrapper for wrapper in wrappers if wrapper.exports}
     for wrapper, runtime in itertools.product(frameworks.values(), classes["runtimes"]):
         for chain in ([], *([compiler] for compiler in classes["compilers"])):
             try:

@@ -33,7 +33,14 @@ __all__ = [
 
 Verdict = Literal["same", "close", "changed on purpose", "different"]
 
-CLOSE: dict[Claim, float] = {"float": 0.001, "float16": 0.03, "bfloat16": 0.1, "int8-weights": 0.1, "int8": 0.1}
+CLOSE: dict[Claim, float] = {
+    "float": 0.001,
+    "float16": 0.03,
+    "bfloat16": 0.1,
+    "int8-weights": 0.1,
+    "int8": 0.1,
+    "int4-weights": 0.2,
+}
 """The largest mean relative error of a close output, by the claim of the conversion."""
 
 

@@ -32,7 +32,7 @@ _VIEWS: dict[Claim, tuple[View, ...]] = {
     "float16": tuple((kind, phase) for phase in range(4) for kind in ("float16", "float32")),
     "int8": (("int8", 0), *(("float32", phase) for phase in range(4))),
 }
-_VIEWS |= {"bfloat16": _VIEWS["float"], "int8-weights": _VIEWS["int8"]}
+_VIEWS |= {"bfloat16": _VIEWS["float"], "int8-weights": _VIEWS["int8"], "int4-weights": _VIEWS["int8"]}
 
 
 @dataclass(frozen=True)

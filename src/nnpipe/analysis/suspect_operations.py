@@ -20,12 +20,12 @@ from nnpipe.analysis.tensor_pairing import ComputedTensor, Pair
 from nnpipe.core.claims import Claim, numbers_of
 
 LEAST_OF_CHANNEL: dict[Claim, float] = {
-    "float": 60.0, "float16": 40.0, "bfloat16": 24.0, "int8-weights": 14.0, "int8": 14.0,
+    "float": 60.0, "float16": 40.0, "bfloat16": 24.0, "int8-weights": 14.0, "int8": 14.0, "int4-weights": 9.0,
 }  # fmt: skip
 """The least signal-to-noise ratio of a channel in decibels, by claim."""
 
 LEAST_OF_TENSOR: dict[Claim, float] = {
-    "float": 80.0, "float16": 50.0, "bfloat16": 30.0, "int8-weights": 17.0, "int8": 17.0,
+    "float": 80.0, "float16": 50.0, "bfloat16": 30.0, "int8-weights": 17.0, "int8": 17.0, "int4-weights": 12.0,
 }  # fmt: skip
 """The least signal-to-noise ratio of a whole tensor in decibels, by claim."""
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from nnpipe.core.claims import Claim, changes_of, numbers_of
+from nnpipe.core.claims import INTEGERS, Claim, changes_of, numbers_of
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ class Weighing:
         if "fine-tuned" in changes:
             amount = max(float(np.sqrt(t.changed)) for t in self.tensors)
             parts.append(f"tensors changed by up to {100 * amount:.2g} %")
-        elif stepped and numbers in ("int8", "int8-weights"):
+        elif stepped and numbers in INTEGERS:
             parts.append(f"rounded to integers, by up to {max(stepped):.2g} of a step")
         elif numbers != "float":
             parts.append(f"rounded to {numbers}")

@@ -22,7 +22,7 @@ from nnpipe.analysis.suspect_operations import LEAST_OF_CHANNEL
 from nnpipe.analysis.weight_changes import Weighing, WeightChange
 from nnpipe.analysis.weights import WeightPair, Weights, pair_weights
 from nnpipe.analysis.weights_in_use import is_rescaled
-from nnpipe.core.claims import Claim, changes_of, numbers_of
+from nnpipe.core.claims import INTEGERS, Claim, changes_of, numbers_of
 
 _EXACT, _FAINT = 1e-4, 1e-5  # of a number, and of the greatest of its tensor: rounding of floats
 _ROUNDED: Mapping[Claim, float] = {"float16": 2.0**-10, "bfloat16": 2.0**-7}
@@ -186,9 +186,9 @@ def _vector(
 ) -> WeightChange:  # fmt: skip
     changes, found, step = changes_of(claims), pair.other.values, pair.other.step
     allowed = _allowed(numbers, found, step, claims) + _EXACT * scale
-    rounded = numbers_of(claims) in ("int8", "int8-weights")
+    rounded = (kind := numbers_of(claims)) in INTEGERS
     if rounded:  # quantisers correct biases for the rounding of the kernel
-        allowed = np.maximum(allowed, 10 ** (-LEAST_OF_CHANNEL["int8"] / 20) * np.sqrt(np.mean(np.square(numbers))))
+        allowed = np.maximum(allowed, 10 ** (-LEAST_OF_CHANNEL[kind] / 20) * np.sqrt(np.mean(np.square(numbers))))
     wrong = np.abs(found - numbers) > allowed
     if "pruned" in changes:
         wrong &= ~((found == 0) & np.isin(np.arange(found.size), list(dead)))
@@ -211,7 +211,7 @@ def _allowed(numbers: Array, found: Array, step: Array | None, claims: tuple[Cla
     floats: Array = _EXACT * size + _FAINT * float(size.max(initial=0.0))
     if kind in _ROUNDED:
         return floats + roundings * (_ROUNDED[kind] * size + _LEAST[kind])
-    if kind in ("int8", "int8-weights") and step is not None:
+    if kind in INTEGERS and step is not None:
         return floats + _STEPS * np.broadcast_to(step, numbers.shape)
     return floats
 
@@ -221,10 +221,10 @@ def _channels(
 ) -> tuple[int, tuple[int, ...]]:
     """Return the axis along which the fewest channels contain wrong numbers, and these channels."""
     best: tuple[float, int, tuple[int, ...]] | None = None
-    if step is None and numbers_of(claims) in ("int8", "int8-weights") and not changes_of(claims):
+    if step is None and (kind := numbers_of(claims)) in INTEGERS and not changes_of(claims):
         # Channels may be rounded by an unknown step; along another axis, the loss of a whole one would look as little.
         rows, theirs = rows_of(numbers, axis), rows_of(found, axis)
-        lost = decibels(power(rows), power(theirs - rows)) < LEAST_OF_CHANNEL["int8"]
+        lost = decibels(power(rows), power(theirs - rows)) < LEAST_OF_CHANNEL[kind]
         wrong = wrong & np.expand_dims(lost, tuple(each for each in range(numbers.ndim) if each != axis % numbers.ndim))
     for each in dict.fromkeys((axis, *range(numbers.ndim))):
         rows, theirs, bad = rows_of(numbers, each), rows_of(found, each), np.moveaxis(wrong, each, 0)

@@ -10,6 +10,7 @@ from nnpipe.core.lazy_exports import lazy_getattr
 
 if TYPE_CHECKING:
     from nnpipe.compilers.executorch import ExecuTorchCompiler as ExecuTorchCompiler
+    from nnpipe.compilers.genai import ONNXRuntimeGenAIBuilder as ONNXRuntimeGenAIBuilder
     from nnpipe.compilers.iree import IREECompiler as IREECompiler
     from nnpipe.compilers.onnx_float16 import ONNXFloat16 as ONNXFloat16
     from nnpipe.compilers.onnx_optimizer import ONNXRuntimeOptimizer as ONNXRuntimeOptimizer
@@ -33,6 +34,7 @@ __getattr__ = lazy_getattr(
     __name__,
     {
         "executorch": ("ExecuTorchCompiler",),
+        "genai": ("ONNXRuntimeGenAIBuilder",),
         "iree": ("IREECompiler",),
         "onnx_float16": ("ONNXFloat16",),
         "onnx_optimizer": ("ONNXRuntimeOptimizer",),

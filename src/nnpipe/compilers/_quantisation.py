@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from nnpipe.compilers.writing_compiler import WritingCompiler
 from nnpipe.core.arguments import argument
+from nnpipe.core.errors import ConfigError
 
 
 class IntegerIOCompiler(WritingCompiler):
@@ -32,3 +33,18 @@ class WeightQuantisingCompiler(WritingCompiler):
 
     def _outcome(self, destination: Path) -> Mapping[str, Any]:
         return {"weight_bits": 7 if self.reduce_range else 8}
+
+
+class BlockwiseWeights(WritingCompiler):
+    """Base of compilers that give each block of weights in a column a scale."""
+
+    block_size: int = argument(
+        32, help="weights in a column that share a scale, a power of two from 16 to 256", minimum=16, maximum=256
+    )
+    symmetric: bool = argument(True, help="whether weights have no zero point beside the scale of their block")
+
+    def validate(self) -> None:
+        """Check that the block size is a power of two."""
+        super().validate()
+        if self.block_size & (self.block_size - 1):
+            raise ConfigError(f"--block-size should be 16, 32, 64, 128 or 256, not {self.block_size}")

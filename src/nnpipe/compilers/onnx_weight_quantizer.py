@@ -7,16 +7,17 @@ from pathlib import Path
 from typing import Literal
 
 from nnpipe.compilers._onnx import ONNXRewriter, in_one_file
+from nnpipe.compilers._quantisation import BlockwiseWeights
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.claims import Claim
 from nnpipe.core.compiler import Calibration
-from nnpipe.core.errors import CompileError, ConfigError
+from nnpipe.core.errors import CompileError
 from nnpipe.core.tensors import IOSpec
 from nnpipe.formats.onnx import read_onnx
 
 
-class ONNXWeightQuantizer(ONNXRewriter):
+class ONNXWeightQuantizer(BlockwiseWeights, ONNXRewriter):
     """ONNX models whose matrix products have weights of 4 or 8 bits, in blocks with a scale each.
 
     All else stays in floats, and no samples are needed.  It is for models whose time and size are those of their
@@ -25,19 +26,10 @@ class ONNXWeightQuantizer(ONNXRewriter):
     """
 
     bits: Literal["4", "8"] = argument("4", help="bits of each weight")
-    block_size: int = argument(
-        32, help="weights in a column that share a scale, a power of two from 16 to 256", minimum=16, maximum=256
-    )
-    symmetric: bool = argument(True, help="whether weights have no zero point beside the scale of their block")
-
-    def validate(self) -> None:
-        """Check that the block size is a power of two."""
-        if self.block_size & (self.block_size - 1):
-            raise ConfigError(f"--block-size should be 16, 32, 64, 128 or 256, not {self.block_size}")
 
     def claims(self) -> tuple[Claim, ...]:
-        """Return 8-bit weights; results with 4 bits are held to what is expected of 8-bit computations."""
-        return ("int8-weights",) if self.bits == "8" else ("int8",)
+        """Return weights of so many bits."""
+        return ("int8-weights",) if self.bits == "8" else ("int4-weights",)
 
     def variant(self) -> str:
         """Return the number of bits."""

@@ -12,10 +12,15 @@ from typing import Literal, get_args
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.naming import nearest
 
-Claim = Literal["float", "float16", "bfloat16", "int8-weights", "int8", "pruned", "clustered", "fine-tuned"]
+Claim = Literal[
+    "float", "float16", "bfloat16", "int8-weights", "int8", "int4-weights", "pruned", "clustered", "fine-tuned"
+]
 
-NUMBERS: tuple[Claim, ...] = ("float", "float16", "bfloat16", "int8-weights", "int8")
+NUMBERS: tuple[Claim, ...] = ("float", "float16", "bfloat16", "int8-weights", "int8", "int4-weights")
 """Claims about the number format that a model computes with, from the most precise to the least."""
+
+INTEGERS: tuple[Claim, ...] = ("int8-weights", "int8", "int4-weights")
+"""Those of them by which weights are integers with a scale."""
 
 CHANGES: tuple[Claim, ...] = ("pruned", "clustered", "fine-tuned")
 """Claims about weights that were changed on purpose."""

@@ -71,6 +71,7 @@ class GenerationSession(InferenceSession):
     """
 
     varying: ClassVar[frozenset[str]] = frozenset({TOKEN_NS, REQUEST_NS})
+    not_compared: ClassVar[frozenset[str]] = frozenset({TOKENS, *varying})
 
     def __init__(self, max_new_tokens: int, clock: Callable[[], int] = time.perf_counter_ns) -> None:
         check_call(GenerationSession, locals())
@@ -96,6 +97,23 @@ class GenerationSession(InferenceSession):
             yield token
             if number >= self._max_new_tokens:
                 return
+
+    def compared_inputs(self, batch: Batch, outputs: Batch) -> Batch:
+        """Return a prompt with the model's own answer where it has no reference.
+
+        Models are compared by the probability that they give to the same answer: after one token that differs, their
+        own answers are different texts.
+        """
+        answer = outputs[TOKENS][0]
+        answer = answer[answer != NONE]
+        return batch if batch[REFERENCE].shape[1] or not len(answer) else {**batch, REFERENCE: answer[None]}
+
+    def durations(self, outputs: Batch) -> dict[str, int]:
+        """Return the time to the first token (TTFT), and the mean time of each later one (TPOT)."""
+        times = outputs[TOKEN_NS][0]
+        times = times[times != NONE]
+        found = {"ttft": int(times[0])} if len(times) else {}
+        return {**found, "tpot": int(times[1:].mean())} if len(times) > 1 else found
 
     @abstractmethod
     def _generate(self, prompt: Ids, max_new_tokens: int) -> Iterator[int]:

@@ -31,6 +31,9 @@ class InferenceSession(Closing):
         The inputs and outputs of the model; the author's constructor sets them.
     varying
         Outputs that differ from run to run although the inputs are the same, such as times.
+    not_compared
+        Outputs that say nothing about whether two models compute the same, such as times, and choices after which all
+        that follows is another matter.
 
     Examples
     --------
@@ -51,6 +54,7 @@ class InferenceSession(Closing):
 
     io: IOSpec
     varying: ClassVar[frozenset[str]] = frozenset()
+    not_compared: ClassVar[frozenset[str]] = frozenset()
 
     _state: str = "empty"
 
@@ -108,6 +112,28 @@ class InferenceSession(Closing):
         self._state = "empty"
         yield from self._stream(map(self._checked, batches))
         self._state = "done"
+
+    def compared_inputs(self, batch: Batch, outputs: Batch) -> Batch:
+        """Return the inputs on which another model is compared with this one; by default the same.
+
+        Parameters
+        ----------
+        batch, outputs
+            The inputs of a run, and its outputs.
+        """
+        return batch
+
+    def durations(self, outputs: Batch) -> Mapping[str, int]:
+        """Return parts of a run's time, such as that to the first token, in nanoseconds by name; none by default.
+
+        Comparisons of candidates compare each of them by itself.
+
+        Parameters
+        ----------
+        outputs
+            The outputs of the run.
+        """
+        return {}
 
     def stats(self) -> Mapping[str, Any]:
         """Return values that only the session knows (a target's clock, memory arenas); none by default."""

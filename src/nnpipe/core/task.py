@@ -90,6 +90,11 @@ class Task(Component):
         """The metric by which candidates are ranked."""
         return self.metrics[0]
 
+    @property
+    def compared(self) -> tuple[QualityMetric, ...]:
+        """The metrics that comparisons show, that by which candidates are ranked first; by default only this one."""
+        return (self.primary,)
+
     @abstractmethod
     def judge(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
         """Reduce the predictions and truth of a batch to the arrays that the metrics need.

@@ -58,10 +58,16 @@ def check_there(path: Path) -> None:
             f"{path}: a TensorFlow SavedModel, a folder; "
             f"convert it: python -m tf2onnx.convert --saved-model {path} --output model.onnx --opset 18"
         )
+    if (path / "genai_config.json").is_file():
+        raise ArtifactError(
+            f"{path}: a folder of onnxruntime-genai, not a model file; "
+            f"name ONNXRuntimeGenAIModel instead, with --model-folder {path}"
+        )
     if (path / "config.json").is_file():
         raise ArtifactError(
             f"{path}: a folder, not a model file; if save_pretrained of transformers wrote it, "
-            f"name TransformersModel instead, with --model-folder {path} --model-path {path}"
+            f"name TransformersModel instead, with --model-folder {path} --model-path {path}, or, if it "
+            f"generates text, TransformersGenerator with --model-folder {path}"
         )
     raise ArtifactError(f"{path}: a folder, not a model file")
 

@@ -13,6 +13,9 @@ from nnpipe.core.files import sha256_of, write_text
 LISTING = "model-folder"
 """The format of such a list, as artifacts name it."""
 
+TRANSFORMERS = "transformers-folder"
+"""The format of a list of the files of a folder of transformers, from which compilers make other models."""
+
 _LARGEST, _MOST_FILES = 1 << 20, 4096
 
 
@@ -35,6 +38,24 @@ def check_listing(files: Sequence[Path], path: Path) -> None:
         entry = listed.get(str(file.resolve()))
         if entry is None or entry["size"] != file.stat().st_size or entry["sha256"] != sha256_of(file):
             raise ArtifactError(f"{path}: {file} is another file, or has changed since this list was written")
+
+
+def listed_folder(path: Path, name: str) -> Path:
+    """Return the folder with the file of this name in a list, after a check of all files of the list.
+
+    Raises
+    ------
+    ArtifactError
+        If the list cannot be read, has no such file, or a file is not as it was.
+    """
+    files = [Path(each) for each in _read(path)]
+    if missing := [each for each in files if not each.is_file()]:
+        raise ArtifactError(f"{path}: {missing[0]} is gone")
+    check_listing(files, path)
+    for each in files:
+        if each.name == name:
+            return each.parent
+    raise ArtifactError(f"{path}: lists no {name}")
 
 
 def listed_size(path: Path) -> int:

@@ -8,18 +8,15 @@ OpenVINO, a tensor may have several names or none.
 from __future__ import annotations
 
 import json
-import shutil
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from nnpipe.core.errors import ArtifactError, SpecMismatch
 from nnpipe.core.tensors import IOSpec
+from nnpipe.formats.stored_zip import ZIP_ERRORS, check_stored, write_stored
 
 _XML, _BIN, _IO = "model.xml", "model.bin", "io.json"
-# A fixed date, so that equal models give equal files.
-_DATE = (1980, 1, 1, 0, 0, 0)
-_BLOCK = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -56,13 +53,7 @@ def write_openvino(path: Path, xml: Path, io: IOSpec, taken: tuple[str, ...]) ->
         As in :class:`OpenVINOFile`.
     """
     said = json.dumps(io.to_json() | {"taken": list(taken)})
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
-        archive.writestr(zipfile.ZipInfo(_IO, _DATE), said.encode())
-        for name, part in ((_XML, xml), (_BIN, xml.with_suffix(".bin"))):
-            info = zipfile.ZipInfo(name, _DATE)
-            info.file_size = part.stat().st_size  # otherwise zipfile rejects more than 2 GB
-            with open(part, "rb") as source, archive.open(info, "w") as handle:
-                shutil.copyfileobj(source, handle, _BLOCK)
+    write_stored(path, {_IO: said.encode(), _XML: xml, _BIN: xml.with_suffix(".bin")})
 
 
 def read_openvino(path: Path) -> OpenVINOFile:
@@ -80,17 +71,11 @@ def read_openvino(path: Path) -> OpenVINOFile:
             infos = archive.infolist()
             if sorted(info.filename for info in infos) != sorted([_XML, _BIN, _IO]):
                 raise ArtifactError(f"{path}: an archive, but not of an OpenVINO model; compile it with nnpipe")
-            # Nothing is compressed, so that the parts cannot be larger than the file.
-            if any(info.compress_type != zipfile.ZIP_STORED or info.flag_bits & 1 for info in infos):
-                raise ArtifactError(f"{path}: compressed or encrypted, which OpenVINO models written here never are")
-            if sum(info.file_size for info in infos) > path.stat().st_size:
-                raise ArtifactError(f"{path}: damaged: its parts are larger than the whole")
+            check_stored(path, archive, "OpenVINO models")
             said = json.loads(archive.read(_IO))
             io, taken = IOSpec.from_json(said), tuple(map(str, said["taken"]))
             return OpenVINOFile(archive.read(_XML), archive.read(_BIN), io, taken)
-    except (
-        zipfile.BadZipFile, EOFError, OSError, NotImplementedError, RuntimeError, ValueError, KeyError, TypeError,
-    ) as error:  # fmt: skip
+    except (*ZIP_ERRORS, KeyError, TypeError) as error:
         if isinstance(error, (SpecMismatch, KeyError, TypeError)):
             raise ArtifactError(f"{path}: its description of inputs and outputs is damaged: {error}") from None
         cause = error or type(error).__name__

@@ -19,6 +19,7 @@ from nnpipe.measuring.run import SCHEMA, Run
 from nnpipe.measuring.series import Series
 from nnpipe.measuring.slow_candidates import slow_doubts
 
+_NS, _WHOLE = "_ns", {"start", "latency"}
 _FEWEST_CALLS = {0.5: 1, 0.9: 10}  # calls that a block needs for each quantile
 # Limits on what is read from a file, since all pairs of these are compared.
 _MOST_RUNS, _MOST_STARTS, _MOST_ROUNDS = 200, 1024, 1024
@@ -66,14 +67,25 @@ class Comparison:
         """The runs of the candidates that did not fail."""
         return tuple(run for run in self.runs if run.title not in self.failures)
 
-    def verdicts(self, share: float = 0.5) -> list[Verdict]:
-        """Compare all pairs of :attr:`whole` by a quantile of their blocks.
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The names of the parts of calls' times that are known of all of :attr:`whole`."""
+        known = [
+            {name.removesuffix(_NS) for name in run.series["inference"].columns if name.endswith(_NS)} - _WHOLE
+            for run in self.whole
+        ]
+        return tuple(sorted(set.intersection(*known))) if known else ()
 
-        The stopping rule is made for the median.  The result is empty if the blocks are too short for the quantile.
+    def verdicts(self, share: float = 0.5, part: str = "") -> list[Verdict]:
+        """Compare all pairs of :attr:`whole` by a quantile of their blocks, of whole calls or of a part of each.
+
+        The stopping rule is made for the median of whole calls.  The intervals of all parts hold together with the
+        plan's confidence.  The result is empty if the blocks are too short for the quantile.
         """
-        figures = [quantiles(run, share) for run in self.whole]
+        figures = [quantiles(run, share, f"{part or 'latency'}{_NS}") for run in self.whole]
         candidates = len({*self.failures, *(run.title for run in self.runs)})
-        return verdicts(figures, self.plan, candidates)
+        missed = (1 - self.plan.confidence) / (len(self.parts) if part else 1)
+        return verdicts(figures, replace(self.plan, confidence=1 - missed), candidates)
 
     def run_of(self, title: str) -> Run:
         """Return the run of a candidate.
@@ -190,6 +202,11 @@ def with_turns(run: Run, record: Record, candidate: int) -> Run:
             for name in ("start", "round", "place")
         },
     }
+    for part in dict.fromkeys(name for turn in turns for name in turn.block.parts_ns):
+        unknown = (np.full(len(turn.block.latency_ns), -1) for turn in turns)
+        columns[f"{part}{_NS}"] = [
+            turn.block.parts_ns.get(part, none) for turn, none in zip(turns, unknown, strict=True)
+        ]
     empty = [np.empty(0, np.int64)]
     inference = Series({name: np.concatenate(parts or empty) for name, parts in columns.items()})
     idle = sum(turn.block.idle_ns for turn in turns)
@@ -198,10 +215,16 @@ def with_turns(run: Run, record: Record, candidate: int) -> Run:
     return replace(run, series={**run.series, "inference": inference}, timing=timing)
 
 
-def quantiles(run: Run, share: float) -> Medians:
-    """Return a quantile of each block of a run measured in turns, by start and round, in nanoseconds."""
+def quantiles(run: Run, share: float, column: str = "latency_ns") -> Medians:
+    """Return a quantile of each block of a run measured in turns, by start and round, in nanoseconds.
+
+    ``column`` is the column of the series ``inference``; calls without such a part, -1, are left out.
+    """
     inference = run.series["inference"]
-    starts, rounds, latencies = inference["start"], inference["round"], inference["latency_ns"]
+    known = inference[column] >= 0
+    starts, rounds, latencies = (inference[name][known] for name in ("start", "round", column))
+    if not len(starts):
+        return {}
     edges = np.flatnonzero((np.diff(starts) != 0) | (np.diff(rounds) != 0)) + 1
     fewest = _FEWEST_CALLS.get(share, 1)
     return by_start(

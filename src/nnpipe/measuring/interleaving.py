@@ -33,12 +33,15 @@ class Block:
     idle_cpu_ns, idle_ns
         The processor time that the process used since its last block, while it
         was idle, and the duration of that idle time.
+    parts_ns
+        Parts of each call's time by name, ``(calls,)`` int64, -1 where a call has no such part.
     """
 
     start_ns: npt.NDArray[np.int64]
     latency_ns: npt.NDArray[np.int64]
     idle_cpu_ns: int = 0
     idle_ns: int = 0
+    parts_ns: Mapping[str, npt.NDArray[np.int64]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -101,6 +104,7 @@ def interleave(
     opener: Opener,
     plan: ComparisonPlan,
     *,
+    same_calls: bool = False,
     progress: Progress = silent,
     clock: Clock = time.perf_counter_ns,
 ) -> Record:
@@ -120,6 +124,9 @@ def interleave(
         block, drops out; the others continue.
     plan
         When to stop, and with which confidence.
+    same_calls
+        Whether all candidates run equally many calls in a block, so that those who cycle through the same inputs are
+        given the same ones in each round: for inputs that take unlike times.
     progress
         Receives each start.
     clock
@@ -146,14 +153,14 @@ def interleave(
                         record.failures[place] = failure
                 runners = {place: runner for place, runner in opened.items() if not isinstance(runner, NNPipeError)}
                 opening = clock() - since
-                field = _Field(record, runners, start, begin, clock)
-                field.warm_up(plan, calls)
+                stage = _Field(record, runners, start, begin, clock)
+                stage.warm_up(plan, calls, same_calls)
                 if not rounds:
-                    rounds = min(max(opening // (2 * max(field.round_ns, 1)), _FEWEST_ROUNDS), _MOST_ROUNDS)
+                    rounds = min(max(opening // (2 * max(stage.round_ns, 1)), _FEWEST_ROUNDS), _MOST_ROUNDS)
                 for round_ in range(rounds):
                     turns = sorted(runners)
                     order.shuffle(turns)
-                    field.run(round_, turns, calls)
+                    stage.run(round_, turns, calls)
             alive = [place for place in alive if place not in record.failures]
             if len(alive) > 1 and start + 1 in looks:
                 alive = _left(alive, record.medians(candidates), plan)
@@ -185,7 +192,7 @@ class _Field:
         self.round_ns = 0
         self._record, self._runners, self._start, self._begin, self._clock = record, runners, start, begin, clock
 
-    def warm_up(self, plan: ComparisonPlan, calls: dict[int, int]) -> None:
+    def warm_up(self, plan: ComparisonPlan, calls: dict[int, int], same_calls: bool) -> None:
         """Run a block of each without recording it; the first start also determines the number of calls in a block."""
         typical = {}
         for place in tuple(self._runners):
@@ -193,6 +200,8 @@ class _Field:
                 typical[place] = max(float(np.median(warm.latency_ns)), 1.0)
         if not calls:
             calls |= _calls_in_blocks(typical, plan.block_seconds)
+            if same_calls:
+                calls |= dict.fromkeys(calls, min(calls.values(), default=_FEWEST_CALLS))
         since = self._clock()
         for place in tuple(self._runners):
             self._call(place, calls[place])

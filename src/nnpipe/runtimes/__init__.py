@@ -10,6 +10,7 @@ from nnpipe.core.lazy_exports import lazy_getattr
 
 if TYPE_CHECKING:
     from nnpipe.runtimes.executorch import ExecuTorchRuntime as ExecuTorchRuntime
+    from nnpipe.runtimes.genai import ONNXRuntimeGenAI as ONNXRuntimeGenAI
     from nnpipe.runtimes.iree import IREERuntime as IREERuntime
     from nnpipe.runtimes.keras import KerasRuntime as KerasRuntime
     from nnpipe.runtimes.litert import LiteRTRuntime as LiteRTRuntime
@@ -24,6 +25,7 @@ __getattr__ = lazy_getattr(
     __name__,
     {
         "executorch": ("ExecuTorchRuntime",),
+        "genai": ("ONNXRuntimeGenAI",),
         "iree": ("IREERuntime",),
         "keras": ("KerasRuntime",),
         "litert": ("LiteRTRuntime",),

@@ -1,7 +1,8 @@
 """Compare candidates side by side: which is faster, which is more accurate, and how certain that is.
 
 WHAT is a pipeline file, with KEY=VALUE changes as for nnpipe run, or two or
-more model files with --dataset; name files before options.  All candidates are open
+more model files, or folders with models that generate text, with --dataset; name
+files before options.  All candidates are open
 at the same time, each in a subprocess, and take turns in short blocks in random
 order.  All are restarted many times, since the speed of a process depends on its
 place in memory.  A candidate that is certainly slower is dropped.
@@ -28,11 +29,11 @@ from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError
 from nnpipe.measuring.measure_options import MeasureOptions
 from nnpipe.measuring.paired_comparison import ComparisonPlan
-from nnpipe.scenarios._cli.command import CommandParser, Parsed, add_model_path, execute, parse
+from nnpipe.scenarios._cli.command import CommandParser, Parsed, add_model_folder, add_model_path, execute, parse
 from nnpipe.scenarios._cli.option_types import Percentage, output_file
 from nnpipe.workflows.candidates.model_files import known_wrapper, opened_file
 from nnpipe.workflows.candidates.model_process import LimitOptions
-from nnpipe.workflows.comparison.compare_models import compare_models, compare_pipeline
+from nnpipe.workflows.comparison.compare_models import compare_models, compare_pipeline, titles_of
 from nnpipe.workflows.comparison.result import ComparisonResult
 
 _PIPELINES = (".yaml", ".yml", ".json")
@@ -95,6 +96,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--retrain", action="store_true", help="train even if the same training has been done")
     add_model_path(parser, argparse.SUPPRESS, required=False)
+    add_model_folder(parser)
 
 
 def _compare(argv: Sequence[str] | None) -> int:
@@ -131,14 +133,15 @@ def _files_compared(parsed: Parsed, plan: ComparisonPlan) -> ComparisonResult:
         raise ConfigError("--dataset is missing: name the data that the model files run on")
     if len(options.what) < 2:
         raise ConfigError("a comparison needs two model files or more; give the same one twice to see what chance does")
-    if options.model_path is not None:
-        raise ConfigError("--model-path is not for compare: name the files themselves")
+    for name in ("model_path", "model_folder"):
+        if getattr(options, name) is not None:
+            raise ConfigError(f"--{name.replace('_', '-')} is not for compare: name the files themselves")
     models = [opened_file(file, options) for file in options.what]
     measure = MeasureOptions(
         inference_batch_size=options.inference_batch_size or 1, measure_samples=options.measure_samples
     )
     return compare_models(
-        models, data=parsed.make("--dataset"), plan=plan, options=measure,
+        models, titles=titles_of(options.what), data=parsed.make("--dataset"), plan=plan, options=measure,
         time_limit=LimitOptions.from_argparse(options).time_limit, output=options.output or Path("comparison.json"),
         title=options.title, command=parsed.command,
     )  # fmt: skip

@@ -281,9 +281,13 @@ class ModelCompilerContract(ComponentContract):
 def outputs_of(
     runtime: Runtime, compiled: Artifact, io: IOSpec, batches: Sequence[Batch]
 ) -> list[dict[str, np.ndarray]]:
-    """Return the compiled model's outputs for batches of the source, converted to its inputs and back."""
+    """Return the compiled model's outputs for batches of the source, converted to its inputs and back.
+
+    Outputs that differ from run to run are left out.
+    """
     with runtime.load(compiled) as session:
-        return [adapt_outputs(session.infer(adapt_inputs(batch, io, session.io)), io, session.io) for batch in batches]
+        found = [adapt_outputs(session.infer(adapt_inputs(batch, io, session.io)), io, session.io) for batch in batches]
+        return [{name: array for name, array in each.items() if name not in session.varying} for each in found]
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import shutil
 import subprocess
@@ -14,6 +13,7 @@ import numpy as np
 import pytest
 from installed import needs
 from repeated import RULES_OF_SESSIONS, SAME_IN_A_FRAMEWORK
+from tiny_generators import write_prompts, write_tiny_generator
 
 from nnpipe.core.errors import ArtifactError, ConfigError
 from nnpipe.core.generation import LOG_LIKELIHOOD, PROMPT, REFERENCE, REQUEST_NS, TOKEN_NS, TOKENS, GenerationSession
@@ -27,20 +27,11 @@ from nnpipe.modelwrappers.files.transformers_generator import TransformersGenera
 from nnpipe.testing.modelwrapper import ModelWrapperContract
 
 needs("torch", "transformers", "tokenizers", "safetensors")
-EXAMPLE = Path(__file__).parents[3] / "examples" / "tiny_language_model.py"
-TEXT = "The quick brown fox jumps over the lazy dog. How many letters are in this sentence of a few words?\n" * 20
 
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    spec = importlib.util.spec_from_file_location("tiny_language_model", EXAMPLE)
-    assert spec is not None
-    assert spec.loader is not None
-    example: Any = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(example)
-    folder = tmp_path_factory.mktemp("tiny")
-    example.write(folder, [TEXT], steps=0, vocabulary_size=300)
-    return folder
+    return write_tiny_generator(tmp_path_factory.mktemp("tiny"))
 
 
 @pytest.fixture(scope="module")
@@ -53,10 +44,7 @@ def built(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def prompts(folder: Path) -> PromptsDataset:
-    path = folder / "prompts.jsonl"
-    rows = [{"prompt": "The quick brown"}, {"prompt": "How many", "reference": " letters are in"}, {"prompt": "dog"}]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    found = PromptsDataset(dataset_root=path)
+    found = PromptsDataset(dataset_root=write_prompts(folder / "prompts.jsonl"))
     found.prepare()
     return found
 

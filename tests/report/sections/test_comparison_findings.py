@@ -15,7 +15,7 @@ from nnpipe.measuring.run import Run
 from nnpipe.report.sections.comparison_findings import (
     comparison_table,
     leader,
-    quality_gap,
+    quality_gaps,
     quality_sentence,
     sentence,
     sentences,
@@ -84,7 +84,7 @@ def run(title, right, samples=400, **timing):
     ],
 )
 def test_accuracies_are_told_by_what_differs(one, two, told):
-    gap = quality_gap(run("A", one), run("B", two), 0.95)
+    (gap,) = quality_gaps(run("A", one), run("B", two), 0.95)
     assert gap is not None
     found = quality_sentence(gap, "A", "B")
     assert found.startswith(told)
@@ -95,8 +95,8 @@ def test_accuracies_are_told_by_what_differs(one, two, told):
 
 
 def test_accuracies_on_other_samples_are_not_compared():
-    assert quality_gap(run("A", 5), run("B", 5, samples=300), 0.95) is None
-    assert quality_gap(run("A", 5), Run("B", (), {}, {}, {}, {}, {}), 0.95) is None
+    assert quality_gaps(run("A", 5), run("B", 5, samples=300), 0.95) == ()
+    assert quality_gaps(run("A", 5), Run("B", (), {}, {}, {}, {}, {}), 0.95) == ()
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import numpy as np
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.dataset_spec import DatasetSpec
-from nnpipe.core.errors import ArtifactError, ConfigError
+from nnpipe.core.errors import ArtifactError, ConfigError, NotSupported
 from nnpipe.core.generation import NONE, PROMPT, REFERENCE, TOKENS, generation_io
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import ModelWrapper
@@ -61,6 +61,9 @@ class TextGenerator(ModelWrapper):
     @abstractmethod
     def model_files(self) -> Sequence[Path]:
         """Return the files of the network and its weights, which are checked before anything is loaded."""
+
+    def _write_export(self, path: Path) -> None:
+        """Write the model in the format of ``exports``; by default there is none."""
 
     # -- what all of them do ----------------------------------------------------------------------
 
@@ -130,4 +133,14 @@ class TextGenerator(ModelWrapper):
     def save(self, live: LiveModel, path: str | Path) -> Artifact:
         """Write a list of the folder's files with their checksums; the network stays where it is."""
         write_listing(self.model_files(), Path(path))
-        return self.artifact_of(path, LISTING, tuple((name, version(name)) for name in self.packages))
+        return self._described(path, LISTING)
+
+    def export(self, live: LiveModel, path: str | Path, format: str) -> Artifact:
+        """Write the model in a format that compilers or runtimes take."""
+        if format not in self.exports:
+            raise NotSupported(f"{type(self).__name__} cannot be exported as {format}")
+        self._write_export(Path(path))
+        return self._described(path, format)
+
+    def _described(self, path: str | Path, format: str) -> Artifact:
+        return self.artifact_of(path, format, tuple((name, version(name)) for name in self.packages))

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from nnpipe.core.arguments import argument
-from nnpipe.core.errors import ArtifactError, MissingDependency
+from nnpipe.core.errors import ArtifactError, ConfigError, MissingDependency
 from nnpipe.core.generation import GenerationSession, Ids
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import TensorSpec
+from nnpipe.formats.model_folder import TRANSFORMERS, write_listing
 from nnpipe.formats.transformers_folder import TransformersFolder, read_folder
 from nnpipe.frameworks.framework_output import hushed
 from nnpipe.modelwrappers.files._transformers_network import network_of
@@ -34,6 +35,7 @@ class TransformersGenerator(TextGenerator):
     requires: ClassVar[tuple[str, ...]] = ("transformers", "torch", "safetensors", "tokenizers")
     install: ClassVar[str] = "nnpipe[transformers,torch-int8]"
     packages: ClassVar[tuple[str, ...]] = ("torch", "transformers")
+    exports: ClassVar[tuple[str, ...]] = (TRANSFORMERS,)
 
     weight_bits: Literal["8", "4"] | None = argument(
         None,
@@ -107,6 +109,11 @@ class TransformersGenerator(TextGenerator):
 
             four = IntxWeightOnlyConfig(weight_dtype=torch.int4, granularity=PerGroup(self.group_size))
             quantize_(network, four, filter_fn=divisible)
+
+    def _write_export(self, path: Path) -> None:
+        if self.weight_bits is not None:
+            raise ConfigError("--weight-bits is for PyTorch; leave it out, the compiler has its own option for that")
+        write_listing((*self.model_files(), self.model_folder / "tokenizer.json"), path)
 
     def session(self, live: LiveModel) -> InferenceSession:
         """Return a session that generates in PyTorch, with the keys and values of earlier tokens kept."""

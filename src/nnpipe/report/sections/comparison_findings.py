@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from nnpipe.analysis.quality_intervals import QualityDifference
+from nnpipe.analysis.quality_intervals import QualityDifference, quality_difference
 from nnpipe.core.quality_metric import QualityMetric
 from nnpipe.measuring.comparison import Comparison
 from nnpipe.measuring.diagnosis import settings_doubts
 from nnpipe.measuring.doubt import Doubt
 from nnpipe.measuring.paired_comparison import ComparisonPlan, Verdict
 from nnpipe.measuring.quality_doubts import prepared_unknown, quality_doubts
-from nnpipe.measuring.quantities import difference, in_sentence
+from nnpipe.measuring.quantities import difference, in_sentence, quality
 from nnpipe.measuring.run import Run
 from nnpipe.measuring.slow_candidates import slow_doubts
 from nnpipe.report.document import Cell, Table
 from nnpipe.report.formatting import NOTHING, Scale, clean, count, digits, share
 from nnpipe.report.inputs.comparability import unlike_samples
-from nnpipe.report.inputs.quality import Quality, paired
+from nnpipe.report.inputs.quality import Quality, comparable
 from nnpipe.report.quantity_text import difference_text, kinds, written
 
 _TIMES_FROM = 1.5  # ratios from here on are written as multiples, smaller ones as percentages
@@ -47,8 +47,11 @@ def sentences(comparison: Comparison) -> list[str]:
     against = [each for each in found if best in (each.first, each.second)]
     per_start = comparison.seconds / max(1, max(each.starts for each in found))
     told = [sentence(each, names, comparison.plan, per_start) for each in against]
+    for part in comparison.parts:
+        of_part = [each for each in comparison.verdicts(part=part) if best in (each.first, each.second)]
+        told += [f"In {part.upper()}, {sentence(each, names, comparison.plan, per_start)}" for each in of_part]
     for place, run in enumerate(runs):
-        if place != best and (gap := quality_gap(runs[best], run, comparison.plan.confidence)) is not None:
+        for gap in quality_gaps(runs[best], run, comparison.plan.confidence) if place != best else ():
             said = quality_sentence(gap, names[best], names[place])
             unknown = prepared_unknown(runs[best]) or prepared_unknown(run)
             told.append(f"If both were given samples as they want them: {said}" if unknown else said)
@@ -86,11 +89,16 @@ def sentence(found: Verdict, names: Sequence[str], plan: ComparisonPlan, seconds
     return f"{first} and {second} cannot be told apart: {longer}, {_percent(most)} at most; {wanted}."
 
 
-def quality_gap(first: Run, second: Run, confidence: float) -> QualityGap | None:
-    """Return the difference of two runs' quality; ``None`` unless both were judged on the same samples."""
+def quality_gaps(first: Run, second: Run, confidence: float) -> tuple[QualityGap, ...]:
+    """Return the difference of each metric that the task compares; none unless both were judged on the same samples."""
     one, two = Quality.of(first), Quality.of(second)
-    found = paired(one, two, confidence)
-    return None if found is None or one is None else QualityGap(one.metric, found.gap)
+    if one is None or two is None or not comparable(one, two):
+        return ()
+    found = (
+        QualityGap(metric, quality_difference(metric, one.evaluation, two.evaluation, confidence))
+        for metric in one.task.compared
+    )
+    return tuple(each for each in found if not math.isnan(each.gap.value))
 
 
 def quality_sentence(found: QualityGap, first: str, second: str) -> str:
@@ -166,16 +174,11 @@ def _doubts(run: Run, slow: Mapping[str, Doubt]) -> tuple[Doubt, ...]:
 
 def comparison_table(comparison: Comparison) -> Table:
     """Return a table with a row for each candidate and ratios to the fastest candidate."""
-    runs = comparison.whole
+    runs, confidence = comparison.whole, comparison.plan.confidence
     found, tails = comparison.verdicts(), comparison.verdicts(0.9)
     best = leader(found) if found else 0
     medians = [_overall(run, 0.5) for run in runs]
     scale, slow = Scale.of_times(medians), slow_doubts(runs)
-    qualities = [Quality.of(run) for run in runs]
-    leading = next((each.metric for each in qualities if each is not None), None)
-    heading, gap_heading = ("", "") if leading is None else (leading.heading, difference(leading).heading)
-    points_said = "" if leading is None or leading.kind != "share" else f"; {gap_heading} is in percentage points"
-    gaps = [quality_gap(runs[best], run, comparison.plan.confidence) for run in runs]
     columns = [
         ("Candidate", [Cell(clean(run.title, 60)) for run in runs]),
         # The second column is visible on a narrow screen, too.
@@ -184,17 +187,44 @@ def comparison_table(comparison: Comparison) -> Table:
         ("Time by the fastest's", [_against(place, best, found) for place in range(len(runs))]),
         (f"p90, {scale.unit}", [Cell(scale.text(_overall(run, 0.9), 4), _overall(run, 0.9)) for run in runs]),
         ("p90 by the fastest's", [_against(place, best, tails) for place in range(len(runs))]),
-        (heading, [_quality(run, quality, leading) for run, quality in zip(runs, qualities, strict=True)]),
-        (gap_heading, [_gap(gap, place == best) for place, gap in enumerate(gaps)]),
+        *(column for part in comparison.parts for column in _part(comparison, part, best)),
+        *(column for metric in _metrics(runs) for column in _of_metric(metric, runs, best, confidence)),
         ("Starts", [_counted(len(np.unique(run.series["inference"]["start"]))) for run in runs]),
         ("Calls", [_counted(len(run.series["inference"])) for run in runs]),
     ]
     columns = [column for column in columns if any(cell.text != NOTHING for cell in column[1])]
+    points = [difference(metric).heading for metric in _metrics(runs) if metric.kind == "share"]
+    points_said = f"; {' and '.join(points)} {'is' if len(points) == 1 else 'are'} in percentage points" * bool(points)
     return Table(
         tuple(name for name, _ in columns),
         tuple(zip(*(cells for _, cells in columns), strict=True)),
         caption="Candidates that took turns. All intervals of times hold together with "
         f"{share(comparison.plan.confidence, 0)} confidence{points_said}.",
+    )
+
+
+def _part(comparison: Comparison, part: str, best: int) -> Iterator[tuple[str, list[Cell]]]:
+    """Yield the columns of a part of calls' times: its median, and the ratio to that of the fastest candidate."""
+    medians = [_overall(run, 0.5, f"{part}_ns") for run in comparison.whole]
+    scale, name, found = Scale.of_times(medians), part.upper(), comparison.verdicts(part=part)
+    yield f"{name}, {scale.unit}", [Cell(scale.text(value, 4), value) for value in medians]
+    yield f"{name} by the fastest's", [_against(place, best, found) for place in range(len(medians))]
+
+
+def _metrics(runs: Sequence[Run]) -> tuple[QualityMetric, ...]:
+    """Return the metrics that the first task of the runs compares."""
+    return next((found.task.compared for run in runs if (found := Quality.of(run)) is not None), ())
+
+
+def _of_metric(
+    metric: QualityMetric, runs: Sequence[Run], best: int, confidence: float
+) -> Iterator[tuple[str, list[Cell]]]:
+    """Yield the columns of a metric: its value, and the difference to that of the fastest candidate."""
+    yield metric.heading, [_quality(run, metric) for run in runs]
+    gaps = ([g for g in quality_gaps(runs[best], run, confidence) if g.metric.name == metric.name] for run in runs)
+    yield (
+        difference(metric).heading,
+        [_gap(gap[0] if gap else None, place == best) for place, gap in enumerate(gaps)],
     )
 
 
@@ -217,17 +247,22 @@ def _counted(number: int) -> Cell:
     return Cell(count(number), float(number))
 
 
-def _overall(run: Run, quantile: float) -> float | None:
-    latencies = run.series["inference"]["latency_ns"]
+def _overall(run: Run, quantile: float, column: str = "latency_ns") -> float | None:
+    times = run.series["inference"][column]
+    times = times[times >= 0]
     fewest = 1 if quantile == 0.5 else _FEW_CALLS
-    return float(np.quantile(latencies, quantile)) if len(latencies) >= fewest else None
+    return float(np.quantile(times, quantile)) if len(times) >= fewest else None
 
 
-def _quality(run: Run, quality: Quality | None, leading: QualityMetric | None) -> Cell:
-    if quality is None or leading is None or quality.metric.name != leading.name:
+def _quality(run: Run, metric: QualityMetric) -> Cell:
+    found = Quality.of(run)
+    if found is None or metric.name not in [each.name for each in found.task.compared]:
         return Cell(NOTHING)
-    text = written(quality.quantity, quality.value)
-    return Cell(f"{text} (?)" if quality_doubts(run) else text, quality.value)
+    value = found.value if metric.name == found.metric.name else metric.of(found.evaluation)
+    if math.isnan(value):
+        return Cell(NOTHING)
+    text = written(quality(metric), value)
+    return Cell(f"{text} (?)" if quality_doubts(run) else text, value)
 
 
 def _gap(found: QualityGap | None, is_best: bool) -> Cell:

@@ -191,6 +191,11 @@ def add_model_path(parser: argparse.ArgumentParser, help: str, required: bool = 
     Argument("model_path", "--model-path", Kind(Path), help, default, "PATH").add_to(parser)
 
 
+def add_model_folder(parser: argparse.ArgumentParser) -> None:
+    """Declare ``--model-folder`` exactly like wrappers whose model is a folder, but hidden and not required."""
+    Argument("model_folder", "--model-folder", Kind(Path), argparse.SUPPRESS, None, "FOLDER").add_to(parser)
+
+
 def execute(body: Callable[[Sequence[str] | None], int | None], argv: Sequence[str] | None, prog: str) -> int:
     """Run the body of a scenario, and return the exit status.
 

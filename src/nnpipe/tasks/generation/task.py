@@ -46,6 +46,11 @@ class Generation(Task):
         """Exact match, perplexity, times of tokens and requests, and tokens a second."""
         return METRICS
 
+    @property
+    def compared(self) -> tuple[QualityMetric, ...]:
+        """Exact match and perplexity."""
+        return (self.metric("exact_match"), self.metric("perplexity"))
+
     def judge(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
         """Compare answers with references, and keep the time of every token."""
         count = len(truth["answer"])

@@ -17,9 +17,12 @@ from nnpipe.core.model import ModelWrapper
 from nnpipe.core.registry import components, find
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.tensors import IOSpec
+from nnpipe.formats.bounded_json import read_object
 from nnpipe.formats.file_types import check_there, file_type_hint
+from nnpipe.formats.genai_folder import CONFIGURATION as GENAI_CONFIGURATION
 from nnpipe.formats.model_folder import LISTING, listed_size
 from nnpipe.formats.onnx import read_onnx
+from nnpipe.formats.transformers_folder import CONFIGURATION
 
 _FORMATS = {
     ".onnx": "onnx", ".tflite": "tflite", ".keras": "keras", ".h5": "keras", ".hdf5": "keras", ".pt2": "torch-export",
@@ -78,22 +81,42 @@ def wrapper_of_file(token: str) -> type[Component] | None:
     return found
 
 
+def generator_of_folder(path: Path) -> type[ModelWrapper] | None:
+    """Return the wrapper class for a folder with a model that generates text; ``None`` if it is no such folder.
+
+    Raises
+    ------
+    ArtifactError
+        If its configuration is damaged.
+    """
+    if (path / GENAI_CONFIGURATION).is_file():
+        return find("ONNXRuntimeGenAIModel", ModelWrapper)
+    if not (path / CONFIGURATION).is_file():
+        return None
+    kinds = read_object(path / CONFIGURATION).get("architectures")
+    named = [each for each in kinds if isinstance(each, str)] if isinstance(kinds, list) else []
+    generates = any(each.endswith(("ForCausalLM", "LMHeadModel")) for each in named)
+    return find("TransformersGenerator", ModelWrapper) if generates else None
+
+
 def known_wrapper(file: str) -> type[Component]:
-    """Return the wrapper class for a model file.
+    """Return the wrapper class for a model file, or for a folder with a model that generates text.
 
     Raises
     ------
     ConfigError
         If no wrapper opens it.
     """
-    found = wrapper_of_file(file)
+    found = generator_of_folder(Path(file)) or wrapper_of_file(file)
     if found is None:
         raise ConfigError(f"{file}: no pipeline file and no model file that is known here")
     return found
 
 
-def opened_file(file: str, options: argparse.Namespace) -> tuple[Component, Path]:
+def opened_file(file: str, options: argparse.Namespace) -> Any:
     """Return the wrapper of a model file, with its options from the command line, and the file's path.
+
+    Of a folder with a model that generates text, the wrapper alone is returned.
 
     Raises
     ------
@@ -101,6 +124,8 @@ def opened_file(file: str, options: argparse.Namespace) -> tuple[Component, Path
         If the file does not exist, or no wrapper opens it.
     """
     path = Path(file)
+    if generator_of_folder(path) is not None:
+        return known_wrapper(file).from_argparse(argparse.Namespace(**{**vars(options), "model_folder": path}))
     if not path.is_file():
         raise ConfigError(f"{file}: no such model file")
     given = argparse.Namespace(**{**vars(options), "model_path": path})

@@ -100,15 +100,20 @@ def train_once(
     path: Path,
     *,
     record: Path,
+    makes: bool = False,
     retrain: bool = False,
     progress: Progress = bar,
 ) -> None:
     """Train the model unless exactly this training has been done; the weights are at ``path`` afterwards.
 
     ``record`` is the file that describes the training that was done.  Without ``options``, the weights at ``path`` are
-    used as they are.
+    used as they are; with ``makes``, those that the wrapper's arguments name are written there before, unless the
+    weights there were trained.
     """
     if options is None:
+        if makes and not _is_trained(path):
+            with wrapper.open() as model:
+                model.save(path)
         return
     prepared(dataset)
     wanted = {"wrapper": wrapper.describe(), "dataset": dataset.describe(), "training": options.to_json()}
@@ -122,6 +127,13 @@ def train_once(
     record.unlink(missing_ok=True)
     fit(wrapper, dataset, options, path, progress)
     write_text(record, json.dumps(wanted, indent=2) + "\n")
+
+
+def _is_trained(path: Path) -> bool:
+    try:
+        return bool(Artifact.read(path).trained)
+    except ArtifactError:
+        return False
 
 
 def _changes(record: Path, wanted: Mapping[str, Any], model_path: Path) -> list[str] | None:

@@ -79,6 +79,7 @@ class Stage:
             return Block(
                 np.array(told["start_ns"], np.int64), np.array(told["latency_ns"], np.int64),
                 told["idle_cpu_ns"], told["idle_ns"],
+                {name: np.array(values, np.int64) for name, values in told["parts_ns"].items()},
             )  # fmt: skip
 
         return run
@@ -99,6 +100,7 @@ class OpenCandidate:
         self._session: InferenceSession | None = None
         self._batches: list[Any] = []
         self._next = 0
+        self._has_parts = False
         self._since = (0, 0)
 
     def __call__(self, request: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -123,7 +125,7 @@ class OpenCandidate:
         window = Window(self._session)
         window.check(self._batches)
         window.__enter__()  # the garbage collector ignores all present objects until the process ends
-        self._session.infer(self._batches[0])
+        self._has_parts = bool(self._session.durations(self._session.infer(self._batches[0])))
         self._since = _now()
 
     def _run(self, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -135,9 +137,13 @@ class OpenCandidate:
         settling = min(max(1, calls // _SETTLING_SHARE), _MOST_SETTLING)
         window.warm_up(self._take(settling), settling)
         batches = self._take(calls)
-        window.run_chunk(batches, [1] * calls, keep=False)
+        outputs = window.run_chunk(batches, [1] * calls, keep=self._has_parts)
+        parts = list(map(self._session.durations, outputs))
         series = window.series()
-        told = {name: series[name].tolist() for name in ("start_ns", "latency_ns")}
+        told: dict[str, Any] = {name: series[name].tolist() for name in ("start_ns", "latency_ns")}
+        told["parts_ns"] = {
+            name: [each.get(name, -1) for each in parts] for name in dict.fromkeys(name for p in parts for name in p)
+        }
         self._since = _now()
         return {**told, "idle_ns": wall, "idle_cpu_ns": cpu}
 

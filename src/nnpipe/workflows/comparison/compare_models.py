@@ -132,7 +132,7 @@ def compare_models(
         for wrapper, _ in found:
             wrapper.check_installed()
         prepared(taken.dataset)
-        called = list(titles or _titles([_called(each, path) for each, (_, path) in zip(models, found, strict=True)]))
+        called = list(titles or titles_of([_called(each, path) for each, (_, path) in zip(models, found, strict=True)]))
         measure = dataclasses.replace(options or MeasureOptions(), measure_seconds=0.0)
         candidates: list[tuple[CandidateSpec, Verification | None]] = [
             (CandidateSpec(name, *opened), None) for name, opened in zip(called, found, strict=True)
@@ -264,7 +264,7 @@ def _called(model: Any, path: Path) -> str:
     return str(path) if isinstance(model, (str, Path, tuple)) else type(model).__name__
 
 
-def _titles(files: Sequence[str]) -> list[str]:
+def titles_of(files: Sequence[str]) -> list[str]:
     """Return a title for each file: its name, or its path if names are equal, with a number if it is repeated."""
     names = [Path(file).name for file in files]
     short = [file if len({f for f, n in zip(files, names, strict=True) if n == name}) > 1 else name

@@ -86,7 +86,7 @@ def carried_out(
         raise ConfigError(f"fewer than two candidates could be measured: {'; '.join(failures.values())}")
     stage = Stage(able, contest.dataset, batch_size=contest.measure.inference_batch_size, limit=contest.limit)
     plan = replace(plan, warmup_runs=contest.measure.warmup_runs)
-    record = interleave(len(able), stage.open, plan, progress=progress)
+    record = interleave(len(able), stage.open, plan, same_calls=_unlike_inputs(able), progress=progress)
     failures |= {able[place].title: str(error) for place, error in sorted(record.failures.items())}
     found = Comparison(
         title=title or " against ".join(candidate.title for candidate in able),
@@ -98,3 +98,8 @@ def carried_out(
         seconds=round(record.seconds, 3),
     )
     return found, record.interrupted
+
+
+def _unlike_inputs(candidates: Sequence[CandidateSpec]) -> bool:
+    """Return whether samples have different shapes, such as texts, so that calls take unlike times."""
+    return any(None in spec.shape[1:] for each in candidates for spec in each.wrapper.io.inputs)

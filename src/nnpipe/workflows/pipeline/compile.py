@@ -45,8 +45,8 @@ def train_model(pipeline: Pipeline, model: ModelSettings, retrain: bool = False,
     """Train a model of a pipeline, unless exactly this training has been done."""
     record = f"{file_name(model.title)}.training.json" if model.title else "training.json"
     train_once(
-        model.wrapper, pipeline.dataset, model.training, model.path, record=pipeline.output / record, retrain=retrain,
-        progress=progress,
+        model.wrapper, pipeline.dataset, model.training, model.path, record=pipeline.output / record,
+        makes=model.makes_weights, retrain=retrain, progress=progress,
     )  # fmt: skip
 
 

@@ -89,7 +89,7 @@ def _causes(model: ModelSettings, candidate: CandidateSettings) -> Iterator[str]
     if model.training is not None:
         if not model.wrapper.offers("train"):
             yield f"{type(model.wrapper).__name__} cannot be trained; leave out its training"
-    elif not model.path.is_file():
+    elif not model.makes_weights and not model.path.is_file():
         or_train = ", or say under training how it is trained" if model.wrapper.offers("train") else ""
         yield f"{model.path}: no such file; name the file of its weights as path{or_train}"
     elif candidate.compilers and isinstance(model.wrapper, FileModel) and _is_taken_as_it_is(model, candidate):

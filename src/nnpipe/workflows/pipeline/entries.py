@@ -77,6 +77,11 @@ def model_of(model: Mapping[str, Any], default: Path, where: str = "model") -> t
     return wrapper, own or path or default
 
 
+def makes_weights(wrapper: ModelWrapper, model: Mapping[str, Any]) -> bool:
+    """Return whether the arguments of an entry's model say where its weights come from, and nothing else does."""
+    return wrapper.makes_weights and model.get("path") is None and model.get("training") is None
+
+
 def component_of(data: Any, base: type[C], where: str) -> C:
     """Return the component of an entry: a class's name, or an object with ``class`` and ``arguments``."""
     if isinstance(data, str):

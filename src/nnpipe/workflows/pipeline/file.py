@@ -24,7 +24,7 @@ from nnpipe.report.render import known_report_types
 from nnpipe.workflows.candidates.deployment import Deployment
 from nnpipe.workflows.candidates.model_process import LimitOptions
 from nnpipe.workflows.candidates.stages import check_plan
-from nnpipe.workflows.pipeline.entries import component_of, count_of, made_of, model_of, part_of, text_of
+from nnpipe.workflows.pipeline.entries import component_of, count_of, made_of, makes_weights, model_of, part_of, text_of
 from nnpipe.workflows.verification.compare_outputs import VerifyOptions
 
 
@@ -50,12 +50,16 @@ class ImpossibleCandidate:
 
 @dataclass(frozen=True)
 class ModelSettings:
-    """A model, the path of its weights, and the ways to run it; the title of an only model may be empty."""
+    """A model, the path of its weights, and the ways to run it; the title of an only model may be empty.
+
+    With ``makes_weights``, its arguments say where its weights come from, and they are written to the path.
+    """
 
     title: str
     wrapper: ModelWrapper
     path: Path
     training: TrainingOptions | None
+    makes_weights: bool
     candidates: tuple[CandidateSettings, ...]
 
 
@@ -196,6 +200,7 @@ def _model(
         wrapper,
         path,
         None if training is None else made_of(TrainingOptions, training, f"{where}.training"),
+        makes_weights(wrapper, model),
         candidates,
     )
 

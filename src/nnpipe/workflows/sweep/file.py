@@ -26,7 +26,7 @@ from nnpipe.measuring.quantities import Quantity
 from nnpipe.workflows.candidates.model_process import LimitOptions
 from nnpipe.workflows.candidates.stages import check_plan
 from nnpipe.workflows.journal import digest_of
-from nnpipe.workflows.pipeline.entries import component_of, count_of, made_of, model_of, part_of, text_of
+from nnpipe.workflows.pipeline.entries import component_of, count_of, made_of, makes_weights, model_of, part_of, text_of
 from nnpipe.workflows.pipeline.file import file_name
 from nnpipe.workflows.sweep.choice_settings import (
     accepted_doubts,
@@ -60,6 +60,7 @@ class Model:
     wrapper: ModelWrapper
     path: Path
     training: TrainingOptions | None
+    makes_weights: bool = False
 
 
 @dataclass(frozen=True)
@@ -197,9 +198,8 @@ def _model(entry: Any, where: str, output: Path) -> Model:
     title = text_of(data.get("title", name), f"{where}.title")
     wrapper, path = model_of(data, output / "trained" / file_name(title), where)
     training = data.get("training")
-    return Model(
-        title, wrapper, path, None if training is None else made_of(TrainingOptions, training, f"{where}.training")
-    )
+    options = None if training is None else made_of(TrainingOptions, training, f"{where}.training")
+    return Model(title, wrapper, path, options, makes_weights(wrapper, data))
 
 
 def _combined(

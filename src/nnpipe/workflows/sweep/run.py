@@ -41,7 +41,7 @@ def sweep_through(sweep: Sweep, command: Sequence[str], *, retrain: bool, retry:
     seed, so that drift does not favour a compiler or a runtime.
     """
     for model in sweep.models:
-        if model.training is None and not model.path.is_file():
+        if model.training is None and not model.makes_weights and not model.path.is_file():
             raise ConfigError(
                 f"{model.title}: {model.path}: no such file; name the file of its weights as path, or say under "
                 "training how it is trained"
@@ -61,7 +61,10 @@ def _all_of(
     sweep: Sweep, model: Model, points: Sequence[Point], command: Sequence[str], before: int, retrain: bool, retry: bool
 ) -> list[Done]:
     record = sweep.output / "trained" / f"{file_name(model.title)}.training.json"
-    train_once(model.wrapper, sweep.dataset, model.training, model.path, record=record, retrain=retrain)
+    train_once(
+        model.wrapper, sweep.dataset, model.training, model.path, record=record, makes=model.makes_weights,
+        retrain=retrain,
+    )  # fmt: skip
     journal, weights = Journal(sweep.output / "results"), sha256_of(model.path)
     keys = {p.title: p.key(weights, sweep.dataset, sweep.calibration_samples, sweep.verify) for p in points}
     known = {point.title: _known(journal, keys[point.title], retry) for point in points}

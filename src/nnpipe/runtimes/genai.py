@@ -1,0 +1,55 @@
+"""The runtime of language models that onnxruntime-genai runs."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from pathlib import Path
+from typing import ClassVar
+
+from nnpipe.core.agreement import agreed_io
+from nnpipe.core.arguments import argument
+from nnpipe.core.artifact import Artifact
+from nnpipe.core.generation import TOKENS
+from nnpipe.core.runtime import Runtime
+from nnpipe.core.session import InferenceSession
+from nnpipe.core.tensors import IOSpec
+from nnpipe.formats.genai_archive import GENAI, io_of_genai_archive, unpack_genai_archive
+from nnpipe.formats.genai_folder import read_genai_folder
+from nnpipe.frameworks.genai import GenAISession, open_genai
+
+
+class ONNXRuntimeGenAI(Runtime):
+    """Generates text with onnxruntime-genai, on the CPU.
+
+    The most likely token is taken each time.  A model is unpacked into a temporary folder while it is open.
+    """
+
+    requires: ClassVar[tuple[str, ...]] = ("onnxruntime_genai",)
+    install: ClassVar[str] = "nnpipe[genai]"
+    accepts: ClassVar[tuple[str, ...]] = (GENAI,)
+
+    num_threads: int = argument(1, help="threads that generating may use; 0 leaves it to the runtime", minimum=0)
+    ignore_end: bool = argument(
+        False, help="go on after the token that ends an answer, so that all answers are equally long"
+    )
+
+    def io_of(self, path: str | Path) -> IOSpec:
+        """Return the inputs and outputs of a file without description.
+
+        Raises
+        ------
+        ArtifactError
+            If the file is missing, damaged, or no model of onnxruntime-genai; the message names it.
+        """
+        return io_of_genai_archive(Path(path))
+
+    def _load(self, artifact: Artifact) -> InferenceSession:
+        with contextlib.ExitStack() as stack:
+            place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nnpipe-")))
+            io = agreed_io(artifact, unpack_genai_archive(artifact.path, place))
+            folder = read_genai_folder(place)
+            model = open_genai(folder, self.num_threads, artifact.path)
+            longest = next(spec.shape[1] for spec in io.outputs if spec.name == TOKENS)
+            ends = frozenset() if self.ignore_end else frozenset(folder.end_tokens)
+            return GenAISession(model, longest or 1, ends, stack.pop_all().close)
