@@ -1,4 +1,4 @@
-"""The base of all classes that are found by name: components, callbacks, layers and tasks of scripts."""
+"""The base of all classes that are found by name: components, callbacks, layers, tasks of scripts, and others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compare candidates side by side: which is faster, which is more accurate, and how certain that is.
+"""Compare candidates side by side: which is faster, which predicts better, and how certain that is.
 
 WHAT is a pipeline file, with KEY=VALUE changes as for nnpipe run, or two or
 more model files, or folders with models that generate text, with --dataset; name
@@ -92,7 +92,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--measure-samples", type=Kind(int, minimum=1), metavar="N",
-        help="for model files: how many test samples accuracies are compared on (default: all)",
+        help="for model files: how many test samples quality is compared on (default: all)",
     )  # fmt: skip
     parser.add_argument("--retrain", action="store_true", help="train even if the same training has been done")
     add_model_path(parser, argparse.SUPPRESS, required=False)

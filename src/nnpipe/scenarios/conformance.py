@@ -39,7 +39,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output", type=output_file, metavar="OUT.rst", help="write a report; an HTML page is put beside it"
     )
-    parser.add_argument("--results", type=output_file, metavar="OUT.json", help="write what came of each case")
+    parser.add_argument("--results", type=output_file, metavar="OUT.json", help="write the result of each case here")
     parser.add_argument(
         "--rtol", type=Kind(float, minimum=0), default=1e-3, metavar="X", help="of floats in ONNX (default: 0.001)"
     )

@@ -1,9 +1,12 @@
-"""Fail if a result is worse than a baseline by more than is allowed: slower, or less accurate.
+"""Fail if a result is worse than a baseline by more than is allowed: slower, or of less quality.
 
 BASELINE and NEW are result files of runs, or candidates of a comparison as
 FILE#TITLE.  Two candidates of one comparison are best, since they took turns on
 one machine: nnpipe compare old.onnx new.onnx --dataset DigitsDataset, and then
 nnpipe gate comparison.json#old.onnx comparison.json#new.onnx --max-slowdown 2%.
+
+Name at least one limit: --max-slowdown, --max-accuracy-loss, or --max-loss for any
+other metric of the task, such as --max-loss map=1%.
 
 A criterion passes if its whole interval is within the limit, and fails if its
 whole interval is beyond.  Otherwise the data cannot decide; the output says how
@@ -46,7 +49,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--max-loss", type=metric_limit, action="append", default=[], metavar="METRIC=LIMIT",
-        help="how much of another metric of quality may be lost, such as map=0.5%% or mae=0.1; may be given repeatedly",
+        help="how much worse a metric of quality may become, such as map=0.5%% or mae=0.1; may be given several times",
     )  # fmt: skip
     parser.add_argument(
         "--confidence",
@@ -57,13 +60,15 @@ def _options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--undecided", choices=("pass", "fail"), default="fail",
-        help="what a criterion counts as that the data cannot decide (default: fail)",
+        help="how a criterion that the data cannot decide counts (default: fail)",
     )  # fmt: skip
     parser.add_argument(
         "--judge-unknown", action="store_true",
-        help="judge the quality of models of which nobody said how samples are to be prepared, too",
+        help="judge the quality of a model even if its preprocessing is not known",
     )  # fmt: skip
-    parser.add_argument("--output", type=output_file, metavar="OUT.json", help="also write what was found here")
+    parser.add_argument(
+        "--output", type=output_file, metavar="OUT.json", help="also write the result of each criterion here"
+    )
 
 
 def _gate(argv: Sequence[str] | None) -> int:

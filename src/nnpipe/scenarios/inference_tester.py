@@ -1,4 +1,4 @@
-"""Compile a trained model, run it in a runtime, and measure speed and accuracy.
+"""Compile a trained model, run it in a runtime, and measure speed and quality.
 
 COMPILER may be several, joined by commas: each takes the result of the one
 before.  "none" uses the exported model without a compiler.  The outputs are also

@@ -1,8 +1,10 @@
-"""Judge stored predictions: compute the metrics of scores that a data set reads from files.
+"""Judge stored predictions: compute the metrics of predictions that a data set reads from files.
 
-    nnpipe judge AnomalyScoresDataset --dataset-root anomaly_score_ToyCar_id_01.csv
+  nnpipe judge AnomalyScoresDataset --dataset-root anomaly_score_ToyCar_id_01.csv
+  nnpipe judge SeriesScoresDataset --dataset-root results/numenta --windows combined_windows.json
 
-The data set's inputs are taken as predictions.  With --output the metrics are also written as JSON, with every digit.
+The data set's inputs are taken as predictions, and its task names the metrics.
+With --output they are also written as JSON, with every digit.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--split", choices=SPLITS, default="test", help="the samples to judge (default: test)")
-    parser.add_argument("--output", type=output_file, metavar="OUT.json", help="file for the metrics")
+    parser.add_argument("--output", type=output_file, metavar="OUT.json", help="also write the metrics here")
 
 
 def _judge(argv: Sequence[str] | None) -> None:

@@ -1,4 +1,4 @@
-"""Show which components, callbacks, layers and tasks there are, and whether what they need is installed."""
+"""Show which data sets, models, compilers, runtimes, tasks and other classes there are, and which are ready to use."""
 
 from __future__ import annotations
 

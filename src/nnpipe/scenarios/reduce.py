@@ -1,8 +1,8 @@
 """Cut a model that a chain fails on down to the few nodes that it still fails on, to report them.
 
 MODEL is a model file, or a wrapper's class with --model-path; it is exported to
-ONNX if it is not.  CHAIN is a way such as openvino-int8 (nnpipe list shows the
-compilers), or compilers joined by commas with --runtime; "none" for no compiler.
+ONNX if it is not.  CHAIN is a way such as openvino-int8 (nnpipe.ways() in Python
+lists them), or compilers joined by commas with --runtime; "none" for no compiler.
 
 The fault may be an error, a crash, a hang, or outputs that are not finite or
 differ from those of the model in ONNX Runtime, as nnpipe verify judges them.

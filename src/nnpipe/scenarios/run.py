@@ -1,11 +1,15 @@
 """Carry out a whole pipeline from one YAML or JSON file: train, compile, measure, report.
 
-Every setting can be overridden: nnpipe run digits.yaml model.training.num_epochs=3
-candidates.0.title="As trained".  Repeat the
-command to continue an interrupted run; finished measurements are kept, unless
---measure-again.  After a finished run, everything is measured again.  --dry-run says
-for every candidate whether it would work, and stops; the exit status is 1 if one would
-not.  --schema prints a JSON Schema that editors use to complete and check pipeline files.
+Every setting can be overridden:
+
+  nnpipe run digits.yaml model.training.num_epochs=3 candidates.0.title="As trained"
+
+Repeat the command to continue an interrupted run; finished measurements are kept,
+unless --measure-again.  After a finished run, everything is measured again.
+
+--dry-run says for every candidate whether it would work, and stops; the exit status
+is 1 if one would not.  --schema prints a JSON Schema that editors use to complete and
+check pipeline files.
 """
 
 from __future__ import annotations

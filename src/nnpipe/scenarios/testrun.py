@@ -10,8 +10,8 @@
 MODEL is a model file, or a wrapper's class with --model-path: its weights, or a
 file that was compiled from them.  With --runtime, weights are exported for it.
 Without a plugin, DATA is a folder of pictures, an image, a video file or
-"camera", and the task of the model draws what the model says: boxes, masks or
-classes.  With --beside, two models are shown side by side, and those pictures
+"camera", and the task of the model draws what the model says: boxes, masks, key
+points, anomalies, classes or numbers.  With --beside, two models are shown side by side, and those pictures
 come first in which they differ most.  With a plugin, its load_test_data(path)
 gives data and steps; after each step process_model_output(model_input,
 model_output) writes into output/.  OUT is a folder with all these files and a
@@ -71,7 +71,9 @@ def _options(parser: argparse.ArgumentParser) -> None:
     )
     add_second_model(parser)
     parser.add_argument(
-        "--task", metavar="NAME", help="the task that draws into pictures (default: that of the decoder, or classes)"
+        "--task",
+        metavar="NAME",
+        help="the task that draws into pictures (default: that of the decoder, else classification)",
     )
     parser.add_argument("--class-list", type=Path, metavar="FILE", help="a text file with one class name a line")
     parser.add_argument(
