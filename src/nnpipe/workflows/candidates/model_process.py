@@ -60,7 +60,7 @@ class ModelProcess(Closing):
     dataset
         The model's data; without it the model can be exported and compiled, but not calibrated or run.
     judged
-        Whether accuracy will be computed, so that truth and classes have to fit.
+        Whether predictions will be judged, so that truth and classes have to fit.
     """
 
     def __init__(self, wrapper: ModelWrapper, dataset: Dataset | None, path: Path, judged: bool = True) -> None:

@@ -51,11 +51,11 @@ def compare(
     title: str = "",
     progress: Progress = bar,
 ) -> ComparisonResult:
-    """Compile a model in several ways, measure them side by side, and return which is faster and more accurate.
+    """Compile a model in several ways, measure them side by side, and return which is faster and better.
 
     Each candidate runs in its own subprocess.  First each one runs all test samples
-    alone, which gives its accuracy, and its outputs are compared with those of the
-    uncompiled model.  Then all candidates take turns in short blocks, in random
+    alone, which gives the metrics of its task, such as the accuracy, and its outputs
+    are compared with those of the uncompiled model.  Then all candidates take turns in short blocks, in random
     order, and are restarted many times, until the differences are known with the
     requested precision or ``max_seconds`` are over.
 

@@ -88,7 +88,7 @@ def compare_models(
     Returns
     -------
     ComparisonResult
-        The measured models, with accuracies relative to the first one; ``show()`` prints them.
+        The measured models, with quality relative to the first one; ``show()`` prints them.
 
     Raises
     ------
@@ -178,7 +178,7 @@ def compare_pipeline(
     Returns
     -------
     ComparisonResult
-        The measured candidates, with accuracies relative to the first model in its own framework; ``show()``
+        The measured candidates, with quality relative to the first model in its own framework; ``show()``
         prints them.
 
     Raises

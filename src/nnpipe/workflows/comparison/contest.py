@@ -1,4 +1,4 @@
-"""Measuring candidates: first each one alone for its accuracy, then all in turns."""
+"""Measuring candidates: first each one alone for its quality, then all in turns."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Contest:
 def carried_out(
     contest: Contest, plan: ComparisonPlan, *, title: str = "", command: Sequence[str] = (), progress: Progress = bar
 ) -> tuple[Comparison, bool]:
-    """Run each candidate alone for its accuracy, then all in turns.
+    """Run each candidate alone for its quality, then all in turns.
 
     Returns
     -------

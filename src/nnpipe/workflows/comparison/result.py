@@ -41,7 +41,7 @@ class ComparisonResult:
     files
         The model file of each candidate, by title.
     reference
-        The title of the candidate with which the others' accuracy is compared.
+        The title of the candidate with which the others' quality is compared.
     interrupted
         Whether it was ended by Ctrl-C.
     path
@@ -108,14 +108,15 @@ class ComparisonResult:
         return figure.value
 
     def figure(self, title: str, metric: str, confidence: float = 0.95) -> Figure:
-        """Return a metric of a candidate with its interval, in seconds, in bytes, or as a share from 0 to 1.
+        """Return a metric of a candidate with its interval: seconds, bytes, shares from 0 to 1, or its own unit.
 
         Parameters
         ----------
         title
             The candidate's title.
         metric
-            ``latency_median``, ``latency_p90``, ``accuracy``, ``accuracy_loss``, ``size``, ``memory``, ...
+            ``latency_median``, ``latency_p90``, ``size``, ``memory``, any metric of the data's task, such as
+            ``accuracy`` or ``map``, or its loss, such as ``accuracy_loss`` or ``loss(map)``.
         confidence
             The confidence of the interval.
 
@@ -138,7 +139,7 @@ class ComparisonResult:
         Parameters
         ----------
         constraints
-            Constraints such as ``"size <= 1 MB"`` or ``"latency_p90 <= 5 ms"``.
+            Constraints such as ``"size <= 1 MB"``, ``"latency_p90 <= 5 ms"`` or ``"loss(map) <= 0.02"``.
         accuracy_loss
             The greatest loss of accuracy against the reference, as a share of samples: 0.01 for one percentage point.
         by

@@ -46,7 +46,7 @@ def measure(
     command: Sequence[str] = (),
     progress: Progress = bar,
 ) -> Measurement:
-    """Measure speed, memory and accuracy of a model, in a subprocess.
+    """Measure speed, memory and quality of a model, in a subprocess.
 
     With a way that compiles, the model is exported, compiled and run by the runtime,
     and its outputs are compared with those in its own framework, on the same samples.

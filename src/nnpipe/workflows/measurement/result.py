@@ -47,7 +47,7 @@ class Measurement:
 
     @property
     def table(self) -> Table:
-        """Speed, accuracy and cost, each with its interval."""
+        """Speed, quality and cost, each with its interval."""
         return headline(Candidate.of(self.run))
 
     @property
@@ -72,12 +72,13 @@ class Measurement:
         return shown_table(self.table, candidate.name, told)
 
     def figure(self, name: str) -> Figure:
-        """Return a metric with its 95 % interval, in seconds, in bytes, or as a share from 0 to 1.
+        """Return a metric with its 95 % interval, if it has one: seconds, bytes, shares from 0 to 1, or its own unit.
 
         Parameters
         ----------
         name
-            ``latency_median``, ``latency_p90``, ``throughput``, ``accuracy``, ``size``, ``memory``, ...
+            ``latency_median``, ``latency_p90``, ``throughput``, ``size``, ``memory``, or a metric of the data's task,
+            such as ``accuracy`` or ``map``.
 
         Raises
         ------
