@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from _paired_pictures import Floats, Ints, Pair, detections, masks, poses, segmentations
+from _paired_pictures import Floats, Ints, Pair, anomaly_maps, detections, masks, poses, segmentations
 
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.ragged import Ragged
@@ -207,6 +207,7 @@ POPULATIONS = (
     Population("regression", ("mae", "rmse", "r2"), regressions),
     Population("segmentation", ("mean_iou", "mean_dice", "pixel_accuracy", "boundary_iou"), segmentations),
     Population("anomaly", ("auc", "best_f1", "pauc"), anomalies),
+    Population("anomaly_map", ("au_pro", "pixel_auc", "auc"), anomaly_maps, many=20_000, quick=30),
     Population("embedding", ("recall_at_1", "recall_at_5", "recall_at_10", "map_at_10"), retrievals),
     Population("detection", ("map", "ap50", "ap75", "map_large", "ar100"), detections, many=25_000, quick=15),
     Population(

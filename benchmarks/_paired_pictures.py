@@ -1,10 +1,11 @@
-"""Two models for pictures on the same made-up samples: segmentations, boxes, masks and poses.
+"""Two models for pictures on the same made-up samples: segmentations, boxes, masks, poses and anomaly maps.
 
 Models differ for a tenth of the pictures or so; see ``_paired_models.py``.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -196,3 +197,42 @@ def poses(random: np.random.Generator, count: int) -> Pair:
         return Evaluation("pose", {"size": np.full((count, 2), 640, np.int32)}, (), ragged, settings)
 
     return judged(off, scenes.found, scenes.certain), judged(further, scenes.kept, scenes.weaker)
+
+
+def anomaly_maps(random: np.random.Generator, count: int) -> Pair:
+    """Return two models of maps with ten levels, which differ in a fifth of the pictures; two in five have a defect."""
+    size = np.where(random.random(count) < 0.4, random.integers(5, 60, count), 0)
+    good, bad = random.beta(2, 6, count), random.beta(5, 3, count)  # how high scores are in this picture
+    change = random.random(count) < 0.2
+    turned = [np.where(change, np.clip(each + random.normal(0.02, 0.1, count), 0, 1), each) for each in (good, bad)]
+    one = _map_levels(random, size, good, bad)
+    other = np.where(change[:, None, None], _map_levels(random, size, *turned), one)
+    return _of_map_levels(one, size), _of_map_levels(other, size)
+
+
+def _map_levels(random: np.random.Generator, size: Ints, good: Floats, bad: Floats) -> Ints:
+    """Return the numbers of good and bad pixels of each level, from 9 down; ``(pictures, 2, 10)``."""
+    level = np.arange(9, -1, -1)
+    ways = np.array([math.comb(9, each) for each in level.tolist()])
+    pixels = np.full(len(size), 300), size
+    found = [
+        random.multinomial(number, ways * share[:, None] ** level * (1 - share[:, None]) ** (9 - level))
+        for number, share in zip(pixels, (good, bad), strict=True)
+    ]
+    return np.stack(found, axis=1)
+
+
+def _of_map_levels(pixels: Ints, size: Ints) -> Evaluation:
+    count = len(size)
+    rows = np.full(count, 10)
+    values = {
+        "level": np.tile(np.arange(9, -1, -1, dtype=np.float32), count), "good": pixels[:, 0].ravel(),
+        "bad": pixels[:, 1].ravel(), "covered": (pixels[:, 1] / np.maximum(size, 1)[:, None]).ravel(),
+    }  # fmt: skip
+    there = size > 0
+    greatest = 9 - (pixels.sum(axis=1) > 0).argmax(axis=1)
+    return Evaluation(
+        "anomaly_map", {"truth": there.astype(np.int32), "score": greatest.astype(np.float32)}, (),
+        {name: Ragged(each, rows) for name, each in values.items()}
+        | {"regions": Ragged(size[there], there.astype(np.int64))},
+    )  # fmt: skip

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from shared_data import shared_data
+from synthetic_contract import SyntheticContract
 
 from nnpipe.core.dataset import SPLITS, Dataset
 from nnpipe.core.errors import ConfigError, DatasetError
@@ -19,6 +20,7 @@ from nnpipe.datasets._wav import read_wav
 from nnpipe.datasets.anomaly_folder import AnomalyFolderDataset
 from nnpipe.datasets.anomaly_sounds import AnomalySoundsDataset
 from nnpipe.datasets.series_anomalies import SeriesAnomaliesDataset
+from nnpipe.datasets.synthetic_defects import SyntheticDefectsDataset
 from nnpipe.testing.dataset import DatasetContract
 from nnpipe.transforms import LogMel
 
@@ -192,6 +194,53 @@ class TestAnomalyFolder(DatasetContract):
 
     def perfect(self, dataset, truth):
         return {"score": truth["anomalous"].astype(np.float32)}
+
+
+class TestAnomalyFolderWithMasks(DatasetContract):
+    @pytest.fixture
+    def dataset(self, tmp_path):
+        return AnomalyFolderDataset(dataset_root=put_things(tmp_path / "root"), image_size=(6, 7), judged="pixels")
+
+
+def test_masks_of_defects_are_brought_to_the_images_size(tmp_path):
+    root = put_things(tmp_path)
+    image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
+    mask = np.zeros((9, 8), np.uint8)
+    mask[3:6, 2:4] = 255
+    folder = root / "ground_truth/scratch"
+    for number in range(5):
+        (folder / f"{number:03}.png").unlink()
+        image.fromarray(mask).save(folder / f"{number:03}_mask.bmp")
+    plain = AnomalyFolderDataset(dataset_root=root, image_size=(3, 4))
+    dataset = AnomalyFolderDataset(dataset_root=root, image_size=(3, 4), judged="pixels")
+    tested = dataset.split("test")
+    images, truth = dataset.read(tested)
+    np.testing.assert_array_equal(images["image"], plain.read(tested)[0]["image"])
+    assert truth["mask"][:5].max() == 0
+    wanted = np.asarray(image.fromarray(mask).resize((4, 3), image.Resampling.NEAREST)) > 0
+    np.testing.assert_array_equal(truth["mask"][5:], [wanted] * 5)
+    assert wanted.sum() == 1
+    image.fromarray(mask[:5]).save(folder / "000_mask.bmp")
+    with pytest.raises(DatasetError, match=r"000\.png has 8 x 9 pixels, and its annotations are for 8 x 5"):
+        dataset.read(tested)
+    (folder / "000_mask.bmp").unlink()
+    with pytest.raises(DatasetError, match=r"holds no 000_mask\.png, the mask of"):
+        AnomalyFolderDataset(dataset_root=root, judged="pixels").prepare()
+
+
+class TestSyntheticDefects(SyntheticContract):
+    @pytest.fixture
+    def dataset(self):
+        return SyntheticDefectsDataset(num_samples=60, image_size=(20, 26), data_seed=1)
+
+
+def test_made_up_defects_are_in_test_pictures_only():
+    dataset = SyntheticDefectsDataset(num_samples=90, image_size=(24, 20), validation_fraction=0.2)
+    assert [len(dataset.split(name)) for name in SPLITS] == [48, 12, 30]
+    assert not dataset.read(dataset.split("train"))[1]["mask"].any()
+    truth = dataset.read(dataset.split("test"))[1]
+    assert truth["anomalous"].mean() == 0.5
+    np.testing.assert_array_equal(truth["mask"].any(axis=(1, 2)), truth["anomalous"])
 
 
 def test_defects_are_in_the_test_split(tmp_path):

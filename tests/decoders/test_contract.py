@@ -8,6 +8,7 @@ import pytest
 from nnpipe.core.output_decoder import INPUT, OutputDecoder
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 from nnpipe.decoders import (
+    AnomalyMapDecoder,
     FastestDetDecoder,
     FinishedBoxesDecoder,
     HeatMapDecoder,
@@ -54,6 +55,9 @@ class TestDecoders(OutputDecoderContract):
             pytest.param(
                 (ReconstructionErrorDecoder(reduction="max"), lambda: {"out": drawn(5), INPUT + "in": drawn(5)}),
                 id="reconstruction",
+            ),
+            pytest.param(
+                (AnomalyMapDecoder(), lambda: {"anomaly_map": drawn(1, 16, 16), "pred_score": drawn()}), id="map"
             ),
         ]
     )

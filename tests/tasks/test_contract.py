@@ -9,6 +9,7 @@ from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.tensors import Batch
 from nnpipe.tasks import (
     AnomalyDetection,
+    AnomalyMaps,
     Classification,
     Detection,
     EmbeddingSearch,
@@ -101,6 +102,26 @@ class TestAnomalyDetection(TaskContract):
     @pytest.fixture
     def predictions(self, truth: Batch) -> Batch:
         return {"score": (truth["anomalous"] + random().integers(-2, 3, 60)).astype(np.float32)}
+
+
+class TestAnomalyMaps(TaskContract):
+    @pytest.fixture
+    def task(self) -> AnomalyMaps:
+        return AnomalyMaps()
+
+    @pytest.fixture
+    def spec(self) -> DatasetSpec:
+        return DatasetSpec(AnomalyMaps.name, (), ())
+
+    @pytest.fixture
+    def truth(self) -> Batch:
+        mask = np.zeros((24, 9, 8), np.int8)
+        mask[::3, 2:5, 3:7] = mask[::4, 7:, :2] = 1
+        return {"mask": mask, "anomalous": mask.any(axis=(1, 2)).astype(np.int64)}
+
+    @pytest.fixture
+    def predictions(self, truth: Batch) -> Batch:
+        return {"map": (truth["mask"] + random().integers(-2, 3, (24, 9, 8))).astype(np.float32)}
 
 
 class TestDetection(TaskContract):

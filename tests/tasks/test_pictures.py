@@ -56,6 +56,16 @@ def test_an_anomaly_is_shown_by_its_score_and_pixels() -> None:
     assert pictures.difference(BLACK, {"score": np.array([0.0])}, {"score": np.array([0.0])}) == 0
 
 
+def test_a_map_alone_has_the_score_of_its_greatest_pixel() -> None:
+    pictures = pictures_of("anomaly_map")
+    error = np.zeros((1, 10, 10))
+    error[0, 5:, 5:] = 2
+    picture, told = pictures.drawn(BLACK, {"anomalies": error}, ())
+    assert told == "score 2; pixels from 0 to 2"
+    assert picture[30, 70].tolist() == list(COLOURS[1])
+    assert pictures.difference(BLACK, {"map": error}, {"map": error, "score": np.ones(1)}) == 0.5
+
+
 def test_numbers_are_shown_below_pictures() -> None:
     pictures = pictures_of("regression")
     assert pictures.drawn(BLACK, {"age": np.array([[31.25, 2]])}, ())[1] == "31.25, 2"

@@ -30,6 +30,8 @@ THINGS = {
     **{name: BOXES[name] for name in ("truth_class", "truth_crowd", "truth_area", "class", "scores")},
     "area": BOXES["truth_area"], "pairs": Ragged(np.zeros((4, 3)), np.ones(4, np.int64)),
 }  # fmt: skip
+MAPS = {name: Ragged(np.ones(4), np.ones(4, np.int64)) for name in ("level", "good", "bad", "covered", "regions")}
+OF_MAPS = {"truth": FOUR, "score": np.zeros(4)}
 ODD = Ragged(np.ones(4, int), np.array([4, 0, 0, 0]))
 
 
@@ -55,6 +57,10 @@ ODD = Ragged(np.ones(4, int), np.array([4, 0, 0, 0]))
         Evaluation("instance_segmentation", {}, (), {**THINGS, "class": Ragged(np.full(4, -2), np.ones(4, np.int64))}),
         Evaluation("anomaly", {"truth": FOUR, "score": np.zeros((4, 2))}),
         Evaluation("anomaly", {"truth": FOUR, "score": np.zeros(4), "clip": np.zeros((4, 2))}),
+        Evaluation("anomaly_map", {"truth": FOUR, "score": np.zeros((4, 2))}, (), MAPS),
+        Evaluation("anomaly_map", OF_MAPS, (), {**MAPS, "good": ODD}),
+        Evaluation("anomaly_map", OF_MAPS, (), {**MAPS, "bad": Ragged(np.full(4, -1), np.ones(4, np.int64))}),
+        Evaluation("anomaly_map", OF_MAPS, (), {**MAPS, "regions": Ragged(np.full(4, np.nan), np.ones(4, np.int64))}),
         Evaluation("forecast", {"truth": FOUR, "predicted": FOUR, "scale": FOUR, "block": FOUR}),
         Evaluation("series_anomaly", {"window": FOUR, "series": FOUR / 2, "score": FOUR}),
         Evaluation("series_anomaly", {"window": FOUR, "series": FOUR, "score": FOUR}, settings={"thresholds": ["x"]}),
@@ -74,4 +80,5 @@ def test_sound_boxes_masks_and_points_are_not_refused() -> None:
     task_named("detection").check(Evaluation("detection", {}, (), BOXES))
     task_named("segmentation").check(Evaluation("segmentation", {}, (), PIXELS))
     task_named("instance_segmentation").check(Evaluation("instance_segmentation", {}, (), THINGS))
+    task_named("anomaly_map").check(Evaluation("anomaly_map", OF_MAPS, (), MAPS))
     task_named("pose").check(Evaluation("pose", SIZES, (), PERSONS, POSE_SETTINGS))

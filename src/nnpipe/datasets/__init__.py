@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from nnpipe.datasets.synthetic import SyntheticSegmentationDataset as SyntheticSegmentationDataset
     from nnpipe.datasets.synthetic import SyntheticVectorsDataset as SyntheticVectorsDataset
     from nnpipe.datasets.synthetic_boxes import SyntheticDetectionDataset as SyntheticDetectionDataset
+    from nnpipe.datasets.synthetic_defects import SyntheticDefectsDataset as SyntheticDefectsDataset
     from nnpipe.datasets.synthetic_embedding import SyntheticEmbeddingDataset as SyntheticEmbeddingDataset
     from nnpipe.datasets.synthetic_instances import SyntheticInstancesDataset as SyntheticInstancesDataset
     from nnpipe.datasets.synthetic_poses import SyntheticPosesDataset as SyntheticPosesDataset
@@ -100,6 +101,7 @@ __getattr__ = lazy_getattr(
             "SyntheticVectorsDataset",
         ),
         "synthetic_boxes": ("SyntheticDetectionDataset",),
+        "synthetic_defects": ("SyntheticDefectsDataset",),
         "synthetic_embedding": ("SyntheticEmbeddingDataset",),
         "synthetic_instances": ("SyntheticInstancesDataset",),
         "synthetic_poses": ("SyntheticPosesDataset",),

@@ -57,7 +57,9 @@ class ImageFilesDataset(ClassifiedFilesDataset):
         return {"image": pixels}, {"label": self.files.labels[indices]}
 
 
-def decoded(path: Path, size: Sequence[int], channels: int) -> npt.NDArray[np.uint8]:
+def decoded(
+    path: Path, size: Sequence[int], channels: int, declared: tuple[int, int] | None = None
+) -> npt.NDArray[np.uint8]:
     """Return a decoded and resized image file.
 
     Parameters
@@ -68,33 +70,6 @@ def decoded(path: Path, size: Sequence[int], channels: int) -> npt.NDArray[np.ui
         Height and width of the result.
     channels
         3 for RGB, 1 for grey.
-
-    Returns
-    -------
-    ndarray
-        uint8 ``(height, width, channels)``.
-
-    Raises
-    ------
-    DatasetError
-        If the file is missing, damaged or not an image; the message names it.
-    """
-    from PIL import Image, ImageOps
-
-    height, width = size
-    with _opened(path, max(_PIXELS, _PIXELS_TO_ONE * height * width), f"for {width:,} x {height:,} pixels ") as image:
-        ImageOps.exif_transpose(image, in_place=True)
-        resized = _converted(image, channels).resize((width, height), Image.Resampling.BILINEAR)
-        return np.asarray(resized, np.uint8).reshape(height, width, channels)
-
-
-def decoded_whole(path: Path, channels: int, declared: tuple[int, int] | None = None) -> npt.NDArray[np.uint8]:
-    """Return a decoded image file in its own size, as :func:`decoded` does for a given one.
-
-    Parameters
-    ----------
-    path, channels
-        As in :func:`decoded`.
     declared
         Height and width that annotations state.  If only the image as it is stored has them, it is not rotated
         according to its EXIF data.
@@ -107,20 +82,37 @@ def decoded_whole(path: Path, channels: int, declared: tuple[int, int] | None = 
     Raises
     ------
     DatasetError
+        If the file is missing, damaged, not an image, or of another size than declared; the message names it.
+    """
+    from PIL import Image
+
+    height, width = size
+    with _opened(path, max(_PIXELS, _PIXELS_TO_ONE * height * width), f"for {width:,} x {height:,} pixels ") as image:
+        upright = _upright(image, path, declared)
+        resized = _converted(upright, channels).resize((width, height), Image.Resampling.BILINEAR)
+        return np.asarray(resized, np.uint8).reshape(height, width, channels)
+
+
+def decoded_whole(path: Path, channels: int, declared: tuple[int, int] | None = None) -> npt.NDArray[np.uint8]:
+    """Return a decoded image file in its own size, as :func:`decoded` does for a given one.
+
+    Parameters
+    ----------
+    path, channels, declared
+        As in :func:`decoded`.
+
+    Returns
+    -------
+    ndarray
+        uint8 ``(height, width, channels)``.
+
+    Raises
+    ------
+    DatasetError
         If the file is missing, damaged, not an image, or of another size; the message names it.
     """
-    from PIL import ImageOps
-
     with _opened(path, _PIXELS) as image:
-        turned: Image = ImageOps.exif_transpose(image)
-        fitting = [each for each in (turned, image) if declared in (None, (each.height, each.width))]
-        if not fitting:
-            assert declared is not None
-            raise DatasetError(
-                f"{path} has {turned.width} x {turned.height} pixels, and its annotations are for "
-                f"{declared[1]} x {declared[0]}; get both again"
-            )
-        found = _converted(fitting[0], channels)
+        found = _converted(_upright(image, path, declared), channels)
         return np.asarray(found, np.uint8).reshape(found.height, found.width, channels)
 
 
@@ -209,6 +201,23 @@ def _opened(path: Path, most: int, purpose: str = "") -> Iterator[Image]:
         raise DatasetError(
             f"{path} is no image that can be read ({_first_line(error)}); remove or replace it"
         ) from None
+
+
+def _upright(image: Image, path: Path, declared: tuple[int, int] | None) -> Image:
+    """Return an image rotated according to its EXIF data, or as it is stored if only so it has the declared size."""
+    from PIL import ImageOps
+
+    if declared is None:
+        ImageOps.exif_transpose(image, in_place=True)
+        return image
+    turned: Image = ImageOps.exif_transpose(image)
+    fitting = [each for each in (turned, image) if declared == (each.height, each.width)]
+    if not fitting:
+        raise DatasetError(
+            f"{path} has {turned.width} x {turned.height} pixels, and its annotations are for "
+            f"{declared[1]} x {declared[0]}; get both again"
+        )
+    return fitting[0]
 
 
 def _converted(image: Image, channels: int) -> Image:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from nnpipe.core.lazy_exports import lazy_getattr
 
 if TYPE_CHECKING:
+    from nnpipe.decoders.anomaly_maps import AnomalyMapDecoder as AnomalyMapDecoder
     from nnpipe.decoders.fastestdet import FastestDetDecoder as FastestDetDecoder
     from nnpipe.decoders.finished_boxes import FinishedBoxesDecoder as FinishedBoxesDecoder
     from nnpipe.decoders.heat_maps import HeatMapDecoder as HeatMapDecoder
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __getattr__ = lazy_getattr(
     __name__,
     {
+        "anomaly_maps": ("AnomalyMapDecoder",),
         "fastestdet": ("FastestDetDecoder",),
         "finished_boxes": ("FinishedBoxesDecoder",),
         "heat_maps": ("HeatMapDecoder",),

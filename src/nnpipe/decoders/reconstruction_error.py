@@ -25,7 +25,7 @@ class ReconstructionErrorDecoder(OutputDecoder):
     scaling and quantisation.  Of images, the difference at each pixel is told, too.
     """
 
-    tasks: ClassVar[tuple[str, ...]] = ("anomaly", "series_anomaly")
+    tasks: ClassVar[tuple[str, ...]] = ("anomaly", "anomaly_map", "series_anomaly")
     takes_inputs: ClassVar[bool] = True
 
     difference: Literal["squared", "absolute"] = argument("squared", help="how each number's difference counts")

@@ -9,6 +9,7 @@ from nnpipe.core.lazy_exports import lazy_getattr
 
 if TYPE_CHECKING:
     from nnpipe.tasks.anomaly.task import AnomalyDetection as AnomalyDetection
+    from nnpipe.tasks.anomaly_map.task import AnomalyMaps as AnomalyMaps
     from nnpipe.tasks.classification.task import Classification as Classification
     from nnpipe.tasks.detection.task import Detection as Detection
     from nnpipe.tasks.embedding.task import EmbeddingSearch as EmbeddingSearch
@@ -24,6 +25,7 @@ __getattr__ = lazy_getattr(
     __name__,
     {
         "anomaly.task": ("AnomalyDetection",),
+        "anomaly_map.task": ("AnomalyMaps",),
         "classification.task": ("Classification",),
         "detection.task": ("Detection",),
         "embedding.task": ("EmbeddingSearch",),

@@ -127,6 +127,69 @@ def on_picture(values: npt.NDArray[Any], frames: npt.NDArray[Any] | None, shape:
     return np.asarray(values[rows[:, None], columns])
 
 
+def resampled(
+    values: npt.NDArray[Any], frame: npt.NDArray[Any], size: npt.NDArray[np.integer]
+) -> npt.NDArray[np.float32]:
+    """Return values of a grid over the model's input for each pixel of a picture, bilinear between centres of cells.
+
+    Parameters
+    ----------
+    values
+        ``(rows, columns)``.
+    frame, size
+        As in :func:`cells_of_pixels`.
+
+    Returns
+    -------
+    ndarray
+        ``(height, width)``.
+    """
+    return interpolated(values, *places_of_pixels(frame, size, (values.shape[0], values.shape[1])))
+
+
+def places_of_pixels(
+    frame: npt.NDArray[Any], size: npt.NDArray[np.integer], grid: tuple[int, int]
+) -> tuple[npt.NDArray[np.floating], npt.NDArray[np.floating]]:
+    """Return where the centres of a picture's pixels are in a grid of cells, whose centres are whole numbers.
+
+    Parameters and results are as in :func:`cells_of_pixels`, but for the results being real.
+    """
+    (across, down, *_), (left, top, *_) = _step(frame, size)
+    rows, columns = (
+        (np.arange(int(pixels)) + 0.5 + offset) / factor * cells - 0.5
+        for pixels, offset, factor, cells in ((size[0], top, down, grid[0]), (size[1], left, across, grid[1]))
+    )
+    return rows, columns
+
+
+def interpolated(
+    values: npt.NDArray[Any], rows: npt.NDArray[np.floating], columns: npt.NDArray[np.floating]
+) -> npt.NDArray[np.float32]:
+    """Return values between those of a grid, bilinear; beyond its borders, those at the borders go on.
+
+    Parameters
+    ----------
+    values
+        ``(rows, columns)``.
+    rows, columns
+        The places that are asked for, ``(height,)`` and ``(width,)``.
+
+    Returns
+    -------
+    ndarray
+        ``(height, width)``.
+    """
+    found = values.astype(np.float32)
+    for axis, places in ((0, rows), (1, columns)):
+        last = found.shape[axis] - 1
+        place = np.clip(places, 0, last)
+        before = np.floor(place).astype(np.int64)
+        share = (place - before).astype(np.float32).reshape(-1, *(1,) * (1 - axis))
+        behind = np.take(found, np.minimum(before + 1, last), axis=axis)
+        found = (1 - share) * np.take(found, before, axis=axis) + share * behind
+    return found
+
+
 def _check(frames: npt.NDArray[Any], count: int) -> None:
     if frames.shape != (count, 3):
         raise SpecMismatch(f"the frame of {count} pictures has the shape ({count}, 3), not {frames.shape}")

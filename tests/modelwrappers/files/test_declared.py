@@ -13,6 +13,7 @@ from repeated import RULES_OF_SESSIONS, SAME_IN_A_FRAMEWORK
 from nnpipe import layers as nn
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ArtifactError, ConfigError
+from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.training import TrainingOptions
 from nnpipe.datasets.digits import DigitsDataset
@@ -21,6 +22,7 @@ from nnpipe.datasets.synthetic import (
     SyntheticRegressionDataset,
     SyntheticSegmentationDataset,
 )
+from nnpipe.datasets.synthetic_defects import SyntheticDefectsDataset
 from nnpipe.layers.graph.weights import initial_weights
 from nnpipe.layers.keras.open_file import open_keras
 from nnpipe.layers.keras.read_file import read_keras
@@ -207,6 +209,23 @@ def test_an_autoencoder_learns_what_it_is_given_and_tells_anomalies() -> None:
             items = list(route.items(dataset.split("test")))
             (found,) = route.judge(items, [session.infer(item.inputs) for item in items])
     assert dataset.task.primary.of(found) > 0.95
+
+
+def test_an_autoencoder_of_a_surface_tells_where_defects_are() -> None:
+    dataset = SyntheticDefectsDataset(num_samples=300)
+    network = Path(__file__).resolve().parents[3] / "examples" / "small_surface_autoencoder.yaml"
+    wrapper = DeclaredModel(network=network, scale=255.0, decoder="ReconstructionErrorDecoder").for_dataset(
+        dataset.spec
+    )
+    with wrapper.open() as model:
+        model.train(dataset, TrainingOptions.from_json({"num_epochs": 25, "learning_rate": 0.003, "batch_size": 16}))
+        with model.session() as session:
+            route = SampleRoute(dataset, wrapper, wrapper.io, session.io, 50)
+            items = list(route.items(dataset.split("test")))
+            parts = route.judge(items, [session.infer(item.inputs) for item in items])
+    found = Evaluation.joined(parts)
+    for name in ("au_pro", "pixel_auc"):
+        assert 0.9 < dataset.task.metric(name).of(found) < 1
 
 
 @pytest.mark.parametrize(

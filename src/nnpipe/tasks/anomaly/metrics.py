@@ -60,7 +60,7 @@ def _of_curve(measure: Callable[[Floats, Floats], float]) -> Callable[[Evaluatio
     return prepare
 
 
-def _area(normal: Floats, anomalous: Floats) -> float:
+def roc_area(normal: Floats, anomalous: Floats) -> float:
     """Return the area under the ROC curve: the share of pairs in the right order, where ties count half."""
     pairs = float(anomalous.sum() * normal.sum())
     if pairs <= 0:
@@ -69,17 +69,30 @@ def _area(normal: Floats, anomalous: Floats) -> float:
     return float(anomalous @ (below + normal / 2)) / pairs
 
 
+def area_up_to(limit: float, alarms: Floats, hits: Floats) -> float:
+    """Return the area under a curve from (0, 0) to (1, 1), up to a share of false alarms.
+
+    Parameters
+    ----------
+    limit
+        The greatest share of false alarms.
+    alarms, hits
+        How much each point of the curve has of both more than the point before, ``(points,)``.
+    """
+    alarms = np.concatenate([[0.0], np.cumsum(alarms)])
+    hits = np.concatenate([[0.0], np.cumsum(hits)])
+    stop = int(np.searchsorted(alarms, limit, side="right"))
+    if stop < len(alarms):
+        last = np.interp(limit, alarms[stop - 1 : stop + 1], hits[stop - 1 : stop + 1])
+        alarms, hits = np.append(alarms[:stop], limit), np.append(hits[:stop], last)
+    return float(np.diff(alarms) @ (hits[1:] + hits[:-1])) / 2
+
+
 def _partial_area(normal: Floats, anomalous: Floats) -> float:
     """Return the standardised area up to a false alarm rate (McClish 1989), as ``roc_auc_score(max_fpr=...)``."""
     if normal.sum() <= 0 or anomalous.sum() <= 0:
         return float("nan")
-    alarms = np.concatenate([[0.0], np.cumsum(normal) / normal.sum()])
-    hits = np.concatenate([[0.0], np.cumsum(anomalous) / anomalous.sum()])
-    stop = int(np.searchsorted(alarms, MAX_FPR, side="right"))
-    if stop < len(alarms):
-        last = np.interp(MAX_FPR, alarms[stop - 1 : stop + 1], hits[stop - 1 : stop + 1])
-        alarms, hits = np.append(alarms[:stop], MAX_FPR), np.append(hits[:stop], last)
-    area = float(np.diff(alarms) @ (hits[1:] + hits[:-1])) / 2
+    area = area_up_to(MAX_FPR, normal / normal.sum(), anomalous / anomalous.sum())
     least, most = MAX_FPR**2 / 2, MAX_FPR
     return 0.5 * (1 + (area - least) / (most - least))
 
@@ -96,7 +109,7 @@ def _best_f1(normal: Floats, anomalous: Floats) -> float:
 METRICS = (
     QualityMetric(
         "auc", "AUC", "Area under the ROC curve", "share of pairs of an anomaly and a normal sample in the right order",
-        "ratio", statistic=_of_curve(_area), clusters=clips_of,
+        "ratio", statistic=_of_curve(roc_area), clusters=clips_of,
     ),
     QualityMetric(
         "pauc", "pAUC", "Partial area under the ROC curve",

@@ -1,0 +1,1 @@
+"""Anomaly maps: how unusual each pixel of a picture is."""

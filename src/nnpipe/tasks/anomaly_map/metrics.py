@@ -1,0 +1,109 @@
+"""The metrics of anomaly maps, from the pixels of each score."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from nnpipe.core.evaluation import Evaluation
+from nnpipe.core.quality_metric import Floats, QualityMetric, Statistic
+from nnpipe.core.ragged import Ragged
+from nnpipe.tasks.anomaly.metrics import METRICS as OF_PICTURES
+from nnpipe.tasks.anomaly.metrics import area_up_to, roc_area
+from nnpipe.tasks.anomaly_map.levels import starts_of_groups
+
+MAX_FPR = 0.3
+"""The greatest share of good pixels that are alarms at which the overlap of regions is looked at."""
+
+_MOST_SCORES = 1 << 18  # of all pictures together, before neighbouring ones are put together
+_PARTS = 1024
+_DENSE = 1 << 24  # numbers, 128 MiB
+
+
+@dataclass(frozen=True, eq=False)
+class PixelCurve:
+    """The pixels of all pictures with each score, from the greatest down; ``(scores,)`` each.
+
+    Attributes
+    ----------
+    good, bad
+        How many good and bad pixels have the score.
+    covered
+        What these add to the mean share of a region that has at least this score.
+    """
+
+    good: Floats
+    bad: Floats
+    covered: Floats
+
+    def pixel_auc(self) -> float:
+        """Return the area under the ROC curve of pixels."""
+        return roc_area(self.good, self.bad)
+
+    def au_pro(self) -> float:
+        """Return the normalised area under the curve of the per-region overlap."""
+        if self.good.sum() <= 0 or not self.bad.sum() > 0:
+            return float("nan")
+        return area_up_to(MAX_FPR, self.good / self.good.sum(), self.covered) / MAX_FPR
+
+
+def curve_of(found: Evaluation) -> Callable[[Floats], PixelCurve]:
+    """Return the function that computes the curve from weights of pictures."""
+    return _prepared(*(found.ragged[name] for name in ("level", "good", "bad", "covered", "regions")))
+
+
+@functools.lru_cache(maxsize=2)  # by identity; two, since models are compared in pairs
+def _prepared(
+    level: Ragged, good: Ragged, bad: Ragged, covered: Ragged, regions: Ragged
+) -> Callable[[Floats], PixelCurve]:
+    parts = [each.values.astype(np.float64) for each in (good, bad, covered)]
+    _, place = np.unique(-level.values.astype(np.float32), return_inverse=True)
+    place = place.reshape(-1)
+    count = int(place.max(initial=-1)) + 1
+    if count > _MOST_SCORES:
+        good_, bad_ = (np.bincount(place, part, count).astype(np.float64) for part in parts[:2])
+        first = starts_of_groups(good_, bad_, _PARTS)
+        place, count = np.searchsorted(first, place, side="right") - 1, len(first)
+    owners, pictures, number = level.owners, len(level), regions.counts.astype(np.float64)
+    table: npt.NDArray[np.float64] | None = None
+    if 3 * pictures * count <= _DENSE:  # sums of all weightings are one product each then
+        rows = [np.bincount(owners * count + place, part, pictures * count) for part in parts]
+        table = np.concatenate([row.reshape(pictures, count) for row in rows], axis=1)
+
+    def weighted(weights: Floats) -> PixelCurve:
+        if table is not None:
+            sums = (weights @ table).reshape(3, count)
+        else:
+            own = weights[owners]
+            sums = np.stack([np.bincount(place, own * part, count) for part in parts])
+        return PixelCurve(sums[0], sums[1], sums[2] / max(float(weights @ number), 1e-300))
+
+    return weighted
+
+
+def _measured(measure: Callable[[PixelCurve], float]) -> Callable[[Evaluation], Statistic]:
+    def prepare(found: Evaluation) -> Statistic:
+        curve = curve_of(found)
+        return lambda weights: measure(curve(weights))
+
+    return prepare
+
+
+METRICS = (
+    QualityMetric(
+        "au_pro", "AU-PRO", "Area under the curve of the per-region overlap",
+        "mean over the defects of the share of each that is found, over the shares of good pixels that are alarms from "
+        "0 to 30 %, by 30 % (Bergmann et al., IJCV 2021)",
+        "ratio", statistic=_measured(PixelCurve.au_pro),
+    ),
+    QualityMetric(
+        "pixel_auc", "Pixel AUC", "Area under the ROC curve of pixels",
+        "share of pairs of a bad and a good pixel in the right order, whatever pictures they are of",
+        "ratio", statistic=_measured(PixelCurve.pixel_auc),
+    ),
+    *OF_PICTURES,
+)  # fmt: skip

@@ -1,0 +1,121 @@
+"""Anomaly maps as a task: a score of each pixel, some of which show a defect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from nnpipe.core.dataset_spec import DatasetSpec
+from nnpipe.core.errors import ArtifactError, SpecMismatch
+from nnpipe.core.evaluation import Evaluation
+from nnpipe.core.quality_metric import QualityMetric
+from nnpipe.core.ragged import Ragged
+from nnpipe.core.task import Task
+from nnpipe.core.tensors import Batch, show_shape
+from nnpipe.tasks.anomaly_map.levels import Levels
+from nnpipe.tasks.anomaly_map.metrics import METRICS
+from nnpipe.tasks.anomaly_map.regions import regions_of
+from nnpipe.tasks.frames import frame, resampled
+from nnpipe.tasks.predictions import constant_scores, only, scores_of
+from nnpipe.tasks.stored_arrays import INTEGERS, NUMBERS, check_alike, check_array
+
+LEVELS = ("level", "good", "bad", "covered")
+
+
+class AnomalyMaps(Task):
+    """How unusual each pixel of a picture is, and the whole picture.
+
+    It is a task beside the detection of anomalies, whose models need not say where an anomaly is.
+
+    Targets are ``"mask"``, ``(n, height, width)``: above 0 for a pixel of a defect, 0 for a good one, and below 0 for
+    one that does not count; and ``"anomalous"``, ``(n,)``, 1 for a picture of a defective thing.
+
+    Predictions are ``"map"``, ``(n, rows, columns)``, perhaps with an axis of length 1; greater means more anomalous,
+    and what is no number counts as the least.  A map of another size than the mask is interpolated (bilinear); with
+    ``"frame"`` (:mod:`nnpipe.tasks.frames`), it covers the model's input, else the picture.  If there is also
+    ``"score"``, ``(n,)``, it is the score of the whole picture, which otherwise is the greatest of its pixels.
+
+    An evaluation holds ``truth``, int32, and ``score``, ``(n,)``; and, ragged, ``level``, ``good``, ``bad`` and
+    ``covered``, the pixels of each score (:mod:`nnpipe.tasks.anomaly_map.levels`), and ``regions``, the numbers of
+    pixels of the connected regions of defects.  Maps are not kept.
+    """
+
+    name = "anomaly_map"
+    targets = ("mask", "anomalous")
+    arrays = ("truth", "score", *LEVELS, "regions")
+    truth = ("truth", "regions")
+
+    @property
+    def metrics(self) -> tuple[QualityMetric, ...]:
+        """The per-region overlap, the area under the ROC curve of pixels, and the metrics of whole pictures."""
+        return METRICS
+
+    def judge(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
+        """Evaluate anomaly maps."""
+        masks, anomalous = truth["mask"], truth["anomalous"]
+        maps = map_of(predictions, len(masks))
+        frames = predictions.get("frame", frame(len(masks), 1, 1, "squeeze"))
+        if frames.shape != (len(masks), 3):
+            raise SpecMismatch(f"the frame of {len(masks)} pictures has the shape ({len(masks)}, 3)")
+        size = np.array(masks.shape[1:3], np.int64)
+        rows: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in (*LEVELS, "regions")}
+        greatest = np.full(len(masks), -np.inf)
+        for place, (mask, given) in enumerate(zip(masks, maps, strict=True)):
+            if given.shape != mask.shape or "frame" in predictions:
+                given = resampled(given, frames[place], size)
+            regions, counted = regions_of(mask > 0), mask >= 0
+            found = Levels.of_pixels(given, regions, counted)
+            greatest[place] = np.fmax.reduce(given[counted], initial=-np.inf)
+            rows["level"].append(found.score)
+            rows["good"].append(found.good.astype(np.int32))
+            rows["bad"].append(found.bad.astype(np.int32))
+            rows["covered"].append(found.covered)
+            rows["regions"].append(np.bincount(regions.ravel())[1:].astype(np.int32))
+        score = scores_of({"score": predictions["score"]}, len(masks)) if "score" in predictions else greatest
+        arrays = {"truth": anomalous.astype(np.int32), "score": score}
+        nothing = Ragged(np.zeros(0), np.zeros(0, np.int64))
+        ragged = {name: Ragged.of_rows(each) if each else nothing for name, each in rows.items()}
+        return Evaluation(self.name, arrays, ("usual", "anomalous"), ragged)
+
+    def doubts(self, evaluation: Evaluation) -> Iterator[tuple[str, str]]:
+        """Doubt scores that are all the same."""
+        yield from constant_scores(evaluation)
+
+    def check(self, evaluation: Evaluation) -> None:
+        """Check that there is a kind and a score for each picture, and numbers of pixels for each of its levels."""
+        super().check(evaluation)
+        check_array(evaluation, "truth", (), INTEGERS)
+        check_array(evaluation, "score", (), NUMBERS)
+        for name in (*LEVELS, "regions"):
+            check_array(evaluation, name, (), NUMBERS, ragged=True)
+        check_alike(evaluation, *LEVELS)
+        for name in ("good", "bad", "covered", "regions"):
+            values = evaluation.ragged[name].values.astype(np.float64)
+            if not np.all(np.isfinite(values) & (values >= 0)):
+                raise ArtifactError(f"the evaluation's {name!r} should hold numbers of pixels; measure again")
+
+    def perfect(self, truth: Batch, spec: DatasetSpec) -> Batch:
+        """Return a score of 1 for each pixel of a defect and each anomalous picture."""
+        return {"map": (truth["mask"] > 0).astype(np.float32), "score": truth["anomalous"].astype(np.float32)}
+
+
+def map_of(predictions: Batch, pictures: int) -> npt.NDArray[np.floating]:
+    """Return the map of each picture, ``(n, rows, columns)``: the tensor ``"map"``, or the only one.
+
+    Raises
+    ------
+    SpecMismatch
+        If there is none, or it has another shape.
+    """
+    found: npt.NDArray[Any] = only({n: each for n, each in predictions.items() if n not in ("frame", "score")}, "map")
+    if found.ndim == 4 and 1 in (found.shape[1], found.shape[3]):
+        found = found[:, 0] if found.shape[1] == 1 else found[..., 0]
+    if found.ndim != 3 or len(found) != pictures or found.dtype.kind not in "biuf" or 0 in found.shape[1:]:
+        raise SpecMismatch(
+            f"maps must be numbers of the shape ({pictures}, rows, columns), not {found.dtype} of "
+            f"{show_shape(found.shape)}; name the decoder of the model with --decoder, such as AnomalyMapDecoder"
+        )
+    return found
