@@ -34,7 +34,7 @@ ACME = ROOT / "tests" / "thirdparty" / "acme_nn" / "src"
 PATHS = os.pathsep.join((str(ROOT / "src"), str(ACME)))
 KINDS = {
     "python": "run, all of a page together and in order",
-    "console": "each command parsed; with `run`, carried out by a slow test",
+    "console": "each command parsed, with `acme` or `folders` where these exist; with `run`, run by a slow test",
     "yaml": "parsed; with `pipeline`, checked as a pipeline file",
     "json": "parsed; with `artifact` or `packed`, read by nnpipe",
     "toml": "nothing, unless it has a source",
@@ -323,6 +323,15 @@ def acme(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.metadata.entry_points", with_acme)
 
 
+@pytest.fixture
+def language_models(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Run in a folder with a model of transformers and one of onnxruntime-genai, which commands tell by their files."""
+    for folder, file in (("llama", "config.json"), ("llama-int4", "genai_config.json")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / file).write_text('{"architectures": ["LlamaForCausalLM"]}', "utf-8")
+    monkeypatch.chdir(tmp_path)
+
+
 def read_command(words: list[str]) -> None:
     """Let a scenario read its command line with its own parser, and stop it there; raises ConfigError for a fault."""
     scenario = import_module(f"nnpipe.scenarios.{words[0]}")
@@ -367,8 +376,9 @@ def check_command(words: list[str]) -> None:
 
 @pytest.mark.parametrize(("block", "words"), COMMANDS, ids=lambda value: value if isinstance(value, Block) else None)
 def test_commands_are_understood(block: Block, words: list[str], request: pytest.FixtureRequest) -> None:
-    if "acme" in block.words:
-        request.getfixturevalue("acme")
+    for word, fixture in (("acme", "acme"), ("folders", "language_models")):
+        if word in block.words:
+            request.getfixturevalue(fixture)
     check_command(words)
 
 
