@@ -12,12 +12,14 @@ from nnpipe.decoders import (
     FastestDetDecoder,
     FinishedBoxesDecoder,
     HeatMapDecoder,
+    MaskRCNNDecoder,
     MoveNetDecoder,
     ReconstructionErrorDecoder,
     SegmentationDecoder,
     SSDDecoder,
     YOLODecoder,
     YOLOHeadsDecoder,
+    YOLOMasksDecoder,
     YOLOXDecoder,
 )
 from nnpipe.testing.output_decoder import OutputDecoderContract
@@ -27,6 +29,10 @@ RANDOM = np.random.default_rng(0)
 
 def drawn(*shape: int) -> np.ndarray:
     return RANDOM.random((3, *shape)).astype(np.float32)
+
+
+def masks_of_boxes() -> dict[str, np.ndarray]:
+    return {name: each for name, each in finished().items() if name != "count"} | {"masks": drawn(9, 7, 7)}
 
 
 def finished() -> dict[str, np.ndarray]:
@@ -49,6 +55,11 @@ class TestDecoders(OutputDecoderContract):
                 id="YOLO's heads",
             ),
             pytest.param((YOLOXDecoder(per_box="all", strides=(8, 16)), lambda: {"out": drawn(80, 8)}), id="YOLOX"),
+            pytest.param((MaskRCNNDecoder(score_threshold=0.3), masks_of_boxes), id="Mask R-CNN"),
+            pytest.param(
+                (YOLOMasksDecoder(), lambda: {"out": 64 * drawn(12, 60), "prototypes": drawn(4, 16, 16)}),
+                id="YOLO's masks",
+            ),
             pytest.param((HeatMapDecoder(), lambda: {"out": drawn(6, 8, 5)}), id="heat maps"),
             pytest.param((MoveNetDecoder(score_threshold=0.5), lambda: {"out": drawn(4, 7, 3)}), id="MoveNet"),
             pytest.param((SegmentationDecoder(class_numbers=(1, 0, 2)), lambda: {"out": drawn(3, 9, 9)}), id="masks"),

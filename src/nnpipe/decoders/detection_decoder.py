@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -43,6 +43,25 @@ class Candidates:
     boxes: Array
     scores: Array
     classes: Array | None = None
+
+
+class Selected(NamedTuple):
+    """The boxes of a picture that a decoder selects, the most certain first.
+
+    Attributes
+    ----------
+    which
+        Their places among the candidates, ``(k,)``.
+    boxes
+        Left, top, right and bottom, in shares of the input's width and height; ``(k, 4)``.
+    scores, classes
+        ``(k,)``.
+    """
+
+    which: Array
+    boxes: Array
+    scores: Array
+    classes: Array
 
 
 class DetectionDecoder(OutputDecoder):
@@ -97,24 +116,19 @@ class DetectionDecoder(OutputDecoder):
 
     def decode(self, outputs: Batch, io: IOSpec, inputs: Sequence[InputMeaning] = ()) -> Batch:
         """Return ``boxes``, ``scores`` and ``class`` of the selected boxes, and the ``frame`` of each picture."""
+        pictures = self.selected(outputs, io, inputs)
+        return padded_boxes(pictures) | {"frame": frames(len(pictures), io, inputs)}
+
+    def selected(self, outputs: Batch, io: IOSpec, inputs: Sequence[InputMeaning]) -> list[Selected]:
+        """Return the selected boxes of each picture; errors are those of :meth:`candidates`."""
         found = self.candidates(outputs, io, inputs)
-        pictures = [
+        return [
             self._selected(boxes, scores, None if found.classes is None else found.classes[place])
             for place, (boxes, scores) in enumerate(zip(found.boxes, found.scores, strict=True))
         ]
-        most = max((len(scores) for _, scores, _ in pictures), default=0)
-        boxes = np.zeros((len(pictures), most, 4), np.float32)
-        scores = np.zeros((len(pictures), most), np.float32)
-        classes = np.full((len(pictures), most), -1, np.int64)
-        for place, (own, certain, called) in enumerate(pictures):
-            boxes[place, : len(own)] = own
-            scores[place, : len(own)] = certain
-            classes[place, : len(own)] = called
-        boxes[..., 2:] -= boxes[..., :2]
-        return {"boxes": boxes, "scores": scores, "class": classes, "frame": frames(len(pictures), io, inputs)}
 
-    def _selected(self, boxes: Array, scores: Array, classes: Array | None) -> tuple[Array, Array, Array]:
-        """Return the selected boxes of one picture, with scores and classes."""
+    def _selected(self, boxes: Array, scores: Array, classes: Array | None) -> Selected:
+        which = np.arange(len(boxes))
         if classes is None and self.per_box == "all":
             which, classes = np.nonzero(scores > self.score_threshold)
             boxes, scores = boxes[which], scores[which, classes]
@@ -123,14 +137,27 @@ class DetectionDecoder(OutputDecoder):
                 classes = np.argmax(scores, axis=1)
                 scores = np.take_along_axis(scores, classes[:, None], axis=1)[:, 0]
             sure = scores > self.score_threshold
-            boxes, scores, classes = boxes[sure], scores[sure], classes[sure]
-        usable = np.isfinite(boxes).all(axis=1) & (classes >= 0)
-        boxes, scores, classes = boxes[usable], scores[usable], classes[usable]
-        order = np.argsort(-scores, kind="stable")[:_MOST_CANDIDATES]
+            which, boxes, scores, classes = which[sure], boxes[sure], scores[sure], classes[sure]
+        usable = np.flatnonzero(np.isfinite(boxes).all(axis=1) & (classes >= 0))
+        order = usable[np.argsort(-scores[usable], kind="stable")[:_MOST_CANDIDATES]]
         if self.suppression == "outside" and len(order):
             order = order[kept(boxes[order], scores[order], classes[order], self.overlap)]
         order = order[: self.max_boxes]
-        return boxes[order], scores[order], classes[order]
+        return Selected(which[order], boxes[order], scores[order], classes[order])
+
+
+def padded_boxes(pictures: Sequence[Selected]) -> dict[str, Array]:
+    """Return ``boxes``, left, top, width and height, ``scores`` and ``class`` of all pictures, padded alike."""
+    most = max((len(each.scores) for each in pictures), default=0)
+    boxes = np.zeros((len(pictures), most, 4), np.float32)
+    scores = np.zeros((len(pictures), most), np.float32)
+    classes = np.full((len(pictures), most), -1, np.int64)
+    for place, own in enumerate(pictures):
+        boxes[place, : len(own.boxes)] = own.boxes
+        scores[place, : len(own.boxes)] = own.scores
+        classes[place, : len(own.boxes)] = own.classes
+    boxes[..., 2:] -= boxes[..., :2]
+    return {"boxes": boxes, "scores": scores, "class": classes}
 
 
 def corners(centre: Array, size: Array) -> Array:

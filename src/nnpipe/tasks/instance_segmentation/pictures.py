@@ -10,12 +10,12 @@ import numpy.typing as npt
 
 from nnpipe.core.tensors import Batch
 from nnpipe.report.task_pictures import COLOURS, Picture, TaskPictures, class_name, first_of, mixed
+from nnpipe.tasks.instance_segmentation.drawing import runs_in_picture
 from nnpipe.tasks.instance_segmentation.runs import Integers, areas_of, intersections, mask_of
 from nnpipe.tasks.instance_segmentation.task import (
     InstanceSegmentation,
     check_predictions,
     check_runs,
-    runs_in_picture,
 )
 
 _SURE = 0.25  # least score of things that are drawn

@@ -14,10 +14,10 @@ from nnpipe.core.quality_metric import QualityMetric
 from nnpipe.core.ragged import Ragged
 from nnpipe.core.task import Task
 from nnpipe.core.tensors import Batch, show_shape
-from nnpipe.tasks.frames import cells_of_pixels
 from nnpipe.tasks.greedy_matching import THRESHOLDS
+from nnpipe.tasks.instance_segmentation.drawing import runs_in_picture
 from nnpipe.tasks.instance_segmentation.metrics import METRICS
-from nnpipe.tasks.instance_segmentation.runs import Integers, areas_of, intersections, padded, runs_of
+from nnpipe.tasks.instance_segmentation.runs import Integers, areas_of, intersections
 from nnpipe.tasks.stored_arrays import INTEGERS, NUMBERS, check_alike, check_array
 
 TRUTH = ("truth_class", "truth_crowd", "truth_area")
@@ -37,8 +37,9 @@ class InstanceSegmentation(Task):
     Predictions are ``"class"`` and ``"scores"``, ``(n, k)``, and either ``"runs"``, ``(n, k, runs)``, of the picture's
     pixels, or ``"masks"``, ``(n, k, height, width)``, whose pixels above 0.5 belong to the thing.  The latter have the
     picture's size, in the top left corner if pictures of a batch differ; or, if there is also ``"frame"``
-    (:mod:`nnpipe.tasks.frames`), the size of the model's input or another, and are brought to the picture by nearest
-    neighbour.
+    (:mod:`nnpipe.tasks.frames`), they cover the model's input in any size and are interpolated (bilinear), and cut off
+    at ``"boxes"``, ``(n, k, 4)``, if there are such: left, top, width and height in shares of the input.  Masks that
+    cover these boxes alone are ``"box_masks"``, ``(n, k, rows, columns)``, with ``"boxes"`` and ``"frame"``.
 
     An evaluation holds, ragged, class, crowd and area of the true things, class, score and area of the predicted ones,
     and ``pairs``: rows of a predicted and a true thing of the same class and picture, by their places there, and their
@@ -109,37 +110,6 @@ class InstanceSegmentation(Task):
         return {"runs": truth["runs"], "class": truth["class"], "scores": np.ones(truth["class"].shape)}
 
 
-def runs_in_picture(predictions: Batch, place: int, size: npt.NDArray[Any], given: npt.NDArray[np.bool_]) -> Integers:
-    """Return the runs of some of a picture's predicted masks, in the picture's own size; ``(n, runs)``.
-
-    Parameters
-    ----------
-    predictions
-        The predictions of a batch.
-    place
-        The picture's place in it.
-    size
-        Height and width of the picture in pixels; ``(2,)``.
-    given
-        Which of its masks are wanted, ``(k,)``.
-
-    Raises
-    ------
-    SpecMismatch
-        If bitmaps are smaller than the picture.
-    """
-    if "runs" in predictions:
-        return np.asarray(predictions["runs"][place][given], np.int64)
-    masks = predictions["masks"][place]
-    rows, columns = np.arange(int(size[0])), np.arange(int(size[1]))
-    if "frame" in predictions:
-        rows, columns = cells_of_pixels(predictions["frame"][place], size, masks.shape[1:])
-    elif masks.shape[1] < size[0] or masks.shape[2] < size[1]:
-        raise SpecMismatch(f"masks of {show_shape(masks.shape[1:])} are smaller than their picture, {size.tolist()}")
-    # One mask at a time is drawn.
-    return padded([runs_of(masks[thing][rows[:, None], columns] > 0.5) for thing in np.flatnonzero(given)])
-
-
 def _pairs(
     found: Integers, classes: npt.NDArray[Any], true: Integers, true_classes: npt.NDArray[Any], crowds: npt.NDArray[Any]
 ) -> npt.NDArray[np.float64]:
@@ -171,9 +141,13 @@ def check_runs(runs: Integers, kind: str, size: npt.NDArray[Any]) -> None:
 
 def check_predictions(predictions: Batch, count: int, classes: int = 0) -> None:
     """Raise :class:`SpecMismatch` if predictions are not of masks; ``classes`` is the number of classes, if known."""
-    kind = "runs" if "runs" in predictions else "masks"
-    if missing := [name for name in (kind, "class", "scores") if name not in predictions]:
-        raise SpecMismatch(f"predictions of masks hold {kind}, class and scores; these have no {missing[0]}")
+    kind = next((name for name in ("runs", "box_masks") if name in predictions), "masks")
+    needed = (kind, "class", "scores", *(("boxes", "frame") if kind == "box_masks" else ()))
+    if missing := [name for name in needed if name not in predictions]:
+        raise SpecMismatch(
+            f"predictions of masks hold {', '.join(needed)}; these have no {missing[0]}: name the model's decoder with "
+            "--decoder, such as MaskRCNNDecoder or YOLOMasksDecoder"
+        )
     given, scores, masks = (predictions[name] for name in ("class", "scores", kind))
     most = given.shape[1] if given.ndim == 2 else 0
     rank = 3 if kind == "runs" else 4
@@ -184,5 +158,8 @@ def check_predictions(predictions: Batch, count: int, classes: int = 0) -> None:
         )
     if masks.ndim != rank or scores.dtype.kind != "f" or given.dtype.kind not in "iu":
         raise SpecMismatch(f"scores must be floats, class integers, and {kind} have {rank} axes")
+    for name, shape in (("boxes", (count, most, 4)), ("frame", (count, 3))):
+        if name in predictions and predictions[name].shape != shape:
+            raise SpecMismatch(f"{name} must have the shape {shape}, not {show_shape(predictions[name].shape)}")
     if classes and given.size and int(given.max()) >= classes:
         raise SpecMismatch(f"class must be below {classes}, the number of the data set's classes, not {given.max()}")
