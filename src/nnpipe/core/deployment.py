@@ -23,7 +23,7 @@ class RemoteOptions(Component):
     token_file: Path | None = argument(default=None, help="file that holds the token shared with the server")
     save_model_path: str = argument(
         default="",
-        help="name under which the target keeps the model, in the folder its server was given",
+        help="name under which the target keeps the model, in the folder of its server's --save-model-path",
         metavar="NAME",
     )
     run_timeout: float = argument(default=120.0, help="seconds that one inference on the target may take", minimum=0.01)
@@ -52,18 +52,20 @@ class ServerOptions(Component):
         default=None,
         help="file, or existing folder, in which the model is kept (default: a folder that is deleted at the end)",
     )
-    token_file: Path | None = argument(default=None, help="file that holds the token which clients must know")
+    token_file: Path | None = argument(default=None, help="file with the token that clients must know")
     insecure: bool = argument(
         default=False,
-        help="serve everybody who can reach the address: no token is asked for even if other machines can",
+        help="serve everybody who can reach the address, without a token, even if other machines can reach it",
     )
     allow_native_code_from_clients: bool = argument(
         default=False,
-        help="run models that hold machine code (shared libraries): whoever may connect can do anything here",
+        help="run models that contain machine code (shared libraries): then clients can do anything on this machine",
     )
-    greeting_timeout: float = argument(default=10.0, help="seconds that a client has to say who it is", minimum=0.01)
+    greeting_timeout: float = argument(
+        default=10.0, help="seconds in which a client must identify itself", minimum=0.01
+    )
     idle_timeout: float = argument(
-        default=300.0, help="seconds without a request after which a client must go", minimum=0.01
+        default=300.0, help="seconds without a request after which a client is disconnected", minimum=0.01
     )
     run_timeout: float = argument(default=60.0, help="seconds that one inference may take", minimum=0.01)
     load_timeout: float = argument(default=300.0, help="seconds that loading a model may take", minimum=0.01)
@@ -73,7 +75,7 @@ class ServerOptions(Component):
     )
     isolate: bool = argument(
         default=True,
-        help="run each client's model in a process of its own, so that the server survives whatever it does",
+        help="run each client's model in a process of its own, so that the server survives its crash",
     )
 
     def validate(self) -> None:

@@ -32,18 +32,18 @@ class TrainingOptions(Component):
     logdir: Path | None = argument(None, help="folder for TensorBoard event files")
     run_folder: Path | None = argument(
         None,
-        help="folder of the run: checkpoints, from which a training that was killed goes on, and index.html to look at",
+        help="folder of the run: checkpoints, from which a killed training continues, pictures, tables, and index.html",
     )
 
     callbacks: tuple[str, ...] = argument(
         ("default",),
-        help="what looks on and writes pictures and tables into --run-folder: names of callbacks such as NanWatch "
-        "or NanWatch:every=5, 'default' for those that fit the task, 'none'",
+        help="callbacks that write pictures and tables into --run-folder: names such as NanWatch or NanWatch:every=5, "
+        "'default' for those that fit the task, 'none' for none",
     )
     weights: Literal["last", "best"] = argument(
-        "last", help="which weights to keep: after the last epoch, or of the epoch with the least validation loss"
+        "last", help="which weights to keep: those after the last epoch, or of the epoch with the least validation loss"
     )
-    resume: bool = argument(True, help="go on with the training in --run-folder that was killed; else begin anew")
+    resume: bool = argument(True, help="continue an interrupted training in --run-folder; otherwise begin a new one")
 
     def validate(self) -> None:
         """Raise :class:`ConfigError` if there are callbacks but no run folder."""

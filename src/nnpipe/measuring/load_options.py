@@ -28,46 +28,48 @@ class LoadOptions(Component):
     scenario: Literal["single-stream", "multi-stream", "server", "offline"] | None = argument(
         None,
         flag="--load",
-        help="put a load on the model as MLPerf does: a query when the last is answered, the same with several samples "
-        "a query, queries that arrive at random at a rate, or all samples at once",
+        help="measure under a load of MLPerf: each query after the answer to the one before (with several samples a "
+        "query in multi-stream), queries that arrive at random at a rate, or all samples at once",
     )
-    rate: float | None = argument(None, help="queries a second of the load 'server'", minimum=1e-3, maximum=1e6)
+    rate: float | None = argument(None, help="queries a second in the load server", minimum=1e-3, maximum=1e6)
     samples_per_query: int | None = argument(
         None,
-        help="samples in one query; 1 if left out, 8 in the load 'multi-stream', and offline as many as the model "
-        "takes at once, 64 where it takes any number",
+        help="samples in one query; by default 1, in the load multi-stream 8, and offline as many as the model takes "
+        "at once, or 64 if it takes any number",
         minimum=1,
         maximum=1 << 20,
     )
     load_seed: int = argument(0, help="seed of the queries' order and arrivals", minimum=0)
     load_seconds: float | None = argument(
         None,
-        help="seconds after which a load ends; 10 if no other end is given, 60 if only a precision is",
+        help="seconds after which a load ends; by default 10 if no other end is given, 60 if only a precision is given",
         minimum=0.001,
         maximum=86_400.0,
     )
     load_queries: int | None = argument(None, help="queries after which a load ends", minimum=1, maximum=10_000_000)
     load_precision: float | None = argument(
         None,
-        help="end a load when half of the 95 % interval of the percentile is at most this part of it, such as 0.02",
+        help="end a load when half of the percentile's 95 % interval is at most this share of it, such as 0.02",
         minimum=1e-4,
         maximum=1.0,
     )
     load_percentile: float | None = argument(
         None,
-        help="the percentile meant by the precision; by default what MLPerf reports: 90 of a single stream, 99 else",
+        help="the percentile meant by the precision; by default as MLPerf: 90 of a single stream, 99 of multi-stream "
+        "and server, and 50 offline",
         minimum=0.1,
         maximum=99.99,
     )
     find_max_rate: bool = argument(
-        False, help="search for the most queries a second that keep the bound given by max-latency"
+        False, help="search for the most queries a second that keep the bound of max-latency"
     )
     max_latency: str | None = argument(
-        None, help="a bound on a percentile of latency, such as 10ms@p99; the report tells whether it is kept"
+        None, help="a bound on a percentile of latency, such as 10ms@p99; the report says whether it is kept"
     )
     audit: bool = argument(
         False,
-        help="audit as MLPerf does: outputs under load are those given calmly, repeating a sample is not faster",
+        help="audit as MLPerf does: whether outputs under load equal those without it, and whether repeating a sample "
+        "is not faster",
     )
 
     def validate(self) -> None:

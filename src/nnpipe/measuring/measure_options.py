@@ -20,23 +20,23 @@ class MeasureOptions(Component):
 
     inference_batch_size: int = argument(1, help="samples in one inference", minimum=1)
     measure_samples: int | None = argument(
-        None, help="how many of the test samples to use, drawn from a fixed seed; all if left out", minimum=1
+        None, help="how many of the test samples to use, drawn from a fixed seed; by default all", minimum=1
     )
     measure_seconds: float = argument(
-        1.0, help="seconds that inference is to be measured; samples are repeated if going through them takes less",
+        1.0, help="seconds to measure inference at least; samples are repeated if all of them take less",
         minimum=0.0, maximum=86_400.0,
     )  # fmt: skip
-    warmup_runs: int = argument(10, help="inferences beforehand that are not recorded", minimum=0)
+    warmup_runs: int = argument(10, help="inferences before the measurement, which are not recorded", minimum=0)
     sampling_interval: float = argument(
         0.05, help="seconds between two observations of processor and memory", minimum=0.001, maximum=3600.0
     )
     pace: str | None = argument(
         None,
-        help="measure at the rhythm of the application, too: the time from call to call, such as 33ms, or a rate, such "
-        "as 30/s; between calls the process sleeps, so that caches and clock go cold as they do in use",
+        help="also measure at the rhythm of the application: the time from call to call, such as 33ms, or a rate, such "
+        "as 30/s; between calls the process sleeps, so that caches get cold and the clock rate falls as in use",
     )
     pace_seconds: float | None = argument(
-        None, help="seconds that calls at the pace go on; by default what 266 calls take, from 1 to 10", minimum=0.001,
+        None, help="seconds to measure at the pace; by default the time of 266 calls, from 1 to 10", minimum=0.001,
         maximum=86_400.0,
     )  # fmt: skip
 

@@ -41,7 +41,7 @@ class LimitOptions(Component):
     time_limit: float = argument(
         3600.0,
         help="seconds that each step may take (exporting, each compiler, running the source, measuring, verifying) "
-        "until its process is ended; 0 for no limit",
+        "before its process is ended; 0 for no limit",
         minimum=0.0,
     )
 
