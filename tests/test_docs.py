@@ -27,6 +27,7 @@ from nnpipe.core.families import FAMILIES
 from nnpipe.core.generation import GenerationSession
 from nnpipe.core.registry import components
 from nnpipe.core.session import InferenceSession
+from nnpipe.core.task import installed_tasks
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ["README.md", "CHANGELOG.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
@@ -183,6 +184,15 @@ def test_the_table_of_result_files_names_every_key() -> None:
     rows = page.partition("| key | holds |")[2].split("\n\n")[0]
     run = Run(title="", command=(), components={}, frameworks={}, host={}, timing={}, series={})
     assert re.findall(r"^\| `(\w+)` \|", rows, re.MULTILINE) == list(run.to_json())
+
+
+def test_the_table_of_evaluations_names_the_arrays_of_every_task() -> None:
+    page = (ROOT / "docs" / "file-formats.md").read_text("utf-8")
+    rows = page.partition("| task | arrays | ragged arrays |")[2].split("\n\n")[0].strip().splitlines()[1:]
+    named = {words[0]: set(words[1:]) for words in (re.findall(r"`(\w+)`", row) for row in rows)}
+    tasks = {task.name: task for task in installed_tasks(of_plugins=False)}
+    assert named.keys() == tasks.keys()
+    assert [(name, array) for name, task in tasks.items() for array in task.arrays if array not in named[name]] == []
 
 
 def test_the_table_of_pipeline_files_names_every_key() -> None:
