@@ -1,5 +1,5 @@
 """Measuring: the loop, the clock, the probes, and the result file.
 
-This package imports only ``nnpipe.core`` and numpy, so that a target can measure
+This package imports only ``nnpipe.core``, numpy and psutil, so that a target can measure
 with nothing else installed.
 """
