@@ -45,6 +45,12 @@ class MaskMatches:
     wanted: npt.NDArray[np.bool_]
 
 
+def matches_of(found: Evaluation) -> MaskMatches:
+    """Return which of an evaluation's predicted masks are right."""
+    names = ("truth_class", "truth_crowd", "truth_area", "class", "scores", "area", "pairs")
+    return _matched(*(found.ragged[name] for name in names))
+
+
 @functools.lru_cache(maxsize=2)  # by identity; two, since models are compared in pairs
 def _matched(
     true_class: Ragged, crowd: Ragged, true_area: Ragged, classes: Ragged, scores: Ragged, area: Ragged, pairs: Ragged
@@ -77,8 +83,7 @@ def _matched(
 
 def _measured(of: str, threshold: int | None = None, area: str = "all") -> Callable[[Evaluation], Statistic]:
     def prepare(found: Evaluation) -> Statistic:
-        names = ("truth_class", "truth_crowd", "truth_area", "class", "scores", "area", "pairs")
-        matches, place = _matched(*(found.ragged[name] for name in names)), list(AREAS).index(area)
+        matches, place = matches_of(found), list(AREAS).index(area)
         chosen = list(range(len(THRESHOLDS))) if threshold is None else [threshold]
         wanted = matches.wanted[:, place]
         labels = (matches.label, matches.true_label)
