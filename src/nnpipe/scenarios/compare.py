@@ -53,7 +53,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--title", default="", help="of the comparison")
     parser.add_argument(
         "--confidence", type=Percentage(0.5, 0.9999), default=0.95, metavar="PERCENT",
-        help="how often all intervals are to be right, together (default: 95%%)",
+        help="the probability with which all intervals hold together (default: 95%%)",
     )  # fmt: skip
     parser.add_argument(
         "--margin",
@@ -65,7 +65,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
         "--precision",
         type=Percentage(0.0001, 0.9999),
         metavar="PERCENT",
-        help="go on until each difference is known to so much either way",
+        help="continue until each difference is known to plus or minus so much",
     )
     parser.add_argument(
         "--max-seconds",

@@ -49,7 +49,9 @@ def _options(parser: argparse.ArgumentParser) -> None:
         "--save-every", type=Kind(int, minimum=1), default=1, metavar="N", help="save after so many steps (default: 1)"
     )
     parser.add_argument(
-        "--take-over", action="store_true", help="go on although another process seems to be at it, which is gone"
+        "--take-over",
+        action="store_true",
+        help="continue even if the run seems to belong to another process, which is gone",
     )
 
 

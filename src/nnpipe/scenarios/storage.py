@@ -54,7 +54,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
         help="a folder or s3://BUCKET/PREFIX (default: the variable NNPIPE_STORAGE)",
     )  # fmt: skip
     parser.add_argument(
-        "--endpoint", metavar="URL", help="server that speaks S3's language (default: AWS_ENDPOINT_URL, else Amazon's)"
+        "--endpoint", metavar="URL", help="server with S3's interface (default: AWS_ENDPOINT_URL, else Amazon's)"
     )
     parser.add_argument(
         "--cache", default=os.environ.get("NNPIPE_STORAGE_CACHE"), metavar="FOLDER",

@@ -50,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("artifact", type=Path, metavar="ARTIFACT", help="the model file to hold against the source")
+    parser.add_argument("artifact", type=Path, metavar="ARTIFACT", help="the model file to compare with the source")
     add_model_path(parser, "the source's file, where SOURCE is a class", required=False)
     parser.add_argument("--dataset", required=True, metavar="CLASS", help="the data; its test split is used")
     parser.add_argument(
