@@ -9,7 +9,18 @@ import numpy as np
 import pytest
 
 from nnpipe.core.errors import NNPipeError
-from nnpipe.core.generation import PROMPT, REFERENCE, REQUEST_NS, TOKEN_NS, TOKENS, GenerationSession, Ids
+from nnpipe.core.generation import (
+    LOG_LIKELIHOOD,
+    PROMPT,
+    REFERENCE,
+    REFERENCE_TOKENS,
+    REQUEST_NS,
+    TOKEN_NS,
+    TOKEN_PROBABILITY,
+    TOKENS,
+    GenerationSession,
+    Ids,
+)
 
 MS = 1_000_000
 
@@ -71,3 +82,26 @@ def test_a_closed_session_generates_nothing() -> None:
     session.close()
     with pytest.raises(NNPipeError, match="closed"):
         next(session.generate(np.array([1])))
+
+
+def test_parts_of_a_requests_time_are_compared_by_themselves() -> None:
+    with Delayed(OwnClock(), [5 * MS, MS, 2 * MS]) as session:
+        assert session.durations(asked(session)) == {"ttft": 5 * MS, "tpot": 1_500_000}
+    with Delayed(OwnClock(), [5 * MS]) as session:
+        assert session.durations(asked(session)) == {"ttft": 5 * MS}
+    with Delayed(OwnClock(), []) as session:
+        assert session.durations(asked(session)) == {}
+
+
+def test_another_model_is_asked_for_the_probability_of_the_own_answer() -> None:
+    batch = {PROMPT: np.array([[1, 2]]), REFERENCE: np.zeros((1, 0), np.int64)}
+    with Delayed(OwnClock(), [MS, MS]) as session:
+        answer = session.infer(batch)
+        assert session.compared_inputs(batch, answer)[REFERENCE].tolist() == [[7, 8]]
+        given = {**batch, REFERENCE: np.array([[4]])}
+        assert session.compared_inputs(given, answer) is given
+        outputs = {**answer, LOG_LIKELIHOOD: np.log([0.25]), REFERENCE_TOKENS: np.array([2])}
+        compared = session.compared_outputs(outputs)
+    assert compared[TOKEN_PROBABILITY] == pytest.approx([0.5])
+    assert TOKEN_NS not in compared
+    assert TOKENS not in compared

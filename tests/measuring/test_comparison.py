@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -71,6 +72,25 @@ def test_verdicts_are_of_those_that_did_not_fail_and_stand_in_the_file(compariso
     assert found.interval is None  # with three candidates nine starts are too few
     (told,) = comparison.to_json()["verdicts"]
     assert (told["first"], told["second"], told["more_starts"]) == ("A", "B", 1)
+
+
+def test_parts_of_calls_are_compared_by_themselves():
+    def with_parts(turn):
+        part = 2 * turn.block.latency_ns if turn.candidate else turn.block.latency_ns // 2
+        unknown = np.where(np.arange(len(part)) == 0, -1, part)
+        return replace(turn, block=replace(turn.block, parts_ns={"ttft": unknown, "tpot": part}))
+
+    found = Record([with_parts(turn) for turn in record(100, 110, starts=12).turns])
+    runs = tuple(with_turns(run(title), found, place) for place, title in enumerate("AB"))
+    comparison = Comparison("two", ComparisonPlan(), runs)
+    assert comparison.parts == ("tpot", "ttft")
+    (whole,), (part,) = comparison.verdicts(), comparison.verdicts(part="ttft")
+    assert whole.ratio == pytest.approx(1.1)
+    assert part.ratio == pytest.approx(4.4)
+    assert Comparison.from_json(comparison.to_json()).verdicts(part="tpot")[0].ratio == pytest.approx(4.4)
+    never = Record([replace(t, block=replace(t.block, parts_ns={"ttft": np.full(4, -1)})) for t in found.turns])
+    silent = tuple(with_turns(run(title), never, place) for place, title in enumerate("AB"))
+    assert Comparison("two", ComparisonPlan(), silent).verdicts(part="ttft") == []
 
 
 def test_a_quantile_of_blocks_that_are_too_short_is_none(comparison):

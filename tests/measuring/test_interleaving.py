@@ -52,8 +52,8 @@ class Hall:
         return run
 
 
-def compare(hall, **plan):
-    return interleave(len(hall.times), hall.open, ComparisonPlan(**plan), clock=hall.clock)
+def compare(hall, same_calls=False, **plan):
+    return interleave(len(hall.times), hall.open, ComparisonPlan(**plan), same_calls=same_calls, clock=hall.clock)
 
 
 def test_all_take_turns_once_a_round_in_random_order():
@@ -68,6 +68,14 @@ def test_all_take_turns_once_a_round_in_random_order():
     assert len(orders) == 6
     begins = [turn.begin_ns for turn in record.turns]
     assert begins == sorted(begins)
+
+
+def test_where_inputs_take_unlike_times_all_run_the_same_ones():
+    hall = Hall(100_000, 20_000_000)
+    compare(hall, same_calls=True, max_seconds=1.0)
+    by_place = [[calls for place, calls in hall.called if place == each] for each in (0, 1)]
+    assert by_place[0] == by_place[1]
+    assert by_place[0][-1] < 10_000_000 // 100_000  # as few as the slow one has time for
 
 
 def test_the_seed_decides_the_order():

@@ -17,6 +17,7 @@ from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 TOKENS, TOKEN_NS, REQUEST_NS = "tokens", "token_ns", "request_ns"
 PROMPT, REFERENCE = "prompt_ids", "reference_ids"
 PROMPT_TOKENS, REFERENCE_TOKENS, LOG_LIKELIHOOD = "prompt_tokens", "reference_tokens", "reference_log_likelihood"
+TOKEN_PROBABILITY = "token_probability"
 NONE = -1
 """Fills the places behind the last token."""
 
@@ -71,7 +72,6 @@ class GenerationSession(InferenceSession):
     """
 
     varying: ClassVar[frozenset[str]] = frozenset({TOKEN_NS, REQUEST_NS})
-    not_compared: ClassVar[frozenset[str]] = frozenset({TOKENS, *varying})
 
     def __init__(self, max_new_tokens: int, clock: Callable[[], int] = time.perf_counter_ns) -> None:
         check_call(GenerationSession, locals())
@@ -107,6 +107,11 @@ class GenerationSession(InferenceSession):
         answer = outputs[TOKENS][0]
         answer = answer[answer != NONE]
         return batch if batch[REFERENCE].shape[1] or not len(answer) else {**batch, REFERENCE: answer[None]}
+
+    def compared_outputs(self, outputs: Batch) -> dict[str, np.ndarray]:
+        """Return the geometric mean of the probabilities of a reference's tokens, one by the perplexity."""
+        likelihood, tokens = outputs[LOG_LIKELIHOOD], np.maximum(outputs[REFERENCE_TOKENS], 1)
+        return {TOKEN_PROBABILITY: np.exp(likelihood / tokens), PROMPT_TOKENS: outputs[PROMPT_TOKENS]}
 
     def durations(self, outputs: Batch) -> dict[str, int]:
         """Return the time to the first token (TTFT), and the mean time of each later one (TPOT)."""

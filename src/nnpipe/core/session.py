@@ -31,9 +31,6 @@ class InferenceSession(Closing):
         The inputs and outputs of the model; the author's constructor sets them.
     varying
         Outputs that differ from run to run although the inputs are the same, such as times.
-    not_compared
-        Outputs that say nothing about whether two models compute the same, such as times, and choices after which all
-        that follows is another matter.
 
     Examples
     --------
@@ -54,7 +51,6 @@ class InferenceSession(Closing):
 
     io: IOSpec
     varying: ClassVar[frozenset[str]] = frozenset()
-    not_compared: ClassVar[frozenset[str]] = frozenset()
 
     _state: str = "empty"
 
@@ -122,6 +118,19 @@ class InferenceSession(Closing):
             The inputs of a run, and its outputs.
         """
         return batch
+
+    def compared_outputs(self, outputs: Batch) -> Batch:
+        """Return the outputs by which models are compared, or what follows from them; by default all of them.
+
+        Times say nothing about whether two models compute the same, nor do choices after which all that follows is
+        another matter.
+
+        Parameters
+        ----------
+        outputs
+            The outputs of a run of this model, or of another.
+        """
+        return outputs
 
     def durations(self, outputs: Batch) -> Mapping[str, int]:
         """Return parts of a run's time, such as that to the first token, in nanoseconds by name; none by default.

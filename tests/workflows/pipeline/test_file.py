@@ -36,6 +36,17 @@ def test_each_model_has_the_candidates_that_are_for_it() -> None:
     assert large.training is None
 
 
+@pytest.mark.parametrize(
+    ("more", "makes"), [({}, True), ({"path": "weights"}, False), ({"training": {"num_epochs": 1}}, False)]
+)
+def test_a_path_is_needed_only_where_nothing_else_says_where_weights_come_from(
+    more: dict[str, Any], makes: bool
+) -> None:
+    model = {"title": "m", "class": "TransformersGenerator", "arguments": {"model_folder": "tiny"}, **more}
+    assert pipeline([model], {"title": "as it is"}).models[0].makes_weights is makes
+    assert not pipeline([LARGE], {"title": "as it is"}).models[0].makes_weights
+
+
 def test_titles_may_be_alike_where_models_are_not() -> None:
     found = pipeline([SMALL, LARGE], {**ONNX, "models": ["Large"]}, {**ONNX, "models": ["Small one"]})
     assert found.count == 2

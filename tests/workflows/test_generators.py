@@ -1,0 +1,67 @@
+"""Models that generate text go through pipelines and comparisons."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from installed import needs
+from tiny_generators import write_prompts, write_tiny_generator
+
+from nnpipe.core.progress import silent
+from nnpipe.datasets.prompts import PromptsDataset
+from nnpipe.measuring.measure_options import MeasureOptions
+from nnpipe.measuring.paired_comparison import ComparisonPlan
+from nnpipe.modelwrappers.files.transformers_generator import TransformersGenerator
+from nnpipe.workflows.candidates.model_files import generator_of_folder
+from nnpipe.workflows.comparison.compare_models import compare_models, compare_pipeline
+from nnpipe.workflows.pipeline.run import run_pipeline
+
+needs("onnxruntime_genai", "torch", "transformers", "tokenizers", "safetensors")
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_generator(tmp_path_factory.mktemp("tiny"))
+
+
+def test_a_pipeline_builds_measures_and_compares_them(tiny: Path, tmp_path: Path) -> None:
+    def built(precision: str) -> dict[str, object]:
+        compiler = {"class": "ONNXRuntimeGenAIBuilder", "arguments": {"precision": precision}}
+        return {"title": precision, "compilers": [compiler], "runtime": "ONNXRuntimeGenAI"}
+
+    settings = {
+        "output": str(tmp_path / "out"),
+        "dataset": {"class": "PromptsDataset", "arguments": {"dataset_root": str(write_prompts(tmp_path / "p.jsonl"))}},
+        "model": {
+            "class": "TransformersGenerator", "arguments": {"model_folder": str(tiny), "max_new_tokens": 4},
+        },
+        "measure": {"measure_seconds": 0.0, "warmup_runs": 1},
+        "candidates": [{"title": "PyTorch"}, built("fp32"), built("int4")],
+    }  # fmt: skip
+    found = run_pipeline(settings, progress=silent)
+    assert not found.failures
+    verdicts = [found.run_of(title).verification["verdict"] for title in ("fp32", "int4")]
+    assert verdicts == ["same", "close"]
+    page = found.report.with_suffix(".html").read_text("utf-8")
+    assert "Time to first token" in page or "TTFT" in page
+    result = compare_pipeline(settings, plan=ComparisonPlan(max_seconds=1.0), progress=silent)
+    assert result.comparison.parts == ("tpot", "ttft")
+    assert "Perplexity" in result.table.header
+    first = [run.series["inference"] for run in result.comparison.whole]
+    assert len({len(series) for series in first}) == 1  # the same prompts for all
+
+
+def test_folders_are_compared_by_their_wrappers(tiny: Path, tmp_path: Path) -> None:
+    cls = generator_of_folder(tiny)
+    assert cls is TransformersGenerator
+    assert generator_of_folder(tmp_path) is None
+    wrapper = TransformersGenerator(model_folder=tiny, max_new_tokens=2)
+    found = compare_models(
+        [wrapper, wrapper], titles=["one", "other"],
+        data=PromptsDataset(dataset_root=write_prompts(tmp_path / "p.jsonl")),
+        plan=ComparisonPlan(max_seconds=1.0), options=MeasureOptions(warmup_runs=1), progress=silent,
+    )  # fmt: skip
+    assert found.titles == ("one", "other")
+    assert found.figure("one", "perplexity").value == pytest.approx(found.figure("other", "perplexity").value)
