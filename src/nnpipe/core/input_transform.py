@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 class InputTransform(Component):
     """Computes a model's inputs from raw samples, before they are scaled and quantised.
 
-    The description of a model holds the transform with its arguments
-    (:attr:`nnpipe.core.tensor_meaning.InputMeaning.transform`), so that it travels with every file of the model.
+    The description of a model holds the transform with its arguments (``transform`` of a
+    :class:`~nnpipe.core.tensor_meaning.InputMeaning`), so that it travels with every file of the model.
 
     Attributes
     ----------

@@ -7,6 +7,7 @@ only where a thing is right, so only these are looked at for each weighting of p
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -105,6 +106,21 @@ class PrecisionCurves:
             thresholds=right.shape[1],
         )
 
+    @cached_property
+    def start(self) -> Integers:
+        """The first right box of each right box's curve, ``(r,)``."""
+        return np.searchsorted(self.curve, self.curve).astype(np.int64)
+
+    @cached_property
+    def firsts(self) -> Integers:
+        """The first right box of each curve that has any."""
+        return np.flatnonzero(self.start == np.arange(len(self.start)))
+
+    @cached_property
+    def own(self) -> Integers:
+        """The class of each right box, ``(r,)``."""
+        return self.label[self.curve]
+
     def wanted(self, weights: Floats) -> Floats:
         """Return the number of true boxes of each class, ``(classes,)``."""
         return np.bincount(self.wanted_label, weights[self.wanted_picture], self.classes).astype(np.float64)
@@ -120,22 +136,19 @@ class PrecisionCurves:
         """Return the mean of the precision at these recalls, or at all, over all curves."""
         wanted = self.wanted(weights)
         each = weights[self.picture]
-        starts = np.searchsorted(self.curve, self.curve)
         right = np.cumsum(each)
-        right = right - np.concatenate([[0.0], right])[starts]
+        right = right - np.concatenate([[0.0], right])[self.start]
         usual, rare = _sums(weights[self.usual]), _sums(weights[self.rare])
         counted = usual[self.last] - usual[self.first] + rare[self.rare_last] - rare[self.rare_first]
         precision = right / (counted + np.spacing(1))
-        of_class = wanted[self.label[self.curve]]
+        of_class = wanted[self.own]
         recall = np.divide(right, of_class, out=np.zeros(len(right)), where=of_class > 0)
         if recalls is None:
             fresh = np.divide(each, of_class, out=np.zeros(len(each)), where=of_class > 0)
         else:
-            # A recall of 0.7 is asked for as 0.7000000000000001, as by pycocotools.
-            reached = np.searchsorted(recalls, recall, "right") / len(recalls)
+            reached = _reached(recall, recalls) / len(recalls)
             fresh = np.diff(reached, prepend=0)
-            firsts = np.flatnonzero(starts == np.arange(len(starts)))
-            fresh[firsts] = reached[firsts]
+            fresh[self.firsts] = reached[self.firsts]
         # The greatest precision from each recall on: each curve, from the last to the first, is lifted above the one
         # before, so that one pass serves all.
         lift = 2.0 * (len(self.label) - self.curve)
@@ -149,6 +162,18 @@ class PrecisionCurves:
         right = np.bincount(self.curve, weights[self.picture], len(self.label))
         of_class = wanted[self.label]
         return self.mean(np.divide(right, of_class, out=np.zeros(len(right)), where=of_class > 0), wanted)
+
+
+def _reached(recall: Floats, recalls: Floats) -> Integers:
+    """Return how many of some evenly spaced recalls from 0 to 1 are at most as great as each of others.
+
+    A recall of 0.7 is asked for as 0.7000000000000001, as by pycocotools, so products are corrected by comparisons.
+    """
+    last = len(recalls) - 1
+    place = np.minimum((recall * last).astype(np.int64), last)
+    place -= recalls[place] > recall
+    place += (place < last) & (recalls[np.minimum(place + 1, last)] <= recall)
+    return place + 1
 
 
 def _sums(values: Floats) -> Floats:
