@@ -18,7 +18,7 @@ from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import ArtifactError, ComponentNotFound, NotSupported
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.naming import nearest
-from nnpipe.core.quality_metric import QualityMetric
+from nnpipe.core.quality_metric import Floats, QualityMetric
 from nnpipe.core.tensors import Batch
 
 
@@ -163,6 +163,23 @@ class Task(Component):
     def agreement(self, one: Evaluation, other: Evaluation) -> npt.NDArray[np.bool_] | None:
         """Return for which samples two models predict the same, ``(samples,)``; ``None`` if a task cannot say."""
         return None
+
+    def sample_errors(self, evaluation: Evaluation) -> Floats | None:
+        """Return how wrong a model is about each sample, ``(samples,)``; ``None`` if a task cannot say.
+
+        Reports show the samples with the greatest numbers above 0; NaN is for samples that do not count.  By default,
+        it is the first metric that is a mean of values of samples; where greater values are better, what is missing to
+        1.
+        """
+        for metric in self.metrics:
+            if metric.values is not None:
+                values = np.asarray(metric.values(evaluation), np.float64)
+                return values if metric.less_is_better else 1 - values
+        return None
+
+    def sample_words(self, evaluation: Evaluation, number: int) -> str:
+        """Return a few words about what a model said about a sample, for the caption of its picture."""
+        return ""
 
     def doubts(self, evaluation: Evaluation) -> Iterator[tuple[str, str]]:
         """Yield reasons to doubt the predictions: a kind of :mod:`nnpipe.measuring.doubt`, and a clause."""

@@ -34,6 +34,7 @@ from nnpipe.measuring.measure_options import MeasureOptions
 from nnpipe.measuring.pace import Pace
 from nnpipe.measuring.resource_sampler import UsageSampler
 from nnpipe.measuring.run import Run
+from nnpipe.measuring.sample_pictures import with_worst_samples
 from nnpipe.measuring.sample_route import Item, SampleRoute, chunks, fixed_size
 from nnpipe.measuring.series import Series
 
@@ -193,7 +194,9 @@ def benchmark(
         host={**host_facts(), "before": before, "after": after, "thread_pools": pools},
         timing={**timing, "session": stats} if stats else timing,
         series=series,
-        evaluation=dataset.task.completed(Evaluation.joined(parts)),
+        evaluation=with_worst_samples(
+            dataset.task.completed(Evaluation.joined(parts)), dataset, indices, options.worst_samples
+        ),
         artifact={**artifact.to_json(), "size": artifact.size} if artifact else {},
         created=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         # Audits run afterwards in separate sessions: one must be new, and none may affect the measurement.

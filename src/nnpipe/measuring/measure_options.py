@@ -40,6 +40,11 @@ class MeasureOptions(Component):
         maximum=86_400.0,
     )  # fmt: skip
 
+    worst_samples: int = argument(
+        6, help="how many of the samples with which the model did worst are kept with the result, as small pictures or "
+        "curves that reports show; 0 for none", minimum=0, maximum=50,
+    )  # fmt: skip
+
     def validate(self) -> None:
         """Raise :class:`ConfigError` if ``pace`` is malformed, or if ``pace_seconds`` is given without it."""
         if self.pace is not None:

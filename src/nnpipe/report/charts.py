@@ -194,11 +194,12 @@ class BoxGroup:
 
 @dataclass(frozen=True, eq=False)
 class BoxedFrame:
-    """Boxes in the frame of a picture of some width and height, all in pixels."""
+    """Boxes in the frame of a picture of some width and height, all in pixels, and maybe a JPEG file of the picture."""
 
     width: float
     height: float
     groups: tuple[BoxGroup, ...]
+    picture: bytes = b""
 
 
 Chart = BoxedFrame | Lines | Areas | Histogram | Spreads | Bars | Scatter | Intervals | Heatmap | Dots

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 from nnpipe.core.discoverable import Discoverable
@@ -15,6 +16,7 @@ from nnpipe.report.formatting import NOTHING
 from nnpipe.report.inputs.candidate import Candidate
 from nnpipe.report.inputs.quality import CONFIDENCE, figure_of
 from nnpipe.report.quantity_text import interval, written
+from nnpipe.report.sample_pictures import worst_samples
 
 
 class TaskSection(Discoverable, ABC):
@@ -26,6 +28,8 @@ class TaskSection(Discoverable, ABC):
     ----------
     task
         The name of the task.
+    draws_samples
+        Whether the section shows the worst samples itself, so that they are not shown below it.
 
     Examples
     --------
@@ -39,6 +43,7 @@ class TaskSection(Discoverable, ABC):
     """
 
     task: ClassVar[str] = ""
+    draws_samples: ClassVar[bool] = False
 
     @abstractmethod
     def section(self, candidates: Sequence[Candidate]) -> Section:
@@ -47,10 +52,12 @@ class TaskSection(Discoverable, ABC):
 
 def task_section(task: Task, candidates: Sequence[Candidate]) -> Section:
     """Return the section of a report about a task."""
-    for cls in named(TaskSection).values():
-        if cls.task == task.name:
-            return cls().section(candidates)
-    return metrics_section(task, candidates)
+    own = next((cls for cls in named(TaskSection).values() if cls.task == task.name), None)
+    found = metrics_section(task, candidates) if own is None else own().section(candidates)
+    if own is not None and own.draws_samples:
+        return found
+    worst = worst_samples(task, candidates)
+    return found if worst is None else replace(found, blocks=(*found.blocks, worst))
 
 
 def metrics_section(task: Task, candidates: Sequence[Candidate]) -> Section:

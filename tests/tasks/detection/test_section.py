@@ -108,6 +108,7 @@ def test_absurd_boxes_of_a_file_are_drawn_within_the_frame() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_a_report_of_5000_pictures_is_small(tmp_path: Any) -> None:
     from nnpipe.workflows.reporting import write_report
 

@@ -44,5 +44,7 @@ def test_the_worst_class_and_picture_come_first() -> None:
     task = InstanceSegmentation()
     np.testing.assert_allclose(np.mean(precisions), task.metric("mask_ap50").of(found))
     assert [[cell.text for cell in row] for row in pictures.cells()] == [["3", "1", "2"]]
+    assert task.sample_errors(found).tolist() == [0, 0, 1, 0]
+    assert task.sample_words(found, 2) == "1 of 2 masks are not found"
     parts = [block for block in section_of(judged(0), judged(1)).blocks if isinstance(block, Section)]
     assert [part.title for part in parts] == ["net 0", "net 1"]

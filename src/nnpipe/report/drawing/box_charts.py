@@ -6,7 +6,7 @@ import numpy as np
 
 from nnpipe.report.charts import BoxedFrame, BoxGroup
 from nnpipe.report.drawing.axes import ROW, SMALL, WIDTH, legend
-from nnpipe.report.drawing.shapes import Drawing, Path, Shape, Words, box, places, series, sign
+from nnpipe.report.drawing.shapes import Drawing, Path, Photo, Shape, Words, box, places, series, sign
 from nnpipe.report.formatting import clean, shortened
 
 _TALLEST = 1.2  # times the width
@@ -26,6 +26,8 @@ def boxed_frame(chart: BoxedFrame) -> Drawing:
         colour, dashed = _look(group)
         line = places((2 + start, top + 8.5), (15 + start, top + 8.5))
         shapes += [Path((line,), stroke=colour, width=2, dashed=dashed), Words(20 + start, top + 12, label, SMALL)]
+    if chart.picture:
+        shapes.append(Photo(left, above, width, height, chart.picture))
     for group in reversed(chart.groups):  # broken lines stay visible on others
         colour, dashed = _look(group)
         for (x, y, w, h), text in zip(group.boxes.tolist(), group.texts, strict=True):

@@ -96,9 +96,11 @@ def _levels(shares: Floats) -> list[int]:
 
 
 def _upward(chart: Lines) -> Span:
+    ends = _ends([bound for line in chart.lines for bound in _bounds(line.y, line.low, line.high)])
     if chart.log_y:
-        return Span.around(_ends([bound for line in chart.lines for bound in _bounds(line.y, line.low, line.high)]),
-                           0.03, log=True)  # fmt: skip
+        return Span.around(ends, 0.03, log=True)
+    if min(ends) < 0:
+        return Span.around(ends, 0.03)
     top = max(float(np.max(line.y if line.high is None else line.high)) for line in chart.lines)
     return Span(0.0, 1.05 * max(top, chart.top) or 1.0)
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from nnpipe.core.errors import MissingDependency
-from nnpipe.report.drawing.shapes import COLOURS, Drawing, Path, Raster, Words
+from nnpipe.report.drawing.shapes import COLOURS, Drawing, Path, Photo, Raster, Shape, Words
 
 _DOTS = 144  # dots per inch, which is twice the size of the SVG
 
@@ -42,7 +42,7 @@ def to_png(drawing: Drawing) -> bytes:
     return target.getvalue()
 
 
-def _put(axes: Any, shape: Path | Words | Raster, level: int) -> None:
+def _put(axes: Any, shape: Shape, level: int) -> None:
     if isinstance(shape, Words):
         _put_words(axes, shape, level)
     elif isinstance(shape, Raster):
@@ -51,8 +51,22 @@ def _put(axes: Any, shape: Path | Words | Raster, level: int) -> None:
         pixels[..., :3], pixels[..., 3] = (red, green, blue), shape.opacities
         extent = (shape.x, shape.x + shape.width, shape.y + shape.height, shape.y)
         axes.imshow(pixels, extent=extent, interpolation="nearest", aspect="auto", zorder=level)
+    elif isinstance(shape, Photo):
+        _put_photo(axes, shape, level)
     else:
         _put_path(axes, shape, level)
+
+
+def _put_photo(axes: Any, shape: Photo, level: int) -> None:
+    try:
+        from PIL import Image
+
+        with Image.open(io.BytesIO(shape.content), formats=("JPEG",)) as image:
+            pixels = np.asarray(image.convert("RGB"))
+    except (ImportError, OSError, ValueError, SyntaxError):  # a result file may hold anything
+        return
+    extent = (shape.x, shape.x + shape.width, shape.y + shape.height, shape.y)
+    axes.imshow(pixels, extent=extent, interpolation="bilinear", aspect="auto", zorder=level)
 
 
 def _put_path(axes: Any, shape: Path, level: int) -> None:

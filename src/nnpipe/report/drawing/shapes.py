@@ -81,7 +81,18 @@ class Raster:
     colour: str
 
 
-Shape = Path | Words | Raster
+@dataclass(frozen=True)
+class Photo:
+    """A JPEG file, stretched to a width and height."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    content: bytes
+
+
+Shape = Path | Words | Raster | Photo
 
 
 @dataclass(frozen=True, eq=False)

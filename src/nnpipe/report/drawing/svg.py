@@ -11,7 +11,7 @@ from html import escape
 import numpy as np
 
 from nnpipe.report.charts import Floats
-from nnpipe.report.drawing.shapes import COLOURS, Drawing, Path, Raster, Words
+from nnpipe.report.drawing.shapes import COLOURS, Drawing, Path, Photo, Raster, Shape, Words
 from nnpipe.report.formatting import clean
 
 _FONTS = "DejaVu Sans, Verdana, Noto Sans, Liberation Sans, Arial, sans-serif"
@@ -59,9 +59,11 @@ def _box(drawing: Drawing) -> str:
     return f"0 0 {drawing.width:g} {drawing.height:g}"
 
 
-def _element(shape: Path | Words | Raster) -> str:
+def _element(shape: Shape) -> str:
     if isinstance(shape, Path):
         return _path(shape)
+    if isinstance(shape, Photo):
+        return _image(shape, shape.content, "jpeg", "")
     return _words(shape) if isinstance(shape, Words) else _raster(shape)
 
 
@@ -102,10 +104,13 @@ def _words(shape: Words) -> str:
 
 
 def _raster(shape: Raster) -> str:
-    data = base64.b64encode(_png(shape)).decode("ascii")
+    return _image(shape, _png(shape), "png", ' style="image-rendering:pixelated"')
+
+
+def _image(shape: Raster | Photo, content: bytes, kind: str, look: str) -> str:
+    data = base64.b64encode(content).decode("ascii")
     place = f'x="{shape.x:g}" y="{shape.y:g}" width="{shape.width:g}" height="{shape.height:g}"'
-    look = 'preserveAspectRatio="none" style="image-rendering:pixelated"'
-    return f'<image {place} {look} href="data:image/png;base64,{data}"/>'
+    return f'<image {place} preserveAspectRatio="none"{look} href="data:image/{kind};base64,{data}"/>'
 
 
 def _png(shape: Raster) -> bytes:

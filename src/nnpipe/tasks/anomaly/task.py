@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+import numpy.typing as npt
 
 from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.evaluation import Evaluation
@@ -48,6 +49,21 @@ class AnomalyDetection(Task):
         if CLIP in truth:
             arrays[CLIP] = truth[CLIP].astype(np.int64)
         return Evaluation(self.name, arrays, ("usual", "anomalous"))
+
+    def sample_errors(self, evaluation: Evaluation) -> npt.NDArray[np.float64] | None:
+        """Return the share of samples with lower scores than a normal one, or higher ones than an anomalous one."""
+        if CLIP in evaluation.arrays or not len(evaluation):
+            return None
+        scores, anomalous = evaluation.arrays["score"], evaluation.arrays["truth"] != 0
+        ordered = np.sort(scores)
+        lower = np.searchsorted(ordered, scores, side="left") / len(scores)
+        higher = 1 - np.searchsorted(ordered, scores, side="right") / len(scores)
+        return np.asarray(np.where(anomalous, higher, lower), np.float64)
+
+    def sample_words(self, evaluation: Evaluation, number: int) -> str:
+        """Return the kind and the score."""
+        kind = "anomalous" if evaluation.arrays["truth"][number] else "normal"
+        return f"{kind}, with the score {float(evaluation.arrays['score'][number]):.4g}"
 
     def doubts(self, evaluation: Evaluation) -> Iterator[tuple[str, str]]:
         """Doubt scores that are all the same."""

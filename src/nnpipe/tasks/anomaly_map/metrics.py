@@ -19,6 +19,9 @@ from nnpipe.tasks.anomaly_map.levels import starts_of_groups
 MAX_FPR = 0.3
 """The greatest share of good pixels that are alarms at which the overlap of regions is looked at."""
 
+LOOKED_AT = 0.05
+"""The greatest share of good pixels that are alarms, at the threshold with which single pictures are looked at."""
+
 _MOST_SCORES = 1 << 18  # of all pictures together, before neighbouring ones are put together
 _PARTS = 1024
 _DENSE = 1 << 24  # numbers, 128 MiB
@@ -54,6 +57,35 @@ class PixelCurve:
 def curve_of(found: Evaluation) -> Callable[[Floats], PixelCurve]:
     """Return the function that computes the curve from weights of pictures."""
     return _prepared(*(found.ragged[name] for name in ("level", "good", "bad", "covered", "regions")))
+
+
+def found_and_alarmed(found: Evaluation, alarms: float) -> tuple[Floats, Floats]:
+    """Return how well the defects of each picture are found, at one threshold for all pictures.
+
+    Parameters
+    ----------
+    found
+        Judged maps.
+    alarms
+        The greatest share of all good pixels that reach the threshold, from 0 to 1.
+
+    Returns
+    -------
+    tuple of arrays
+        The mean share of a defect that reaches it, NaN in pictures without defects; and the share of good pixels that
+        do; ``(pictures,)`` each.
+    """
+    level, regions = found.ragged["level"], found.ragged["regions"]
+    values, good = (each.values.astype(np.float64) for each in (level, found.ragged["good"]))
+    order = np.argsort(-values, kind="stable")
+    passed = np.cumsum(good[order]) / max(1.0, good.sum()) <= alarms
+    sure = values >= float(values[order][passed].min(initial=np.inf))
+    covered = np.bincount(level.owners[sure], found.ragged["covered"].values.astype(np.float64)[sure], len(found))
+    wrong = np.bincount(level.owners[sure], good[sure], len(found))
+    whole = np.bincount(level.owners, good, len(found))
+    shares: Floats = np.full(len(found), np.nan)
+    np.divide(covered, regions.counts, out=shares, where=regions.counts > 0)
+    return shares, np.asarray(wrong / np.maximum(whole, 1), np.float64)
 
 
 @functools.lru_cache(maxsize=2)  # by identity; two, since models are compared in pairs

@@ -13,11 +13,10 @@ from nnpipe.report.document import Block, Cell, Plot, Section, Table
 from nnpipe.report.formatting import share
 from nnpipe.report.inputs.candidate import Candidate
 from nnpipe.report.task_section import TaskSection, metrics_section
-from nnpipe.tasks.anomaly_map.metrics import MAX_FPR, curve_of
+from nnpipe.tasks.anomaly_map.metrics import LOOKED_AT, MAX_FPR, curve_of, found_and_alarmed
 from nnpipe.tasks.anomaly_map.task import AnomalyMaps
 
 _ALARMS = np.linspace(0, MAX_FPR, 61)
-_LOOKED_AT = 0.05  # share of good pixels that are alarms, for single pictures
 _WORST = 10  # pictures
 
 
@@ -64,29 +63,21 @@ def _overlaps(found: Evaluation) -> Floats:
 
 def _worst(found: Evaluation) -> Table:
     """Return the table of the pictures whose defects are found least, at one threshold for all."""
-    level, regions = found.ragged["level"], found.ragged["regions"]
-    values, good = (each.values.astype(np.float64) for each in (level, found.ragged["good"]))
-    order = np.argsort(-values, kind="stable")
-    passed = np.cumsum(good[order]) / max(1.0, good.sum()) <= _LOOKED_AT
-    threshold = float(values[order][passed].min(initial=np.inf))
-    sure = values >= threshold
-    covered = np.bincount(level.owners[sure], found.ragged["covered"].values.astype(np.float64)[sure], len(found))
-    alarms = np.bincount(level.owners[sure], good[sure], len(found)) / np.maximum(
-        np.bincount(level.owners, good, len(found)), 1
-    )
-    there = np.flatnonzero(regions.counts)
-    overlap = covered[there] / regions.counts[there]
+    overlap, alarms = found_and_alarmed(found, LOOKED_AT)
+    regions = found.ragged["regions"].counts
+    there = np.flatnonzero(regions)
+    there = there[np.argsort(overlap[there], kind="stable")][:_WORST]
     rows = tuple(
         (
-            Cell(f"{there[n] + 1:,}", float(there[n] + 1)),
-            Cell(f"{int(regions.counts[there[n]]):,}", float(regions.counts[there[n]])),
+            Cell(f"{n + 1:,}", float(n + 1)),
+            Cell(f"{int(regions[n]):,}", float(regions[n])),
             Cell(share(float(overlap[n]), 1), float(overlap[n])),
-            Cell(share(float(alarms[there[n]]), 1), float(alarms[there[n]])),
+            Cell(share(float(alarms[n]), 1), float(alarms[n])),
         )
-        for n in np.argsort(overlap, kind="stable")[:_WORST]
+        for n in there.tolist()
     )
     caption = (
-        f"The pictures whose defects are found least, at the score that at most {share(_LOOKED_AT, 0)} of all good "
+        f"The pictures whose defects are found least, at the score that at most {share(LOOKED_AT, 0)} of all good "
         "pixels reach"
     )
     return Table(

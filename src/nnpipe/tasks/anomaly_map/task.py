@@ -16,7 +16,7 @@ from nnpipe.core.ragged import Ragged
 from nnpipe.core.task import Task
 from nnpipe.core.tensors import Batch, show_shape
 from nnpipe.tasks.anomaly_map.levels import Levels
-from nnpipe.tasks.anomaly_map.metrics import METRICS
+from nnpipe.tasks.anomaly_map.metrics import LOOKED_AT, METRICS, found_and_alarmed
 from nnpipe.tasks.anomaly_map.regions import regions_of
 from nnpipe.tasks.frames import frame, resampled
 from nnpipe.tasks.predictions import constant_scores, only, scores_of
@@ -79,6 +79,17 @@ class AnomalyMaps(Task):
         nothing = Ragged(np.zeros(0), np.zeros(0, np.int64))
         ragged = {name: Ragged.of_rows(each) if each else nothing for name, each in rows.items()}
         return Evaluation(self.name, arrays, ("usual", "anomalous"), ragged)
+
+    def sample_errors(self, evaluation: Evaluation) -> npt.NDArray[np.float64]:
+        """Return the share of a defect that is not found, and the share of good pixels that are alarms, added up."""
+        shares, alarms = found_and_alarmed(evaluation, LOOKED_AT)
+        return np.asarray(np.where(np.isnan(shares), 0, 1 - shares) + alarms, np.float64)
+
+    def sample_words(self, evaluation: Evaluation, number: int) -> str:
+        """Return how much of the defects is found, and how much else."""
+        shares, alarms = found_and_alarmed(evaluation, LOOKED_AT)
+        told = "" if np.isnan(shares[number]) else f"{shares[number]:.1%} of a defect is found, "
+        return f"{told}{alarms[number]:.1%} of the good pixels are alarms"
 
     def doubts(self, evaluation: Evaluation) -> Iterator[tuple[str, str]]:
         """Doubt scores that are all the same."""

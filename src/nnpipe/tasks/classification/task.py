@@ -85,6 +85,13 @@ class Classification(Task):
         same: npt.NDArray[np.bool_] = np.equal(one.arrays["predicted"], other.arrays["predicted"])
         return same
 
+    def sample_words(self, evaluation: Evaluation, number: int) -> str:
+        """Return the true and the predicted class."""
+        names = evaluation.class_names
+        true, given = (int(evaluation.arrays[name][number]) for name in ("truth", "predicted"))
+        words = [names[each] if 0 <= each < len(names) else f"class {each}" for each in (true, given)]
+        return words[0] if true == given else f"{words[0]}, taken for {words[1]}"
+
     def doubts(self, evaluation: Evaluation) -> Iterator[tuple[str, str]]:
         """Doubt predictions that are no better than chance, or nearly all the same."""
         return prediction_doubts(evaluation)

@@ -12,6 +12,7 @@ from nnpipe.report.charts import BoxedFrame, BoxGroup, Line, Lines
 from nnpipe.report.document import Block, Cell, Paragraph, Plot, Section, Table
 from nnpipe.report.formatting import clean, share
 from nnpipe.report.inputs.candidate import Candidate
+from nnpipe.report.sample_pictures import picture_of
 from nnpipe.report.task_section import TaskSection, metrics_section
 from nnpipe.tasks.detection.class_curves import RECALLS, ClassCurve, best_score, class_curves, mistakes
 from nnpipe.tasks.detection.task import Detection
@@ -27,6 +28,7 @@ class DetectionSection(TaskSection):
     """Shows the metrics, precision against recall, the classes, and the pictures with most mistakes."""
 
     task = Detection.name
+    draws_samples = True
 
     def section(self, candidates: Sequence[Candidate]) -> Section:
         """Return the section; a candidate without judged boxes is in the table of metrics only."""
@@ -183,7 +185,7 @@ def _picture(candidate: Candidate, found: Evaluation, number: int, score: float,
     height, width = _extent(found, number, [group.boxes for group in groups])
     what = f"Picture {number + 1:,}, {candidate.name}: {wrong} mistake{'s' * (wrong != 1)}"
     return Plot(
-        BoxedFrame(width, height, groups),
+        BoxedFrame(width, height, groups, picture_of(found, number)),
         f"{candidate.number + 1}-picture-{number + 1}",
         what,
         f"{what}; {len(truth)} true boxes and {len(sure)} predicted ones.",

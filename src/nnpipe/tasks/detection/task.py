@@ -115,6 +115,12 @@ class Detection(Task):
         """
         return super().judged_alike(one, other) and _least_score(one) == _least_score(other)
 
+    def sample_errors(self, evaluation: Evaluation) -> npt.NDArray[np.float64]:
+        """Return how many boxes of each picture are missing or wrong, with the scores from which F1 is greatest."""
+        from nnpipe.tasks.detection.class_curves import best_score, mistakes
+
+        return mistakes(evaluation, best_score(evaluation)).astype(np.float64)
+
     def doubts(self, evaluation: Evaluation) -> Iterator[tuple[str, str]]:
         """Yield that no boxes are predicted, or that all have one of a few scores."""
         scores, wanted = evaluation.ragged["scores"], len(evaluation.ragged["truth_boxes"].values)

@@ -51,6 +51,17 @@ def matches_of(found: Evaluation) -> MaskMatches:
     return _matched(*(found.ragged[name] for name in names))
 
 
+def missed_and_wanted(found: Evaluation) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return how many true masks of each picture are not found, and how many there are, ``(pictures,)`` each.
+
+    A mask is found if one of its class overlaps it by half.
+    """
+    matches = matches_of(found)
+    true = np.bincount(matches.true_picture[matches.wanted[:, 0]], minlength=len(found))
+    right = np.bincount(matches.picture[matches.right[:, 0, 0]], minlength=len(found))
+    return true - right, true
+
+
 @functools.lru_cache(maxsize=2)  # by identity; two, since models are compared in pairs
 def _matched(
     true_class: Ragged, crowd: Ragged, true_area: Ragged, classes: Ragged, scores: Ragged, area: Ragged, pairs: Ragged

@@ -12,7 +12,7 @@ from nnpipe.report.formatting import clean, share
 from nnpipe.report.inputs.candidate import Candidate
 from nnpipe.report.task_section import TaskSection, metrics_section
 from nnpipe.tasks.average_precision import PrecisionCurves
-from nnpipe.tasks.instance_segmentation.metrics import matches_of
+from nnpipe.tasks.instance_segmentation.metrics import matches_of, missed_and_wanted
 from nnpipe.tasks.instance_segmentation.task import InstanceSegmentation
 
 _MANY = 40  # classes that a table shows
@@ -60,12 +60,8 @@ def _classes(found: Evaluation) -> Table:
 
 def _worst(found: Evaluation) -> Table:
     """Return the table of the pictures in which most things are missed."""
-    matches = matches_of(found)
-    wanted = matches.wanted[:, 0]
-    true = np.bincount(matches.true_picture[wanted], minlength=len(found))
-    right = np.bincount(matches.picture[matches.right[:, 0, 0]], minlength=len(found))
-    missed = true - right
-    order = np.lexsort((right, -missed))[:_WORST]
+    missed, true = missed_and_wanted(found)
+    order = np.lexsort((true - missed, -missed))[:_WORST]
     rows = tuple(
         (
             Cell(f"{n + 1:,}", float(n + 1)),

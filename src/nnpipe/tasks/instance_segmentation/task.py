@@ -16,7 +16,7 @@ from nnpipe.core.task import Task
 from nnpipe.core.tensors import Batch, show_shape
 from nnpipe.tasks.greedy_matching import THRESHOLDS
 from nnpipe.tasks.instance_segmentation.drawing import runs_in_picture
-from nnpipe.tasks.instance_segmentation.metrics import METRICS
+from nnpipe.tasks.instance_segmentation.metrics import METRICS, missed_and_wanted
 from nnpipe.tasks.instance_segmentation.runs import Integers, areas_of, intersections
 from nnpipe.tasks.stored_arrays import INTEGERS, NUMBERS, check_alike, check_array
 
@@ -84,6 +84,15 @@ class InstanceSegmentation(Task):
         ragged = {name: Ragged.of_rows(each) if each else Ragged(empty[name], np.zeros(0, np.int64))
                   for name, each in rows.items()}  # fmt: skip
         return Evaluation(self.name, {}, spec.class_names, ragged)
+
+    def sample_errors(self, evaluation: Evaluation) -> npt.NDArray[np.float64]:
+        """Return how many true masks of each picture are not found."""
+        return missed_and_wanted(evaluation)[0].astype(np.float64)
+
+    def sample_words(self, evaluation: Evaluation, number: int) -> str:
+        """Return how many masks are not found."""
+        missed, wanted = missed_and_wanted(evaluation)
+        return f"{missed[number]} of {wanted[number]} masks are not found"
 
     def check(self, evaluation: Evaluation) -> None:
         """Check that each thing has a class and an area, and that pairs are of things that are there."""

@@ -13,6 +13,7 @@ from nnpipe.report.charts import BoxedFrame, BoxGroup
 from nnpipe.report.document import Block, Cell, Plot, Section, Table
 from nnpipe.report.formatting import clean, digits, share
 from nnpipe.report.inputs.candidate import Candidate
+from nnpipe.report.sample_pictures import picture_of
 from nnpipe.report.task_section import TaskSection, metrics_section
 from nnpipe.tasks.pose.limbs import limbs
 from nnpipe.tasks.pose.metrics import greatest_distances, mean_similarities
@@ -29,6 +30,7 @@ class PoseSection(TaskSection):
     """Shows the metrics with their intervals, how far each key point is off, and in which pictures most."""
 
     task = Pose.name
+    draws_samples = True
 
     def section(self, candidates: Sequence[Candidate]) -> Section:
         """Return the section; candidates without judged key points have a row of dashes only."""
@@ -112,7 +114,7 @@ def _picture(candidate: Candidate, found: Evaluation, number: int, similarity: f
         BoxGroup(candidate.name, none, (), candidate.number, _limbs(guessed[poses.pair[paired]], seen[paired])),
     )
     return Plot(
-        BoxedFrame(max(width, 1.0), max(height, 1.0), groups),
+        BoxedFrame(max(width, 1.0), max(height, 1.0), groups, picture_of(found, number)),
         f"{candidate.number + 1}-pose-{number}",
         f"{candidate.name}, sample {number}: key points that are visible; broken lines are the truth",
         f"Key points of {candidate.name} in sample {number}: the mean OKS of its persons is {share(similarity)}.",

@@ -56,6 +56,19 @@ class Segmentation(Task):
         """The mean IoU, the mean Dice coefficient, the share of right pixels, and the mean boundary IoU."""
         return METRICS
 
+    def sample_errors(self, evaluation: Evaluation) -> npt.NDArray[np.float64]:
+        """Return the share of wrong pixels of each picture; NaN where no pixel counts."""
+        rows = evaluation.ragged["pixels"]
+        values = rows.values.astype(np.float64)
+        whole = np.bincount(rows.owners, values[:, 2], len(evaluation))
+        wrong = np.bincount(rows.owners, values[:, 2] * (values[:, 0] != values[:, 1]), len(evaluation))
+        shares: npt.NDArray[np.float64] = np.full(len(evaluation), np.nan)
+        return np.asarray(np.divide(wrong, whole, out=shares, where=whole > 0))
+
+    def sample_words(self, evaluation: Evaluation, number: int) -> str:
+        """Return the share of wrong pixels."""
+        return f"{float(self.sample_errors(evaluation)[number]):.1%} of the pixels are wrong"
+
     def judge(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
         """Evaluate predicted classes of pixels."""
         mask, classes = truth["mask"], len(spec.class_names)
