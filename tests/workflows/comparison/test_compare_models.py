@@ -16,7 +16,7 @@ from nnpipe.datasets.digits import DigitsDataset
 from nnpipe.measuring.measure_options import MeasureOptions
 from nnpipe.measuring.paired_comparison import ComparisonPlan
 from nnpipe.testing.model_files import write_onnx_classifier
-from nnpipe.workflows.comparison.compare_models import _called, _titles
+from nnpipe.workflows.comparison.compare_models import _called, titles_of
 
 pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
 
@@ -81,9 +81,9 @@ def test_what_cannot_be_is_one_line(
 
 
 def test_titles_tell_files_apart() -> None:
-    assert _titles(["a/m.onnx", "b/n.onnx"]) == ["m.onnx", "n.onnx"]
-    assert _titles(["a/m.onnx", "b/m.onnx"]) == ["a/m.onnx", "b/m.onnx"]
-    assert _titles(["a/m.onnx"] * 3) == ["m.onnx", "m.onnx (2)", "m.onnx (3)"]
+    assert titles_of(["a/m.onnx", "b/n.onnx"]) == ["m.onnx", "n.onnx"]
+    assert titles_of(["a/m.onnx", "b/m.onnx"]) == ["a/m.onnx", "b/m.onnx"]
+    assert titles_of(["a/m.onnx"] * 3) == ["m.onnx", "m.onnx (2)", "m.onnx (3)"]
 
 
 def test_a_model_in_memory_is_called_by_its_class() -> None:
