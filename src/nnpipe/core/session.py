@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, ClassVar
+from dataclasses import replace
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from nnpipe.core.argument_checks import check_call
 from nnpipe.core.closing import Closing
-from nnpipe.core.errors import NNPipeError
+from nnpipe.core.errors import ConfigError, NNPipeError, NotSupported
+from nnpipe.core.operation_times import Nanoseconds, OperationTimes
 from nnpipe.core.tensors import Batch, IOSpec
 
 
@@ -19,7 +23,8 @@ class InferenceSession(Closing):
     Callers use ``put``, ``run``, ``get`` and ``infer`` in a ``with`` block; these
     check specifications and the order of calls.  Authors write ``_put``, ``_run``,
     ``_get`` and, if something must be released, ``_close``.  An author may also write
-    ``_infer`` to do all three in one step, or ``_stream`` to overlap batches.
+    ``_infer`` to do all three in one step, ``_stream`` to overlap batches, or
+    ``_profile`` to take the times of single operations.
 
     Only one thread may use a session at a time.  A batch given to ``put`` must not
     be changed before ``run`` has returned.  Arrays from ``get`` belong to the
@@ -163,6 +168,52 @@ class InferenceSession(Closing):
         """
         return {}
 
+    @classmethod
+    def offers(cls, method: Literal["profile"]) -> bool:
+        """Return whether this class implements an optional method.
+
+        Examples
+        --------
+        >>> InferenceSession.offers("profile")
+        False
+        """
+        return getattr(cls, f"_{method}") is not getattr(InferenceSession, f"_{method}")
+
+    def profile(self, batch: Batch, runs: int = 30) -> OperationTimes:
+        """Run a batch repeatedly and return the time of each operation that the runtime carries out.
+
+        Operations are recorded in a session of their own, which is opened for this and closed afterwards: this session
+        never records, so its own times stay what they are.  It runs the batch as often, half of it before and half of
+        it after, which shows what the recording costs.
+
+        Parameters
+        ----------
+        batch
+            The inputs.
+        runs
+            The number of runs, 2 or more.
+
+        Raises
+        ------
+        NotSupported
+            If the runtime gives no times of operations.
+        SpecMismatch
+            If the batch does not fit the model's inputs.
+        """
+        check_call(InferenceSession.profile, locals())
+        self._check_open()
+        if not self.offers("profile"):
+            raise NotSupported(f"{type(self).__name__} gives no times of operations")
+        if runs < 2:
+            raise ConfigError("runs should be 2 or more")
+        self.put(batch)
+        timed_runs(self, WARMUP_RUNS)
+        before = timed_runs(self, runs // 2)
+        found = self._profile(batch, runs)
+        self.put(batch)
+        timed_runs(self, 1)
+        return replace(found, plain_ns=np.concatenate([before, timed_runs(self, runs - runs // 2)]))
+
     def close(self) -> None:
         """Release what the session holds; closing twice does no harm."""
         if self._state != "closed":
@@ -200,5 +251,26 @@ class InferenceSession(Closing):
         """Put, run and get each of the batches, which have been checked."""
         return map(self._infer, batches)
 
+    def _profile(self, batch: Batch, runs: int) -> OperationTimes:
+        """Return the times of operations of this many runs of a checked batch, in a session opened for this alone.
+
+        :data:`WARMUP_RUNS` runs come before; :func:`timed_runs` takes the wall times.
+        """
+        raise NotImplementedError
+
     def _close(self) -> None:
         """Release the resources of the constructor."""
+
+
+WARMUP_RUNS = 3
+"""Runs before those of a profile: the first ones allocate memory and fill caches."""
+
+
+def timed_runs(session: InferenceSession, runs: int) -> Nanoseconds:
+    """Run the batch that was put this often, and return the wall time of each run in nanoseconds, ``(runs,)``."""
+    found = np.zeros(runs)
+    for number in range(runs):
+        start = time.perf_counter_ns()
+        session.run()
+        found[number] = time.perf_counter_ns() - start
+    return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,16 @@ import numpy as np
 
 from nnpipe.core.errors import ArtifactError, ConfigError
 from nnpipe.core.messages import one_line
+from nnpipe.core.operation_times import OperationTimes
 from nnpipe.core.processor import adds_bytes_in_16_bits
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 from nnpipe.formats.onnx import ONNXFile
+from nnpipe.frameworks.onnxruntime_profile import OPTIMISED, record
 
 log = logging.getLogger("nnpipe")
+Recorded = Callable[[Path], Any]
+"""Returns a loaded model that writes the times of its operations to a folder."""
 _DTYPES = {
     f"tensor({theirs})": ours
     for theirs, ours in {
@@ -35,6 +40,7 @@ _LEVELS = {
 }
 _EXACT = "session.x64quantprecision"
 _REPLACED = "replace the existing tensor"  # how that option fails where a weight is used twice
+_LARGEST = 1 << 30  # bytes of a model whose optimised graph is written out, with all weights, for a recording
 _FATAL = 4  # log severity: errors are raised, so there is nothing to print
 
 
@@ -45,7 +51,7 @@ def open_model(
     optimisation: str = "all",
     exact_integers: bool = True,
     content: bytes | None = None,
-    profile: Path | None = None,
+    recording: Path | None = None,
     batch: int | None = None,
 ) -> Any:
     """Return an ``onnxruntime.InferenceSession`` with a loaded model.
@@ -64,8 +70,8 @@ def open_model(
         Whether to avoid overflow in products of 8-bit numbers on processors without VNNI.
     content
         A changed model to load instead of the file.
-    profile
-        Prefix of the files to which the times of operations are written.
+    recording
+        A folder to which the times of operations and the optimised graph are written; ``None`` to record nothing.
     batch
         Fixed batch size; ``None`` leaves it as in the model.
 
@@ -96,9 +102,11 @@ def open_model(
         options.add_session_config_entry(_EXACT, "1" if exact else "0")
         for name in file.batch_names if batch is not None else ():
             options.add_free_dimension_override_by_name(name, batch)
-        if profile is not None:
+        if recording is not None:
             options.enable_profiling = True
-            options.profile_file_prefix = str(profile)
+            options.profile_file_prefix = str(recording / "times")
+            if file.bytes_in_all < _LARGEST:
+                options.optimized_model_filepath = str(recording / OPTIMISED)
         return onnxruntime.InferenceSession(
             content or str(file.path),
             options,
@@ -125,17 +133,31 @@ def open_model(
     return native
 
 
-def session_of(native: Any, io: IOSpec, path: Path, device: str = "cpu", io_binding: bool = False) -> InferenceSession:
-    """Return the session that runs a loaded model; ``io`` must match the model."""
+def session_of(
+    native: Any, io: IOSpec, path: Path, recorded: Recorded, device: str = "cpu", io_binding: bool = False
+) -> InferenceSession:
+    """Return the session that runs a loaded model; ``io`` must match the model.
+
+    ``recorded`` loads it again in the same way, and writes the times of operations to a folder; see :func:`open_model`.
+    """
     text = any(spec.dtype == "string" for spec in io)  # text cannot be bound
     if (io_binding or device != "cpu") and not text:
-        return BoundSession(native, io, path, device)
+        return BoundSession(native, io, path, recorded, device)
     # Most programs call run(), so this is measured by default.
-    return FeedSession(native, io, path)
+    return FeedSession(native, io, path, recorded)
 
 
 class _ONNXSession(InferenceSession):
     _native: Any
+    _path: Path
+    _recorded: Recorded
+
+    def _of(self, native: Any) -> InferenceSession:
+        """Return a session of the same kind for another loaded model."""
+        raise NotImplementedError
+
+    def _profile(self, batch: Batch, runs: int) -> OperationTimes:
+        return record(self._recorded, self._of, [batch] * runs)
 
     def stats(self) -> dict[str, Any]:
         """Return whether sums of 8-bit products may saturate; nothing if they may not."""
@@ -147,15 +169,19 @@ class _ONNXSession(InferenceSession):
 class BoundSession(_ONNXSession):
     """Runs with I/O binding, whose overhead for a tiny model is half of that of ``run``."""
 
-    def __init__(self, native: Any, io: IOSpec, path: Path, device: str) -> None:
+    def __init__(self, native: Any, io: IOSpec, path: Path, recorded: Recorded, device: str) -> None:
         self.io = io
         self._native = native
         self._path = path
+        self._recorded = recorded
         self._device = device
         self._binding = native.io_binding()
         self._inputs: dict[str, Any] = {}
         self._shapes: list[tuple[int, ...]] = []
         self._predictable = _outputs_follow_inputs(native)
+
+    def _of(self, native: Any) -> BoundSession:
+        return BoundSession(native, self.io, self._path, self._recorded, self._device)
 
     def _put(self, batch: Batch) -> None:
         for spec in self.io.inputs:
@@ -197,13 +223,17 @@ class BoundSession(_ONNXSession):
 class FeedSession(_ONNXSession):
     """Runs with ONNX Runtime's ordinary call, ``run``."""
 
-    def __init__(self, native: Any, io: IOSpec, path: Path) -> None:
+    def __init__(self, native: Any, io: IOSpec, path: Path, recorded: Recorded) -> None:
         self.io = io
         self._native = native
         self._path = path
+        self._recorded = recorded
         self._feed: dict[str, np.ndarray] = {}
         self._outputs: list[np.ndarray] = []
         self._names = [spec.name for spec in io.outputs]
+
+    def _of(self, native: Any) -> FeedSession:
+        return FeedSession(native, self.io, self._path, self._recorded)
 
     def _put(self, batch: Batch) -> None:
         # Arithmetic on 0-dimensional arrays gives scalars, which ONNX Runtime rejects.

@@ -61,9 +61,14 @@ class ONNXRuntime(Runtime, FixesBatch):
         native = self._open(file, self.batch)
         found = io_of_model(native, file)
         io = agreed_io(replace(artifact, io=narrowed(artifact.io, found)), found)
-        return session_of(native, io, artifact.path, self.device, self.io_binding)
 
-    def _open(self, file: ONNXFile, batch: int | None = None) -> Any:
+        def recorded(folder: Path) -> Any:
+            return self._open(file, self.batch, folder)
+
+        return session_of(native, io, artifact.path, recorded, self.device, self.io_binding)
+
+    def _open(self, file: ONNXFile, batch: int | None = None, recording: Path | None = None) -> Any:
         return open_model(
-            file, self.num_threads, self.device, self.graph_optimisation, self.exact_integers, batch=batch
-        )
+            file, self.num_threads, self.device, self.graph_optimisation, self.exact_integers,
+            recording=recording, batch=batch,
+        )  # fmt: skip

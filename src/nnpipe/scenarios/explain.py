@@ -1,12 +1,16 @@
-"""Explain what a network costs, layer by layer: arithmetic, memory traffic, parameters and live memory.
+"""Explain what a network costs, layer by layer: arithmetic, memory traffic, parameters, live memory and time.
 
     nnpipe explain mobilenet.onnx
+    nnpipe explain mobilenet.onnx --runtime ONNXRuntime
     nnpipe explain detector.tflite --breakdown kind
     nnpipe explain encoder.onnx --shape tokens=1,128 --csv costs.csv
 
-MODEL is a model file (.onnx, .tflite, .keras, .h5, .pt2).  All figures follow
-from its graph, for one sample unless --shape says otherwise; nothing is
-measured, and no data are needed.
+MODEL is a model file (.onnx, .tflite, .keras, .h5, .pt2).  Its costs follow from
+its graph, for one sample unless --shape says otherwise, and no data are needed.
+With --runtime, the time of each layer is measured on random inputs: a row is a
+step of the runtime with the operations that it fuses, and what belongs to no
+step is a row of its own, so that the rows add up to the run.  A compiled file
+(.vmfb, .pte, .so) is explained by the graph of the file that it was made from.
 
 MACs are multiply-accumulates of convolutions, matrix products, recurrent layers
 and attention.  Traffic is what an operation reads and writes if every value
@@ -24,7 +28,10 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import cast
 
+from nnpipe.core.argument_kinds import Kind
+from nnpipe.core.runtime import Runtime
 from nnpipe.scenarios._cli.command import execute, parse
 from nnpipe.scenarios._cli.option_types import input_shape, output_file
 from nnpipe.workflows.explanation.explain import explain
@@ -42,6 +49,12 @@ def _options(parser: argparse.ArgumentParser) -> None:
         help="the shape of an input (default: the model's, with the length 1 for each free axis)",
     )  # fmt: skip
     parser.add_argument(
+        "--runtime", metavar="CLASS", help="run MODEL and take the time of each layer (default: measure nothing)"
+    )
+    parser.add_argument(
+        "--runs", type=Kind(int, minimum=2), default=30, metavar="N", help="the number of runs to time (default: 30)"
+    )
+    parser.add_argument(
         "--breakdown", choices=("kind",), help="show only the sums: by kind of operation, as convolution or softmax"
     )
     parser.add_argument("--csv", type=output_file, metavar="OUT.csv", help="also write a row for each operation here")
@@ -49,8 +62,10 @@ def _options(parser: argparse.ArgumentParser) -> None:
 
 
 def _explain(argv: Sequence[str] | None) -> None:
-    options = parse(argv, "explain", __doc__ or "", (), _options).options
-    found = explain(options.model, shapes=dict(options.shape))
+    parsed = parse(argv, "explain", __doc__ or "", (), _options, named_by=(("--runtime", Runtime),))
+    options = parsed.options
+    runtime = cast(Runtime, parsed.make("--runtime")) if parsed.classes["--runtime"] else None
+    found = explain(options.model, shapes=dict(options.shape), runtime=runtime, runs=options.runs)
     found.show(breakdown=options.breakdown is not None)
     if options.csv is not None:
         found.save_csv(options.csv)

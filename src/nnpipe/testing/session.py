@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 import numpy as np
 import pytest
 
-from nnpipe.core.errors import NNPipeError, SpecMismatch
+from nnpipe.core.errors import NNPipeError, NotSupported, SpecMismatch
+from nnpipe.core.operation_times import OperationTimes
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, random_batch
 
@@ -212,6 +213,46 @@ class InferenceSessionContract:
         stats = session.stats()
         assert isinstance(stats, Mapping)
         json.dumps(dict(stats), allow_nan=False)
+
+    # -- times of operations --------------------------------------------------------------------
+
+    def test_a_profile_is_taken_in_another_session_and_adds_up(
+        self, session: InferenceSession, batch: Batch, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        if not session.offers("profile"):
+            with pytest.raises(NotSupported, match="times of operations") as caught:
+                session.profile(batch)
+            assert_one_line(caught.value)
+            return
+        expected = session.infer(batch)
+        own_run, own_profile = session._run, session._profile
+        inside: list[bool] = []
+        recording: list[bool] = []
+
+        def run() -> None:
+            inside.extend(recording)
+            own_run()
+
+        def profile(batch: Batch, runs: int) -> OperationTimes:
+            recording.append(True)
+            try:
+                return own_profile(batch, runs)
+            finally:
+                recording.clear()
+
+        with monkeypatch.context() as patches:
+            patches.setattr(session, "_run", run)
+            patches.setattr(session, "_profile", profile)
+            times = session.profile(batch, 4)
+        assert not inside, "the session itself ran while times were recorded"
+        self.assert_same(session.infer(batch), expected)
+        assert times.kernels
+        assert len({kernel.name for kernel in times.kernels}) == len(times.kernels)
+        assert all(kernel.ns.shape == (4,) and (kernel.ns >= 0).all() for kernel in times.kernels)
+        assert len(times.wall_ns) == len(times.plain_ns) == 4
+        np.testing.assert_allclose(times.table_ns.sum(axis=0) + times.unattributed_ns, times.wall_ns)
+        assert 0 < times.coverage < 1.05
+        json.dumps(times.to_json(), allow_nan=False)
 
     # -- comparing ----------------------------------------------------------------------------
 

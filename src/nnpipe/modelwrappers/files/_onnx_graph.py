@@ -1,22 +1,18 @@
-"""Analysis of an ONNX model: nodes, weights, intermediate values and times of nodes."""
+"""Analysis of an ONNX model: nodes, weights and intermediate values."""
 
 from __future__ import annotations
 
 import importlib
-import json
-import tempfile
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
-from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Any
 
 import numpy as np
 
 from nnpipe.core.errors import ArtifactError, MissingDependency, SpecMismatch
-from nnpipe.core.graph import Graph, Operation, Profile, Selector, Timing
+from nnpipe.core.graph import Graph, Operation, Selector
 from nnpipe.core.messages import one_line
 from nnpipe.core.tensors import DTYPES, Batch, IOSpec, TensorSpec, random_batch, show_shape
 from nnpipe.formats.onnx import ONNXFile
@@ -25,9 +21,6 @@ from nnpipe.modelwrappers.files._onnx_primitives import primitives_of
 from nnpipe.modelwrappers.frameworks.inspection import check_weights, selected
 
 _NOTHING: Batch = MappingProxyType({})
-_KERNEL = "_kernel_time"  # suffix of a node's own time in ONNX Runtime's profiles
-_RUN = "model_run"
-_WARMUP = 5  # the first runs allocate memory and fill caches
 
 
 class ONNXSource:
@@ -187,27 +180,6 @@ class ONNXSource:
         return {
             name: np.array(array) for name, array in zip(names, arrays, strict=True) if isinstance(array, np.ndarray)
         }
-
-    def profile(self, batches: Sequence[Batch], num_threads: int) -> Profile:
-        """Run batches with ONNX Runtime's profiler, on the optimised graph that sessions run as well."""
-        with tempfile.TemporaryDirectory(prefix="nnpipe-") as folder:
-            content = self.serialised() if self.changed else None
-            native = open_model(self.file, num_threads, content=content, profile=Path(folder, "run"))
-            for _ in range(_WARMUP):
-                native.run(None, dict(batches[0]))
-            start = time.perf_counter_ns()
-            for batch in batches:
-                native.run(None, dict(batch))
-            wall = time.perf_counter_ns() - start
-            events = json.loads(Path(native.end_profiling()).read_text("utf-8"))
-        begin = [event["ts"] for event in events if event["name"] == _RUN][_WARMUP]
-        times: dict[tuple[str, str], list[int]] = {}
-        for event in events:
-            if event.get("cat") == "Node" and event["name"].endswith(_KERNEL) and event["ts"] >= begin:
-                node = event["name"].removesuffix(_KERNEL), str(event["args"].get("op_name", ""))
-                times.setdefault(node, []).append(int(event["dur"]) * 1000)
-        timings = tuple(Timing(name, kind, len(found), sum(found)) for (name, kind), found in times.items())
-        return Profile(timings, len(batches), wall, rewritten=True)
 
 
 def _cut(onnx: Any, graph: Any, name: str, array: np.ndarray) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from nnpipe.formats.onnx import read_onnx
 from nnpipe.formats.onnx_contents import Contents, read_contents
 from nnpipe.formats.onnx_external_data import write_joined
 from nnpipe.frameworks.onnxruntime import io_of_model, open_model, session_of
+from nnpipe.frameworks.onnxruntime_profile import record
 from nnpipe.modelwrappers.files._one_file import refuse_one_file
 from nnpipe.modelwrappers.files._onnx_external_data import write_beside
 from nnpipe.modelwrappers.files._onnx_graph import ONNXSource
@@ -114,9 +115,13 @@ class ONNXModel(FileModel):
         """Return a session that runs the present model on ONNX Runtime."""
         source: ONNXSource = live.native
         content = source.serialised() if source.changed else None
-        native = open_model(source.file, self.num_threads, content=content)
+
+        def opened(recording: Path | None = None) -> Any:
+            return open_model(source.file, self.num_threads, content=content, recording=recording)
+
+        native = opened()
         io_of_model(native, source.file)  # raises for tensors that cannot be put or got
-        return session_of(native, self.io, source.file.path)
+        return session_of(native, self.io, source.file.path, opened)
 
     # -- analysis ---------------------------------------------------------------------------------
 
@@ -143,7 +148,14 @@ class ONNXModel(FileModel):
     def profile_inference(self, live: LiveModel, n_steps: int = 1, samples: Samples | None = None) -> Profile:
         """Return the time of each node of the fused graph that sessions run, from ONNX Runtime's profiler."""
         source: ONNXSource = live.native
-        return source.profile(self._some_batches(n_steps, samples), self.num_threads)
+        content = source.serialised() if source.changed else None
+
+        def opened(folder: Path) -> Any:
+            return open_model(source.file, self.num_threads, content=content, recording=folder)
+
+        batches = self._some_batches(n_steps, samples)
+        times = record(opened, lambda native: session_of(native, self.io, source.file.path, opened), batches)
+        return times.as_profile()
 
     def get_intermediates(
         self, live: LiveModel, selector: Selector, inputs: Batch | None = None, given: Batch | None = None

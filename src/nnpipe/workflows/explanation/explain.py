@@ -3,23 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from nnpipe.analysis.operation_costs import graph_cost
-from nnpipe.core.argument_checks import check_call
+from nnpipe.analysis.operation_costs import GraphCost, graph_cost
+from nnpipe.core.argument_checks import check_call, check_range
+from nnpipe.core.artifact import Artifact
+from nnpipe.core.errors import ConfigError, NotSupported
 from nnpipe.core.graph import Graph
+from nnpipe.core.graph_sizes import Shapes, settled_shapes, with_shapes
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import ModelWrapper
+from nnpipe.core.registry import find
+from nnpipe.core.runtime import Runtime
+from nnpipe.core.tensors import random_batch
+from nnpipe.workflows.candidates.model_files import artifact_of, format_of, wrapper_of
 from nnpipe.workflows.explanation.explain_result import ExplainResult
+from nnpipe.workflows.explanation.layer_times import LayerTimes, layer_times
 from nnpipe.workflows.user_inputs.data import inputs_of
 from nnpipe.workflows.user_inputs.inputs import opened_by, working_folder
+from nnpipe.workflows.verification.claims import described, lineage
 
 
-def explain(model: Any, *, shapes: Mapping[str, Sequence[int]] | None = None, data: Any = None) -> ExplainResult:
+def explain(
+    model: Any,
+    *,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    data: Any = None,
+    runtime: str | Runtime | None = None,
+    runs: int = 30,
+) -> ExplainResult:
     """Return what each operation of a network costs: arithmetic, memory traffic, parameters and live memory.
 
-    All figures follow from the network's graph, and are the same in every framework.  Nothing is measured.
+    These figures follow from the network's graph, and are the same in every framework.  With a runtime, the time of
+    each layer is measured as well.
 
     Parameters
     ----------
@@ -30,6 +48,11 @@ def explain(model: Any, *, shapes: Mapping[str, Sequence[int]] | None = None, da
         The shape of inputs by name, such as ``{"image": (8, 224, 224, 3)}``; free axes of the others get the length 1.
     data
         Samples with which an ``nn.Module`` is traced; nothing else needs them.
+    runtime
+        The runtime, or its name, that runs the file and whose steps are timed; None to measure nothing.  A compiled
+        file that does not show its graph is explained by the graph of the file that it was made from.
+    runs
+        The number of runs to time.
 
     Returns
     -------
@@ -43,7 +66,7 @@ def explain(model: Any, *, shapes: Mapping[str, Sequence[int]] | None = None, da
     ConfigError
         If an input does not exist, or a shape does not fit it.
     NotSupported
-        If the model does not show its graph.
+        If the model does not show its graph, or the runtime gives no times of operations.
 
     Examples
     --------
@@ -54,19 +77,61 @@ def explain(model: Any, *, shapes: Mapping[str, Sequence[int]] | None = None, da
     (24, 28)
     """
     check_call(explain, locals())
-    if isinstance(model, LiveModel):
-        return _explained(type(model.wrapper).__name__, model, shapes)
-    if isinstance(model, ModelWrapper):
-        with model.open() as live:
-            return _explained(type(model).__name__, live, shapes)
+    check_range("explain: runs", runs, 2)
+    made = find(runtime, Runtime)() if isinstance(runtime, str) else runtime
+    if made is not None:
+        made.check_installed()
+    wanted = {name: tuple(shape) for name, shape in (shapes or {}).items()}
     with working_folder() as folder:
+        if made is not None:
+            path = _file_of(model)
+            with _shown_by(path) as live:
+                found = _explained(path.name, live, wanted)
+                return replace(found, times=_timed(path, made, live, wanted, found.cost, runs))
+        if isinstance(model, LiveModel):
+            return _explained(type(model.wrapper).__name__, model, wanted)
+        if isinstance(model, ModelWrapper):
+            with model.open() as live:
+                return _explained(type(model).__name__, live, wanted)
         samples = None if data is None else inputs_of(data)
         wrapper, path = opened_by(model, folder, samples)[0]
         title = Path(path).name if isinstance(model, (str, Path, tuple)) else type(model).__name__
         with wrapper.open(path) as live:
-            return _explained(title, live, shapes)
+            return _explained(title, live, wanted)
 
 
-def _explained(title: str, live: LiveModel, shapes: Mapping[str, Sequence[int]] | None) -> ExplainResult:
-    graph: Graph = live.get_sized_graph(shapes or {})
+def _explained(title: str, live: LiveModel, shapes: Shapes) -> ExplainResult:
+    graph: Graph = live.get_sized_graph(shapes)
     return ExplainResult(title, tuple(graph.tensors[name] for name in graph.inputs), graph_cost(graph))
+
+
+def _file_of(model: Any) -> Path:
+    """Return the model's file, which a runtime is to load."""
+    if isinstance(model, (str, Path)):
+        return Path(model)
+    if isinstance(model, Artifact):
+        return model.path
+    raise ConfigError("explain: a runtime loads a file: give the path of one, or export the model first")
+
+
+def _shown_by(path: Path) -> LiveModel:
+    """Open a file, or the nearest one that it was made from that shows its graph."""
+    artifact = described(path)
+    formats = (
+        [(path, format_of(path))] if artifact is None else [(each.path, each.format) for each in lineage(artifact)]
+    )
+    for here, format in formats:
+        cls = wrapper_of(format)
+        if cls is not None and not cls.missing() and cls.offers("get_sized_graph") and here.exists():
+            wrapper: ModelWrapper = cls.from_json({"model_path": str(here)})
+            return wrapper.open(here)
+    raise NotSupported(f"{path}: neither it nor a file that it was made from shows its graph")
+
+
+def _timed(path: Path, runtime: Runtime, live: LiveModel, shapes: Shapes, cost: GraphCost, runs: int) -> LayerTimes:
+    """Return the times of a file's layers in a runtime, on random inputs."""
+    with runtime.load(artifact_of(path, format_of(path), runtime)) as session:
+        known = {spec.name for spec in session.io.inputs}
+        sized = settled_shapes(session.io, {name: shape for name, shape in shapes.items() if name in known})
+        times = session.profile(random_batch(with_shapes(session.io, sized), 1), runs)
+    return layer_times(type(runtime).__name__, live.get_sized_graph(shapes), cost, times)

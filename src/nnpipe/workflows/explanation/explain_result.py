@@ -17,6 +17,8 @@ from nnpipe.core.files import write_text
 from nnpipe.core.tensors import TensorSpec
 from nnpipe.report.writers.terminal import to_text
 from nnpipe.workflows.explanation.cost_tables import KindCost, kind_costs, kind_table, operation_table, sentences
+from nnpipe.workflows.explanation.layer_times import LayerTimes
+from nnpipe.workflows.explanation.time_tables import kind_time_table, layer_table, time_sentences
 from nnpipe.workflows.notebook import shown_table
 
 _COLUMNS = (
@@ -37,6 +39,8 @@ class ExplainResult:
         The inputs with the shapes for which it was counted.
     cost
         The cost of each operation, and the sums.
+    times
+        The times of the layers in a runtime, if they were measured.
 
     Examples
     --------
@@ -51,6 +55,7 @@ class ExplainResult:
     model: str
     inputs: tuple[TensorSpec, ...]
     cost: GraphCost
+    times: LayerTimes | None = None
 
     @property
     def macs(self) -> int:
@@ -70,9 +75,16 @@ class ExplainResult:
     def text(self, breakdown: bool = False) -> str:
         """Return the tables and totals as text; with ``breakdown`` only the sums by kind and the totals."""
         check_call(ExplainResult.text, locals())
-        tables = [] if breakdown else [to_text(operation_table(self.cost))]
-        tables += [to_text(kind_table(self.cost)), "\n".join(sentences(self.cost))]
+        if self.times is not None:
+            tables = [] if breakdown else [to_text(layer_table(self.times))]
+            tables += [to_text(kind_time_table(self.times)), "\n".join(self._sentences())]
+        else:
+            tables = [] if breakdown else [to_text(operation_table(self.cost))]
+            tables += [to_text(kind_table(self.cost)), "\n".join(self._sentences())]
         return "\n\n".join((self.title, *tables))
+
+    def _sentences(self) -> list[str]:
+        return [*([] if self.times is None else time_sentences(self.times)), *sentences(self.cost)]
 
     def __str__(self) -> str:
         return self.text()
@@ -85,8 +97,10 @@ class ExplainResult:
 
     def _repr_html_(self) -> str:
         """Return HTML for a notebook: the sums by kind, and the operations below."""
-        kinds = shown_table(kind_table(self.cost), self.title, sentences(self.cost))
-        return f"{kinds}<details>{shown_table(operation_table(self.cost), 'operations')}</details>"
+        table = kind_table(self.cost) if self.times is None else kind_time_table(self.times)
+        rows = operation_table(self.cost) if self.times is None else layer_table(self.times)
+        kinds = shown_table(table, self.title, self._sentences())
+        return f"{kinds}<details>{shown_table(rows, 'operations')}</details>"
 
     def to_json(self) -> dict[str, Any]:
         """Return all figures as JSON can hold them; ``None`` for what is not known."""
@@ -104,6 +118,7 @@ class ExplainResult:
             },
             "kinds": [each.to_json() for each in self.kinds],
             "operations": [_figures(each) for each in self.cost.operations],
+            "times": None if self.times is None else self.times.to_json(),
         }
 
     def save_json(self, path: str | Path) -> None:
@@ -118,7 +133,7 @@ class ExplainResult:
         write_text(path, json.dumps(self.to_json(), indent=1, allow_nan=False) + "\n")
 
     def save_csv(self, path: str | Path) -> None:
-        """Write a row for each operation; cells of what is not known are empty.
+        """Write a row for each operation, or for each timed layer; cells of what is not known are empty.
 
         Raises
         ------
@@ -127,11 +142,16 @@ class ExplainResult:
         """
         check_call(ExplainResult.save_csv, locals())
         text = io.StringIO()
-        writer = csv.DictWriter(text, _COLUMNS, lineterminator="\n")
+        if self.times is not None:
+            rows = [{**each.to_json(), "operations": " ".join(each.operations)} for each in self.times.rows]
+            columns: tuple[str, ...] = tuple(rows[0])
+        else:
+            found = [_figures(each) for each in self.cost.operations]
+            rows = [{**row, "inputs": _tensors(row["inputs"]), "outputs": _tensors(row["outputs"])} for row in found]
+            columns = _COLUMNS
+        writer = csv.DictWriter(text, columns, lineterminator="\n")
         writer.writeheader()
-        for each in self.cost.operations:
-            row = _figures(each)
-            writer.writerow({**row, "inputs": _tensors(row["inputs"]), "outputs": _tensors(row["outputs"])})
+        writer.writerows(rows)
         write_text(path, text.getvalue())
 
 

@@ -1,0 +1,115 @@
+"""Which operations of a model each step of a runtime computes.
+
+A runtime fuses operations, folds some and adds others, such as conversions of a layout.  It names the origin of most
+steps: an operation, or a tensor whose values the step computes.  The other operations lie between these, and belong to
+the step in which their result is used or from which their inputs come.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from nnpipe.analysis.graph_constants import constants_of
+from nnpipe.core.graph import Graph, Operation
+from nnpipe.core.operation_times import KernelTime
+
+_ELEMENTWISE = ("elementwise", "normalisation")
+_CONVERSION = re.compile(r"reorder|convert|^cast$|transpose|permute|copy|quanti[sz]e|layout", re.IGNORECASE)
+
+
+def sources_of(graph: Graph, kernels: Sequence[KernelTime]) -> dict[str, tuple[str, ...]]:
+    """Return the names of the operations that each step computes, by the step's name, in the order of the graph.
+
+    An operation that several steps compute, each a part, is named with each.  Steps that the runtime added itself have
+    none.
+
+    Parameters
+    ----------
+    graph
+        The model's graph, whose operations are in an order in which they can be computed.
+    kernels
+        The steps.
+    """
+    folded = constants_of(graph).folded
+    operations = [each for each in graph.operations if each.name not in folded]
+    owners = _named(operations, kernels)
+    _fill(operations, graph, {each.name: each.after for each in kernels}, owners)
+    found: dict[str, list[str]] = {each.name: [] for each in kernels}
+    for operation in operations:
+        for kernel in owners.get(operation.name, ()):
+            found[kernel].append(operation.name)
+    return {kernel: tuple(names) for kernel, names in found.items()}
+
+
+def _named(operations: Sequence[Operation], kernels: Sequence[KernelTime]) -> dict[str, list[str]]:
+    """Return the steps that name each operation, or a tensor that it computes."""
+    by_name = {operation.name: operation.name for operation in operations}
+    # A tensor says more about who computes it than a name, which a fused step may have from any of its operations.
+    by_tensor = {tensor: operation.name for operation in operations for tensor in operation.outputs}
+    owners: dict[str, list[str]] = {}
+    for kernel in kernels:
+        for source in dict.fromkeys(kernel.sources):
+            operation = by_tensor.get(source) or by_name.get(source)
+            if operation is not None and kernel.name not in owners.setdefault(operation, []):
+                owners[operation].append(kernel.name)
+    converts = {kernel.name for kernel in kernels if is_conversion(kernel.kind)}
+    # A conversion of a result is named like what computes it.
+    return {name: [each for each in found if each not in converts] or found[:1] for name, found in owners.items()}
+
+
+def is_conversion(kind: str) -> bool:
+    """Return whether an operator only changes the layout or the type of values."""
+    return _CONVERSION.search(kind) is not None
+
+
+def _fill(
+    operations: Sequence[Operation], graph: Graph, after: Mapping[str, tuple[str, ...]], owners: dict[str, list[str]]
+) -> None:
+    """Add the operations that no step names, those that are computed first before others."""
+    maker = {tensor: operation.name for operation in operations for tensor in operation.outputs}
+    told = any(after.values())  # not every runtime tells which steps read which
+    behind, activated = _behind(operations, graph, owners)
+    for operation in operations:
+        if operation.name in owners:
+            continue
+        makers = dict.fromkeys(maker[tensor] for tensor in operation.inputs if tensor in maker)
+        ahead = list(dict.fromkeys(kernel for name in makers for kernel in owners.get(name, ())))
+        candidates = behind[operation.name]
+        # What only one step needs is computed in it, and what several need once, before them.  But what follows an
+        # operation elementwise is rarely computed in the next convolution.
+        late = len(candidates) == 1 and (not _is_elementwise(operation) or activated[operation.name])
+        ordered = [*candidates, *ahead] if late else [*ahead, *candidates]
+        chosen = next((each for each in ordered if not told or _reads(after[each], ahead, each)), None)
+        if chosen is not None or ordered:
+            owners[operation.name] = [chosen or ordered[0]]
+
+
+def _behind(
+    operations: Sequence[Operation], graph: Graph, owners: Mapping[str, list[str]]
+) -> tuple[dict[str, list[str]], dict[str, bool]]:
+    """Return the nearest steps behind each operation, and whether elementwise operations alone lead to them."""
+    users: dict[str, list[Operation]] = {}
+    for operation in operations:
+        for tensor in operation.inputs:
+            users.setdefault(tensor, []).append(operation)
+    found: dict[str, list[str]] = {}
+    plain: dict[str, bool] = {}
+    for operation in reversed(operations):
+        next_ones = [each for tensor in operation.outputs for each in users.get(tensor, ())]
+        steps = (kernel for each in next_ones for kernel in owners.get(each.name, found.get(each.name, ())))
+        leaves = not set(operation.outputs).isdisjoint(graph.outputs)  # then it cannot be a part of what follows
+        found[operation.name] = [] if leaves else list(dict.fromkeys(steps))
+        plain[operation.name] = all(
+            _is_elementwise(each) and (each.name in owners or plain.get(each.name, False)) for each in next_ones
+        )
+    return found, plain
+
+
+def _is_elementwise(operation: Operation) -> bool:
+    return bool(operation.primitives) and all(each.kind in _ELEMENTWISE for each in operation.primitives)
+
+
+def _reads(inputs: Sequence[str], ahead: Sequence[str], kernel: str) -> bool:
+    """Return whether a step reads the results of all these."""
+    return all(each in inputs for each in ahead if each != kernel)
