@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from statistics import NormalDist
 
+import numpy as np
+
 CONFIDENCE = 0.95
 
 
@@ -19,11 +21,10 @@ def mcnemar(gained: int, lost: int) -> float:
     number, fewer = gained + lost, min(gained, lost)
     if not number:
         return 1.0
-    log_half = number * math.log(2)
-    tail = math.fsum(
-        math.exp(math.lgamma(number + 1) - math.lgamma(k + 1) - math.lgamma(number - k + 1) - log_half)
-        for k in range(fewer + 1)
-    )
+    log_last = math.lgamma(number + 1) - math.lgamma(fewer + 1) - math.lgamma(number - fewer + 1) - number * math.log(2)
+    # From the greatest term down, each follows from the one above it.
+    place = np.arange(fewer, 0, -1)
+    tail = math.exp(log_last) * (1 + math.fsum(np.cumprod(place / (number + 1 - place))))
     return min(1.0, 2 * tail)
 
 
