@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,13 +14,20 @@ from nnpipe.core.component import Component
 from nnpipe.core.errors import MissingDependency
 from nnpipe.core.registry import components
 from nnpipe.core.runtime import Runtime
+from nnpipe.core.task import installed_tasks
 from nnpipe.experiment.settings import read_settings
+from nnpipe.report.inputs.quality import Quality
 from nnpipe.workflows.pipeline.file import CandidateSettings, Pipeline
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "docs"))
+
+from measured_tasks import commands_of, runs_of
 
 FOLDER = Path(__file__).resolve().parents[1] / "examples"
 BREADTH = FOLDER / "breadth.yaml"
 LANGUAGE_MODELS = FOLDER / "tiny_language_model.yaml"
-PIPELINES = sorted(path for path in FOLDER.glob("*.yaml") if "candidates" in read_settings(path))
+TASKS = sorted((FOLDER / "tasks").glob("*.yaml"))
+PIPELINES = sorted(path for path in FOLDER.glob("*.yaml") if "candidates" in read_settings(path)) + TASKS
 
 
 def pipeline_of(path: Path) -> Pipeline:
@@ -76,3 +86,28 @@ def test_the_page_of_measurements_has_a_row_for_every_way() -> None:
         rows = [line.split(" | ")[0].removeprefix("| ") for line in section.splitlines() if line.startswith("| ")]
         ways = [candidate.title.removeprefix(f"{model.title}: ") for candidate in model.candidates]
         assert rows[2:] == ways
+
+
+def test_every_task_has_a_pipeline_and_its_rows_on_the_page_of_measurements() -> None:
+    rows = (BREADTH.parents[1] / "docs" / "breadth.md").read_text("utf-8").partition("<!-- tasks -->")[2].splitlines()
+    firsts = {row.split(" | ")[0].removeprefix("| ") for row in rows if row.startswith("| ")}
+    assert {path.stem.replace("_", " ") for path in TASKS} - firsts == set()
+    done = {pipeline_of(path).dataset.spec.task for path in TASKS}
+    assert {task.name for task in installed_tasks(of_plugins=False)} - done == set()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", TASKS, ids=lambda path: path.stem)
+def test_the_pipeline_of_a_task_trains_compiles_and_judges(path: Path, tmp_path: Path) -> None:
+    pipeline_of(path)  # skips what is not installed
+    for read in ("examples", "docs", "README.md"):
+        (tmp_path / read).symlink_to(FOLDER.parent / read)
+    for command in commands_of(path.stem):
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    runs = runs_of(tmp_path / "build" / "tasks" / path.stem)
+    assert len(runs) == pipeline_of(path).count
+    for run in runs:
+        quality = Quality.of(run)
+        assert quality is not None
+        assert math.isfinite(quality.value), run.title

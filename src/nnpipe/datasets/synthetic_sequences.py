@@ -97,6 +97,9 @@ class SyntheticSeriesAnomaliesDataset(SyntheticDataset):
     num_windows: int = argument(2, help="anomalies of each series", minimum=0)
     window: int = argument(24, help="rows that the model is given for a point", minimum=1)
     noise: float = argument(0.05, help="standard deviation of the noise; the wave's amplitude is 1", minimum=0.0)
+    training_samples: int = argument(
+        0, help="points of one more series without anomalies, to train on; all others are for testing", minimum=0
+    )
 
     @property
     def spec(self) -> DatasetSpec:
@@ -108,17 +111,19 @@ class SyntheticSeriesAnomaliesDataset(SyntheticDataset):
         )
 
     def load(self) -> Samples:
-        """Return the points of all series, float32, in the order of time; all are the test split."""
+        """Return the points of all series, float32, in the order of time; those to train on come last."""
         rng = np.random.default_rng(self.data_seed)
-        owners = np.sort(np.arange(self.num_samples) % self.num_series)
-        windows = np.full(self.num_samples, -1, np.int64)
-        inputs = np.empty((self.num_samples, self.window, 1), np.float32)
+        tested, total = self.num_samples, self.num_samples + self.training_samples
+        owners = np.full(total, self.num_series, np.int64)
+        owners[:tested] = np.sort(np.arange(tested) % self.num_series)
+        windows = np.full(total, -1, np.int64)
+        inputs = np.empty((total, self.window, 1), np.float32)
         for number in np.unique(owners):
             points = np.flatnonzero(owners == number)
             count = len(points)
             pace = np.ones(count)
             stretch = max(1, count // (4 * (self.num_windows + 1)))
-            for place in range(self.num_windows):
+            for place in range(self.num_windows if number < self.num_series else 0):
                 # One in each part of the series behind its first fifth, which does not count.
                 low = count // 5 + place * (count - count // 5) // self.num_windows
                 left = min(low + int(rng.integers(0, stretch + 1)), count - 1)
@@ -128,6 +133,5 @@ class SyntheticSeriesAnomaliesDataset(SyntheticDataset):
             values += self.noise * rng.standard_normal(count)
             rows = np.maximum(np.arange(count)[:, None] + np.arange(1 - self.window, 1), 0)
             inputs[points] = values[rows][..., None]
-        return Samples(
-            {"points": inputs}, {"window": windows, "series": owners}, official=np.full(self.num_samples, 2, np.int8)
-        )
+        split = np.where(np.arange(total) < tested, 2, 0).astype(np.int8)
+        return Samples({"points": inputs}, {"window": windows, "series": owners}, official=split)
