@@ -84,7 +84,7 @@ def quantities() -> str:
     """Give the table of all that is measured."""
     rows = ["| name | on pages | unit | what it is | computed from |", "| --- | --- | --- | --- | --- |"]
     of_tasks = [quality(metric) for task in installed_tasks() for metric in task.metrics]
-    for each in (*QUANTITIES.values(), *of_tasks):
+    for each in dict.fromkeys((*QUANTITIES.values(), *of_tasks)):  # tasks may share a metric
         judged = "" if not each.judged else "; constraints may name it"
         rows.append(f"| `{each.name}` | {each.title} | {each.unit} | {each.meaning}{judged} | {each.computed_from} |")
     return "\n".join(rows) + "\n"

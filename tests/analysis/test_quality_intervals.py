@@ -13,7 +13,7 @@ from nnpipe.analysis.paired_shares import mcnemar, paired_difference
 from nnpipe.analysis.quality_intervals import drawn_metrics, quality_difference, quality_estimate
 from nnpipe.analysis.skewed_means import mean_interval
 from nnpipe.core.evaluation import Evaluation
-from nnpipe.core.quality_metric import QualityMetric
+from nnpipe.core.quality_metric import Floats, QualityMetric, Statistic
 from nnpipe.core.task import installed_tasks, task_named
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
@@ -105,6 +105,26 @@ def test_clusters_are_counted_and_not_their_samples() -> None:
     one, other = quality_estimate(alone, evaluation), quality_estimate(grouped, evaluation)
     assert one.value == pytest.approx(other.value)
     assert (other.high - other.low) / (one.high - one.low) == pytest.approx(np.sqrt(10), rel=0.2)
+
+
+def test_a_metric_is_computed_without_each_sample_only_once() -> None:
+    calls: list[int] = []
+
+    def counted(evaluation: Evaluation) -> Statistic:
+        def statistic(weights: Floats) -> float:
+            calls.append(1)
+            return float(weights @ evaluation.arrays["error"])
+
+        return statistic
+
+    metric = QualityMetric("error", "Error", "Error", "the error", "ratio", statistic=counted)
+    evaluation = Evaluation("any", {"error": np.arange(20.0)})
+    first = quality_estimate(metric, evaluation)
+    taken = len(calls)
+    assert quality_estimate(metric, evaluation) == first
+    assert len(calls) == taken + 1  # the metric itself
+    quality_estimate(metric, Evaluation("any", {"error": np.arange(20.0)}))
+    assert len(calls) == 2 * taken + 1
 
 
 def test_draws_are_of_the_same_samples_for_all() -> None:

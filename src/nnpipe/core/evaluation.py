@@ -14,7 +14,7 @@ from nnpipe.core.errors import ConfigError
 from nnpipe.core.ragged import Ragged
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Evaluation:
     """Per-sample arrays from which a task's metrics are computed.
 

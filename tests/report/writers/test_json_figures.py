@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from nnpipe.analysis.quality_intervals import quality_estimate
+from nnpipe.core.task import task_named
 from nnpipe.measuring.quantities import quantity
 from nnpipe.report.inputs.candidate import candidates_of
 from nnpipe.report.sections.outcome import Failure
@@ -42,6 +44,16 @@ def test_figures_are_those_of_the_run(make_run):
     assert difference["value"] == pytest.approx(np.mean(theirs == truth) - np.mean(mine == truth))
     assert 0 <= first["front"]["share"] <= 1
     assert second["figures"]["round_trip_median"]["value"] > second["figures"]["latency_median"]["value"]
+
+
+def test_every_metric_of_the_task_has_an_interval(make_run):
+    run = make_run("one")
+    found = summary(run)["candidates"][0]["figures"]
+    for metric in task_named(run.evaluation.task).metrics:
+        low, high = found[metric.name]["interval"]
+        assert low < found[metric.name]["value"] <= high, metric.name
+        estimate = quality_estimate(metric, run.evaluation)
+        assert (low, high) == (estimate.low, estimate.high), metric.name
 
 
 def test_what_is_not_known_is_null_with_what_it_would_take(make_run):

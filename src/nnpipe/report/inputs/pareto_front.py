@@ -9,7 +9,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from nnpipe.analysis.quality_intervals import drawn_metrics
+from nnpipe.analysis.skewed_means import contributions
 from nnpipe.measuring.pareto_front import front_shares, on_front
 from nnpipe.report.charts import Floats
 from nnpipe.report.inputs.candidate import Candidate
@@ -31,10 +31,10 @@ class Standing:
 def standings(candidates: Sequence[Candidate]) -> dict[int, Standing]:
     """Return which candidates are on the Pareto front of median time and quality, and how surely.
 
-    The front is computed again for random values of the metrics: medians from
-    lognormal distributions with the measured intervals, means over samples from a joint
-    normal distribution with the covariance of the candidates' values, other metrics by drawing
-    samples again, the same ones for all, so that samples that are hard for all candidates do not matter.
+    The front is computed again for random values of the metrics: medians from lognormal distributions with the
+    measured intervals, metrics of quality from a joint normal distribution with the covariance of what samples
+    contribute to them (:func:`~nnpipe.analysis.skewed_means.contributions`), so that samples that are hard for all
+    candidates do not matter.
 
     Returns
     -------
@@ -74,15 +74,10 @@ def _errors(qualities: Sequence[Quality], draws: int, random: np.random.Generato
     """Return random errors of the metric of all candidates, ``(draws, candidates)``, with the sign of their rank."""
     metric, evaluations = qualities[0].metric, [each.evaluation for each in qualities]
     sign = -1.0 if metric.less_is_better else 1.0
-    values = None if metric.values is None else np.array([metric.values(each) for each in evaluations], np.float32)
-    if values is None or metric.clusters is not None or np.isnan(values).any():
-        found = drawn_metrics(metric, evaluations, metric.draws)
-        found = found[~np.isnan(found).any(axis=1)]
-        if not len(found):
-            return np.zeros((draws, len(qualities)))
-        return np.asarray(sign * (found - found.mean(axis=0))[random.integers(0, len(found), draws)])
-    samples = values.shape[1]
-    covariance = np.atleast_2d(np.cov(values)) / samples if samples > 1 else np.zeros((len(values), len(values)))
+    values = np.array([contributions(metric, each) for each in evaluations])
+    values = values[:, np.isfinite(values).all(axis=0)]
+    parts = values.shape[1]
+    covariance = np.atleast_2d(np.cov(values)) / parts if parts > 1 else np.zeros((len(values), len(values)))
     # Eigenvalues are 0 for candidates with the same answers, or slightly negative because of rounding.
     eigenvalues, vectors = np.linalg.eigh(covariance)
     scatter = vectors * np.sqrt(np.maximum(eigenvalues, 0))

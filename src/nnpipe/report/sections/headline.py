@@ -11,13 +11,15 @@ from nnpipe.report.formatting import NOTHING, count
 from nnpipe.report.inputs.candidate import Candidate
 from nnpipe.report.quantity_text import interval, kinds, written
 from nnpipe.report.sections.verdict import as_source
-from nnpipe.report.writers.json_figures import figures_of
+from nnpipe.report.writers.json_figures import costs_of
 
 
 def headline_figures(candidate: Candidate) -> Iterator[tuple[Quantity, Figure]]:
     """Yield the figures of speed, quality and cost that are known, or whose absence has a reason."""
-    found, timed = figures_of(candidate), candidate.timed.name
-    quality = () if candidate.quality is None else (candidate.quality.metric.name,)
+    found, timed, judged = costs_of(candidate), candidate.timed.name, candidate.quality
+    if judged is not None:
+        found[judged.metric.name] = judged.figure
+    quality = () if judged is None else (judged.metric.name,)
     others = ("round_trip_median", "paced_median", "throughput", *quality, "size", "memory")
     for name in (f"{timed}_median", f"{timed}_p90", *others):
         known = found.get(name)

@@ -12,6 +12,7 @@ from nnpipe.measuring.statistics import CONFIDENCE, Summary
 from nnpipe.report.inputs.candidate import Candidate
 from nnpipe.report.inputs.comparability import pairing
 from nnpipe.report.inputs.pareto_front import standings
+from nnpipe.report.inputs.quality import figure_of
 from nnpipe.report.sections.outcome import Failure
 from nnpipe.report.sections.pace import PaceFigures
 
@@ -83,6 +84,18 @@ def figures_of(candidate: Candidate) -> dict[str, Figure]:
 
     An unknown figure has no value, but a reason if there is one.
     """
+    found, judged = costs_of(candidate), candidate.quality
+    if judged is not None:
+        found[judged.metric.name] = judged.figure
+        for metric in judged.task.metrics[1:]:
+            figure = figure_of(metric, judged.evaluation, CONFIDENCE)
+            if figure.value is not None and math.isfinite(figure.value):
+                found[metric.name] = figure
+    return found
+
+
+def costs_of(candidate: Candidate) -> dict[str, Figure]:
+    """Return the figures of speed and cost of a candidate, like :func:`figures_of`."""
     found = {"load": _seconds(candidate.load_ns), "import": _seconds(candidate.import_ns)}
     found["first_inference"] = _seconds(candidate.first_ns)
     if candidate.latency is not None:
@@ -94,12 +107,6 @@ def figures_of(candidate: Candidate) -> dict[str, Figure]:
     if (paced := PaceFigures.of(candidate)) is not None:
         found |= _times(PACED.name, paced.asleep)
     found["size"], found["memory"] = _exactly(candidate.size), _exactly(candidate.peak_memory)
-    quality = candidate.quality
-    if quality is not None:
-        found[quality.metric.name] = quality.figure
-        for metric in quality.task.metrics[1:]:
-            if math.isfinite(value := metric.of(quality.evaluation)):
-                found[metric.name] = Figure(value, count=quality.samples)
     return found
 
 
