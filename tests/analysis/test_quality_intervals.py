@@ -57,6 +57,19 @@ def test_the_interval_turns_with_the_sign_of_the_values() -> None:
     assert high - values.mean() > values.mean() - low  # the long tail is above
 
 
+def test_differences_are_uncertain_if_few_samples_carry_the_metric() -> None:
+    """As where one sample in 25 has one of the few things of a class, and the models differ on a tenth of all."""
+    random, truth, held = np.random.default_rng(6), -0.1, {True: 0, False: 0}
+    for _ in range(400):
+        carried = np.where(random.random(200) < 0.04, 20.0, 0.2 / 0.96) * random.exponential(1, 200)
+        found = np.where(random.random(200) < 0.1, -carried, 0.0)
+        for told in held:
+            low, high = mean_interval(found, float(found.mean()), beside=carried if told else None)
+            held[told] += low <= truth <= high
+    assert held[False] < 0.9 * 400
+    assert held[True] >= 0.93 * 400
+
+
 def test_two_models_that_never_differ_are_not_equal_for_certain() -> None:
     one, _ = regressions(np.random.default_rng(2), 50)
     found = quality_difference(task_named("regression").metric("mae"), one, one)

@@ -100,8 +100,8 @@ def quality_difference(
         gained, lost = (fewer, more) if metric.less_is_better else (more, fewer)
         return QualityDifference(*found, len(first), gained, lost, mcnemar(gained, lost))
     value = metric.of(other) - metric.of(one)
-    mine = contributions(metric, one)
-    low, high = mean_interval(contributions(metric, other) - mine, value, confidence, beside=mine)
+    mine, theirs = contributions(metric, one), contributions(metric, other)
+    low, high = mean_interval(theirs - mine, value, confidence, beside=(mine + theirs) / 2)
     if metric.kind == "share":
         low, high = max(low, -1.0), min(high, 1.0)
     return QualityDifference(value, *_known(low, high), len(one), *_moved(metric, one, other))
