@@ -1,18 +1,21 @@
 """Which operations of a model each step of a runtime computes.
 
-A runtime fuses operations, folds some and adds others, such as conversions of a layout.  It names the origin of most
-steps: an operation, or a tensor whose values the step computes.  The other operations lie between these, and belong to
-the step in which their result is used or from which their inputs come.
+A runtime fuses operations, folds some and adds others, such as conversions of a layout.  Many runtimes name the origin
+of their steps: an operation, or a tensor whose values the step computes.  Steps of the others go with the operations of
+the same kind, in order.  The other operations lie between these, and belong to the step in which their result is used
+or from which their inputs come.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from difflib import SequenceMatcher
 
 from nnpipe.analysis.graph_constants import constants_of
 from nnpipe.core.graph import Graph, Operation
 from nnpipe.core.operation_times import KernelTime
+from nnpipe.core.primitives import PlainPrimitive
 
 _ELEMENTWISE = ("elementwise", "normalisation")
 _CONVERSION = re.compile(r"reorder|convert|^cast$|transpose|permute|copy|quanti[sz]e|layout", re.IGNORECASE)
@@ -34,6 +37,7 @@ def sources_of(graph: Graph, kernels: Sequence[KernelTime]) -> dict[str, tuple[s
     folded = constants_of(graph).folded
     operations = [each for each in graph.operations if each.name not in folded]
     owners = _named(operations, kernels)
+    _align(operations, kernels, owners)
     _fill(operations, graph, {each.name: each.after for each in kernels}, owners)
     found: dict[str, list[str]] = {each.name: [] for each in kernels}
     for operation in operations:
@@ -56,6 +60,41 @@ def _named(operations: Sequence[Operation], kernels: Sequence[KernelTime]) -> di
     converts = {kernel.name for kernel in kernels if is_conversion(kernel.kind)}
     # A conversion of a result is named like what computes it.
     return {name: [each for each in found if each not in converts] or found[:1] for name, found in owners.items()}
+
+
+def _align(operations: Sequence[Operation], kernels: Sequence[KernelTime], owners: dict[str, list[str]]) -> None:
+    """Add the steps that name no operation, but say what they compute: each goes with one such operation, in order."""
+    placed = {name for found in owners.values() for name in found}
+    waiting = [kernel for kernel in kernels if kernel.computes and kernel.name not in placed]
+    if not waiting:
+        return
+    known = {kernel.computes for kernel in waiting}
+    open_ones = [(each.name, _word(each, known)) for each in operations if each.name not in owners]
+    open_ones = [(name, word) for name, word in open_ones if word]
+    theirs = [kernel.computes for kernel in waiting]
+    for word in known:
+        ours = [name for name, each in open_ones if each == word]
+        if len(ours) == theirs.count(word):
+            for name, kernel in zip(ours, (each for each in waiting if each.computes == word), strict=True):
+                owners[name] = [kernel.name]
+    waiting = [kernel for kernel in waiting if not any(kernel.name in found for found in owners.values())]
+    open_ones = [(name, word) for name, word in open_ones if name not in owners]
+    matcher = SequenceMatcher(None, [word for _, word in open_ones], [each.computes for each in waiting], False)
+    for block in matcher.get_matching_blocks():
+        for ahead in range(block.size):
+            owners[open_ones[block.a + ahead][0]] = [waiting[block.b + ahead].name]
+
+
+def _word(operation: Operation, known: set[str]) -> str:
+    """Return what an operation computes, in the words of steps; empty if no step says the same."""
+    for each in operation.primitives:
+        kind = "convolution" if each.kind.endswith("convolution") else each.kind
+        product = "product" if kind in ("convolution", "matrix product") else ""
+        function = each.function.lower() if isinstance(each, PlainPrimitive) else ""
+        for word in (function, each.kind, kind, product):
+            if word in known:
+                return word
+    return ""
 
 
 def is_conversion(kind: str) -> bool:

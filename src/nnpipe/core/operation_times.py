@@ -39,6 +39,10 @@ class KernelTime:
         Names of operations of the model, or of tensors that they compute, which the runtime gives as its origin.
     after
         Names of the steps whose results it reads, if the runtime tells them.
+    computes
+        What it mainly computes, as a kind of :mod:`nnpipe.core.primitives` (any convolution is ``"convolution"``, and
+        ``"product"`` is one or a matrix product), or a function such as ``"add"``; it tells operations apart where
+        names do not.
     """
 
     name: str
@@ -48,6 +52,7 @@ class KernelTime:
     precision: str = ""
     sources: tuple[str, ...] = ()
     after: tuple[str, ...] = field(default=(), repr=False)
+    computes: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return the object in its JSON form, times in whole nanoseconds."""
@@ -58,6 +63,7 @@ class KernelTime:
             "precision": self.precision,
             "sources": list(self.sources),
             "after": list(self.after),
+            "computes": self.computes,
             "ns": [round(value) for value in self.ns.tolist()],
         }
 
@@ -66,7 +72,7 @@ class KernelTime:
         """Make the object from the output of :meth:`to_json`."""
         return cls(
             data["name"], data["kind"], np.asarray(data["ns"], np.float64), data["kernel"], data["precision"],
-            tuple(data["sources"]), tuple(data["after"]),
+            tuple(data["sources"]), tuple(data["after"]), data["computes"],
         )  # fmt: skip
 
 

@@ -5,19 +5,21 @@ from __future__ import annotations
 import ctypes
 import importlib
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from nnpipe.core.errors import ArtifactError, ConfigError, MissingDependency
+from nnpipe.core.errors import ArtifactError, ConfigError, MissingDependency, NotSupported
 from nnpipe.core.messages import one_line
 from nnpipe.core.native_output import native_output_held
+from nnpipe.core.operation_times import OperationTimes
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec
 from nnpipe.formats.tflite import TFLiteFile
 
+Recorded = Callable[[Mapping[int, np.ndarray], int], OperationTimes]
 # Modules with the interpreter, in order of preference; TensorFlow's own is deprecated.
 _MODULES = ("ai_edge_litert.interpreter", "tflite_runtime.interpreter", "tensorflow.lite.python.interpreter")
 
@@ -90,10 +92,17 @@ def check_tensors(io: IOSpec, path: Path) -> None:
 
 
 class LiteRTSession(InferenceSession):
-    """Runs an interpreter with a loaded model; tensors are bound by their numbers in the file."""
+    """Runs an interpreter with a loaded model; tensors are bound by their numbers in the file.
 
-    def __init__(self, interpreter: Any, io: IOSpec, file: TFLiteFile, path: Path) -> None:
+    ``recorded`` runs arrays, by the numbers of their tensors, repeatedly in another model and returns the times of
+    operators; without it, there are none.
+    """
+
+    def __init__(
+        self, interpreter: Any, io: IOSpec, file: TFLiteFile, path: Path, recorded: Recorded | None = None
+    ) -> None:
         self.io = io
+        self._recorded = recorded
         self._interpreter = interpreter
         self._path = path
         self._inputs = [(spec.name, file.inputs[spec.name]) for spec in io.inputs]
@@ -131,8 +140,13 @@ class LiteRTSession(InferenceSession):
         # get_tensor copies.
         return {name: self._interpreter.get_tensor(number) for name, number in self._outputs}
 
+    def _profile(self, batch: Batch, runs: int) -> OperationTimes:
+        if self._recorded is None:
+            raise NotSupported(f"{self._path}: LiteRT gives times of operations for its own kernels only")
+        return self._recorded({number: np.asarray(batch[name]) for name, number in self._inputs}, runs)
+
     def _close(self) -> None:
-        del self._interpreter
+        del self._interpreter, self._recorded
 
 
 def interpreter_module() -> Any:

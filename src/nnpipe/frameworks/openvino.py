@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -11,17 +12,22 @@ from unittest import mock
 import numpy as np
 
 from nnpipe.core.errors import ArtifactError, ConfigError, NotSupported
+from nnpipe.core.operation_times import OperationTimes
 from nnpipe.core.processor import adds_bytes_in_16_bits
-from nnpipe.core.session import InferenceSession
+from nnpipe.core.session import WARMUP_RUNS, InferenceSession, timed_runs
 from nnpipe.core.tensors import Batch, IOSpec
 from nnpipe.frameworks.openvino_models import OpenVINOModel, openvino_message, read_model
+from nnpipe.frameworks.openvino_profile import kernels_of, undone
 
 __all__ = ["OpenVINOModel", "OpenVINOSession", "compile_model", "import_nncf", "read_model"]
 
+_MICROSECOND = timedelta(microseconds=1)
 _LARGEST = float(np.finfo(np.float32).max)
 
 
-def compile_model(model: OpenVINOModel, path: Path, device: str, num_threads: int, precision: str) -> Any:
+def compile_model(
+    model: OpenVINOModel, path: Path, device: str, num_threads: int, precision: str, counting: bool = False
+) -> Any:
     """Return a model compiled for a device, an ``openvino.CompiledModel``.
 
     Parameters
@@ -36,6 +42,8 @@ def compile_model(model: OpenVINOModel, path: Path, device: str, num_threads: in
         Threads that one inference may use; 0 leaves it to OpenVINO.
     precision
         ``"f32"``, ``"bf16"``, ``"f16"``, or ``"auto"`` for OpenVINO's choice.
+    counting
+        Whether it counts the time of each step.
 
     Raises
     ------
@@ -58,6 +66,8 @@ def compile_model(model: OpenVINOModel, path: Path, device: str, num_threads: in
             settings["INFERENCE_NUM_THREADS"] = num_threads
     if precision != "auto":
         settings["INFERENCE_PRECISION_HINT"] = precision
+    if counting:
+        settings["PERF_COUNT"] = True
     try:
         return core.compile_model(model.native, device.upper(), settings)
     except Exception as error:  # its errors share no base but Exception
@@ -77,14 +87,18 @@ class OpenVINOSession(InferenceSession):
         The model, for the order of its tensors.
     path
         The file, for messages.
+    counted
+        Compiles the model again in the same way, but so that it counts the time of each step.
     """
 
-    def __init__(self, compiled: Any, io: IOSpec, model: OpenVINOModel, path: Path) -> None:
+    def __init__(self, compiled: Any, io: IOSpec, model: OpenVINOModel, path: Path, counted: Callable[[], Any]) -> None:
         from openvino import Tensor
         from openvino._pyopenvino import InferRequest
 
         self.io = io
         self._compiled = compiled
+        self._model = model
+        self._counted = counted
         self._request = compiled.create_infer_request()
         self._path = path
         self._tensor = Tensor
@@ -120,6 +134,21 @@ class OpenVINOSession(InferenceSession):
                 raise self._saturated(name)
         return outputs
 
+    def _profile(self, batch: Batch, runs: int) -> OperationTimes:
+        compiled = self._counted()
+        averages, walls = [], np.zeros(runs)
+        with OpenVINOSession(compiled, self.io, self._model, self._path, self._counted) as session:
+            session.put(batch)
+            for number in range(-WARMUP_RUNS, runs):
+                wall = timed_runs(session, 1)
+                found = session._request.get_profiling_info()
+                averages.append([each.real_time // _MICROSECOND for each in found])
+                if number >= 0:
+                    walls[number] = wall[0]
+        times = undone(np.array(averages, np.int64).T)[:, WARMUP_RUNS:]
+        names, kernels = [each.node_name for each in found], [each.exec_type for each in found]
+        return OperationTimes(kernels_of(compiled, self._model.native, names, kernels, times), walls)
+
     def _saturated(self, name: str) -> NotSupported:
         return NotSupported(
             f"{self._path}: OpenVINO computes float64 in float32, and {name!r} holds infinite numbers or larger ones "
@@ -139,7 +168,7 @@ class OpenVINOSession(InferenceSession):
 
     def _close(self) -> None:
         self._inputs = []
-        del self._request, self._compiled
+        del self._request, self._compiled, self._model, self._counted
 
 
 def _property(compiled: Any, name: str) -> Any:

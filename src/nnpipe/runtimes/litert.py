@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
+
+import numpy as np
 
 from nnpipe.core.agreement import agreed_io
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
+from nnpipe.core.operation_times import OperationTimes
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import IOSpec
 from nnpipe.formats.tflite import read_tflite
 from nnpipe.frameworks.litert import LiteRTSession, check_tensors, open_interpreter
+from nnpipe.frameworks.litert_profile import record
 
 
 class LiteRTRuntime(Runtime):
@@ -52,4 +57,9 @@ class LiteRTRuntime(Runtime):
         check_tensors(io, artifact.path)
         resolver = "BUILTIN_REF" if self.reference_kernels else ""
         interpreter = open_interpreter(artifact.path, self.num_threads, self.delegates_list, resolver)
-        return LiteRTSession(interpreter, io, file, artifact.path)
+
+        def recorded(arrays: Mapping[int, np.ndarray], runs: int) -> OperationTimes:
+            return record(artifact.path, None, arrays, self.num_threads, runs)
+
+        own = not self.delegates_list and not self.reference_kernels
+        return LiteRTSession(interpreter, io, file, artifact.path, recorded if own else None)

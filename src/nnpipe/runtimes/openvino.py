@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from nnpipe.core.agreement import agreed_io
 from nnpipe.core.arguments import argument
@@ -59,7 +59,10 @@ class OpenVINORuntime(Runtime, FixesBatch):
             if self.batch is not None:
                 model = model.for_batch(self.batch, artifact.path)
             io = agreed_io(replace(artifact, io=narrowed(artifact.io, model.io)), model.io)
-            compiled = compile_model(
-                model, artifact.path, self.openvino_device, self.num_threads, self.inference_precision
-            )
-            return OpenVINOSession(compiled, io, model, artifact.path)
+
+            def compiled(counting: bool) -> Any:
+                return compile_model(
+                    model, artifact.path, self.openvino_device, self.num_threads, self.inference_precision, counting
+                )
+
+            return OpenVINOSession(compiled(False), io, model, artifact.path, lambda: compiled(True))

@@ -243,7 +243,11 @@ class InferenceSessionContract:
         with monkeypatch.context() as patches:
             patches.setattr(session, "_run", run)
             patches.setattr(session, "_profile", profile)
-            times = session.profile(batch, 4)
+            try:
+                times = session.profile(batch, 4)
+            except NotSupported as error:  # with some of the session's options
+                assert_one_line(error)
+                return
         assert not inside, "the session itself ran while times were recorded"
         self.assert_same(session.infer(batch), expected)
         assert times.kernels
@@ -251,7 +255,7 @@ class InferenceSessionContract:
         assert all(kernel.ns.shape == (4,) and (kernel.ns >= 0).all() for kernel in times.kernels)
         assert len(times.wall_ns) == len(times.plain_ns) == 4
         np.testing.assert_allclose(times.table_ns.sum(axis=0) + times.unattributed_ns, times.wall_ns)
-        assert 0 < times.coverage < 1.05
+        assert 0 <= times.coverage < 1.05
         json.dumps(times.to_json(), allow_nan=False)
 
     # -- comparing ----------------------------------------------------------------------------

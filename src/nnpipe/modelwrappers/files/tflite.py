@@ -12,10 +12,12 @@ from nnpipe.core.arguments import argument
 from nnpipe.core.graph import Graph, Selector
 from nnpipe.core.graph_sizes import Shapes, with_shapes
 from nnpipe.core.live_model import LiveModel
+from nnpipe.core.operation_times import OperationTimes
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec, random_batch
 from nnpipe.formats.tflite import read_tflite
 from nnpipe.frameworks.litert import LiteRTSession, check_tensors, open_interpreter
+from nnpipe.frameworks.litert_profile import record
 from nnpipe.modelwrappers.files._tflite_graph import TFLiteSource
 from nnpipe.modelwrappers.files.file_model import FileModel
 
@@ -61,7 +63,11 @@ class TFLiteModel(FileModel):
         check_tensors(self.io, source.path)
         content = None if source.content is None else bytes(source.content)
         interpreter = open_interpreter(source.path, self.num_threads, content=content)
-        return LiteRTSession(interpreter, self.io, read_tflite(source.path), source.path)
+
+        def recorded(arrays: Mapping[int, np.ndarray], runs: int) -> OperationTimes:
+            return record(source.path, content, arrays, self.num_threads, runs)
+
+        return LiteRTSession(interpreter, self.io, read_tflite(source.path), source.path, recorded)
 
     # -- analysis ---------------------------------------------------------------------------------
 
