@@ -127,6 +127,12 @@ def contributions(metric: QualityMetric, evaluation: Evaluation) -> Floats:
 
 
 def _left_out(metric: QualityMetric, evaluation: Evaluation, parts: np.ndarray | None) -> Floats:
+    if metric.alike is not None and parts is None:
+        kinds, of_kinds = metric.by_kind(evaluation)
+        counts = np.bincount(kinds).astype(np.float64)
+        if len(counts) <= _GROUPS:
+            less = np.array([of_kinds(counts - one) for one in np.eye(len(counts))])
+            return _pseudo_values(of_kinds(counts), less, counts)[kinds]
     parts = np.arange(len(evaluation)) if parts is None else parts
     number = int(parts.max(initial=-1)) + 1
     if number > _GROUPS:
@@ -135,8 +141,14 @@ def _left_out(metric: QualityMetric, evaluation: Evaluation, parts: np.ndarray |
     statistic = metric.prepared(evaluation)
     whole = statistic(np.ones(len(evaluation)))
     without = np.array([statistic((parts != part).astype(np.float64)) for part in range(number)])
+    return _pseudo_values(whole, without, np.ones(number))
+
+
+def _pseudo_values(whole: float, without: Floats, counts: Floats) -> Floats:
+    """Return the jackknife's values of parts of which there are ``counts``, shifted so that their mean is the whole."""
+    number = counts.sum()
     found = number * whole - (number - 1) * without
-    return np.asarray(found - found.mean() + whole)
+    return np.asarray(found - found @ counts / number + whole)
 
 
 def _apart(values: Floats) -> Floats:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,7 @@ Values = Callable[[Evaluation], Floats]
 Statistic = Callable[[Floats], float]
 """Computes a metric if each sample counts as often as its weight, ``(samples,)``, says; NaN if it is not defined."""
 Prepare = Callable[[Evaluation], Statistic]
+Numbers = Callable[[Evaluation], npt.NDArray[np.integer[Any]]]
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,9 @@ class QualityMetric:
     clusters
         Numbers of the groups of samples that depend on each other, ``(samples,)``, such as windows of one series;
         by default, each sample is alone.
+    alike
+        Of a statistic: numbers of kinds of samples, ``(samples,)``, if those of one kind can stand for each other, such
+        as those with the same truth and prediction.  The statistic is then computed from one sample of each kind.
     draws
         How often samples are drawn again where random values of a metric are needed, as for a Pareto front.
 
@@ -70,7 +74,8 @@ class QualityMetric:
     less_is_better: bool = False
     values: Values | None = None
     statistic: Prepare | None = None
-    clusters: Callable[[Evaluation], npt.NDArray[np.integer]] | None = None
+    clusters: Numbers | None = None
+    alike: Numbers | None = None
     draws: int = 1000
 
     def __post_init__(self) -> None:
@@ -79,6 +84,8 @@ class QualityMetric:
             raise ConfigError(f"a metric's name is of lower-case letters, digits and underscores, not {self.name!r}")
         if (self.values is None) == (self.statistic is None):
             raise ConfigError(f"the metric {self.name!r} needs either values of samples or a statistic")
+        if self.alike is not None and self.statistic is None:
+            raise ConfigError(f"the metric {self.name!r} is a mean of values: samples that are alike have equal ones")
 
     def of(self, evaluation: Evaluation) -> float:
         """Return the metric of an evaluation; NaN if it is not defined."""
@@ -92,6 +99,9 @@ class QualityMetric:
         ConfigError
             If ``values`` does not give one number for each sample.
         """
+        if self.alike is not None:
+            kinds, statistic = self.by_kind(evaluation)
+            return lambda weights: statistic(np.bincount(kinds, weights).astype(np.float64))
         if self.statistic is not None:
             return self.statistic(evaluation)
         assert self.values is not None
@@ -109,3 +119,26 @@ class QualityMetric:
             return float(weights @ known) / total if total > 0 else float("nan")
 
         return mean
+
+    def by_kind(self, evaluation: Evaluation) -> tuple[npt.NDArray[np.int64], Statistic]:
+        """Return the kind of each sample, ``(samples,)`` from 0, and the metric as a function of the kinds' weights.
+
+        Only for a metric with :attr:`alike`.
+        """
+        assert self.alike is not None
+        assert self.statistic is not None
+        kinds, first = _numbered(np.asarray(self.alike(evaluation)))
+        return kinds, self.statistic(evaluation.take(first))
+
+
+def _numbered(found: npt.NDArray[np.integer[Any]]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return numbers without gaps for equal ones, and the place of one sample for each."""
+    least, most = int(found.min(initial=0)), int(found.max(initial=0))
+    if most - least > 4 * len(found):
+        _, first, kinds = np.unique(found, return_index=True, return_inverse=True)
+        return kinds.astype(np.int64), first.astype(np.int64)
+    # Without sorting, which takes ten times as long.
+    place = np.full(most - least + 1, -1, np.int64)
+    place[found - least] = np.arange(len(found))
+    there = place >= 0
+    return (np.cumsum(there) - 1)[found - least], place[there]

@@ -62,6 +62,12 @@ def _over_classes(measure: Callable[[Floats, Floats, Floats], Floats]) -> Callab
     return prepare
 
 
+def _pair(found: Evaluation) -> npt.NDArray[np.int64]:
+    """Return a number for the class of each sample and the one that was predicted."""
+    predicted = found.arrays["predicted"].astype(np.int64)
+    return found.arrays["truth"].astype(np.int64) * (int(predicted.max(initial=0)) + 1) + predicted
+
+
 def _precision(hits: Floats, support: Floats, told: Floats) -> Floats:
     return np.divide(hits, told, out=np.zeros_like(hits), where=told > 0)
 
@@ -73,14 +79,14 @@ METRICS = (
     _accuracy,
     top_k_metric(5),
     QualityMetric(
-        "mean_precision", "Precision", "Mean precision", _OF_CLASSES, statistic=_over_classes(_precision),
+        "mean_precision", "Precision", "Mean precision", _OF_CLASSES, statistic=_over_classes(_precision), alike=_pair,
     ),
     QualityMetric(
         "mean_sensitivity", "Sensitivity", "Mean sensitivity", _OF_CLASSES,
-        statistic=_over_classes(lambda hits, support, told: hits / support),
+        statistic=_over_classes(lambda hits, support, told: hits / support), alike=_pair,
     ),
     QualityMetric(
         "macro_f1", "F1", "F1", _OF_CLASSES,
-        statistic=_over_classes(lambda hits, support, told: 2 * hits / (support + told)),
+        statistic=_over_classes(lambda hits, support, told: 2 * hits / (support + told)), alike=_pair,
     ),
 )  # fmt: skip
