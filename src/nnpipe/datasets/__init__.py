@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from nnpipe.datasets.coco import COCODataset as COCODataset
     from nnpipe.datasets.coco_instances import COCOInstancesDataset as COCOInstancesDataset
     from nnpipe.datasets.coco_keypoints import COCOKeypointsDataset as COCOKeypointsDataset
+    from nnpipe.datasets.coco_results import COCOResultsDataset as COCOResultsDataset
     from nnpipe.datasets.digits import DigitsDataset as DigitsDataset
     from nnpipe.datasets.image_folder import ImageFolderDataset as ImageFolderDataset
     from nnpipe.datasets.in_memory import InMemoryDataset as InMemoryDataset
@@ -68,6 +69,7 @@ __getattr__ = lazy_getattr(
         "coco": ("COCODataset",),
         "coco_instances": ("COCOInstancesDataset",),
         "coco_keypoints": ("COCOKeypointsDataset",),
+        "coco_results": ("COCOResultsDataset",),
         "digits": ("DigitsDataset",),
         "image_folder": ("ImageFolderDataset",),
         "in_memory": ("InMemoryDataset",),

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
+import zlib
 from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -30,18 +33,39 @@ def elements(path: Path, wanted: Collection[str]) -> Iterator[tuple[str, Any]]:
     DatasetError
         If the file is missing or no such JSON, or an element is unreasonably large.
     """
+    with _opened(path) as file:
+        yield from _Reader(path, file, "object with arrays").elements(wanted)
+
+
+def array_elements(path: Path) -> Iterator[Any]:
+    """Yield the elements of a file that holds one array.
+
+    Raises
+    ------
+    DatasetError
+        If the file is missing or no such JSON, or an element is unreasonably large.
+    """
+    with _opened(path) as file:
+        yield from _Reader(path, file, "array").array()
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[IO[str]]:
+    """Open a text file, which may be compressed by gzip."""
+    opened = gzip.open if path.suffix.lower() == ".gz" else open
     try:
-        with open(path, encoding="utf-8-sig") as file:
-            yield from _Reader(path, file).elements(wanted)
+        with opened(path, "rt", encoding="utf-8-sig") as file:
+            yield file
     except FileNotFoundError:
         raise DatasetError(f"{path} is not there") from None
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, UnicodeDecodeError, EOFError, zlib.error) as error:
         raise DatasetError(f"{path} cannot be read: {error}") from None
 
 
 class _Reader:
-    def __init__(self, path: Path, file: IO[str]) -> None:
+    def __init__(self, path: Path, file: IO[str], form: str) -> None:
         self._path = path
+        self._form = form
         self._file = file
         self._text, self._at = "", 0
         self._decoder = json.JSONDecoder(parse_constant=self._constant)
@@ -57,7 +81,7 @@ class _Reader:
             self._take(":")
             # Arrays that are not wanted may be as long as those that are.
             if self._peek() == "[":
-                for element in self._array():
+                for element in self.array():
                     if key in wanted:
                         yield key, element
             else:
@@ -65,7 +89,7 @@ class _Reader:
             if self._next() == "}":
                 return
 
-    def _array(self) -> Iterator[Any]:
+    def array(self) -> Iterator[Any]:
         self._take("[")
         if self._peek() == "]":
             self._at += 1
@@ -124,4 +148,4 @@ class _Reader:
         raise DatasetError(f"{self._path}: {name} is no number that JSON knows")
 
     def _damaged(self, why: str = "") -> DatasetError:
-        return DatasetError(f"{self._path} is no JSON object with arrays{': ' * bool(why)}{why[:120]}; get it again")
+        return DatasetError(f"{self._path} is no JSON {self._form}{': ' * bool(why)}{why[:120]}; get it again")

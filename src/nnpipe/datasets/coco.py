@@ -34,7 +34,7 @@ class COCODataset(COCOFilesDataset, BoxedImagesDataset):
         table = BoxTable()
         names: tuple[str, ...] | None = None
         for file in self.annotation_files():
-            found = _Content(file)
+            found = COCOBoxes(file)
             here = tuple(name for _, name in sorted(found.categories.items()))
             if names is not None and here != names:
                 raise DatasetError(f"{file} has other categories than the files before; name one with --annotations")
@@ -53,12 +53,21 @@ class COCODataset(COCOFilesDataset, BoxedImagesDataset):
         )
 
 
-class _Content(COCOContent):
+class COCOBoxes(COCOContent):
+    """What one file of boxes holds.
+
+    Attributes
+    ----------
+    table
+        The boxes, whose pictures and classes are numbered as in the file.
+    """
+
     def __init__(self, file: Path) -> None:
         self.table = BoxTable()
         super().__init__(file)
 
     def add_annotation(self, entry: Mapping[str, Any], image: int, category: int, where: str) -> None:
+        """Keep a box."""
         box = entry.get("bbox")
         if not isinstance(box, list) or len(box) != 4 or not all(map(is_number, box)):
             raise DatasetError(f"{where}: bbox should be four numbers, not {str(box)[:60]}")

@@ -26,6 +26,7 @@ SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", 
 """Suffixes of image files, compared in lower case."""
 
 _PIXELS = 64 << 20  # the resolution of today's cameras; decoded, they need 192 MiB
+_ORIENTATION = 0x0112  # the tag of EXIF data; from 5 on, width and height change places
 _PIXELS_TO_ONE = 256  # or this number for each pixel of the result
 
 
@@ -116,6 +117,19 @@ def decoded_whole(path: Path, channels: int, declared: tuple[int, int] | None = 
         return np.asarray(found, np.uint8).reshape(found.height, found.width, channels)
 
 
+def stated_size(path: Path) -> tuple[int, int]:
+    """Return height and width of an image file, turned upright by its EXIF data, without decoding it.
+
+    Raises
+    ------
+    DatasetError
+        If the file is missing, damaged, or not an image; the message names it.
+    """
+    with _opened(path, _PIXELS, decode=False) as image:
+        turned = image.getexif().get(_ORIENTATION) in (5, 6, 7, 8)
+        return (image.width, image.height) if turned else (image.height, image.width)
+
+
 def side_by_side(images: Sequence[npt.NDArray[np.uint8]]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
     """Return images of different sizes as one batch, padded with black below and on the right, and their sizes.
 
@@ -176,7 +190,7 @@ def decoded_values(path: Path, *, coloured: bool = False) -> npt.NDArray[np.inte
 
 
 @contextmanager
-def _opened(path: Path, most: int, purpose: str = "") -> Iterator[Image]:
+def _opened(path: Path, most: int, purpose: str = "", *, decode: bool = True) -> Iterator[Image]:
     """Open an image file of at most ``most`` pixels; what fails in decoding it becomes a :class:`DatasetError`."""
     from PIL import Image as images
 
@@ -189,7 +203,8 @@ def _opened(path: Path, most: int, purpose: str = "") -> Iterator[Image]:
             if image.width * image.height > most:
                 claimed = f"{image.width:,} x {image.height:,} pixels"
                 raise DatasetError(f"{path} claims {claimed}; {purpose}at most {most:,} are read; scale it down")
-            image.load()
+            if decode:
+                image.load()
             yield image
     # Pillow checks the size in the header before it allocates memory.
     except images.DecompressionBombError:

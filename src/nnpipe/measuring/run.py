@@ -132,7 +132,7 @@ class Run:
         }
 
     def summary(self) -> dict[str, Any]:
-        """Return counts, the median, the metric of quality and the doubts, for human readers of the file.
+        """Return counts, the median, the metrics of quality and the doubts, for human readers of the file.
 
         The names and units are those of :mod:`nnpipe.measuring.quantities`.
         """
@@ -158,8 +158,9 @@ class Run:
         if self.evaluation is not None:
             found["evaluated_samples"] = len(self.evaluation)
             task = task_of(self.evaluation)
-            if task is not None and math.isfinite(value := task.primary.of(self.evaluation)):
-                found[task.primary.name] = {"value": value, "unit": UNITS[task.primary.kind]}
+            for metric in () if task is None else task.metrics:
+                if math.isfinite(value := metric.of(self.evaluation)):
+                    found[metric.name] = {"value": value, "unit": UNITS[metric.kind]}
         if doubts := (*diagnose(self), *quality_doubts(self)):
             found["doubts"] = [f"{doubt.kind}: {doubt.reason}" for doubt in doubts]
         return found

@@ -2,6 +2,7 @@
 
   nnpipe judge AnomalyScoresDataset --dataset-root anomaly_score_ToyCar_id_01.csv
   nnpipe judge SeriesScoresDataset --dataset-root results/numenta --windows combined_windows.json
+  nnpipe judge COCOResultsDataset --dataset-root results.json.gz --truth instances_val2017.json
 
 The data set's inputs are taken as predictions, and its task names the metrics.
 With --output they are also written as JSON, with every digit.

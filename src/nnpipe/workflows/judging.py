@@ -43,10 +43,11 @@ class StoredQuality:
     def __str__(self) -> str:
         """Return one line for each metric."""
         lines = [f"{self.samples:,} samples"]
+        width = max([36, *(len(self.task.metric(name).title) for name in self.estimates)])
         for name, found in self.estimates.items():
             metric = self.task.metric(name)
             ends = f"  95 %: {_shown(metric, found.low)} to {_shown(metric, found.high)}" if _known(found) else ""
-            lines.append(f"{metric.title:<36} {_shown(metric, found.value):>12}{ends}")
+            lines.append(f"{metric.title:<{width}} {_shown(metric, found.value):>12}{ends}")
         return "\n".join(lines)
 
     def to_json(self) -> dict[str, Any]:

@@ -12,7 +12,10 @@ from pycocotools_stats import pycocotools_stats
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.ragged import Ragged
 
-PLACES = {"map": 0, "ap50": 1, "ap75": 2, "map_small": 3, "map_medium": 4, "map_large": 5, "ar100": 8}
+PLACES = {
+    "map": 0, "ap50": 1, "ap75": 2, "map_small": 3, "map_medium": 4, "map_large": 5,
+    "ar1": 6, "ar10": 7, "ar100": 8, "ar_small": 9, "ar_medium": 10, "ar_large": 11,
+}  # fmt: skip
 """Places of the metrics among the twelve figures of pycocotools."""
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from nnpipe.measuring.constraints import Figure
-from nnpipe.measuring.quantities import Quantity, quantity
+from nnpipe.measuring.quantities import Quantity, quality, quantity
 from nnpipe.report.document import Cell, Table
 from nnpipe.report.formatting import NOTHING, count
 from nnpipe.report.inputs.candidate import Candidate
@@ -19,8 +20,8 @@ def headline_figures(candidate: Candidate) -> Iterator[tuple[Quantity, Figure]]:
     found, timed, judged = costs_of(candidate), candidate.timed.name, candidate.quality
     if judged is not None:
         found[judged.metric.name] = judged.figure
-    quality = () if judged is None else (judged.metric.name,)
-    others = ("round_trip_median", "paced_median", "throughput", *quality, "size", "memory")
+    first = () if judged is None else (judged.metric.name,)
+    others = ("round_trip_median", "paced_median", "throughput", *first, "size", "memory")
     for name in (f"{timed}_median", f"{timed}_p90", *others):
         known = found.get(name)
         if known is not None and (known.value is not None or known.reason):
@@ -28,11 +29,18 @@ def headline_figures(candidate: Candidate) -> Iterator[tuple[Quantity, Figure]]:
 
 
 def headline(candidate: Candidate) -> Table:
-    """Return a table of the most important figures, with the agreement and the doubts below."""
-    rows = [
-        (q.title, Cell(written(q, known.value), known.value), interval(q, known) or known.reason)
-        for q, known in headline_figures(candidate)
-    ]
+    """Return a table of the most important figures, with the agreement and the doubts below.
+
+    Metrics of quality behind the first one have no interval here, since these may take long.
+    """
+    rows, judged = [], candidate.quality
+    for q, known in headline_figures(candidate):
+        rows.append((q.title, Cell(written(q, known.value), known.value), interval(q, known) or known.reason))
+        if judged is None or q.name != judged.metric.name:
+            continue
+        for metric in judged.task.metrics[1:]:
+            if math.isfinite(value := metric.of(judged.evaluation)):
+                rows.append((metric.title, Cell(written(quality(metric), value), value), ""))
     if candidate.verdict:
         rows.append(("Agreement with the source", Cell(candidate.verdict), as_source(candidate)))
     if candidate.latency is not None:

@@ -33,6 +33,8 @@ class Matches:
     right, ignored
         Whether a box was matched with a true one that counts, and whether it does not count itself;
         ``(d, thresholds, areas)``.  Only COCO tells areas apart.
+    place
+        How many boxes of the same class and picture have greater scores, ``(d,)``.
     true_picture, true_label
         Picture and class of each true box, ``(g,)``.
     wanted
@@ -46,6 +48,7 @@ class Matches:
     score: Floats
     right: Bools
     ignored: Bools
+    place: Integers
     true_picture: Integers
     true_label: Integers
     wanted: Bools
@@ -82,9 +85,10 @@ def _matched(
 
     order = np.lexsort((-scores.values.astype(np.float64), classes.values, boxes.owners))
     group = (boxes.owners * every + classes.values.astype(np.int64))[order]
+    place = places_in_groups(group)
     if protocol == "coco":
-        kept = places_in_groups(group) < MOST_DETECTIONS
-        order, group = order[kept], group[kept]
+        kept = place < MOST_DETECTIONS
+        order, group, place = order[kept], group[kept], place[kept]
     given = boxes.values.astype(np.float64)[order]
     if protocol == "coco":
         low, high = np.array(list(AREAS.values())).T
@@ -102,7 +106,7 @@ def _matched(
     again = np.lexsort((-certain, group % every))
     group = group[again]
     return Matches(
-        group // every, group % every, certain[again], right[again], ignored[again],
+        group // every, group % every, certain[again], right[again], ignored[again], place[again],
         true_group // every, true_group % every, ~unwanted, every,
     )  # fmt: skip
 
