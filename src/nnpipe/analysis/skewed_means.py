@@ -85,7 +85,8 @@ def mean_interval(
     extended = np.concatenate([apart, [-reach, reach]])
     count = len(extended)
     deviation = float(np.std(extended, ddof=1))
-    skewness = float(np.mean((extended - extended.mean()) ** 3)) / deviation**3
+    around = extended - extended.mean()
+    skewness = float(np.mean(around * around * around)) / deviation**3  # numpy's power takes ten times as long
     quantile = student_quantile((1 + confidence) / 2, min(freedom, count - 1))
     middle = centre + float(extended.mean() - apart.mean())
     ends = (middle - _transformed(sign * quantile, skewness, count) * deviation / math.sqrt(count) for sign in (1, -1))

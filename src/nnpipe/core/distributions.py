@@ -8,6 +8,10 @@ from statistics import NormalDist
 
 _PRECISION = 1e-15
 _TINY = 1e-300
+_MANY, _FAR_OUT = (
+    3000.0,
+    5.0,
+)  # degrees of freedom and normal quantile from and up to which the expansion is exact to 1e-12
 
 
 def incomplete_beta(x: float, a: float, b: float) -> float:
@@ -62,10 +66,23 @@ def student_quantile(probability: float, freedom: float) -> float:
         return NormalDist().inv_cdf(probability)
     if probability == 0.5:
         return 0.0
+    if freedom >= _MANY and abs(z := NormalDist().inv_cdf(probability)) < _FAR_OUT:
+        return _expanded(z, freedom)
     tail = 2 * min(probability, 1 - probability)
     # The square of t follows from a beta variate: https://dlmf.nist.gov/8.17 and Abramowitz-Stegun 26.7.1.
     x = beta_quantile(tail, freedom / 2, 0.5)
     return math.copysign(math.sqrt(freedom * (1 / max(x, _TINY) - 1)), probability - 0.5)
+
+
+def _expanded(z: float, freedom: float) -> float:
+    """Return a quantile of Student's t from the normal one, by Abramowitz-Stegun 26.7.5."""
+    terms = (
+        (z**3 + z) / 4,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
+    )
+    return z + sum(term / freedom**power for power, term in enumerate(terms, 1))
 
 
 def _inverted(function: Callable[[float], float], wanted: float, low: float, high: float) -> float:

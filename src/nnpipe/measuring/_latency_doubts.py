@@ -13,7 +13,6 @@ from nnpipe.measuring.autocorrelation import effective_samples
 from nnpipe.measuring.doubt import Doubt
 from nnpipe.measuring.early_stopping import least_samples
 from nnpipe.measuring.order_statistics import Floats
-from nnpipe.measuring.warmup import warm_up_calls
 
 FEWEST_CALLS = least_samples(0.9, 1)
 """64, MLPerf's least number for a p90."""
@@ -46,9 +45,8 @@ def too_few(times: Floats, starts: npt.NDArray[Any]) -> Iterator[Doubt]:
         )
 
 
-def stability(times: Floats) -> Iterator[Doubt]:
-    """Yield doubts about changes during a run: warm-up, drift, instability and dependent calls."""
-    warm_up = warm_up_calls(times)
+def stability(times: Floats, warm_up: int) -> Iterator[Doubt]:
+    """Yield doubts about changes during a run: warm-up of so many calls, drift, instability and dependent calls."""
     if warm_up > _LONG * len(times) and any(doubt.kind == "drifting" for doubt in _moved(times)):
         warm_up = 0  # it does not end
     if warm_up:

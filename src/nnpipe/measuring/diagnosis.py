@@ -17,6 +17,7 @@ from nnpipe.measuring._latency_doubts import coarse_clock, stability, too_few
 from nnpipe.measuring._machine_doubts import clock_jumps, loaded, preempted, throttled
 from nnpipe.measuring.doubt import Doubt, Kind
 from nnpipe.measuring.series import Series
+from nnpipe.measuring.warmup import warm_up_calls
 
 if TYPE_CHECKING:
     from nnpipe.measuring.run import Run
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ("Doubt", "Kind", "diagnose", "settings_doubts")
 
 
-def diagnose(run: Run) -> tuple[Doubt, ...]:
+def diagnose(run: Run, warm_up: int | None = None) -> tuple[Doubt, ...]:
     """Return the reasons to distrust a run; empty if none is found.
 
     Files of older versions contain less data, so fewer doubts are found in them.
@@ -32,12 +33,14 @@ def diagnose(run: Run) -> tuple[Doubt, ...]:
     this machine.  For candidates measured in turns, only the clock is checked,
     since their comparison already allows for mutual influence and for differences
     between starts.
+
+    ``warm_up`` is the number of calls that :func:`nnpipe.measuring.warmup.warm_up_calls` returns, if it is known.
     """
     inference = run.series.get("inference")
     if inference is None or "latency_ns" not in inference or not len(inference):
         return ()
     with np.errstate(all="ignore"):  # a result file may contain any number
-        return (*settings_doubts(run), *_doubts(run, inference))
+        return (*settings_doubts(run), *_doubts(run, inference, warm_up))
 
 
 def settings_doubts(run: Run) -> Iterator[Doubt]:
@@ -47,7 +50,7 @@ def settings_doubts(run: Run) -> Iterator[Doubt]:
         yield Doubt("settings", f"not as its makers would run it: {', '.join(map(str, told))}")
 
 
-def _doubts(run: Run, inference: Series) -> Iterator[Doubt]:
+def _doubts(run: Run, inference: Series, warm_up: int | None) -> Iterator[Doubt]:
     remote = "target_ns" in inference
     times = np.asarray(inference["target_ns" if remote else "latency_ns"], np.float64)
     latency = np.asarray(inference["latency_ns"], np.float64)
@@ -70,7 +73,7 @@ def _doubts(run: Run, inference: Series) -> Iterator[Doubt]:
         yield from throttled(times, resources, before, after)
         yield from loaded(resources, _mapping(run.host.get("cpu")).get("logical_cores"))
         yield from preempted(resources, before, after)
-    yield from stability(times)
+    yield from stability(times, warm_up_calls(times) if warm_up is None else warm_up)
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

@@ -16,7 +16,7 @@ from nnpipe.core.errors import ArtifactError, NNPipeError
 from nnpipe.measuring.diagnosis import Doubt, diagnose
 from nnpipe.measuring.doubt import OF_QUALITY
 from nnpipe.measuring.quality_doubts import quality_doubts
-from nnpipe.measuring.quantities import ON_TARGET, CallTime, call_time
+from nnpipe.measuring.quantities import LATENCY, ON_TARGET, CallTime, call_time
 from nnpipe.measuring.run import Run
 from nnpipe.measuring.series import Series
 from nnpipe.measuring.statistics import Summary
@@ -113,7 +113,7 @@ class Candidate:
             latency=Summary.of(times) if len(times) else None,
             warm_up=warm_up,
             steady=Summary.of(times[warm_up:]) if warm_up else None,
-            doubts=(*diagnose(run), *quality_doubts(run)),
+            doubts=(*diagnose(run, warm_up if timed in (LATENCY, ON_TARGET) else None), *quality_doubts(run)),
             round_trip=Summary.of(inference["latency_ns"]) if timed is ON_TARGET else None,
             inference=inference,
             resources=resources,
