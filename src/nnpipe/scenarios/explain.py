@@ -1,7 +1,7 @@
 """Explain what a network costs, layer by layer: arithmetic, memory traffic, parameters, live memory and time.
 
     nnpipe explain mobilenet.onnx
-    nnpipe explain mobilenet.onnx --runtime ONNXRuntime
+    nnpipe explain mobilenet.onnx --runtime ONNXRuntime --if 'Conv*=2x'
     nnpipe explain detector.tflite --breakdown kind
     nnpipe explain encoder.onnx --shape tokens=1,128 --csv costs.csv
 
@@ -31,10 +31,12 @@ from pathlib import Path
 from typing import cast
 
 from nnpipe.core.argument_kinds import Kind
+from nnpipe.core.errors import ConfigError
 from nnpipe.core.runtime import Runtime
 from nnpipe.scenarios._cli.command import execute, parse
 from nnpipe.scenarios._cli.option_types import input_shape, output_file
 from nnpipe.workflows.explanation.explain import explain
+from nnpipe.workflows.explanation.what_if import Speedup
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -55,6 +57,10 @@ def _options(parser: argparse.ArgumentParser) -> None:
         "--runs", type=Kind(int, minimum=2), default=30, metavar="N", help="the number of runs to time (default: 30)"
     )
     parser.add_argument(
+        "--if", nargs="+", dest="assumptions", default=[], metavar="PATTERN=FACTOR",
+        help="with --runtime, also tell what a run would take if such operations or kinds were faster: 'Conv*=2x'",
+    )  # fmt: skip
+    parser.add_argument(
         "--breakdown", choices=("kind",), help="show only the sums: by kind of operation, as convolution or softmax"
     )
     parser.add_argument("--csv", type=output_file, metavar="OUT.csv", help="also write a row for each operation here")
@@ -65,8 +71,15 @@ def _explain(argv: Sequence[str] | None) -> None:
     parsed = parse(argv, "explain", __doc__ or "", (), _options, named_by=(("--runtime", Runtime),))
     options = parsed.options
     runtime = cast(Runtime, parsed.make("--runtime")) if parsed.classes["--runtime"] else None
+    for text in options.assumptions:
+        Speedup.parse(text)  # before anything slow
+    if options.assumptions and runtime is None:
+        raise ConfigError("--if needs the times of a runtime: name one with --runtime")
     found = explain(options.model, shapes=dict(options.shape), runtime=runtime, runs=options.runs)
+    predicted = found.what_if(*options.assumptions) if options.assumptions else ()
     found.show(breakdown=options.breakdown is not None)
+    for each in predicted:
+        print(each)
     if options.csv is not None:
         found.save_csv(options.csv)
     if options.json is not None:

@@ -13,12 +13,15 @@ from typing import Any
 
 from nnpipe.analysis.operation_costs import GraphCost, OperationCost
 from nnpipe.core.argument_checks import check_call
+from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import write_text
 from nnpipe.core.tensors import TensorSpec
 from nnpipe.report.writers.terminal import to_text
 from nnpipe.workflows.explanation.cost_tables import KindCost, kind_costs, kind_table, operation_table, sentences
 from nnpipe.workflows.explanation.layer_times import LayerTimes
+from nnpipe.workflows.explanation.reasons import Reason, reasons
 from nnpipe.workflows.explanation.time_tables import kind_time_table, layer_table, time_sentences
+from nnpipe.workflows.explanation.what_if import Speedup, WhatIf, what_if
 from nnpipe.workflows.notebook import shown_table
 
 _COLUMNS = (
@@ -58,6 +61,29 @@ class ExplainResult:
     times: LayerTimes | None = None
 
     @property
+    def reasons(self) -> tuple[Reason, ...]:
+        """Return why a run takes its time, the greatest share first; none without times, or if nothing stands out."""
+        return () if self.times is None else reasons(self.times)
+
+    def what_if(self, *assumptions: str) -> tuple[WhatIf, ...]:
+        """Return what a run would take if some steps were faster.
+
+        Parameters
+        ----------
+        assumptions
+            Patterns of names, operators or kinds with a factor, such as ``"Conv*=2x"``; each is looked at alone.
+
+        Raises
+        ------
+        ConfigError
+            If no times were measured, an assumption has another form, or it covers no step.
+        """
+        check_call(ExplainResult.what_if, locals())
+        if self.times is None:
+            raise ConfigError("what if: no times were measured; name a runtime")
+        return what_if(self.times, [Speedup.parse(each) for each in assumptions])
+
+    @property
     def macs(self) -> int:
         """Return the multiply-accumulates of all operations that have a rule; see ``cost.unknown`` for the others."""
         return self.cost.arithmetic.macs
@@ -84,7 +110,8 @@ class ExplainResult:
         return "\n\n".join((self.title, *tables))
 
     def _sentences(self) -> list[str]:
-        return [*([] if self.times is None else time_sentences(self.times)), *sentences(self.cost)]
+        told = [] if self.times is None else time_sentences(self.times)
+        return [*told, *(f"reason: {each.text}" for each in self.reasons), *sentences(self.cost)]
 
     def __str__(self) -> str:
         return self.text()
@@ -119,6 +146,7 @@ class ExplainResult:
             "kinds": [each.to_json() for each in self.kinds],
             "operations": [_figures(each) for each in self.cost.operations],
             "times": None if self.times is None else self.times.to_json(),
+            "reasons": [each.to_json() for each in self.reasons],
         }
 
     def save_json(self, path: str | Path) -> None:

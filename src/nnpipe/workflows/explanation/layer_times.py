@@ -7,15 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from nnpipe.analysis.kernel_sources import sources_of
+from nnpipe.analysis.kernel_sources import is_conversion, sources_of
 from nnpipe.analysis.live_memory import bytes_of
 from nnpipe.analysis.operation_costs import GraphCost, OperationCost
 from nnpipe.core.graph import Graph
-from nnpipe.core.operation_times import OperationTimes
+from nnpipe.core.operation_times import KernelTime, OperationTimes
 from nnpipe.measuring.operation_statistics import middle_half, usual_times
 
-ADDED = "added by the runtime"
-"""The kind of steps that compute no operation of the model, such as conversions of a layout."""
+ADDED, CONVERSION = "added by the runtime", "conversion"
+"""The kinds of steps that compute no operation of the model: conversions of a type or a layout, and others."""
 
 _MOVING = ("quantisation", "movement", "view")
 
@@ -29,9 +29,11 @@ class LayerTime:
     step
         The runtime's name of the step.
     kind
-        The kind of what it mainly computes, in the words of the cost tables, or :data:`ADDED`.
+        The kind of what it mainly computes, in the words of the cost tables; :data:`CONVERSION` or :data:`ADDED`.
     operations
         The operations of the model; several if they are fused.
+    converts
+        The operations whose results a conversion hands on, or whose input it is.
     operator, kernel, precision
         The operator and the implementation in the runtime's words, and the type of the numbers.
     time_ns, low_ns, high_ns
@@ -67,6 +69,7 @@ class LayerTime:
     parameters: int = 0
     live_bytes: int | None = None
     values: int | None = None
+    converts: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -80,7 +83,7 @@ class LayerTime:
 
     def to_json(self) -> dict[str, Any]:
         """Return all figures as JSON can hold them."""
-        return {**asdict(self), "operations": list(self.operations)}
+        return {**asdict(self), "operations": list(self.operations), "converts": list(self.converts)}
 
 
 @dataclass(frozen=True)
@@ -121,9 +124,10 @@ class LayerTimes:
 
     @property
     def mapped(self) -> float:
-        """Return the share of the attributed time whose steps compute operations of the model."""
+        """Return the share of the attributed time whose steps compute operations of the model, or convert for them."""
         whole = sum(each.time_ns for each in self.layers)
-        return sum(each.time_ns for each in self.layers if each.operations) / whole if whole else 1.0
+        known = sum(each.time_ns for each in self.layers if each.operations or each.converts)
+        return known / whole if whole else 1.0
 
     @property
     def rows(self) -> tuple[LayerTime, ...]:
@@ -167,6 +171,7 @@ def layer_times(runtime: str, graph: Graph, cost: GraphCost, times: OperationTim
         for name in sources[kernel.name]:
             longest[name] = max(longest.get(name, number), number, key=lambda each: usual[each])
     users = _users(graph)
+    converted = _converted(times.kernels, sources)
     layers = []
     for number, kernel in enumerate(times.kernels):
         names = [name for name in sources[kernel.name] if name in costs]
@@ -175,7 +180,7 @@ def layer_times(runtime: str, graph: Graph, cost: GraphCost, times: OperationTim
         layers.append(
             LayerTime(
                 kernel.name,
-                _kind(names, costs),
+                _kind(names, costs, kernel),
                 tuple(names),
                 kernel.kind,
                 kernel.kernel,
@@ -184,6 +189,7 @@ def layer_times(runtime: str, graph: Graph, cost: GraphCost, times: OperationTim
                 low[number],
                 high[number],
                 usual[number] / whole,
+                converts=() if names else converted[kernel.name],
                 **_figures(counted, users),
             )
         )
@@ -196,8 +202,24 @@ def layer_times(runtime: str, graph: Graph, cost: GraphCost, times: OperationTim
     )  # fmt: skip
 
 
-def _kind(names: Sequence[str], costs: Mapping[str, OperationCost]) -> str:
-    return costs[names[0]].primitive if names else ADDED
+def _kind(names: Sequence[str], costs: Mapping[str, OperationCost], kernel: KernelTime) -> str:
+    if names:
+        return costs[names[0]].primitive
+    return CONVERSION if is_conversion(kernel.kind) else ADDED
+
+
+def _converted(kernels: Sequence[KernelTime], sources: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    """Return for each step the operations of the steps before it, or else of those behind it, conversions aside."""
+    before = dict(sources)
+    for kernel in kernels:
+        if not sources[kernel.name]:
+            before[kernel.name] = tuple(dict.fromkeys(name for each in kernel.after for name in before.get(each, ())))
+    behind = dict(sources)
+    for kernel in reversed(kernels):
+        for each in kernel.after:
+            if not sources.get(each, ()):
+                behind[each] = tuple(dict.fromkeys((*behind.get(each, ()), *behind[kernel.name])))
+    return {kernel.name: before[kernel.name] or behind[kernel.name] for kernel in kernels}
 
 
 def _weight(cost: OperationCost) -> tuple[int, bool, int]:

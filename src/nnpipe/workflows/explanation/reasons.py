@@ -1,0 +1,137 @@
+"""Why a network takes the time that it takes, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nnpipe.report.formatting import clean, digits, share, shortened
+from nnpipe.workflows.explanation.layer_times import CONVERSION, LayerTime, LayerTimes
+
+_INTEGERS = ("int8", "uint8")
+_FLOATS = ("float32", "float16", "bfloat16", "float64")
+_LEAST_SHARE = 0.03  # a reason has at least this share of the run
+_TIMES_SLOWER = 4.0  # an operation is slow if it takes this many times what the others suggest
+_FEWEST_PEERS = 5
+_NAME = 60
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Something that costs time and might be avoided.
+
+    Parameters
+    ----------
+    text
+        The reason in words.
+    share
+        The share of the run that it concerns.
+    layers
+        The steps that it concerns.
+    """
+
+    text: str
+    share: float
+    layers: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the reason as JSON can hold it."""
+        return {"text": self.text, "share": self.share, "layers": list(self.layers)}
+
+
+def reasons(times: LayerTimes) -> tuple[Reason, ...]:
+    """Return the reasons for a run's time, the greatest share first; none if nothing stands out."""
+    in_floats = _floats_among_integers(times)
+    known = {name for each in in_floats for name in each.layers}
+    found = [*in_floats, *_conversions(times, known), *_slow(times)]
+    return tuple(sorted((each for each in found if each.share >= _LEAST_SHARE), key=lambda each: -each.share))
+
+
+def _floats_among_integers(times: LayerTimes) -> list[Reason]:
+    """Return the arithmetic of a quantised network that ran in floats, by kind, with the conversions around it."""
+    arithmetic = [each for each in times.layers if each.macs]
+    if not any(each.precision in _INTEGERS for each in arithmetic):
+        return []
+    found = []
+    readers = {name: kernel.name for kernel in times.times.kernels for name in kernel.after}
+    for kind in dict.fromkeys(each.kind for each in arithmetic):
+        members = [each for each in arithmetic if each.kind == kind and each.precision in _FLOATS]
+        if not members:
+            continue
+        names, steps = {name for each in members for name in each.operations}, {each.step for each in members}
+        around = [
+            each
+            for each in times.layers
+            if each.kind == CONVERSION and (not names.isdisjoint(each.converts) or readers.get(each.step) in steps)
+        ]
+        part = _share([*members, *around])
+        between = f", with {_counted(len(around), CONVERSION)} around them" if around else ""
+        types = " and ".join(sorted({each.precision for each in members}))
+        text = (
+            f"{_counted(len(members), kind)} ran in {types}{between}, although the network has integers: "
+            f"{share(part, 0)} of the time"
+        )
+        found.append(Reason(text, part, tuple(each.step for each in (*members, *around))))
+    return found
+
+
+def _conversions(times: LayerTimes, known: set[str]) -> list[Reason]:
+    members = [each for each in times.layers if each.kind == CONVERSION and each.step not in known]
+    if not members:
+        return []
+    part = _share(members)
+    text = f"{_counted(len(members), CONVERSION)} of types or layouts: {share(part, 0)} of the time"
+    return [Reason(text, part, tuple(each.step for each in members))]
+
+
+def _slow(times: LayerTimes) -> list[Reason]:
+    """Return the steps that take far longer than the others with the same kind suggest.
+
+    The time that the others suggest is their median time for each MAC, or for each byte of traffic without MACs; of
+    the two for steps with MACs, the one that suggests more.
+    """
+    found = []
+    for each in times.layers:
+        expected = _expected(each, [other for other in times.layers if other is not each and other.kind == each.kind])
+        if expected is None or each.low_ns < _TIMES_SLOWER * expected:
+            continue
+        # What it would save counts, not what it takes.
+        part = each.share * (1 - expected / each.time_ns)
+        text = (
+            f"{shortened(clean(each.name), _NAME)} takes {digits(each.time_ns / expected, 2)} times as long as other "
+            f"steps of its kind suggest ({each.kind}, {clean(each.kernel or each.operator, 80)}): "
+            f"{share(part, 0)} of the time"
+        )
+        found.append(Reason(text, part, (each.step,)))
+    return found
+
+
+def _expected(each: LayerTime, peers: Sequence[LayerTime]) -> float | None:
+    rates = []
+    for size in (_macs, _traffic):
+        own = size(each)
+        others = [peer.time_ns / size(peer) for peer in peers if size(peer)]
+        if own and len(others) >= _FEWEST_PEERS:
+            rates.append(own * float(np.median(others)))
+    return max(rates, default=None)
+
+
+def _macs(each: LayerTime) -> int:
+    return each.macs or 0
+
+
+def _traffic(each: LayerTime) -> int:
+    return (each.bytes_read or 0) + (each.bytes_written or 0)
+
+
+def _share(layers: Sequence[LayerTime]) -> float:
+    return sum(each.share for each in layers)
+
+
+def _counted(number: int, noun: str) -> str:
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number} {noun[:-1]}ies" if noun.endswith("y") else f"{number} {noun}s"
