@@ -25,6 +25,7 @@ CONTRACTS = {
     "protocols": {"RuntimeProtocolContract"},
     "decoders": {"OutputDecoderContract"},
     "transforms": {"InputTransformContract"},
+    "meters": {"EnergyMeterContract"},
 }
 
 

@@ -27,6 +27,7 @@ CIRCLES_OF_TYPES = {
     ("nnpipe.experiment.database._schema", "nnpipe.experiment.database.connections"),
     ("nnpipe.layers.graph.shape_inference", "nnpipe.layers.graph.graph"),
     ("nnpipe.measuring.diagnosis", "nnpipe.measuring.run"),
+    ("nnpipe.measuring.energy_figure", "nnpipe.measuring.run"),
     ("nnpipe.measuring.quality_doubts", "nnpipe.measuring.run"),
     ("nnpipe.modelwrappers.frameworks.pytorch_export", "nnpipe.modelwrappers.frameworks.pytorch"),
     ("nnpipe.modelwrappers.frameworks.pytorch_graph", "nnpipe.modelwrappers.frameworks.pytorch"),

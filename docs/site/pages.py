@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CONTENTS = {
     "Choose": ["comparing", "sweeping", "agreement", "reduce", "breadth", "zoo", "models-from-outside", "boards"],
     "Examples": ["gallery/index"],
-    "Measure": ["measuring", "quantities", "explain", "load", "defaults"],
+    "Measure": ["measuring", "quantities", "explain", "energy", "load", "defaults"],
     "Tasks": [
         "tasks",
         "detection",

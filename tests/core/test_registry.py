@@ -112,7 +112,7 @@ def test_only_the_families_in_which_a_class_can_be_are_looked_through(base: type
 
 def test_families_are_a_mapping_that_imports_a_base_when_it_is_asked_for() -> None:
     assert dict(FAMILIES)["runtimes"] is Runtime
-    assert len(FAMILIES) == len([*FAMILIES]) == 9
+    assert len(FAMILIES) == len([*FAMILIES]) == 10
     assert "datasets" in FAMILIES
     assert "nowhere" not in FAMILIES
     with pytest.raises(KeyError):

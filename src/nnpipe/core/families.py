@@ -66,6 +66,7 @@ FAMILIES: Families[Component] = Families(
         "tasks": "nnpipe.core.task.Task",
         "transforms": "nnpipe.core.input_transform.InputTransform",
         "decoders": "nnpipe.core.output_decoder.OutputDecoder",
+        "meters": "nnpipe.core.energy_meter.EnergyMeter",
     }
 )
 PARTS: Families[Discoverable] = Families(

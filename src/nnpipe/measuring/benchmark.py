@@ -27,6 +27,7 @@ from nnpipe.measuring._load_phases import Queries, audited, judged, loaded, pace
 from nnpipe.measuring._parties import described, handicaps, import_frameworks
 from nnpipe.measuring._sample_preparation import sample_preparation
 from nnpipe.measuring.counters import counters
+from nnpipe.measuring.energy import energy_phase
 from nnpipe.measuring.host import framework_versions, host_facts, host_state, thread_pools
 from nnpipe.measuring.load_options import LoadOptions, call_size
 from nnpipe.measuring.loop import Clock, Window
@@ -116,7 +117,8 @@ def benchmark(
     Run
         ``timing`` holds ``import_ns``, ``load_ns``, ``first_ns``, ``window_ns``
         (the time of all chunks), ``warmup`` and ``batch_size``.  If they exist, it also holds the load under ``load``,
-        the pace of the series ``paced`` under ``pace``, and the session's ``stats`` under ``session``.
+        the pace of the series ``paced`` under ``pace``, the source of the series ``energy``, or why there is none,
+        under ``energy``, and the session's ``stats`` under ``session``.
 
     Raises
     ------
@@ -179,6 +181,9 @@ def benchmark(
         if options.pace is not None:  # after the tight loop, so that cold caches do not affect its times
             pace, again = Pace.parse(options.pace), [(item.inputs, item.samples) for item in ring]
             series["paced"], timing["pace"] = paced(session, again, pace, options.pace_seconds, progress, clock)
+        if (meter := options.meter()) is not None:  # in runs of its own, after all that is timed
+            given = [(item.inputs, item.samples) for item in ring]
+            series |= energy_phase(session, given, meter, options, "protocol" in parties, timing, progress, clock)
         stats = dict(session.stats())
         session_io = session.io
         after, pools = host_state(), thread_pools()

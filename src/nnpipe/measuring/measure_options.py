@@ -1,10 +1,13 @@
-"""Options of measurements: batch size, duration, warm-up, and pace."""
+"""Options of measurements: batch size, duration, warm-up, pace, and energy."""
 
 from __future__ import annotations
 
+from nnpipe.core.argument_words import arguments_in
 from nnpipe.core.arguments import argument
 from nnpipe.core.component import Component
+from nnpipe.core.energy_meter import EnergyMeter
 from nnpipe.core.errors import ConfigError
+from nnpipe.core.registry import find
 from nnpipe.measuring.load_options import LoadOptions
 from nnpipe.measuring.pace import Pace
 
@@ -39,6 +42,21 @@ class MeasureOptions(Component):
         None, help="seconds to measure at the pace; by default the time of 266 calls, from 1 to 10", minimum=0.001,
         maximum=86_400.0,
     )  # fmt: skip
+    energy_meter: str | None = argument(
+        None,
+        help="also measure the energy of an inference, by an EnergyMeter: MachineMeter for the machine's own counters, "
+        "or an instrument, such as SerialMeter (nnpipe list meters)",
+    )
+    energy_meter_options: tuple[str, ...] = argument(
+        (), help="the meter's arguments, such as meter_port=/dev/ttyACM0", metavar="NAME=VALUE"
+    )
+    energy_seconds: float = argument(
+        5.0, help="seconds to measure the energy at least; a slow sensor takes longer", minimum=0.1, maximum=86_400.0
+    )
+    idle_seconds: float = argument(
+        0.0, help="seconds to measure the idle power before the energy, to subtract it; 0 subtracts nothing",
+        minimum=0.0, maximum=3600.0,
+    )  # fmt: skip
 
     worst_samples: int = argument(
         6, help="how many of the samples with which the model did worst are kept with the result, as small pictures or "
@@ -46,13 +64,34 @@ class MeasureOptions(Component):
     )  # fmt: skip
 
     def validate(self) -> None:
-        """Raise :class:`ConfigError` if ``pace`` is malformed, or if ``pace_seconds`` is given without it."""
+        """Raise :class:`ConfigError` if ``pace`` or the meter is malformed, or if options are given without them."""
         if self.pace is not None:
             Pace.parse(self.pace)
         elif self.pace_seconds is not None:
             raise ConfigError("--pace-seconds is for a pace: name one with --pace")
+        if self.energy_meter is not None:
+            self.meter()
+        elif self.energy_meter_options or self.idle_seconds:
+            raise ConfigError("--energy-meter-options and --idle-seconds are for a meter: name one with --energy-meter")
+
+    def meter(self) -> EnergyMeter | None:
+        """Return the energy meter, if one is named.
+
+        Raises
+        ------
+        ComponentNotFound
+            If there is no such class.
+        ConfigError
+            If it does not accept its arguments.
+        """
+        if self.energy_meter is None:
+            return None
+        cls = find(self.energy_meter, EnergyMeter)
+        return cls.from_json(arguments_in(cls, self.energy_meter_options))
 
     def check_with(self, load: LoadOptions) -> None:
-        """Raise :class:`~nnpipe.core.errors.ConfigError` if both a load and a pace are given."""
+        """Raise :class:`~nnpipe.core.errors.ConfigError` if a load is given, and a pace or an energy meter, too."""
         if self.pace is not None and load.wanted:
             raise ConfigError("a load has a rhythm of its own: leave out --pace, or --load and --find-max-rate")
+        if self.energy_meter is not None and load.wanted:
+            raise ConfigError("energy is measured without a load: leave out --energy-meter, or --load")

@@ -17,8 +17,8 @@ from nnpipe.core.argument_checks import check_call
 from nnpipe.core.quality_metric import QualityMetric
 from nnpipe.core.task import quality_metric
 
-Kind = Literal["time", "bytes", "share", "rate", "ratio"]
-UNITS: Mapping[str, str] = {"time": "s", "bytes": "B", "share": "1", "rate": "1/s", "ratio": "1"}
+Kind = Literal["time", "bytes", "share", "rate", "ratio", "energy"]
+UNITS: Mapping[str, str] = {"time": "s", "bytes": "B", "share": "1", "rate": "1/s", "ratio": "1", "energy": "J"}
 """The unit of a quantity in files, by its kind."""
 
 
@@ -189,6 +189,12 @@ _TABLE = (
     Quantity(
         "memory", "Memory", "Process memory", "bytes", True, "of the process that runs the model, at its peak",
         "series.resources.process_bytes, the greatest", True,
+    ),
+    Quantity(
+        "energy", "Energy", "Energy of an inference", "energy", True,
+        "of one call, of a batch of samples, from the sensor that the result names; idle power included unless "
+        "it was measured to be subtracted",
+        "series.energy.joules by calls, less timing.energy.idle_watts if there are any", True,
     ),
     Quantity("size", "Size", "Model size", "bytes", True, "of the model and its weight files", "artifact.size", True),
     Quantity(

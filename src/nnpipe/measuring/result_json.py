@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 _KINDS: dict[type, str] = {str: "a text", list: "a list", dict: "an object"}
 _COLUMNS = {"resources": ("time_ns",), "paced": ("start_ns", "latency_ns", "asleep")}
-_COLUMNS |= {"inference": ("start_ns", "latency_ns", "samples")}
+_COLUMNS |= {"inference": ("start_ns", "latency_ns", "samples"), "energy": ("duration_ns", "calls", "joules")}
 
 
 def read_json(path: Path) -> Any:

@@ -51,6 +51,9 @@ class Run:
         such as ``10ms@p99``) and ``search`` (the search for the highest rate that keeps the bound).
 
         ``pace``, if there is a series ``paced``: ``period_ns`` from call to call, and the number of ``missed`` calls.
+
+        ``energy``, if it was to be measured: the ``source`` and the ``meter``, and ``idle_watts`` and ``idle_seconds``
+        if the idle power is to be subtracted; or the ``reason`` why there is no series ``energy``.
     series
         ``inference``: ``start_ns`` from the start of the window, ``latency_ns``, and ``samples`` of each call.  If the
         model ran on a target, also ``host_ns``, ``wire_ns``, ``serve_ns`` and ``target_ns``, which add up to
@@ -62,6 +65,8 @@ class Run:
         other columns of :class:`~nnpipe.measuring.resource_sampler.UsageSampler`; ``target``: the same for the target.
 
         ``paced``: calls at a pace (:class:`~nnpipe.measuring.pace.Paced`), with the same parts as ``inference``.
+
+        ``energy``: blocks of calls with their ``joules`` (:func:`~nnpipe.measuring.energy.measure_energy`).
     evaluation
         Predictions and truth, if quality was measured.
     created
@@ -137,6 +142,7 @@ class Run:
         The names and units are those of :mod:`nnpipe.measuring.quantities`.
         """
         from nnpipe.measuring.diagnosis import diagnose
+        from nnpipe.measuring.energy_figure import energy_figure
         from nnpipe.measuring.quality_doubts import quality_doubts
         from nnpipe.measuring.statistics import percentile
 
@@ -155,6 +161,12 @@ class Run:
                     "interval": None if median.interval is None else [end / 1e9 for end in median.interval],
                     "unit": "s",
                 }
+        if (energy := energy_figure(self)) is not None and energy.value is not None:
+            found["energy"] = {
+                "value": energy.value,
+                "interval": [energy.low, energy.high] if math.isfinite(energy.high - energy.low) else None,
+                "unit": UNITS["energy"],
+            }
         if self.evaluation is not None:
             found["evaluated_samples"] = len(self.evaluation)
             task = task_of(self.evaluation)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 NOTHING = "–"
 _TIMES = (("s", 1e9), ("ms", 1e6), ("µs", 1e3), ("ns", 1.0))
+_ENERGIES = (("J", 1.0), ("mJ", 1e-3), ("µJ", 1e-6), ("nJ", 1e-9))
 _SIZES = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("B", 1.0))
 # Cc, Cs and Cn break files or cannot be encoded; Cf holds the marks that change the direction of text.
 _UNSAFE = frozenset({"Cc", "Cf", "Cs", "Cn", "Co"})
@@ -122,6 +123,11 @@ class Scale:
         """Return the decimal unit that suits the median of sizes in bytes."""
         return cls(*_fitting(_SIZES, sizes))
 
+    @classmethod
+    def of_energies(cls, joules: Iterable[float | None]) -> Scale:
+        """Return the unit that suits the median of energies in joules."""
+        return cls(*_fitting(_ENERGIES, joules))
+
     def text(self, value: float | None, figures: int = 3) -> str:
         """Return a quantity in this unit, without the unit's name."""
         return digits(None if value is None else value / self.divisor, figures)
@@ -139,6 +145,11 @@ def duration(nanoseconds: float | None, figures: int = 3) -> str:
 def size(number_of_bytes: float | None, figures: int = 3) -> str:
     """Return a size in bytes as text, with the decimal unit that suits it."""
     return _with_unit(Scale.of_sizes([number_of_bytes]), number_of_bytes, figures)
+
+
+def energy(joules: float | None, figures: int = 3) -> str:
+    """Return an energy in joules as text, with the unit that suits it."""
+    return _with_unit(Scale.of_energies([joules]), joules, figures)
 
 
 def _with_unit(scale: Scale, value: float | None, figures: int) -> str:

@@ -9,7 +9,7 @@ from nnpipe.core.quality_metric import QualityMetric
 from nnpipe.measuring.constraints import Figure
 from nnpipe.measuring.doubt import Doubt
 from nnpipe.measuring.quantities import Quantity
-from nnpipe.report.formatting import NOTHING, digits, duration, points, share, size
+from nnpipe.report.formatting import NOTHING, digits, duration, energy, points, share, size
 
 
 def written(quantity: Quantity, value: float | None) -> str:
@@ -20,6 +20,8 @@ def written(quantity: Quantity, value: float | None) -> str:
         return duration(1e9 * value)
     if quantity.kind == "bytes":
         return size(value)
+    if quantity.kind == "energy":
+        return energy(value)
     if quantity.compared:
         return f"{points(value)} points" if quantity.kind == "share" else signed(value)
     if quantity.kind == "share":

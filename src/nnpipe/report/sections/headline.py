@@ -21,7 +21,7 @@ def headline_figures(candidate: Candidate) -> Iterator[tuple[Quantity, Figure]]:
     if judged is not None:
         found[judged.metric.name] = judged.figure
     first = () if judged is None else (judged.metric.name,)
-    others = ("round_trip_median", "paced_median", "throughput", *first, "size", "memory")
+    others = ("round_trip_median", "paced_median", "throughput", *first, "size", "memory", "energy")
     for name in (f"{timed}_median", f"{timed}_p90", *others):
         known = found.get(name)
         if known is not None and (known.value is not None or known.reason):

@@ -14,6 +14,7 @@ from nnpipe.report.drawing.downsampling import column_means, thinned
 from nnpipe.report.formatting import NOTHING, Scale, count, digits, duration, share
 from nnpipe.report.inputs.candidate import TIMES, Candidate, known
 from nnpipe.report.quantity_text import kinds
+from nnpipe.report.sections.energy import energy_blocks
 from nnpipe.report.sections.grouping import MOST_OPEN
 from nnpipe.report.sections.load import load_blocks
 from nnpipe.report.sections.pace import pace_blocks
@@ -56,6 +57,7 @@ def _blocks(candidate: Candidate, prefix: str) -> tuple[Block, ...]:
         *_statistics(candidate, candidate.latency, scale),
         *load_blocks(candidate),
         *pace_blocks(candidate),
+        *energy_blocks(candidate),
         circumstances,
         _over_time(candidate, candidate.latency, scale, prefix),
         _distribution(candidate, candidate.latency, scale, prefix),

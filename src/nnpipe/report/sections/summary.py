@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from nnpipe.core.quality_metric import QualityMetric
+from nnpipe.measuring.constraints import Figure
+from nnpipe.measuring.energy_figure import energy_figure, energy_source
 from nnpipe.measuring.quantities import LATENCY, ON_TARGET, ROUND_TRIP, difference, in_sentence, quantity
 from nnpipe.report.document import Block, Cell, Paragraph, Section, Table, Tile, Tiles
 from nnpipe.report.formatting import NOTHING, Scale, count, digits, share
@@ -61,6 +63,8 @@ def _table(candidates: Sequence[Candidate], found: Mapping[int, Standing]) -> Ta
     firsts = Scale.of_times([c.first_ns for c in candidates])
     sizes = Scale.of_sizes([c.size for c in candidates])
     memory = Scale.of_sizes([c.peak_memory for c in candidates])
+    joules = [energy_figure(c.run) for c in candidates]
+    energies = Scale.of_energies([figure.value if figure else None for figure in joules])
     leading = leading_quality(candidates)
     heading, gap = ("", "") if leading is None else (leading.metric.heading, difference(leading.metric).heading)
     others = () if leading is None else leading.task.metrics[1:]
@@ -81,12 +85,15 @@ def _table(candidates: Sequence[Candidate], found: Mapping[int, Standing]) -> Ta
         (f"Load, {loads.unit}", [Cell(loads.text(c.load_ns), c.load_ns) for c in candidates]),
         (f"First, {firsts.unit}", [Cell(firsts.text(c.first_ns), c.first_ns) for c in candidates]),
         (f"Memory, {memory.unit}", [Cell(memory.text(c.peak_memory), c.peak_memory) for c in candidates]),
+        (f"Energy, {energies.unit}", [_energy(figure, energies) for figure in joules]),
         *((metric.heading, [_other(c, metric, leading) for c in candidates]) for metric in others),
         ("Same as first", [_agreement(candidates[0], c) for c in candidates]),
     ]
     # Columns without any known value are left out.
     columns = [column for column in columns if any(cell.text != NOTHING for cell in column[1])]
     unranked = {"Candidate", "Calls", gap, "Same as first", "Front", "As its source", "Doubts"}
+    if len({energy_source(c.run) for c in candidates} - {""}) > 1:  # what one sensor sees, another may not
+        unranked.add(f"Energy, {energies.unit}")
     highest = {"Samples/s"}
     if leading is not None:
         highest |= {metric.heading for metric in leading.task.metrics if not metric.less_is_better}
@@ -179,6 +186,13 @@ def _mean(candidate: Candidate | None, scale: Scale) -> Cell:
         return Cell(NOTHING)
     latency = candidate.latency
     return Cell(scale.text(latency.mean), latency.mean, scale.range(latency.mean_interval))
+
+
+def _energy(figure: Figure | None, scale: Scale) -> Cell:
+    if figure is None or figure.value is None:
+        return Cell(NOTHING, None, "" if figure is None else figure.reason)
+    range_ = f"{scale.text(figure.low)} to {scale.text(figure.high)}" if math.isfinite(figure.high) else ""
+    return Cell(scale.text(figure.value), figure.value, range_)
 
 
 def _throughput(candidate: Candidate) -> Cell:

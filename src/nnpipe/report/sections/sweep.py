@@ -16,6 +16,8 @@ from nnpipe.report.inputs.sweep_file import Again, Found, SweepCandidate
 from nnpipe.report.quantity_text import interval, ranged, written
 from nnpipe.report.sections.grouping import grouped_reasons
 
+# The scale of a column by the kind of its metric, and what a value is multiplied by to be in the unit of the scale.
+_SCALES = {"time": (1e9, Scale.of_times), "bytes": (1.0, Scale.of_sizes), "energy": (1.0, Scale.of_energies)}
 _DECADE = 8.0  # from this ratio on the axis is logarithmic, so that small values stay apart
 
 
@@ -177,11 +179,11 @@ def _table(found: Found) -> Table:
 def _column(metric: Quantity, points: Sequence[SweepCandidate]) -> tuple[str, list[Cell]]:
     """Return the heading and the cells of a column; times and sizes have a common unit, which the heading names."""
     known = [point.figures.get(metric.name) or Figure.unknown("") for point in points]
-    if metric.kind not in ("time", "bytes"):
+    if metric.kind not in _SCALES:
         return metric.heading, [_figure_cell(metric, each) for each in known]
-    factor = 1e9 if metric.kind == "time" else 1.0
+    factor, scale_of = _SCALES[metric.kind]
     values = [None if each.value is None else factor * each.value for each in known]
-    scale = Scale.of_times(values) if metric.kind == "time" else Scale.of_sizes(values)
+    scale = scale_of(values)
     cells = []
     for each, value in zip(known, values, strict=True):
         range_ = ""
@@ -282,11 +284,9 @@ def _picture(found: Found, cost: Quantity, gain: Quantity) -> document.Plot | No
 
 
 def _scaled(metric: Quantity, values: Sequence[float]) -> tuple[float, str]:
-    if metric.kind == "time":
-        scale = Scale.of_times([1e9 * value for value in values])
-        return 1e9 / scale.divisor, scale.unit
-    scale = Scale.of_sizes(values)
-    return 1 / scale.divisor, scale.unit
+    factor, scale_of = _SCALES.get(metric.kind, _SCALES["bytes"])
+    scale = scale_of([factor * value for value in values])
+    return factor / scale.divisor, scale.unit
 
 
 def _upward(metric: Quantity) -> tuple[float, str]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nnpipe.measuring.constraints import Figure
+from nnpipe.measuring.energy_figure import energy_figure
 from nnpipe.measuring.quantities import PACED, ROUND_TRIP, quantity
 from nnpipe.measuring.statistics import CONFIDENCE, Summary
 from nnpipe.report.inputs.candidate import Candidate
@@ -106,6 +107,8 @@ def costs_of(candidate: Candidate) -> dict[str, Figure]:
         found |= _times(ROUND_TRIP.name, candidate.round_trip)
     if (paced := PaceFigures.of(candidate)) is not None:
         found |= _times(PACED.name, paced.asleep)
+    if (energy := energy_figure(candidate.run)) is not None:
+        found["energy"] = energy
     found["size"], found["memory"] = _exactly(candidate.size), _exactly(candidate.peak_memory)
     return found
 

@@ -142,6 +142,8 @@ def _tell(run: Run) -> None:
     for what, found in told.items():
         level = logging.WARNING if found["verdict"] in ("different", "failed", "unknown") else logging.INFO
         log.log(level, "%s: %s (%s)", what, found["verdict"], found["reason"])
+    if (reason := run.timing.get("energy", {}).get("reason")) is not None:
+        log.warning("%s: its energy was not measured: %s", run.title, reason)
     for doubt in quality_doubts(run):
         log.warning("%s: %s", run.title, doubt.reason)
     if run.preparation.get("source") == "description":

@@ -16,6 +16,7 @@ from nnpipe.core.task import task_named
 from nnpipe.measuring.autocorrelation import mean_interval
 from nnpipe.measuring.constraints import Figure
 from nnpipe.measuring.doubt import Doubt
+from nnpipe.measuring.energy_figure import energy_figure
 from nnpipe.measuring.quantities import Quantity
 from nnpipe.measuring.run import Run
 from nnpipe.measuring.statistics import samples_needed
@@ -62,6 +63,8 @@ class Figures:
             return _latency(candidate, metric.percentile, confidence)
         if metric.name == "throughput":
             return _throughput(candidate, confidence)
+        if metric.name == "energy":
+            return energy_figure(self.run, confidence) or Figure.unknown("name a meter in measure.energy_meter")
         if metric.name in ("load", "memory", "size"):
             value = {"load": candidate.load_ns, "memory": candidate.peak_memory, "size": candidate.size}[metric.name]
             if value is None:
