@@ -131,3 +131,20 @@ def test_free_axes_other_than_the_first_are_refused_by_name(tmp_path: Path) -> N
     with pytest.raises(CompileError, match=r"m\.pt2: axis 1 of 'x' is free") as caught:
         ExecuTorchCompiler().compile(Artifact.of(tmp_path / "m.pt2", "torch-export", spec), tmp_path / "made.pte")
     assert_one_line(caught.value)
+
+
+@pytest.mark.slow
+def test_tensors_kept_in_floats_leave_the_rest_in_integers(network: Artifact, tmp_path: Path) -> None:
+    """What is computed in floats is nearer to the source."""
+
+    def error(**arguments: Any) -> float:
+        made = ExecuTorchCompiler(precision="int8", **arguments).compile(
+            network, tmp_path / "made.pte", lambda: samples(60)
+        )
+        with ExecuTorchRuntime().load(made) as session, PyTorchRuntime().load(network) as source:
+            batches = samples(20)
+            differences = [session.infer(batch)["scores"] - source.infer(batch)["scores"] for batch in batches]
+        return float(np.mean(np.abs(differences)))
+
+    plain, mixed, floats = error(), error(keep_float=("hardtanh*",)), error(keep_float=("*",))
+    assert floats < 1e-4 < mixed < plain

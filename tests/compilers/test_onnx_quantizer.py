@@ -335,3 +335,16 @@ def test_a_weight_used_twice_loads_without_exact_integers(
     with ONNXRuntime().load(source) as session:  # it loads with them
         assert session.stats() == {}
     assert not capfd.readouterr().err
+
+
+def test_tensors_kept_in_floats_are_not_rounded(quantised: Callable[..., Artifact]) -> None:
+    def rounded(artifact: Artifact) -> set[str]:
+        graph = onnx.load_model(str(artifact.path)).graph
+        return {node.input[0] for node in graph.node if node.op_type == "QuantizeLinear"}
+
+    plain = rounded(quantised())
+    assert {"relu", "pool", "features"} & plain
+    # Pooling and flattening only pass values on, and the concatenation takes them.
+    assert rounded(quantised(keep_float=("pool",))) == plain - {"conv", "relu", "pool", "flat", "image", "extra"}
+    with pytest.raises(ConfigError, match="'pol' is no tensor of the model; near it are 'pool'"):
+        quantised(keep_float=("pol",))

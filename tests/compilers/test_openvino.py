@@ -14,8 +14,9 @@ from network_contracts import ONNXNetworkContract, onnx_reference
 
 from nnpipe.compilers.openvino import OpenVINOCompiler
 from nnpipe.core.artifact import Artifact
-from nnpipe.core.errors import CompileError, MissingDependency
+from nnpipe.core.errors import CompileError, ConfigError, MissingDependency
 from nnpipe.core.tensors import Batch, random_batch
+from nnpipe.frameworks.openvino_models import read_model
 from nnpipe.runtimes.openvino import OpenVINORuntime
 from nnpipe.testing.compiler import outputs_of
 from nnpipe.testing.model_files import NETWORK_IO, write_onnx_network, write_tflite_difference
@@ -242,3 +243,23 @@ def test_a_bias_with_fewer_axes_than_its_convolution_is_corrected(tmp_path: Path
     for wanted, found in zip(wanted_outputs, outputs_of(OpenVINORuntime(), made, made.io, seen), strict=True):
         error = np.mean(np.square(found["y"] - wanted["y"])) / np.mean(np.square(wanted["y"]))
         assert error < 0.02
+
+
+@pytest.mark.slow
+def test_tensors_kept_in_floats_are_not_rounded(tmp_path: Path) -> None:
+    pytest.importorskip("nncf", reason="NNCF is not installed")
+    source = write_onnx_network(tmp_path / "network.onnx")
+
+    def rounded(**arguments: Any) -> set[str]:
+        compiler = OpenVINOCompiler(precision="int8", **arguments)
+        made = compiler.compile(source, tmp_path / "made.openvino", lambda: samples(20))
+        operations = read_model(made.path, "openvino").native.get_ordered_ops()
+        taken = [each.input_value(0) for each in operations if each.get_type_name() == "FakeQuantize"]
+        return {name for port in taken for name in port.get_names()}
+
+    plain, mixed = rounded(), rounded(keep_float=("relu",))
+    assert {"image", "relu"} < plain
+    assert "image" in mixed
+    assert mixed.isdisjoint(("conv", "relu", "pool", "flat"))
+    with pytest.raises(ConfigError, match="near it are 'relu'"):
+        rounded(keep_float=("rlu",))

@@ -290,3 +290,21 @@ def test_the_mlperf_tiny_network_keeps_its_accuracy_in_integers(shared_data: Pat
     found = outputs_of(LiteRTRuntime(), made, io, [{"input_1": image} for image in images])
     right = [batch["class"].argmax() == label for batch, label in zip(found, labels, strict=True)]
     assert np.mean(right) >= 0.87  # 0.890 before; the one that MLPerf Tiny quantised has 0.884
+
+
+@pytest.mark.slow
+def test_tensors_kept_in_floats_are_not_rounded(network: tuple[Artifact, list[Batch]], tmp_path: Path) -> None:
+    from ai_edge_litert.interpreter import Interpreter
+
+    def types(**arguments: Any) -> dict[str, Any]:
+        compiler = TFLiteCompiler(target="int8", **arguments)
+        made = compiler.compile(network[0], tmp_path / "made.tflite", lambda: SAMPLES)
+        details = Interpreter(str(made.path), experimental_preserve_all_tensors=True).get_tensor_details()
+        return {told["name"].rpartition("/")[2]: told["dtype"] for told in details}
+
+    assert types()["MaxPool2d"] == np.int8
+    mixed = types(keep_float=("*/MaxPool2d",))
+    assert (mixed["MaxPool2d"], mixed["concat"]) == (np.float32, np.float32)
+    assert np.int8 in mixed.values()
+    with pytest.raises(ConfigError, match=r"--keep-float 'concat' is no tensor of the model; near it are '.*concat'"):
+        types(keep_float=("concat",))

@@ -163,3 +163,23 @@ def test_a_trained_network_keeps_its_accuracy_in_integers(quantizer: Any, tmp_pa
     assert np.mean(exact == labels[:400]) > 0.89
     assert np.mean(found == exact) >= 0.95
     assert np.mean(found == labels[:400]) >= np.mean(exact == labels[:400]) - 0.02
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("quantizer", ["x86", "xnnpack"])
+def test_tensors_kept_in_floats_are_not_rounded(tmp_path: Path, quantizer: Any) -> None:
+    if quantizer == "xnnpack":
+        needs_executorch()
+    source = write_torch_network(tmp_path / "network.pt2")
+
+    def rounded(**arguments: Any) -> set[str]:
+        made = TorchPT2EQuantizer(quantizer=quantizer, **arguments).compile(source, tmp_path / "m.pt2", lambda: SAMPLES)
+        nodes = torch.export.load(made.path).graph.nodes
+        return {node.args[0].name for node in nodes if ".quantize_per_tensor" in str(node.target)}
+
+    plain, mixed = rounded(), rounded(keep_float=("hardtanh_1",))
+    assert "hardtanh_1" in plain
+    assert mixed < plain
+    assert mixed.isdisjoint(("hardtanh_1", "conv2d_1"))
+    with pytest.raises(ConfigError, match="'hardtan' is no tensor of the model; near it are 'hardtanh'"):
+        rounded(keep_float=("hardtan",))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from nnpipe.compilers._float_tensors import Step, chosen, merged
 from nnpipe.compilers.writing_compiler import WritingCompiler
 from nnpipe.core.arguments import argument
 from nnpipe.core.errors import ConfigError
@@ -20,6 +21,35 @@ class IntegerIOCompiler(WritingCompiler):
     inference_output_type: Literal["float32", "int8", "uint8"] = argument(
         "float32", help="element type of the compiled model's outputs"
     )
+
+
+class FloatKeepingCompiler(WritingCompiler):
+    """Base of quantisers that leave some tensors in floats."""
+
+    keep_float: tuple[str, ...] = argument(
+        (),
+        help="tensors to keep in floats, by their names in the model or by patterns such as 'block1*'; what takes them "
+        "is computed in floats, and in most runtimes what computes them",
+    )
+
+    def _named(self, known: Collection[str]) -> set[str]:
+        """Return the tensors named by ``keep_float``, among all names of the model.
+
+        Raises
+        ------
+        ConfigError
+            If a name or pattern stands for no tensor.
+        """
+        return chosen(self.keep_float, known, type(self).__name__)
+
+    def _kept(self, steps: Sequence[Step]) -> set[str]:
+        """Return the tensors to keep in floats, with those that are clipped or moved to or from them."""
+        return merged(self._named({name for step in steps for name in (*step.inputs, *step.outputs)}), steps)
+
+    def _check_keep_float(self, quantises: bool, needed: str) -> None:
+        """Raise an error if tensors are named and nothing is quantised."""
+        if self.keep_float and not quantises:
+            raise ConfigError(f"{type(self).__name__}: --keep-float needs {needed}")
 
 
 class WeightQuantisingCompiler(WritingCompiler):

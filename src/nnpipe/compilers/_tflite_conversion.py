@@ -12,8 +12,9 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from nnpipe.compilers._edgetpu import EDGETPU, compile_for_edgetpu
-from nnpipe.compilers._quantisation import IntegerIOCompiler
-from nnpipe.compilers._tflite_float_parts import float_parts
+from nnpipe.compilers._float_tensors import touching
+from nnpipe.compilers._quantisation import FloatKeepingCompiler, IntegerIOCompiler
+from nnpipe.compilers._tflite_float_parts import float_parts, steps_of
 from nnpipe.compilers._tflite_ranges import with_measured_ranges
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
@@ -35,7 +36,7 @@ Call = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 """A function from TensorFlow tensors by name to TensorFlow tensors by name."""
 
 
-class TFLiteConverting(IntegerIOCompiler):
+class TFLiteConverting(IntegerIOCompiler, FloatKeepingCompiler):
     """Base of compilers that turn a model into a TensorFlow function, which TensorFlow's converter converts.
 
     In int8 models, those parts of attention that have no use for 256 equal
@@ -78,6 +79,11 @@ class TFLiteConverting(IntegerIOCompiler):
                     f"{type(self).__name__}: --inference-{flag}-type {kind} needs --precision int8 or edgetpu, "
                     f"not {self.target}"
                 )
+        self._check_keep_float(self.target == "int8", f"--precision int8, not {self.target}")
+        if self.integer_only and self.keep_float:
+            raise ConfigError(
+                f"{type(self).__name__}: --integer-only computes everything in int8, without --keep-float"
+            )
         if self.integer_only and self.target not in _INTEGER:
             raise ConfigError(f"{type(self).__name__}: --integer-only needs --precision int8, not {self.target}")
 
@@ -137,11 +143,19 @@ class TFLiteConverting(IntegerIOCompiler):
 
         content: bytes = mlir_quantize(
             calibrated,
-            denylisted_nodes=None if self.integer_only or self.target == "edgetpu" else float_parts(calibrated),
+            denylisted_nodes=None if self.integer_only or self.target == "edgetpu" else self._float_tensors(calibrated),
             input_data_type=as_dtype(self.inference_input_type),
             output_data_type=as_dtype(self.inference_output_type),
         )
         return content
+
+    def _float_tensors(self, calibrated: bytes) -> list[str]:
+        """Return the results of the operators that stay in floats."""
+        found = float_parts(calibrated)
+        if self.keep_float:
+            steps = steps_of(calibrated)
+            found += [output for step in touching(self._kept(steps), steps) for output in step.outputs]
+        return sorted(set(found))
 
 
 def _save(call: Call, variables: list[Any], io: IOSpec, batch: int | None, folder: str) -> None:

@@ -11,8 +11,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from nnpipe.compilers._float_tensors import Step
+
 _STATISTICS = ("ADD", "MEAN", "SUM", "SQUARED_DIFFERENCE", "SQUARE", "MUL", "SUB", "MAXIMUM", "CAST")
 _SCALING = ("MUL", "ADD", "SUB")
+# Operators whose rounded result is the result for the rounded input.
+_PASSING = (
+    "RELU", "RELU6", "RELU_N1_TO_1", "MAX_POOL_2D", "RESHAPE", "TRANSPOSE", "SQUEEZE", "EXPAND_DIMS", "DEPTH_TO_SPACE",
+    "SPACE_TO_DEPTH", "TILE",
+)  # fmt: skip
 _SCORES = ("ADD", "SUB", "MUL", "DIV", "SELECT", "SELECT_V2", "MAXIMUM", "MINIMUM")
 
 
@@ -30,6 +37,20 @@ def float_parts(content: bytes) -> list[str]:
             places |= {number} | graph.before(number, _SCORES)
     tensors = model.subgraphs[0].tensors
     return sorted({tensors[out].name.decode() for number in places for out in graph.outputs[number]})
+
+
+def steps_of(content: bytes) -> list[Step]:
+    """Return the operators of a model's main graph, as far as they compute anything."""
+    from tensorflow.lite.tools import flatbuffer_utils
+
+    model = flatbuffer_utils.convert_bytearray_to_object(bytearray(content))
+    names = [tensor.name.decode() for tensor in model.subgraphs[0].tensors]
+    graph = _Operators(model)
+    return [
+        Step(str(number), tuple(names[place] for place in graph.inputs[number] if place not in graph.constant),
+             tuple(names[place] for place in graph.outputs[number]), kind in _PASSING)
+        for number, kind in enumerate(graph.kinds)
+    ]  # fmt: skip
 
 
 class _Operators:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from nnpipe.compilers.writing_compiler import WritingCompiler
+from nnpipe.compilers._quantisation import FloatKeepingCompiler
+from nnpipe.compilers._torch_float_tensors import keeping_floats
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.batching import FixesBatch, with_batch
@@ -20,7 +21,7 @@ from nnpipe.frameworks.torch_bounded import exported_anew, io_of_program, positi
 from nnpipe.frameworks.torch_integers import keep_integers
 
 
-class ExecuTorchCompiler(WritingCompiler, FixesBatch):
+class ExecuTorchCompiler(FloatKeepingCompiler, FixesBatch):
     """Compiles exported PyTorch programs to ExecuTorch programs, which run wherever ExecuTorch does."""
 
     requires: ClassVar[tuple[str, ...]] = ("executorch", "torch")
@@ -46,6 +47,8 @@ class ExecuTorchCompiler(WritingCompiler, FixesBatch):
 
     def validate(self) -> None:
         """Check that the backend has kernels for integers if they were asked for."""
+        super().validate()
+        self._check_keep_float(self.precision == "int8", f"--precision int8, not {self.precision}")
         if self.precision == "int8" and self.backend != "xnnpack":
             raise ConfigError(f"{type(self).__name__}: --precision int8 needs --backend xnnpack, not {self.backend}")
 
@@ -93,7 +96,7 @@ class ExecuTorchCompiler(WritingCompiler, FixesBatch):
         quantiser = XNNPACKQuantizer().set_global(get_symmetric_quantization_config(is_per_channel=self.per_channel))
         module = program.module(check_guards=False)
         keep_integers(module)
-        prepared = prepare_pt2e(module, quantiser)
+        prepared = prepare_pt2e(module, keeping_floats(quantiser, self._kept) if self.keep_float else quantiser)
         for tensors in samples:
             prepared(*tensors)
         return convert_pt2e(prepared)

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from nnpipe.compilers._float_tensors import merged, touching
 from nnpipe.compilers._onnx import ONNXRewriter, in_one_file, optimised
 from nnpipe.compilers._onnx_attention import (
     ATTENTION_TYPES,
@@ -19,7 +20,8 @@ from nnpipe.compilers._onnx_attention import (
     has_attention,
 )
 from nnpipe.compilers._onnx_integer_io import give_integers, take_integers
-from nnpipe.compilers._quantisation import IntegerIOCompiler, WeightQuantisingCompiler
+from nnpipe.compilers._onnx_steps import steps_of, surviving
+from nnpipe.compilers._quantisation import FloatKeepingCompiler, IntegerIOCompiler, WeightQuantisingCompiler
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.claims import Claim
@@ -50,7 +52,7 @@ class _OperatorChoice(ONNXRewriter, WeightQuantisingCompiler):
     )
 
 
-class ONNXStaticQuantizer(_OperatorChoice, IntegerIOCompiler):
+class ONNXStaticQuantizer(_OperatorChoice, IntegerIOCompiler, FloatKeepingCompiler):
     """Quantises ONNX models to 8 bits, with ranges of activations from calibration samples (QDQ form)."""
 
     activation_type: Literal["int8", "uint8"] = argument("uint8", help="integer type of quantised activations")
@@ -100,13 +102,14 @@ class ONNXStaticQuantizer(_OperatorChoice, IntegerIOCompiler):
             types = self.operator_types or (ATTENTION_TYPES if attention else ())
             # Their results go to operators in floats: rounding them would only double the error.
             unrounded = PRODUCTS if attention and self.inference_output_type == "float32" else ()
+            floats = self._operations_in_floats(artifact.path, graph) if self.keep_float else []
             quantize_static(
                 str(prepared),
                 str(quantised),
                 _Reader(iter(calibration())),
                 quant_format=QuantFormat.QDQ,
                 op_types_to_quantize=list(types) or None,
-                nodes_to_exclude=gathers_of_activations(graph) if attention else None,
+                nodes_to_exclude=[*(gathers_of_activations(graph) if attention else ()), *floats] or None,
                 per_channel=self.per_channel,
                 reduce_range=self.reduce_range,
                 activation_type=getattr(QuantType, _TYPES[self.activation_type]),
@@ -126,6 +129,17 @@ class ONNXStaticQuantizer(_OperatorChoice, IntegerIOCompiler):
             give_integers(model.graph, self.inference_output_type)
         onnx.save_model(model, str(destination))
         return read_onnx(destination).io(artifact.io)
+
+    def _operations_in_floats(self, source: Path, graph: Any) -> list[str]:
+        """Return the nodes of the prepared graph that compute or take tensors to keep in floats."""
+        import onnx
+
+        before = steps_of(onnx.load_model(str(source), load_external_data=False).graph)
+        steps = steps_of(graph)
+        there = {name for step in steps for name in (*step.inputs, *step.outputs)}
+        known = there.union(name for step in before for name in (*step.inputs, *step.outputs))
+        names = {survivor for name in self._named(known) for survivor in surviving(name, before, there)}
+        return [step.name for step in touching(merged(names, steps), steps)]
 
 
 class ONNXDynamicQuantizer(_OperatorChoice):
@@ -195,6 +209,7 @@ def _prepared(source: Path, folder: Path) -> Path:
     onnx.save_model(model, str(recent))
     optimised(recent, fused, "ORT_ENABLE_BASIC")
     model = onnx.load_model(str(fused))
+    _name_nodes(model.graph)
     _flatten_biases(model.graph)
     _separate_biases(model.graph)
     _forget_stated_shapes(model.graph)
@@ -208,6 +223,15 @@ def _hide_constants(graph: Any) -> None:
     kept = [value for value in graph.input if value.name not in constants]
     del graph.input[:]
     graph.input.extend(kept)
+
+
+def _name_nodes(graph: Any) -> None:
+    """Give nodes without a name, or with that of another node, the name of their first result."""
+    taken: set[str] = set()
+    for node in graph.node:
+        if not node.name or node.name in taken:
+            node.name = f"{node.op_type}/{next(filter(None, node.output), '')}"
+        taken.add(node.name)
 
 
 def _flatten_biases(graph: Any) -> None:

@@ -12,7 +12,8 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from nnpipe.compilers.writing_compiler import WritingCompiler
+from nnpipe.compilers._float_tensors import Step
+from nnpipe.compilers._quantisation import FloatKeepingCompiler
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.claims import Claim
@@ -26,9 +27,13 @@ from nnpipe.frameworks.openvino_files import write_openvino
 from nnpipe.frameworks.openvino_models import OpenVINOModel, openvino_message, read_model
 
 _PRESETS = {"performance": "PERFORMANCE", "mixed": "MIXED"}
+# Operations whose rounded result is the result for the rounded input.
+_PASSING = frozenset(
+    ("Relu", "Clamp", "MaxPool", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "DepthToSpace", "SpaceToDepth", "Tile")
+)
 
 
-class OpenVINOCompiler(WritingCompiler):
+class OpenVINOCompiler(FloatKeepingCompiler):
     """Converts ONNX and TensorFlow Lite models to OpenVINO; NNCF quantises them for int8."""
 
     requires: ClassVar[tuple[str, ...]] = ("openvino",)
@@ -64,6 +69,11 @@ class OpenVINOCompiler(WritingCompiler):
         help="how NNCF treats attention: transformer keeps masks and softmax in floats; auto finds "
         "out whether the model has attention or embeddings; for int8",
     )
+
+    def validate(self) -> None:
+        """Check that tensors are only kept in floats if the others are quantised."""
+        super().validate()
+        self._check_keep_float(self.precision == "int8", f"--precision int8, not {self.precision}")
 
     def needs_calibration(self) -> bool:
         """Return whether activations are quantised to integers."""
@@ -109,6 +119,7 @@ class OpenVINOCompiler(WritingCompiler):
         kind = self.model_type
         if kind == "auto":
             kind = "transformer" if _is_transformer(model.native) else "other"
+        floats = self._operations_in_floats(model.native) if self.keep_float else []
         with _hushed(), _told(model.native, "other" if kind == "transformer" else "transformer"):
             return nncf.quantize(
                 model.native,
@@ -116,9 +127,16 @@ class OpenVINOCompiler(WritingCompiler):
                 model_type=nncf.ModelType.TRANSFORMER if kind == "transformer" else None,
                 preset=getattr(nncf.QuantizationPreset, _PRESETS[self.activation_preset]),
                 subset_size=len(samples),
+                ignored_scope=nncf.IgnoredScope(names=floats) if floats else None,
                 fast_bias_correction=self.bias_correction == "fast",
                 advanced_parameters=self._advanced(),
             )
+
+    def _operations_in_floats(self, native: Any) -> list[str]:
+        """Return the operations that take tensors to keep in floats; integer kernels can give floats."""
+        steps = _steps(native)
+        kept = self._kept(steps)
+        return sorted({step.name for step in steps if not kept.isdisjoint(step.inputs)})
 
     def _advanced(self) -> Any:
         from nncf.quantization.advanced_parameters import (
@@ -136,6 +154,28 @@ class OpenVINOCompiler(WritingCompiler):
         if self.activation_range == "minmax":  # the mean is NNCF's own choice
             found.activations_range_estimator_params = RangeEstimatorParametersSet.MINMAX
         return found
+
+
+def _steps(native: Any) -> list[Step]:
+    """Return the operations of a model, with the names that its source gave to their tensors.
+
+    A tensor with several names has an operation that passes the values from one to the others.
+    """
+    found: list[Step] = []
+    for operation in native.get_ordered_ops():
+        if operation.get_type_name() in ("Parameter", "Constant", "Result"):
+            continue
+        name = operation.get_friendly_name()
+        made = [_names(port) for port in operation.outputs()]
+        taken = [_names(port.get_source_output())[0] for port in operation.inputs()]
+        passing = operation.get_type_name() in _PASSING
+        found.append(Step(name, tuple(taken), tuple(first for first, *_ in made), passing))
+        found += [Step(name, (first,), tuple(others), passing=True) for first, *others in made if others]
+    return found
+
+
+def _names(port: Any) -> list[str]:
+    return sorted(port.get_names()) or [f"{port.get_node().get_friendly_name()}:{port.get_index()}"]
 
 
 def _is_transformer(native: Any) -> bool:

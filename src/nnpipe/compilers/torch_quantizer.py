@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+from nnpipe.compilers._quantisation import FloatKeepingCompiler
+from nnpipe.compilers._torch_float_tensors import keeping_floats
 from nnpipe.compilers._torch_program_compiler import TorchProgramCompiler
 from nnpipe.compilers._torch_source_modules import tell_sources
 from nnpipe.core.arguments import argument
@@ -17,7 +19,7 @@ from nnpipe.frameworks.torch_integers import keep_integers
 from nnpipe.frameworks.torch_program import QUANTISED, LoadedProgram, exported_anew, load_program, quiet, tensors_of
 
 
-class TorchPT2EQuantizer(TorchProgramCompiler):
+class TorchPT2EQuantizer(TorchProgramCompiler, FloatKeepingCompiler):
     """Quantises exported PyTorch programs to 8 bits, with ranges of activations from calibration samples.
 
     The quantisation is part of the program: integers are dequantised before each
@@ -47,6 +49,7 @@ class TorchPT2EQuantizer(TorchProgramCompiler):
 
     def validate(self) -> None:
         """Check that the chosen quantiser supports the options."""
+        super().validate()
         if self.quantizer == "x86" and not self.per_channel:
             raise ConfigError(f"{type(self).__name__}: --no-per-channel needs --quantizer xnnpack")
         if self.quantizer == "xnnpack" and self.reduce_range:
@@ -80,7 +83,8 @@ class TorchPT2EQuantizer(TorchProgramCompiler):
             raise CompileError("it is quantised already")
         tell_sources(module)
         keep_integers(module)
-        prepared = prepare_pt2e(module, self._rules())
+        rules = self._rules()
+        prepared = prepare_pt2e(module, keeping_floats(rules, self._kept) if self.keep_float else rules)
         with torch.no_grad():
             for batch in calibration():
                 loaded.call(prepared, tensors_of(batch))

@@ -1,0 +1,80 @@
+"""Quantisation of PyTorch programs that leaves some tensors in floats."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from nnpipe.compilers._float_tensors import Step, touching
+
+# Operators whose rounded result is that of a rounded input, and normalisations, which become part of convolutions.
+_PASSING = frozenset(
+    (
+        "relu", "relu6", "hardtanh", "clamp", "max_pool2d", "max_pool1d", "view", "reshape", "flatten", "permute",
+        "transpose", "t", "squeeze", "unsqueeze", "dropout", "contiguous", "batch_norm",
+        "_native_batch_norm_legit_no_training",
+    )
+)  # fmt: skip
+_ANNOTATION = "quantization_annotation"
+
+
+def keeping_floats(quantiser: Any, kept: Callable[[Sequence[Step]], set[str]]) -> Any:
+    """Return a quantiser that does what another does, but leaves some tensors in floats.
+
+    Parameters
+    ----------
+    quantiser
+        A ``Quantizer`` of torchao.
+    kept
+        Returns the tensors to keep in floats, given the operations of the program.
+    """
+    from torchao.quantization.pt2e.quantizer import Quantizer
+
+    class FloatKeeping(Quantizer):  # type: ignore[misc]
+        def transform_for_annotation(self, model: Any) -> Any:
+            return quantiser.transform_for_annotation(model)
+
+        def annotate(self, model: Any) -> Any:
+            model = quantiser.annotate(model)
+            steps = _steps(model)
+            floats = {step.name for step in touching(kept(steps), steps)}
+            _withdraw(model, {node for node in model.graph.nodes if node.name in floats})
+            return model
+
+        def validate(self, model: Any) -> None:
+            quantiser.validate(model)
+
+    return FloatKeeping()
+
+
+def _steps(model: Any) -> list[Step]:
+    found = []
+    for node in model.graph.nodes:
+        if node.op in ("placeholder", "call_function"):
+            taken = tuple(given.name for given in node.all_input_nodes if given.op != "get_attr")
+            found.append(Step(node.name, taken, (node.name,), _kind(node) in _PASSING))
+    return found
+
+
+def _kind(node: Any) -> str:
+    schema = getattr(node.target, "_schema", None)
+    return "" if schema is None else str(schema.name).partition("::")[2].removesuffix("_")
+
+
+def _withdraw(model: Any, floats: set[Any]) -> None:
+    """Remove the annotations of nodes, and of those that share the scale of such a node."""
+    from torchao.quantization.pt2e.quantizer import SharedQuantizationSpec
+
+    waiting = set(floats)
+    while waiting:
+        for node in waiting:
+            node.meta.pop(_ANNOTATION, None)
+        waiting = set()
+        for node in model.graph.nodes:
+            if (annotation := node.meta.get(_ANNOTATION)) is None:
+                continue
+            specs = [annotation.output_qspec, *annotation.input_qspec_map.values()]
+            shared = [spec.edge_or_node for spec in specs if isinstance(spec, SharedQuantizationSpec)]
+            owners = {place[1] if isinstance(place, tuple) else place for place in shared}
+            if any(_ANNOTATION not in owner.meta for owner in owners):
+                waiting.add(node)

@@ -1,0 +1,45 @@
+"""Names and patterns choose tensors to keep in floats, and those that only pass values on go with them."""
+
+from __future__ import annotations
+
+import pytest
+
+from nnpipe.compilers._float_tensors import Step, chosen, merged, touching
+from nnpipe.compilers._onnx_steps import surviving
+from nnpipe.compilers.openvino import OpenVINOCompiler
+from nnpipe.compilers.tflite import TFLiteCompiler
+from nnpipe.core.errors import ConfigError
+
+STEPS = [
+    Step("conv", ("image", "kernel"), ("conv_out",)),
+    Step("relu", ("conv_out",), ("relu_out",), passing=True),
+    Step("pool", ("relu_out",), ("pooled",), passing=True),
+    Step("add", ("pooled", "extra"), ("sum[0]",)),
+]
+
+
+def test_patterns_choose_tensors_and_names_with_brackets_are_names() -> None:
+    known = {"conv_out", "relu_out", "pooled", "sum[0]"}
+    assert chosen(["*_out", "sum[0]"], known, "Quantizer") == {"conv_out", "relu_out", "sum[0]"}
+
+
+def test_an_unknown_name_is_answered_with_those_near_it() -> None:
+    with pytest.raises(ConfigError, match=r"^Quantizer: --keep-float 'reluout' is no tensor .* 'relu_out', 'conv_out'"):
+        chosen(["reluout"], {"relu_out", "conv_out", "x"}, "Quantizer")
+
+
+def test_operations_that_only_pass_values_on_join_their_tensors() -> None:
+    assert merged({"relu_out"}, STEPS) == {"conv_out", "relu_out", "pooled"}
+    assert merged({"sum[0]"}, STEPS) == {"sum[0]"}
+    assert [step.name for step in touching({"pooled"}, STEPS)] == ["pool", "add"]
+
+
+def test_a_tensor_that_was_fused_away_stands_for_the_next_one() -> None:
+    assert surviving("conv_out", STEPS, {"pooled", "sum[0]"}) == {"pooled"}
+    assert surviving("pooled", STEPS, {"pooled", "sum[0]"}) == {"pooled"}
+
+
+@pytest.mark.parametrize("compiler", [OpenVINOCompiler, TFLiteCompiler])
+def test_it_is_refused_where_nothing_is_quantised(compiler: type[OpenVINOCompiler] | type[TFLiteCompiler]) -> None:
+    with pytest.raises(ConfigError, match="--keep-float needs --precision int8"):
+        compiler(keep_float=("x",))
