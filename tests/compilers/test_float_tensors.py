@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from nnpipe.compilers._float_tensors import Step, chosen, merged, touching
+from nnpipe.compilers._float_tensors import GraphStep, chosen, merged, touching
 from nnpipe.compilers._onnx_steps import surviving
 from nnpipe.compilers.openvino import OpenVINOCompiler
 from nnpipe.compilers.tflite import TFLiteCompiler
 from nnpipe.core.errors import ConfigError
 
 STEPS = [
-    Step("conv", ("image", "kernel"), ("conv_out",)),
-    Step("relu", ("conv_out",), ("relu_out",), passing=True),
-    Step("pool", ("relu_out",), ("pooled",), passing=True),
-    Step("add", ("pooled", "extra"), ("sum[0]",)),
+    GraphStep("conv", ("image", "kernel"), ("conv_out",)),
+    GraphStep("relu", ("conv_out",), ("relu_out",), passing=True),
+    GraphStep("pool", ("relu_out",), ("pooled",), passing=True),
+    GraphStep("add", ("pooled", "extra"), ("sum[0]",)),
 ]
 
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from nnpipe.compilers.executorch import ExecuTorchCompiler as ExecuTorchCompiler
     from nnpipe.compilers.genai import ONNXRuntimeGenAIBuilder as ONNXRuntimeGenAIBuilder
     from nnpipe.compilers.iree import IREECompiler as IREECompiler
+    from nnpipe.compilers.onnx_equalizer import ONNXEqualizer as ONNXEqualizer
     from nnpipe.compilers.onnx_float16 import ONNXFloat16 as ONNXFloat16
     from nnpipe.compilers.onnx_optimizer import ONNXRuntimeOptimizer as ONNXRuntimeOptimizer
     from nnpipe.compilers.onnx_pruner import ONNXPruner as ONNXPruner
@@ -36,6 +37,7 @@ __getattr__ = lazy_getattr(
         "executorch": ("ExecuTorchCompiler",),
         "genai": ("ONNXRuntimeGenAIBuilder",),
         "iree": ("IREECompiler",),
+        "onnx_equalizer": ("ONNXEqualizer",),
         "onnx_float16": ("ONNXFloat16",),
         "onnx_optimizer": ("ONNXRuntimeOptimizer",),
         "onnx_pruner": ("ONNXPruner",),

@@ -20,7 +20,7 @@ _NEAR = 3  # names to suggest
 
 
 @dataclass(frozen=True)
-class Step:
+class GraphStep:
     """An operation of any framework.
 
     Parameters
@@ -60,14 +60,21 @@ def chosen(patterns: Sequence[str], known: Collection[str], owner: str) -> set[s
     for pattern in patterns:
         matching = {pattern} if pattern in known else {name for name in known if fnmatchcase(name, pattern)}
         if not matching:
-            near = difflib.get_close_matches(pattern, known, n=_NEAR, cutoff=0.4) or sorted(known)[:_NEAR]
-            told = ", ".join(map(repr, near))
+            told = ", ".join(map(repr, _near(pattern, known)))
             raise ConfigError(f"{owner}: --keep-float {pattern!r} is no tensor of the model; near it are {told}")
         found |= matching
     return found
 
 
-def merged(tensors: Iterable[str], steps: Sequence[Step]) -> set[str]:
+def _near(pattern: str, known: Collection[str]) -> list[str]:
+    """Return the names nearest to one that is not there: first those that contain it, the shortest of them first."""
+    part = pattern.strip("*?").lower()
+    holding = sorted((name for name in known if part and part in name.lower()), key=lambda name: (len(name), name))
+    alike = difflib.get_close_matches(pattern, sorted(known), n=_NEAR, cutoff=0.4)
+    return list(dict.fromkeys([*holding, *alike]))[:_NEAR] or sorted(known)[:_NEAR]
+
+
+def merged(tensors: Iterable[str], steps: Sequence[GraphStep]) -> set[str]:
     """Return tensors together with those that are clipped or moved to or from them."""
     beside: dict[str, set[str]] = {}
     for step in steps:
@@ -83,7 +90,7 @@ def merged(tensors: Iterable[str], steps: Sequence[Step]) -> set[str]:
     return found
 
 
-def touching(tensors: Collection[str], steps: Sequence[Step]) -> list[Step]:
+def touching(tensors: Collection[str], steps: Sequence[GraphStep]) -> list[GraphStep]:
     """Return the operations that compute or take any of the tensors."""
     wanted = set(tensors)
     return [step for step in steps if not wanted.isdisjoint((*step.inputs, *step.outputs))]

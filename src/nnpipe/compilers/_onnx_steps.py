@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from nnpipe.compilers._float_tensors import Step
+from nnpipe.compilers._float_tensors import GraphStep
 
 # Operations whose rounded result is the result for the rounded input.
 _PASSING = frozenset(
@@ -16,15 +16,17 @@ _PASSING = frozenset(
 )  # fmt: skip
 
 
-def steps_of(graph: Any) -> list[Step]:
+def steps_of(graph: Any) -> list[GraphStep]:
     """Return the nodes of an ``onnx.GraphProto``, without those of graphs inside."""
     return [
-        Step(node.name, tuple(filter(None, node.input)), tuple(filter(None, node.output)), node.op_type in _PASSING)
+        GraphStep(
+            node.name, tuple(filter(None, node.input)), tuple(filter(None, node.output)), node.op_type in _PASSING
+        )
         for node in graph.node
     ]
 
 
-def surviving(name: str, before: Sequence[Step], there: Collection[str]) -> set[str]:
+def surviving(name: str, before: Sequence[GraphStep], there: Collection[str]) -> set[str]:
     """Return the tensors that stand for a source's tensor after fusion: itself, or the next ones that are left.
 
     A convolution and the normalisation after it become one operation, which computes the normalisation's result.

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from nnpipe.compilers._float_tensors import Step, chosen, merged
+from nnpipe.compilers._float_tensors import GraphStep, chosen, merged
 from nnpipe.compilers.writing_compiler import WritingCompiler
 from nnpipe.core.arguments import argument
 from nnpipe.core.errors import ConfigError
@@ -42,7 +42,7 @@ class FloatKeepingCompiler(WritingCompiler):
         """
         return chosen(self.keep_float, known, type(self).__name__)
 
-    def _kept(self, steps: Sequence[Step]) -> set[str]:
+    def _kept(self, steps: Sequence[GraphStep]) -> set[str]:
         """Return the tensors to keep in floats, with those that are clipped or moved to or from them."""
         return merged(self._named({name for step in steps for name in (*step.inputs, *step.outputs)}), steps)
 

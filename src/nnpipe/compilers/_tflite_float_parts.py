@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nnpipe.compilers._float_tensors import Step
+from nnpipe.compilers._float_tensors import GraphStep
 
 _STATISTICS = ("ADD", "MEAN", "SUM", "SQUARED_DIFFERENCE", "SQUARE", "MUL", "SUB", "MAXIMUM", "CAST")
 _SCALING = ("MUL", "ADD", "SUB")
@@ -39,7 +39,7 @@ def float_parts(content: bytes) -> list[str]:
     return sorted({tensors[out].name.decode() for number in places for out in graph.outputs[number]})
 
 
-def steps_of(content: bytes) -> list[Step]:
+def steps_of(content: bytes) -> list[GraphStep]:
     """Return the operators of a model's main graph, as far as they compute anything."""
     from tensorflow.lite.tools import flatbuffer_utils
 
@@ -47,7 +47,7 @@ def steps_of(content: bytes) -> list[Step]:
     names = [tensor.name.decode() for tensor in model.subgraphs[0].tensors]
     graph = _Operators(model)
     return [
-        Step(str(number), tuple(names[place] for place in graph.inputs[number] if place not in graph.constant),
+        GraphStep(str(number), tuple(names[place] for place in graph.inputs[number] if place not in graph.constant),
              tuple(names[place] for place in graph.outputs[number]), kind in _PASSING)
         for number, kind in enumerate(graph.kinds)
     ]  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from nnpipe.compilers._float_tensors import Step, touching
+from nnpipe.compilers._float_tensors import GraphStep, touching
 
 # Operators whose rounded result is that of a rounded input, and normalisations, which become part of convolutions.
 _PASSING = frozenset(
@@ -18,7 +18,7 @@ _PASSING = frozenset(
 _ANNOTATION = "quantization_annotation"
 
 
-def keeping_floats(quantiser: Any, kept: Callable[[Sequence[Step]], set[str]]) -> Any:
+def keeping_floats(quantiser: Any, kept: Callable[[Sequence[GraphStep]], set[str]]) -> Any:
     """Return a quantiser that does what another does, but leaves some tensors in floats.
 
     Parameters
@@ -47,12 +47,12 @@ def keeping_floats(quantiser: Any, kept: Callable[[Sequence[Step]], set[str]]) -
     return FloatKeeping()
 
 
-def _steps(model: Any) -> list[Step]:
+def _steps(model: Any) -> list[GraphStep]:
     found = []
     for node in model.graph.nodes:
         if node.op in ("placeholder", "call_function"):
             taken = tuple(given.name for given in node.all_input_nodes if given.op != "get_attr")
-            found.append(Step(node.name, taken, (node.name,), _kind(node) in _PASSING))
+            found.append(GraphStep(node.name, taken, (node.name,), _kind(node) in _PASSING))
     return found
 
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from nnpipe.compilers._float_tensors import Step
+from nnpipe.compilers._float_tensors import GraphStep
 from nnpipe.compilers._quantisation import FloatKeepingCompiler
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
@@ -156,12 +156,12 @@ class OpenVINOCompiler(FloatKeepingCompiler):
         return found
 
 
-def _steps(native: Any) -> list[Step]:
+def _steps(native: Any) -> list[GraphStep]:
     """Return the operations of a model, with the names that its source gave to their tensors.
 
     A tensor with several names has an operation that passes the values from one to the others.
     """
-    found: list[Step] = []
+    found: list[GraphStep] = []
     for operation in native.get_ordered_ops():
         if operation.get_type_name() in ("Parameter", "Constant", "Result"):
             continue
@@ -169,8 +169,8 @@ def _steps(native: Any) -> list[Step]:
         made = [_names(port) for port in operation.outputs()]
         taken = [_names(port.get_source_output())[0] for port in operation.inputs()]
         passing = operation.get_type_name() in _PASSING
-        found.append(Step(name, tuple(taken), tuple(first for first, *_ in made), passing))
-        found += [Step(name, (first,), tuple(others), passing=True) for first, *others in made if others]
+        found.append(GraphStep(name, tuple(taken), tuple(first for first, *_ in made), passing))
+        found += [GraphStep(name, (first,), tuple(others), passing=True) for first, *others in made if others]
     return found
 
 
