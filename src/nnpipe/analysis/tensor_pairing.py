@@ -58,6 +58,8 @@ class Pair:
         The other model's value, in the source's order of axes.
     sure
         Whether the values prove that the tensors correspond.
+    order
+        The order in which the other model's axes are the source's; ``None`` if it is reshaped.
     """
 
     source: ComputedTensor
@@ -65,6 +67,7 @@ class Pair:
     expected: Array
     found: Array
     sure: bool
+    order: tuple[int, ...] | None = None
 
 
 class TensorPairing:
@@ -298,5 +301,10 @@ class TensorPairing:
         name, order, sure = self.found[place.tensor]
         expected = np.asarray(computed[place.tensor], np.float64)
         return Pair(
-            place, self.other.by_name[name], expected, arranged(self.other.values[name], order, expected.shape), sure
+            place,
+            self.other.by_name[name],
+            expected,
+            arranged(self.other.values[name], order, expected.shape),
+            sure,
+            order,
         )

@@ -2,6 +2,7 @@
 
     nnpipe explain mobilenet.onnx
     nnpipe explain mobilenet.onnx --runtime ONNXRuntime --if 'Conv*=2x'
+    nnpipe explain small_int8.onnx --against small.onnx --dataset CIFAR10Dataset
     nnpipe explain detector.tflite --breakdown kind
     nnpipe explain encoder.onnx --shape tokens=1,128 --csv costs.csv
 
@@ -11,6 +12,10 @@ With --runtime, the time of each layer is measured on random inputs: a row is a
 step of the runtime with the operations that it fuses, and what belongs to no
 step is a row of its own, so that the rows add up to the run.  A compiled file
 (.vmfb, .pte, .so) is explained by the graph of the file that it was made from.
+
+With --against, the numeric error of each layer is measured on samples: signal to
+noise in decibels, as the median over channels and of the worst channel.  It is
+the error of that layer alone, without what it inherits from those before it.
 
 MACs are multiply-accumulates of convolutions, matrix products, recurrent layers
 and attention.  Traffic is what an operation reads and writes if every value
@@ -31,6 +36,7 @@ from pathlib import Path
 from typing import cast
 
 from nnpipe.core.argument_kinds import Kind
+from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.runtime import Runtime
 from nnpipe.scenarios._cli.command import execute, parse
@@ -61,6 +67,16 @@ def _options(parser: argparse.ArgumentParser) -> None:
         help="with --runtime, also tell what a run would take if such operations or kinds were faster: 'Conv*=2x'",
     )  # fmt: skip
     parser.add_argument(
+        "--against",
+        type=Path,
+        metavar="SOURCE",
+        help="also compare each layer with this model, from which MODEL was made",
+    )
+    parser.add_argument("--dataset", metavar="CLASS", help="the data for --against; its test split is used")
+    parser.add_argument(
+        "--samples", type=Kind(int, minimum=1), default=64, metavar="N", help="samples to compare on (default: 64)"
+    )
+    parser.add_argument(
         "--breakdown", choices=("kind",), help="show only the sums: by kind of operation, as convolution or softmax"
     )
     parser.add_argument("--csv", type=output_file, metavar="OUT.csv", help="also write a row for each operation here")
@@ -68,14 +84,25 @@ def _options(parser: argparse.ArgumentParser) -> None:
 
 
 def _explain(argv: Sequence[str] | None) -> None:
-    parsed = parse(argv, "explain", __doc__ or "", (), _options, named_by=(("--runtime", Runtime),))
+    named = (("--runtime", Runtime), ("--dataset", Dataset))
+    parsed = parse(argv, "explain", __doc__ or "", (), _options, named_by=named)
     options = parsed.options
     runtime = cast(Runtime, parsed.make("--runtime")) if parsed.classes["--runtime"] else None
     for text in options.assumptions:
         Speedup.parse(text)  # before anything slow
     if options.assumptions and runtime is None:
         raise ConfigError("--if needs the times of a runtime: name one with --runtime")
-    found = explain(options.model, shapes=dict(options.shape), runtime=runtime, runs=options.runs)
+    if (options.against is None) != (options.dataset is None):
+        raise ConfigError("--against SOURCE and --dataset CLASS go together")
+    found = explain(
+        options.model,
+        shapes=dict(options.shape),
+        data=cast(Dataset, parsed.make("--dataset")) if parsed.classes["--dataset"] else None,
+        runtime=runtime,
+        runs=options.runs,
+        against=options.against,
+        samples=options.samples,
+    )
     predicted = found.what_if(*options.assumptions) if options.assumptions else ()
     found.show(breakdown=options.breakdown is not None)
     for each in predicted:

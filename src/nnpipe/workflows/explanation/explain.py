@@ -10,6 +10,7 @@ from typing import Any
 from nnpipe.analysis.operation_costs import GraphCost, graph_cost
 from nnpipe.core.argument_checks import check_call, check_range
 from nnpipe.core.artifact import Artifact
+from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError, NotSupported
 from nnpipe.core.graph import Graph
 from nnpipe.core.graph_sizes import Shapes, settled_shapes, with_shapes
@@ -19,11 +20,14 @@ from nnpipe.core.registry import find
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.tensors import random_batch
 from nnpipe.workflows.candidates.model_files import artifact_of, format_of, wrapper_of
+from nnpipe.workflows.candidates.stages import prepared
 from nnpipe.workflows.explanation.explain_result import ExplainResult
+from nnpipe.workflows.explanation.layer_errors import LayerErrors, layer_errors
 from nnpipe.workflows.explanation.layer_times import LayerTimes, layer_times
 from nnpipe.workflows.user_inputs.data import inputs_of
-from nnpipe.workflows.user_inputs.inputs import opened_by, working_folder
-from nnpipe.workflows.verification.claims import described, lineage
+from nnpipe.workflows.user_inputs.inputs import given, opened_by, working_folder
+from nnpipe.workflows.verification.claims import declared_claims, described, lineage, seen_claims
+from nnpipe.workflows.verification.compare_outputs import bound, prepared_samples
 
 
 def explain(
@@ -33,6 +37,8 @@ def explain(
     data: Any = None,
     runtime: str | Runtime | None = None,
     runs: int = 30,
+    against: Any = None,
+    samples: int = 64,
 ) -> ExplainResult:
     """Return what each operation of a network costs: arithmetic, memory traffic, parameters and live memory.
 
@@ -47,12 +53,18 @@ def explain(
     shapes
         The shape of inputs by name, such as ``{"image": (8, 224, 224, 3)}``; free axes of the others get the length 1.
     data
-        Samples with which an ``nn.Module`` is traced; nothing else needs them.
+        Samples on which the model is compared with ``against``: arrays, or a :class:`~nnpipe.core.dataset.Dataset`,
+        whose test split is used; and with which an ``nn.Module`` is traced.
     runtime
         The runtime, or its name, that runs the file and whose steps are timed; None to measure nothing.  A compiled
         file that does not show its graph is explained by the graph of the file that it was made from.
     runs
         The number of runs to time.
+    against
+        The model that it was made from, in a form of ``model``; None to compare nothing.  The error of each operation
+        alone is measured, without what it inherits: it is computed from the model's values as the source does it.
+    samples
+        The number of samples to compare on.
 
     Returns
     -------
@@ -78,23 +90,30 @@ def explain(
     """
     check_call(explain, locals())
     check_range("explain: runs", runs, 2)
+    check_range("explain: samples", samples, 1)
+    if against is not None and data is None:
+        raise ConfigError("explain: comparing it with its source needs samples: give data")
     made = find(runtime, Runtime)() if isinstance(runtime, str) else runtime
     if made is not None:
         made.check_installed()
     wanted = {name: tuple(shape) for name, shape in (shapes or {}).items()}
     with working_folder() as folder:
-        if made is not None:
+        if made is not None or against is not None:
             path = _file_of(model)
             with _shown_by(path) as live:
                 found = _explained(path.name, live, wanted)
-                return replace(found, times=_timed(path, made, live, wanted, found.cost, runs))
+                if made is not None:
+                    found = replace(found, times=_timed(path, made, live, wanted, found.cost, runs))
+                if against is not None:
+                    found = replace(found, errors=_compared(path, live, against, data, samples, folder))
+                return found
         if isinstance(model, LiveModel):
             return _explained(type(model.wrapper).__name__, model, wanted)
         if isinstance(model, ModelWrapper):
             with model.open() as live:
                 return _explained(type(model).__name__, live, wanted)
-        samples = None if data is None else inputs_of(data)
-        wrapper, path = opened_by(model, folder, samples)[0]
+        traced = None if data is None or isinstance(data, Dataset) else inputs_of(data)
+        wrapper, path = opened_by(model, folder, traced)[0]
         title = Path(path).name if isinstance(model, (str, Path, tuple)) else type(model).__name__
         with wrapper.open(path) as live:
             return _explained(title, live, wanted)
@@ -135,3 +154,17 @@ def _timed(path: Path, runtime: Runtime, live: LiveModel, shapes: Shapes, cost: 
         sized = settled_shapes(session.io, {name: shape for name, shape in shapes.items() if name in known})
         times = session.profile(random_batch(with_shapes(session.io, sized), 1), runs)
     return layer_times(type(runtime).__name__, live.get_sized_graph(shapes), cost, times)
+
+
+def _compared(path: Path, live: LiveModel, against: Any, data: Any, samples: int, folder: Path) -> LayerErrors:
+    """Return the errors of a model against its source."""
+    taken = data if isinstance(data, Dataset) else inputs_of(data)
+    ready = given(against, taken, folder, calibration_samples=0)
+    (wrapper, source_path), dataset = ready.models[0], ready.dataset
+    assert dataset is not None
+    prepared(dataset)
+    with wrapper.for_samples(dataset.spec).open(source_path) as source:
+        made = described(path)
+        claims = None if made is None or made.parent is None else declared_claims(made, source_path)
+        batches = prepared_samples(source.wrapper, dataset, samples)
+        return layer_errors(source, live, bound(source.io, live.io, {}), batches, claims or seen_claims(live))

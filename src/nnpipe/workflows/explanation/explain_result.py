@@ -16,8 +16,11 @@ from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import write_text
 from nnpipe.core.tensors import TensorSpec
+from nnpipe.report.document import Table
 from nnpipe.report.writers.terminal import to_text
 from nnpipe.workflows.explanation.cost_tables import KindCost, kind_costs, kind_table, operation_table, sentences
+from nnpipe.workflows.explanation.error_tables import error_columns, error_sentence, faults, with_errors
+from nnpipe.workflows.explanation.layer_errors import LayerErrors
 from nnpipe.workflows.explanation.layer_times import LayerTimes
 from nnpipe.workflows.explanation.reasons import Reason, reasons
 from nnpipe.workflows.explanation.time_tables import kind_time_table, layer_table, time_sentences
@@ -44,6 +47,8 @@ class ExplainResult:
         The cost of each operation, and the sums.
     times
         The times of the layers in a runtime, if they were measured.
+    errors
+        The errors of the layers against the source, if they were measured.
 
     Examples
     --------
@@ -59,11 +64,17 @@ class ExplainResult:
     inputs: tuple[TensorSpec, ...]
     cost: GraphCost
     times: LayerTimes | None = None
+    errors: LayerErrors | None = None
 
     @property
     def reasons(self) -> tuple[Reason, ...]:
         """Return why a run takes its time, the greatest share first; none without times, or if nothing stands out."""
         return () if self.times is None else reasons(self.times)
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """Return the operations that lose accuracy, and why, the worst first; none of a sound model."""
+        return () if self.errors is None else faults(self.errors)
 
     def what_if(self, *assumptions: str) -> tuple[WhatIf, ...]:
         """Return what a run would take if some steps were faster.
@@ -102,16 +113,26 @@ class ExplainResult:
         """Return the tables and totals as text; with ``breakdown`` only the sums by kind and the totals."""
         check_call(ExplainResult.text, locals())
         if self.times is not None:
-            tables = [] if breakdown else [to_text(layer_table(self.times))]
+            tables = [] if breakdown else [to_text(self._with_errors(layer_table(self.times)))]
             tables += [to_text(kind_time_table(self.times)), "\n".join(self._sentences())]
         else:
-            tables = [] if breakdown else [to_text(operation_table(self.cost))]
+            tables = [] if breakdown else [to_text(self._with_errors(operation_table(self.cost)))]
             tables += [to_text(kind_table(self.cost)), "\n".join(self._sentences())]
         return "\n\n".join((self.title, *tables))
 
     def _sentences(self) -> list[str]:
         told = [] if self.times is None else time_sentences(self.times)
-        return [*told, *(f"reason: {each.text}" for each in self.reasons), *sentences(self.cost)]
+        told += [f"reason: {each.text}" for each in self.reasons]
+        if self.errors is not None:
+            told += [f"accuracy: {each}" for each in self.faults] + [error_sentence(self.errors)]
+        return [*told, *sentences(self.cost)]
+
+    def _with_errors(self, table: Table) -> Table:
+        if self.errors is None:
+            return table
+        names = [(each.name,) for each in self.cost.operations]
+        covered = names if self.times is None else [each.operations for each in self.times.rows]
+        return with_errors(table, self.errors, covered)
 
     def __str__(self) -> str:
         return self.text()
@@ -125,7 +146,7 @@ class ExplainResult:
     def _repr_html_(self) -> str:
         """Return HTML for a notebook: the sums by kind, and the operations below."""
         table = kind_table(self.cost) if self.times is None else kind_time_table(self.times)
-        rows = operation_table(self.cost) if self.times is None else layer_table(self.times)
+        rows = self._with_errors(operation_table(self.cost) if self.times is None else layer_table(self.times))
         kinds = shown_table(table, self.title, self._sentences())
         return f"{kinds}<details>{shown_table(rows, 'operations')}</details>"
 
@@ -147,6 +168,8 @@ class ExplainResult:
             "operations": [_figures(each) for each in self.cost.operations],
             "times": None if self.times is None else self.times.to_json(),
             "reasons": [each.to_json() for each in self.reasons],
+            "errors": None if self.errors is None else self.errors.to_json(),
+            "faults": list(self.faults),
         }
 
     def save_json(self, path: str | Path) -> None:
@@ -172,11 +195,16 @@ class ExplainResult:
         text = io.StringIO()
         if self.times is not None:
             rows = [{**each.to_json(), "operations": " ".join(each.operations)} for each in self.times.rows]
+            covered = [each.operations for each in self.times.rows]
             columns: tuple[str, ...] = tuple(rows[0])
         else:
             found = [_figures(each) for each in self.cost.operations]
             rows = [{**row, "inputs": _tensors(row["inputs"]), "outputs": _tensors(row["outputs"])} for row in found]
-            columns = _COLUMNS
+            covered, columns = [(each.name,) for each in self.cost.operations], _COLUMNS
+        if self.errors is not None:
+            added = error_columns(self.errors, covered)
+            rows = [{**row, **more} for row, more in zip(rows, added, strict=True)]
+            columns = (*columns, *added[0]) if added else columns
         writer = csv.DictWriter(text, columns, lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)

@@ -152,7 +152,7 @@ def paired_values(
     batches = batches_of((source, other), list(samples[:_SAMPLES]))
     taken = binding.towards(source.io.inputs)
     turned = [adapt(binding.there(batch), taken, other.io.inputs) for batch in batches]
-    values = _joined([other.get_intermediates(_EVERYTHING, batch) for batch in turned], other_graph)
+    values = joined_values([other.get_intermediates(_EVERYTHING, batch) for batch in turned], other_graph)
     recompute = Rerun(source, graph, batches)
     outputs = _outputs(source, graph, other, other_graph, binding)
     places = [place for place in _places(graph) if place.tensor not in absent]
@@ -223,7 +223,7 @@ class Rerun:
             taken = {name: np.zeros_like(array) for name, array in batch.items()} if resting else batch
             own = {name: part[n] for name, part in parts.items()}
             found.append(self.source.get_intermediates(Selector(tensor=tensor), taken, own))
-        return _joined(found, self.graph)
+        return joined_values(found, self.graph)
 
 
 def batches_of(models: Sequence[LiveModel], samples: Sequence[Batch]) -> list[Batch]:
@@ -276,7 +276,7 @@ def _outputs(source: LiveModel, graph: Graph, other: LiveModel, other_graph: Gra
     return {tensor: theirs[binding.names.get(name, name)] for name, tensor in own}
 
 
-def _joined(parts: Sequence[Mapping[str, Any]], graph: Graph) -> dict[str, Any]:
+def joined_values(parts: Sequence[Mapping[str, Any]], graph: Graph) -> dict[str, Any]:
     """Join values of several batches as floating point; leave out tensors whose shapes differ."""
     found = {}
     for name, first in parts[0].items():
