@@ -104,6 +104,13 @@ def test_shares_of_right_samples_are_compared_sample_by_sample() -> None:
     assert wider.low < found.low < found.high < wider.high
 
 
+def test_no_interval_leaves_what_a_metric_can_be() -> None:
+    truth = np.repeat([0, 1], [40, 6])
+    score = np.concatenate([np.linspace(0, 0.6, 40), [0.55, 0.7, 0.8, 0.9, 0.95, 1.0]])
+    found = quality_estimate(task_named("anomaly").primary, Evaluation("anomaly", {"truth": truth, "score": score}))
+    assert 0.9 < found.low < found.value < found.high == 1
+
+
 def test_clusters_are_counted_and_not_their_samples() -> None:
     def errors(evaluation: Evaluation) -> np.ndarray:
         return np.asarray(evaluation.arrays["error"], np.float64)

@@ -58,13 +58,11 @@ def quality_estimate(metric: QualityMetric, evaluation: Evaluation, confidence: 
     value = metric.of(evaluation)
     parts = contributions(metric, evaluation)
     low, high = mean_interval(parts, value, confidence)
-    if metric.kind == "share":
-        if len(parts) and np.ptp(parts) == 0:  # all samples are alike, which says little about others
-            counted = count if metric.values is None else int(np.isfinite(metric.values(evaluation)).sum())
-            low, high = wilson_interval(round(value * counted), counted, confidence)
-        low, high = max(low, 0.0), min(high, 1.0)
-    if metric.kind in ("time", "rate"):
-        low = max(low, 0.0)
+    if metric.kind == "share" and len(parts) and np.ptp(parts) == 0:  # all samples are alike: others may not be
+        counted = count if metric.values is None else int(np.isfinite(metric.values(evaluation)).sum())
+        low, high = wilson_interval(round(value * counted), counted, confidence)
+    least, greatest = metric.limits
+    low, high = max(low, least), min(high, greatest)
     return QualityEstimate(value, *_known(low, high), count)
 
 
@@ -102,8 +100,8 @@ def quality_difference(
     value = metric.of(other) - metric.of(one)
     mine, theirs = contributions(metric, one), contributions(metric, other)
     low, high = mean_interval(theirs - mine, value, confidence, beside=(mine + theirs) / 2)
-    if metric.kind == "share":
-        low, high = max(low, -1.0), min(high, 1.0)
+    most = metric.limits[1] - metric.limits[0]
+    low, high = max(low, -most), min(high, most)
     return QualityDifference(value, *_known(low, high), len(one), *_moved(metric, one, other))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -53,6 +54,9 @@ class QualityMetric:
     alike
         Of a statistic: numbers of kinds of samples, ``(samples,)``, if those of one kind can stand for each other, such
         as those with the same truth and prediction.  The statistic is then computed from one sample of each kind.
+    bounds
+        The least and the greatest value that there can be; by default 0 and 1 for shares, 0 and infinity for times and
+        rates, and none for other numbers.
     draws
         How often samples are drawn again where random values of a metric are needed, as for a Pareto front.
 
@@ -77,6 +81,7 @@ class QualityMetric:
     clusters: Numbers | None = None
     alike: Numbers | None = None
     draws: int = 1000
+    bounds: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         check_call(QualityMetric, vars(self))
@@ -86,6 +91,13 @@ class QualityMetric:
             raise ConfigError(f"the metric {self.name!r} needs either values of samples or a statistic")
         if self.alike is not None and self.statistic is None:
             raise ConfigError(f"the metric {self.name!r} is a mean of values: samples that are alike have equal ones")
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """The least and the greatest value that there can be; infinite where there is none."""
+        if self.bounds is not None:
+            return self.bounds
+        return {"share": (0.0, 1.0), "ratio": (-math.inf, math.inf)}.get(self.kind, (0.0, math.inf))
 
     def of(self, evaluation: Evaluation) -> float:
         """Return the metric of an evaluation; NaN if it is not defined."""

@@ -11,6 +11,8 @@ from nnpipe.measuring.doubt import Doubt
 from nnpipe.measuring.quantities import Quantity
 from nnpipe.report.formatting import NOTHING, digits, duration, energy, points, share, size
 
+_TINY = 1e-4
+
 
 def written(quantity: Quantity, value: float | None) -> str:
     """Return a value, given in the quantity's unit, as text with the unit that suits it; ``–`` if it is unknown."""
@@ -35,8 +37,9 @@ def difference_text(metric: QualityMetric, value: float) -> str:
 
 
 def signed(value: float) -> str:
-    """Return a number with its sign."""
-    return ("−" if value < 0 else "+" if value > 0 else "") + digits(abs(value))
+    """Return a number with its sign; one that rounding may have caused has an exponent."""
+    text = digits(abs(value)) if not 0 < abs(value) < _TINY else f"{abs(value):.2e}".replace("e-0", "e-")
+    return ("−" if value < 0 else "+" if value > 0 else "") + text.replace("e-", "e−")
 
 
 def interval(quantity: Quantity, known: Figure) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import compress
 from typing import ClassVar
 
 from nnpipe.core.discoverable import Discoverable
@@ -61,10 +62,14 @@ def task_section(task: Task, candidates: Sequence[Candidate]) -> Section:
 
 
 def metrics_section(task: Task, candidates: Sequence[Candidate]) -> Section:
-    """Return a section with the table of all metrics of a task, with intervals."""
-    header = ("Candidate", *(metric.heading for metric in task.metrics), "Samples")
-    rows = tuple((Cell(c.name, float(c.number)), *_cells(task, c)) for c in candidates)
-    meanings = "; ".join(f"{metric.heading}: {metric.meaning}" for metric in task.metrics)
+    """Return a section with the table of the metrics of a task that any candidate has, with intervals."""
+    cells = {c.number: _cells(task, c) for c in candidates}
+    shown = [
+        place == 0 or any(own[place].value is not None for own in cells.values()) for place in range(len(task.metrics))
+    ]
+    header = ("Candidate", *(metric.heading for metric in compress(task.metrics, shown)), "Samples")
+    rows = tuple((Cell(c.name, float(c.number)), *compress(cells[c.number], [*shown, True])) for c in candidates)
+    meanings = "; ".join(f"{metric.heading}: {metric.meaning}" for metric in compress(task.metrics, shown))
     table = Table(header, rows, sortable=True, caption=f"Ranges are 95\u00a0% intervals. {meanings}.")
     return Section(title_of_task(task), (Paragraph(type(task).summary()), table))
 

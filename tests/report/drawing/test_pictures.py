@@ -18,6 +18,8 @@ from nnpipe.report.charts import (
     Areas,
     Bar,
     Bars,
+    BoxedFrame,
+    BoxGroup,
     ChartPoint,
     Dots,
     Heatmap,
@@ -31,13 +33,14 @@ from nnpipe.report.charts import (
     Spreads,
 )
 from nnpipe.report.document import Plot
-from nnpipe.report.drawing.axes import Span
+from nnpipe.report.drawing.axes import Span, length
 from nnpipe.report.drawing.draw import draw
 from nnpipe.report.drawing.pictures import Pictures
-from nnpipe.report.drawing.shapes import Drawing, Path
+from nnpipe.report.drawing.shapes import Drawing, Path, Words
 from nnpipe.report.drawing.svg import body
 
 HOSTILE = "<b> & $\\frac{1}{ \x00\ud800 日本語 " + "x" * 500
+EDGES = np.array([(-5.0, 0, 30, 9), (0, 0, 1, 1), (60, 40, 30, 30)])
 ONE, SOME = np.array([1.0]), np.arange(5.0)
 
 CHARTS = {
@@ -69,6 +72,8 @@ CHARTS = {
     "matrix": Heatmap("p", "t", "s", np.eye(12), np.eye(12, dtype=int), (HOSTILE,) * 12, 12),
     "matrix of many": Heatmap("p", "t", "s", np.eye(250), None, (), 1000),
     "dots": Dots("%", (HOSTILE,) * 40, (("sensitivity", np.linspace(0, 100, 40)), ("precision", np.full(40, np.nan)))),
+    "boxes": BoxedFrame(64, 48, tuple(BoxGroup(HOSTILE, EDGES, (HOSTILE,) * 3, colour) for colour in (-1, 0))),
+    "boxes in a narrow picture": BoxedFrame(20, 900, (BoxGroup("a", EDGES, ("red 0.50",) * 3, 0),)),
     "dots of nothing": Dots("%", ("a",), (("sensitivity", np.array([np.nan])),)),
 }
 
@@ -110,6 +115,18 @@ def test_whatever_is_drawn_lies_within_the_picture(name):
         else:
             assert 0 <= shape.x <= drawing.width
             assert 0 <= shape.y <= drawing.height
+
+
+def test_texts_of_boxes_are_apart_from_each_other():
+    corners = np.array([(10.0, 10, 30, 25), (10, 10, 28, 22), (11, 11, 30, 25), (40, 2, 12, 12)])
+    groups = (BoxGroup("truth", corners, ("red",) * 4, -1), BoxGroup("model", corners + 0.3, ("red 0.91",) * 4, 0))
+    drawing = draw(BoxedFrame(64, 48, groups))
+    texts = [shape for shape in drawing.shapes if isinstance(shape, Words) and shape.text.startswith("red")]
+    assert len(texts) == 8
+    for place, one in enumerate(texts):
+        for other in texts[:place]:
+            beside = min(one.x + length(one.text, 10.5), other.x + length(other.text, 10.5)) <= max(one.x, other.x)
+            assert beside or abs(one.y - other.y) >= 10.5, (one, other)
 
 
 def test_rings_are_closed():

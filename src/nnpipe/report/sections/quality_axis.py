@@ -33,8 +33,8 @@ class QualityAxis:
 
     @property
     def label(self) -> str:
-        """The text beside the axis."""
-        title = in_sentence(self.metric.title)
+        """The text beside the axis, which is short, because the axis is."""
+        title = in_sentence(self.metric.heading)
         return ("−" if self.metric.less_is_better else "") + title + (", %" if self.metric.kind == "share" else "")
 
     def place(self, value: float) -> float:

@@ -39,9 +39,7 @@ class AnomalyMapSection(TaskSection):
             lines = tuple(Line(c.name, _ALARMS, own) for (c, _), own in zip(shown, overlaps, strict=True))
             blocks.append(
                 Plot(
-                    Lines(
-                        "share of good pixels that are alarms", "mean share of a defect that is found", lines, top=1.0
-                    ),
+                    Lines("share of good pixels that are alarms", "share of a defect found", lines, top=1.0),
                     "per-region-overlap",
                     "The mean over all defects of the share of each that is found, against false alarms",
                     f"Curves of the per-region overlap; the means of the overlap: {told}.",

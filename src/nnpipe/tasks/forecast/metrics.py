@@ -5,6 +5,8 @@ Windows of one stretch of a series share most of their points, so intervals coun
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import numpy.typing as npt
 
@@ -51,14 +53,14 @@ METRICS = (
     QualityMetric(
         "mase", "MASE", "Mean absolute scaled error",
         "mean absolute error, divided by that of the naive forecast in the training part (Hyndman and Koehler 2006)",
-        "ratio", True, values=_scaled, clusters=_blocks,
+        "ratio", True, values=_scaled, clusters=_blocks, bounds=(0.0, math.inf),
     ),
     QualityMetric(
         "mae", "MAE", "Mean absolute error", "mean distance of predicted from true numbers", "ratio", True,
-        values=_absolute, clusters=_blocks,
+        values=_absolute, clusters=_blocks, bounds=(0.0, math.inf),
     ),
     QualityMetric(
         "rmse", "RMSE", "Root of the mean squared error", "root of the mean squared distance", "ratio", True,
-        statistic=_root, clusters=_blocks,
+        statistic=_root, clusters=_blocks, bounds=(0.0, math.inf),
     ),
 )  # fmt: skip

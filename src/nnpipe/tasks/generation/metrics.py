@@ -141,6 +141,7 @@ METRICS = (
         "perplexity", "Perplexity", "Perplexity of the references",
         "exponential of the mean negative log-likelihood of a reference's token, given the prompt and the tokens "
         "before it; only models with the same tokenizer can be compared", "ratio", True, statistic=_perplexity,
+        bounds=(1.0, math.inf),
     ),
     *_of_time(),
     QualityMetric(

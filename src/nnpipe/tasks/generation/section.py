@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -142,7 +143,8 @@ def _histogram(candidate: Candidate, found: Evaluation, prefix: str) -> list[Blo
     low, high = float(times.min()), float(times.max())
     edges = np.geomspace(low, max(high, low * 1.01), _BINS + 1)
     counts, _ = np.histogram(np.clip(times, edges[0], edges[-1]), edges)
-    marks = tuple((word, float(np.quantile(times, share)) / scale.divisor) for word, share in PERCENTILES)
+    told = ((word, 1e9 * Generation().metric(f"itl_{word}").of(found)) for word, _ in PERCENTILES)
+    marks = tuple((word, value / scale.divisor) for word, value in told if math.isfinite(value))
     axis = f"time since the token before, {scale.unit}"
     return [
         Plot(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -127,11 +128,12 @@ METRICS = (
     QualityMetric(
         "point_distance", "Distance", "Mean distance of key points",
         "mean distance of visible key points of paired persons, x in shares of the picture's width and y of its height",
-        "ratio", True, statistic=_over_persons(_apart),
+        "ratio", True, statistic=_over_persons(_apart), bounds=(0.0, math.inf),
     ),
     QualityMetric(
         "greatest_point_distance", "Greatest distance", "Greatest distance of key points",
         "mean over pictures of the greatest distance of a visible key point of a paired person", "ratio", True,
+        bounds=(0.0, math.inf),
         values=greatest_distances,
     ),
 )  # fmt: skip

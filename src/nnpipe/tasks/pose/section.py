@@ -58,7 +58,7 @@ def _points(found: Evaluation) -> Table:
     rows = tuple(
         (
             clean(found.class_names[n], 80) if n < len(found.class_names) else f"point {n}",
-            Cell(digits(float(mean[n])) if np.isfinite(mean[n]) else "–", float(np.nan_to_num(mean[n]))),
+            _number(float(mean[n])),
             Cell(share(float(right[n]), 1), float(np.nan_to_num(right[n]))),
             Cell(f"{int(seen[:, n].sum()):,}", float(seen[:, n].sum())),
         )
@@ -70,6 +70,10 @@ def _points(found: Evaluation) -> Table:
     return Table(header, rows, sortable=True, caption=caption)
 
 
+def _number(value: float) -> Cell:
+    return Cell(digits(value), value if np.isfinite(value) else 0.0)
+
+
 def _worst(found: Evaluation) -> Table:
     """Return the table of the pictures whose persons are least similar to the predicted poses."""
     persons = np.bincount(poses_of(found).true_picture, poses_of(found).counted, len(found))
@@ -79,7 +83,7 @@ def _worst(found: Evaluation) -> Table:
             Cell(f"{n:,}", float(n)),
             Cell(f"{int(persons[n]):,}", float(persons[n])),
             Cell(share(float(mean[n]), 1), float(mean[n])),
-            Cell(digits(float(furthest[n])) if np.isfinite(furthest[n]) else "–"),
+            _number(float(furthest[n])),
         )
         for n in _worst_first(mean)[:_WORST]
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from nnpipe.core.dataset_spec import DatasetSpec
@@ -92,14 +94,14 @@ def _explained(found: Evaluation) -> Statistic:
 _METRICS = (
     QualityMetric(
         "mae", "MAE", "Mean absolute error", "mean distance of predicted from true numbers", "ratio", True,
-        values=_absolute,
+        values=_absolute, bounds=(0.0, math.inf),
     ),
     QualityMetric(
         "rmse", "RMSE", "Root of the mean squared error", "root of the mean squared distance", "ratio", True,
-        statistic=_root,
+        statistic=_root, bounds=(0.0, math.inf),
     ),
     QualityMetric(
         "r2", "R²", "Coefficient of determination", "1 less the squared errors by the squared deviations of the truth",
-        "ratio", statistic=_explained,
+        "ratio", statistic=_explained, bounds=(-math.inf, 1.0),
     ),
 )  # fmt: skip

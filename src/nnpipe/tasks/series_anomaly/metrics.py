@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -91,6 +92,7 @@ METRICS = tuple(
         f"nab_{profile.name}", f"NAB {profile.name.replace('_', ' ').replace('fp', 'FP').replace('fn', 'FN')}",
         f"NAB score, {profile.name.replace('_', ' ').replace('fp', 'FP').replace('fn', 'FN')}",
         _MEANINGS[profile.name], "ratio", statistic=_score(number, profile), clusters=_series,
+        bounds=(-math.inf, 100.0),
     )
     for number, profile in enumerate(PROFILES)
 )  # fmt: skip
