@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from nnpipe.analysis.classification import wilson_interval
 from nnpipe.analysis.paired_shares import mcnemar, paired_difference
-from nnpipe.analysis.skewed_means import contributions, mean_interval
+from nnpipe.analysis.skewed_means import contributions, mean_interval, paired_contributions
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.quality_metric import Floats, QualityMetric
@@ -98,7 +98,7 @@ def quality_difference(
         gained, lost = (fewer, more) if metric.less_is_better else (more, fewer)
         return QualityDifference(*found, len(first), gained, lost, mcnemar(gained, lost))
     value = metric.of(other) - metric.of(one)
-    mine, theirs = contributions(metric, one), contributions(metric, other)
+    mine, theirs = paired_contributions(metric, (one, other))
     low, high = mean_interval(theirs - mine, value, confidence, beside=(mine + theirs) / 2)
     most = metric.limits[1] - metric.limits[0]
     low, high = max(low, -most), min(high, most)

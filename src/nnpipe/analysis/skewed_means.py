@@ -25,7 +25,7 @@ these.  What samples contribute to the metric itself tells:
 from __future__ import annotations
 
 import math
-from collections.abc import MutableMapping
+from collections.abc import MutableMapping, Sequence
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -39,7 +39,7 @@ _FEWEST = 2  # values
 _LEAST_FREEDOM = 2  # since two values are added
 _ROUNDING, _ROUNDING_OF_RANGE = 1e-12, 1e-9
 _SEED = 20_011
-_KNOWN: MutableMapping[Evaluation, dict[QualityMetric, Floats]] = WeakKeyDictionary()
+_KNOWN: MutableMapping[Evaluation, dict[tuple[QualityMetric, bool], Floats]] = WeakKeyDictionary()
 """Contributions to metrics that are computed anew without each part, as long as the evaluation is in use."""
 
 
@@ -94,12 +94,27 @@ def mean_interval(
     return low, high
 
 
-def contributions(metric: QualityMetric, evaluation: Evaluation) -> Floats:
+def paired_contributions(metric: QualityMetric, evaluations: Sequence[Evaluation]) -> Floats:
+    """Return the :func:`contributions` to a metric of evaluations of the same samples, by the same parts.
+
+    Returns
+    -------
+    ndarray
+        Float64 ``(evaluations, parts)``.
+    """
+    found = [contributions(metric, each) for each in evaluations]
+    if len({len(each) for each in found}) > 1:  # only some have so few kinds of samples that each kind is a part
+        found = [contributions(metric, each, by_kind=False) for each in evaluations]
+    return np.array(found)
+
+
+def contributions(metric: QualityMetric, evaluation: Evaluation, *, by_kind: bool = True) -> Floats:
     """Return values whose mean is the metric, and which vary as its parts do: one for each independent part.
 
     These are the values of samples where the metric is their mean.  Otherwise they are the pseudo-values of the
     jackknife: J. Tukey, "Bias and confidence in not quite large samples", Annals of Mathematical Statistics 29 (1958),
-    614.  Many samples are left out in groups.
+    614.  Many samples are left out in groups, unless they are of few kinds, of which one sample each is left out
+    (``by_kind``).
 
     Returns
     -------
@@ -109,10 +124,13 @@ def contributions(metric: QualityMetric, evaluation: Evaluation) -> Floats:
     clusters = None if metric.clusters is None else np.unique(metric.clusters(evaluation), return_inverse=True)[1]
     if metric.values is None:
         known = _KNOWN.setdefault(evaluation, {})
-        if metric not in known:
-            known[metric] = _left_out(metric, evaluation, clusters)
-            known[metric].flags.writeable = False
-        return known[metric]
+        by_kind = by_kind and metric.alike is not None and clusters is None
+        if (metric, by_kind) not in known:
+            made = _left_out_by_kind(metric, evaluation) if by_kind else None
+            made = _left_out(metric, evaluation, clusters) if made is None else made
+            made.flags.writeable = False
+            known[metric, by_kind] = made
+        return known[metric, by_kind]
     values = np.asarray(metric.values(evaluation), np.float64)
     there = ~np.isnan(values)
     if clusters is None and there.all():
@@ -127,13 +145,16 @@ def contributions(metric: QualityMetric, evaluation: Evaluation) -> Floats:
     return np.asarray(mean + len(sums) * (sums - mean * counted) / counted.sum())
 
 
+def _left_out_by_kind(metric: QualityMetric, evaluation: Evaluation) -> Floats | None:
+    kinds, of_kinds = metric.by_kind(evaluation)
+    counts = np.bincount(kinds).astype(np.float64)
+    if len(counts) > _GROUPS:
+        return None
+    less = np.array([of_kinds(counts - one) for one in np.eye(len(counts))])
+    return _pseudo_values(of_kinds(counts), less, counts)[kinds]
+
+
 def _left_out(metric: QualityMetric, evaluation: Evaluation, parts: np.ndarray | None) -> Floats:
-    if metric.alike is not None and parts is None:
-        kinds, of_kinds = metric.by_kind(evaluation)
-        counts = np.bincount(kinds).astype(np.float64)
-        if len(counts) <= _GROUPS:
-            less = np.array([of_kinds(counts - one) for one in np.eye(len(counts))])
-            return _pseudo_values(of_kinds(counts), less, counts)[kinds]
     parts = np.arange(len(evaluation)) if parts is None else parts
     number = int(parts.max(initial=-1)) + 1
     if number > _GROUPS:

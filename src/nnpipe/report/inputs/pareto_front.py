@@ -9,7 +9,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from nnpipe.analysis.skewed_means import contributions
+from nnpipe.analysis.skewed_means import paired_contributions
 from nnpipe.measuring.pareto_front import front_shares, on_front
 from nnpipe.report.charts import Floats
 from nnpipe.report.inputs.candidate import Candidate
@@ -74,7 +74,7 @@ def _errors(qualities: Sequence[Quality], draws: int, random: np.random.Generato
     """Return random errors of the metric of all candidates, ``(draws, candidates)``, with the sign of their rank."""
     metric, evaluations = qualities[0].metric, [each.evaluation for each in qualities]
     sign = -1.0 if metric.less_is_better else 1.0
-    values = np.array([contributions(metric, each) for each in evaluations])
+    values = paired_contributions(metric, evaluations)
     values = values[:, np.isfinite(values).all(axis=0)]
     parts = values.shape[1]
     covariance = np.atleast_2d(np.cov(values)) / parts if parts > 1 else np.zeros((len(values), len(values)))
