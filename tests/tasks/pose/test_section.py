@@ -48,6 +48,18 @@ def test_the_worst_picture_is_drawn_first_with_limbs() -> None:
     assert "net 0" in Pictures().svg(drawn[0])
 
 
+def test_a_line_leads_from_each_true_point_to_the_predicted_one_if_there_are_no_limbs() -> None:
+    section = section_of(judged(3))
+    plot = next(block for block in section.blocks if isinstance(block, Plot))
+    assert isinstance(plot.chart, BoxedFrame)
+    truth, guess = (group.lines for group in plot.chart.groups)
+    assert [len(line) for line in truth] == [1, 1]  # the nose is not known
+    assert [len(line) for line in guess] == [1, 1, 2, 2]
+    for place in range(2):
+        np.testing.assert_allclose(guess[2 + place], np.concatenate([truth[place], guess[place]]))
+    assert "from each true one" in plot.caption
+
+
 def test_every_key_point_has_its_row() -> None:
     tables = [block for block in section_of(judged(3)).blocks if isinstance(block, Table)]
     points, worst = tables[1:]

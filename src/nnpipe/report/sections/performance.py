@@ -232,7 +232,7 @@ def _curves(candidate: Candidate, prefix: str, name: str, title: str, columns: M
     for label, (time, values) in observed.items():
         lines.append(thinned(label, time / clock.divisor, values / scale.divisor))
         mean, least, greatest = (scale.text(float(f(values))) for f in (np.mean, np.min, np.max))
-        found = f"{mean} {scale.unit} on average, from {least} to {greatest} {scale.unit}"
+        found = f"{mean}\u00a0{scale.unit} on average, from {least} to {greatest}\u00a0{scale.unit}"
         figures.append(f"{label} {found}{_WHOLE[label]}" if label else found)
     text = f"{title}: {'; '.join(figures)}"
     label = title.split(" of ")[0]

@@ -113,16 +113,28 @@ def _picture(candidate: Candidate, found: Evaluation, number: int, similarity: f
     none = np.zeros((0, 4))
     height, width = (float(each) for each in found.arrays["size"][number])
     seen = truth[..., 2] > 0
+    matched = guessed[poses.pair[paired]]
+    if any(limbs(known) for known in seen[own]):
+        between: tuple[Floats, ...] = ()
+        told = "broken lines are the truth"
+    else:
+        between = _between(truth[paired], matched, seen[paired])
+        told = "a line leads from each true one, in black, to the predicted one"
     groups = (
         BoxGroup("truth", none, (), -1, _limbs(truth[own], seen[own])),
-        BoxGroup(candidate.name, none, (), candidate.number, _limbs(guessed[poses.pair[paired]], seen[paired])),
+        BoxGroup(candidate.name, none, (), candidate.number, (*_limbs(matched, seen[paired]), *between)),
     )
     return Plot(
         BoxedFrame(max(width, 1.0), max(height, 1.0), groups, picture_of(found, number)),
         f"{candidate.number + 1}-pose-{number}",
-        f"{candidate.name}, sample {number}: key points that are visible; broken lines are the truth",
+        f"{candidate.name}, sample {number}: key points that are visible; {told}",
         f"Key points of {candidate.name} in sample {number}: the mean OKS of its persons is {share(similarity)}.",
     )
+
+
+def _between(truth: Floats, guessed: Floats, seen: npt.NDArray[np.bool_]) -> tuple[Floats, ...]:
+    """Return a line from each visible key point to the predicted one, to show which belong together."""
+    return tuple(np.stack([truth[seen][:, :2], guessed[seen][:, :2]], axis=1))
 
 
 def _limbs(points: Floats, seen: npt.NDArray[np.bool_]) -> tuple[Floats, ...]:
