@@ -12,7 +12,9 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 CONTENTS = {
-    "Choose": ["comparing", "sweeping", "agreement", "reduce", "breadth", "zoo", "models-from-outside", "boards"],
+    "Choose": [
+        *("comparing", "sweeping", "mixing", "agreement", "reduce", "breadth", "zoo", "models-from-outside", "boards"),
+    ],
     "Examples": ["gallery/index"],
     "Measure": ["measuring", "quantities", "explain", "energy", "load", "defaults"],
     "Tasks": [

@@ -59,6 +59,8 @@ _HOMES = {
     "workflows.measurement.compile": ("compile",),
     "workflows.measurement.measure": ("measure",),
     "workflows.measurement.result": ("Measurement",),
+    "workflows.mixing.mix": ("mix",),
+    "workflows.mixing.mix_result": ("MixResult",),
     "workflows.pipeline.run": ("PipelineResult", "run_pipeline"),
     "workflows.reduction.reduce": ("reduce",),
     "workflows.reduction.result": ("ReduceResult",),

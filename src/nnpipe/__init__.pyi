@@ -112,6 +112,8 @@ from nnpipe.workflows.explanation.explain_result import ExplainResult as Explain
 from nnpipe.workflows.measurement.compile import compile as compile
 from nnpipe.workflows.measurement.measure import measure as measure
 from nnpipe.workflows.measurement.result import Measurement as Measurement
+from nnpipe.workflows.mixing.mix import mix as mix
+from nnpipe.workflows.mixing.mix_result import MixResult as MixResult
 from nnpipe.workflows.pipeline.run import PipelineResult as PipelineResult
 from nnpipe.workflows.pipeline.run import run_pipeline as run_pipeline
 from nnpipe.workflows.reduction.reduce import reduce as reduce

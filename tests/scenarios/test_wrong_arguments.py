@@ -27,6 +27,7 @@ CLASSES = {
     "inference_server": ["TLSProtocol", "ONNXRuntime"],
     "inference_tester": ["PyTorchDigitsCNN", "ONNXStaticQuantizer", "ONNXRuntime", "DigitsDataset"],
     "judge": ["AnomalyScoresDataset"],
+    "mix": ["PyTorchDigitsCNN"],
     "model_training": ["PyTorchImageFolderCNN", "ImageFolderDataset"],
     "reduce": ["PyTorchDigitsCNN", "onnx"],
     "testrun": ["PyTorchDigitsCNN"],

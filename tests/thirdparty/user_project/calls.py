@@ -54,6 +54,8 @@ def measure(model: Path, data: Data) -> float | None:
     line = nn.find("NetworkProtocol", nn.RuntimeProtocol)
     target = nn.Deployment(line.from_json({"host": "board", "port": 12345}), nn.RemoteOptions(run_timeout=10.0))
     away = nn.measure(model, data=data, deployment=target)
+    mixed: nn.MixResult = nn.mix(model, "mixed.onnx", data=data, max_loss=0.01)
+    print(mixed.verdict)
     explained: nn.ExplainResult = nn.explain(model, shapes={"image": (1, 8, 8)})
     explained.show()
     checked: nn.VerifyResult = nn.verify(model, artifact.path, data=data[0], tolerances=nn.Tolerances())

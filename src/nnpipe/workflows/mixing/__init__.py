@@ -1,0 +1,1 @@
+"""Choosing which tensors of a quantised model stay in floats."""

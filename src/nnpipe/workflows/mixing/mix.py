@@ -1,0 +1,317 @@
+"""The fastest model in 8-bit integers and floats that is not worse than allowed, in one call."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nnpipe.core.argument_checks import check_call
+from nnpipe.core.artifact import Artifact
+from nnpipe.core.compiler import ModelCompiler
+from nnpipe.core.dataset import Dataset
+from nnpipe.core.errors import ConfigError, NNPipeError
+from nnpipe.core.files import check_writable
+from nnpipe.core.progress import Progress
+from nnpipe.core.quality_metric import QualityMetric
+from nnpipe.measuring.measure_options import MeasureOptions
+from nnpipe.measuring.paired_comparison import ComparisonPlan
+from nnpipe.workflows.candidates.model_process import ModelProcess
+from nnpipe.workflows.candidates.spec import CandidateSpec
+from nnpipe.workflows.candidates.stages import prepared, suffix
+from nnpipe.workflows.comparison.contest import Contest, carried_out
+from nnpipe.workflows.comparison.result import ComparisonResult
+from nnpipe.workflows.isolation.subprocess_worker import Worker
+from nnpipe.workflows.mixing import subprocess_tasks
+from nnpipe.workflows.mixing.float_search import MixStep, fastest, search_floats
+from nnpipe.workflows.mixing.mix_result import FLOATS, INTEGERS, MIXED, MixResult
+from nnpipe.workflows.progress import bar
+from nnpipe.workflows.user_inputs.inputs import given, working_folder
+from nnpipe.workflows.ways import Planned, Way, planned
+
+log = logging.getLogger("nnpipe")
+
+_RANKED_ON = 32  # samples
+_SHARE = 0.5  # of the allowed loss that the search may use
+_FEWEST_APART = 50  # samples to search with that no quantiser has seen
+
+
+def mix(
+    model: Any,
+    to: str | Path,
+    *,
+    data: Any,
+    max_loss: float = 0.01,
+    way: str | Way = "onnx-int8",
+    metric: str = "",
+    evaluations: int = 26,
+    preparation: Mapping[str, Any] | None = None,
+    calibration_samples: int = 128,
+    search_samples: int = 1000,
+    max_seconds: float = 60.0,
+    time_limit: float = 3600.0,
+    progress: Progress = bar,
+) -> MixResult:
+    """Quantise a model, and keep those tensors in floats without which it would be worse than allowed.
+
+    The tensors are ranked by the noise that 8 bits add to them (:mod:`nnpipe.analysis.rounding_noise`).  The model is
+    then compiled with the worst 0, 1, 2, 4, ... of them in floats, until it is good enough on validation or training
+    samples, and tensors that are not needed are rounded again.  Of the models that are good enough, the
+    fastest is chosen.  Finally it is compared with the model in floats and with the one in integers alone
+    on the test split, which the search never sees.
+
+    Parameters
+    ----------
+    model
+        As in :func:`nnpipe.compare`.
+    to
+        The path of the chosen model.  Its description is written beside it.
+    data
+        As in :func:`nnpipe.compare`: samples with their classes, some of which are put aside to search with, or a
+        :class:`~nnpipe.core.dataset.Dataset`.
+    max_loss
+        By how much the metric may be worse than that of the model in floats: 0.01 is one percentage point of accuracy.
+        The search may use half of this, because the best of several models is partly the luckiest.
+    way
+        A short name of :func:`~nnpipe.workflows.ways.ways`, or a :class:`~nnpipe.workflows.ways.Way`, whose quantiser
+        takes ``keep_float``.
+    metric
+        A metric of the task; by default the one by which candidates are ranked.
+    evaluations
+        The greatest number of models to try.
+    preparation
+        The preprocessing that the model expects, as options of its wrapper: ``{"scale": 255}``.
+    calibration_samples
+        Number of samples for the quantiser to observe.
+    search_samples
+        The greatest number of samples to search with.
+    max_seconds
+        The greatest time in seconds for which the chosen model, the one in floats and the one in integers take turns.
+    time_limit
+        The greatest time of each step in seconds, after which its process is ended; 0 for no limit.
+    progress
+        Shows the progress.
+
+    Returns
+    -------
+    MixResult
+        The models that were tried, the chosen one, and how it does on the test split.
+
+    Raises
+    ------
+    ConfigError
+        If model, data and way do not fit together, or the way has no quantiser that keeps tensors in floats.
+    NNPipeError
+        If a step fails, or its process crashes or does not finish in time.
+
+    Examples
+    --------
+    >>> import nnpipe
+    >>> found = nnpipe.mix("model.onnx", "mixed.onnx", data=(images, labels), max_loss=0.02, max_seconds=1)
+    >>> found.chosen.kept, found.path.name
+    ((), 'mixed.onnx')
+    """
+    check_call(mix, locals())
+    if not 0 <= max_loss < float("inf"):
+        raise ConfigError(f"max_loss should be 0 or more, not {max_loss:g}")
+    if evaluations < 1:
+        raise ConfigError(f"evaluations should be 1 or more, not {evaluations}")
+    check_writable(Path(to))
+    with ExitStack() as stack:
+        place = stack.enter_context(working_folder())
+        taken = given(
+            model, data, place, preparation=preparation,
+            calibration_samples=calibration_samples + search_samples, progress=progress,
+        )  # fmt: skip
+        if taken.dataset is None:
+            raise ConfigError("data should be samples with their classes, or a data set; there are none")
+        dataset = prepared(taken.dataset)
+        chain = _Chain.of(planned(way, taken.models), way)
+        mixing = _Mixing(
+            chain, dataset, _metric(dataset, metric), place, calibration_samples, time_limit,
+            stack.enter_context(ModelProcess(chain.way.wrapper, dataset, chain.way.path)),
+            stack.enter_context(Worker(f"{subprocess_tasks.__name__}:Trials", shown=True)),
+        )  # fmt: skip
+        samples = _apart(dataset, calibration_samples, search_samples)
+        ranking, steps = mixing.searched(samples, max_loss * _SHARE, evaluations, progress)
+        best = fastest(steps, max_loss * _SHARE)
+        candidates = mixing.finalists(best, Path(to))
+        contest = Contest([(each, None) for each in candidates], dataset, MeasureOptions(measure_seconds=0.0))
+        found, interrupted = carried_out(
+            contest, ComparisonPlan(max_seconds=max_seconds), title=f"Mixed precision of {_name(model)}",
+            progress=progress,
+        )  # fmt: skip
+        files = {each.title: each.artifact.path for each in candidates if each.artifact is not None}
+        comparison = ComparisonResult(found, files, FLOATS, interrupted)
+        return MixResult(
+            mixing.metric, max_loss, tuple(ranking), tuple(steps), best, len(samples), comparison,
+            None if best is None else Path(to),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Chain:
+    """A way, the place of its quantiser, and the way to the same runtime in floats."""
+
+    way: Planned
+    place: int
+    floats: Planned
+
+    @classmethod
+    def of(cls, way: Planned, named: str | Way) -> _Chain:
+        title = named if isinstance(named, str) else named.title
+        place = next((n for n, each in enumerate(way.compilers) if _keeps(each)), None)
+        if place is None or way.runtime is None or way.plan is None:
+            raise ConfigError(f"{title}: none of its compilers quantises and keeps tensors in floats (keep_float)")
+        compilers = [*way.compilers[:place], *_in_floats(way.compilers[place]), *way.compilers[place + 1 :]]
+        floats = Way(FLOATS, tuple(compilers), way.runtime, way.plan.export)
+        return cls(way, place, planned(floats, [(way.wrapper, way.path)]))
+
+    def keeping(self, kept: Sequence[str]) -> tuple[ModelCompiler, ...]:
+        """Return the compilers of a model that keeps some tensors in floats, beside those that the way keeps."""
+        made = list(self.way.compilers)
+        own: Any = made[self.place]
+        made[self.place] = replace(own, keep_float=(*own.keep_float, *kept))
+        return tuple(made)
+
+
+def _keeps(compiler: ModelCompiler) -> bool:
+    return hasattr(compiler, "keep_float") and compiler.needs_calibration()
+
+
+def _in_floats(compiler: Any) -> tuple[ModelCompiler, ...]:
+    """Return the compilers that do without quantisation what a quantiser does."""
+    for name, floats in (("precision", "fp32"), ("target", "default")):
+        if hasattr(compiler, name):
+            return (replace(compiler, **{name: floats}, keep_float=()),)
+    return ()
+
+
+@dataclass(frozen=True)
+class _Mixing:
+    """What the steps of a search have in common."""
+
+    chain: _Chain
+    dataset: Dataset
+    metric: QualityMetric
+    place: Path
+    calibration_samples: int
+    limit: float
+    source: ModelProcess
+    worker: Worker
+
+    def searched(
+        self, samples: np.ndarray[Any, Any], allowed: float, evaluations: int, progress: Progress
+    ) -> tuple[list[tuple[str, float]], list[MixStep]]:
+        """Return the ranking of the tensors, and the models that were tried."""
+        request = {"indices": samples.tolist(), "metric": self.metric.name}
+        plain = self._spec(FLOATS, *self._floats(), self.chain.floats)
+        self._do("running the model in floats", {"do": "open", **request, "candidate": plain.to_json()})
+        ranking: list[tuple[str, float]] = []
+        number = itertools.count()
+        turns = iter(progress(range(evaluations), "trying", evaluations))
+
+        def evaluate(kept: tuple[str, ...]) -> MixStep:
+            next(turns, None)
+            made = self._spec(MIXED, *self._made(kept, self.place / f"tried{next(number)}"))
+            found = self._do("running it", {"do": "try", **request, "candidate": made.to_json()})
+            step = MixStep(kept, found["loss"], found["low"], found["high"], found["time"])
+            log.info("%d tensors in floats: loss %.4g, %.2f times the time", len(kept), step.loss, step.time)
+            return step
+
+        first = evaluate(())
+        if first.loss <= allowed or evaluations == 1:
+            return ranking, [first]
+        ranking = self._ranking(samples)
+        names = [name for name, _ in ranking]
+        return ranking, search_floats(names, lambda kept: evaluate(kept) if kept else first, allowed, evaluations)
+
+    def _ranking(self, samples: np.ndarray[Any, Any]) -> list[tuple[str, float]]:
+        quantised, _ = self._made((), self.place / "integers")
+        # What the quantiser takes, as its tensors have the names to keep.
+        source = _ancestors(quantised)[len(self.chain.way.compilers) - self.chain.place - 1]
+        spec = self._spec(INTEGERS, quantised, self.chain.way.compilers)
+        request = {
+            "do": "rank", "source": str(source.path), "quantised": str(quantised.path), "candidate": spec.to_json(),
+            "indices": samples[:_RANKED_ON].tolist(),
+        }  # fmt: skip
+        found = [(str(name), float(level)) for name, level in self._do("ranking the tensors", request)]
+        if not found:
+            raise ConfigError("none of the tensors that the quantiser rounds is known by its name in the source")
+        return found
+
+    def finalists(self, best: MixStep | None, to: Path) -> list[CandidateSpec]:
+        """Return the model in floats, that in integers, and the chosen one, which is written to its place."""
+        floats = self._spec(FLOATS, *self._floats(), self.chain.floats)
+        if best is not None and not best.kept:
+            return [floats, self._spec(INTEGERS, *self._made((), to))]
+        integers = self._spec(INTEGERS, *self._made((), self.place / "integers"))
+        return [floats, integers] if best is None else [floats, integers, self._spec(MIXED, *self._made(best.kept, to))]
+
+    def _floats(self) -> tuple[Artifact, tuple[ModelCompiler, ...]]:
+        return self._compiled(self.chain.floats, self.chain.floats.compilers, self.place / "floats")
+
+    def _made(self, kept: Sequence[str], to: Path) -> tuple[Artifact, tuple[ModelCompiler, ...]]:
+        return self._compiled(self.chain.way, self.chain.keeping(kept), to)
+
+    def _compiled(
+        self, way: Planned, compilers: tuple[ModelCompiler, ...], to: Path
+    ) -> tuple[Artifact, tuple[ModelCompiler, ...]]:
+        assert way.plan is not None
+        path = to if to.suffix else to.with_suffix(suffix(way.plan, compilers))
+        return self.source.compile(way.plan, compilers, path, self.calibration_samples, self.limit), compilers
+
+    def _spec(
+        self, title: str, artifact: Artifact, compilers: tuple[ModelCompiler, ...], way: Planned | None = None
+    ) -> CandidateSpec:
+        way = way or self.chain.way
+        return CandidateSpec(title, way.wrapper, way.path, compilers, way.runtime, artifact, dataset=self.dataset)
+
+    def _do(self, what: str, request: Mapping[str, Any]) -> Any:
+        return self.worker.attempt(what, request, self.limit)
+
+
+def _ancestors(artifact: Artifact) -> list[Artifact]:
+    found = []
+    parent = artifact.parent
+    while parent is not None:
+        found.append(parent)
+        parent = parent.parent
+    return found
+
+
+def _metric(dataset: Dataset, name: str) -> QualityMetric:
+    task = dataset.task
+    if not name:
+        return task.primary
+    try:
+        return task.metric(name)
+    except KeyError:
+        known = ", ".join(each.name for each in task.metrics)
+        raise ConfigError(f"{name!r} is no metric of the task {task.name}; there are {known}") from None
+
+
+def _apart(dataset: Dataset, calibration_samples: int, count: int) -> np.ndarray[Any, Any]:
+    """Return samples to search with: of the validation split, or training samples that no quantiser has seen."""
+    try:
+        validation = dataset.split("validation")
+    except NNPipeError:
+        validation = np.array([], np.int64)
+    train = np.random.default_rng(0).permutation(dataset.split("train"))  # as Dataset.calibration draws
+    unseen = train[calibration_samples:]
+    if len(validation) + len(unseen) < _FEWEST_APART:
+        unseen = train
+    found = np.concatenate([np.random.default_rng(0).permutation(validation), unseen])[:count]
+    if not len(found):
+        raise ConfigError("there are no validation or training samples to search with; leave some to these splits")
+    return found.astype(np.int64)
+
+
+def _name(model: Any) -> str:
+    return Path(model).name if isinstance(model, (str, Path)) else type(model).__name__

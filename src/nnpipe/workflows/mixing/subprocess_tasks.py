@@ -1,0 +1,135 @@
+"""What ``nnpipe mix`` does in a process of its own: ranking tensors, and judging models beside the one in floats."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nnpipe.analysis.quality_intervals import quality_difference
+from nnpipe.analysis.rounding_noise import RoundingNoise
+from nnpipe.core.artifact import Artifact
+from nnpipe.core.evaluation import Evaluation
+from nnpipe.core.graph import Selector
+from nnpipe.core.quality_metric import QualityMetric
+from nnpipe.core.session import InferenceSession
+from nnpipe.formats.onnx_nodes import read_nodes
+from nnpipe.frameworks.openvino_models import read_model
+from nnpipe.measuring.sample_route import Item, SampleRoute, fixed_size
+from nnpipe.workflows.candidates.spec import CandidateSpec
+from nnpipe.workflows.user_inputs.model import models_of
+
+_AT_ONCE = 16  # samples in a call, where any number is possible
+_PAIRS = 15  # turns of each of two models
+_BLOCK_NS = 4_000_000
+_FEWEST_CALLS = 3
+
+
+class Trials:
+    """Carries out the requests of a search, one after the other, and keeps the model in floats open."""
+
+    def __init__(self) -> None:
+        self._floats: InferenceSession | None = None
+        self._evaluation: Evaluation | None = None
+        self._stack = contextlib.ExitStack()
+
+    def __call__(self, request: Mapping[str, Any]) -> Any:
+        """Return the answer to a request: ``open``, ``try`` or ``rank``."""
+        if request["do"] == "rank":
+            return ranked(request)
+        spec = CandidateSpec.from_json(request["candidate"]).fitted()
+        assert spec.dataset is not None
+        indices = np.asarray(request["indices"], np.int64)
+        metric = spec.dataset.task.metric(request["metric"])
+        if request["do"] == "open":
+            self._floats = self._stack.enter_context(spec.open())
+            self._evaluation = _judged(self._floats, spec, indices)
+            return {"value": metric.of(self._evaluation)}
+        with spec.open() as session:
+            return self._compared(session, spec, indices, metric)
+
+    def _compared(
+        self, session: InferenceSession, spec: CandidateSpec, indices: np.ndarray[Any, Any], metric: QualityMetric
+    ) -> dict[str, float]:
+        assert self._floats is not None
+        assert self._evaluation is not None
+        found = _judged(session, spec, indices)
+        gap = quality_difference(metric, self._evaluation, found)
+        sign = 1.0 if metric.less_is_better else -1.0
+        low, high = sorted((sign * gap.low, sign * gap.high))
+        calls = [next(_route(spec, each, 1).items(indices[:1])) for each in (self._floats, session)]
+        ratio = _paired_ratio(self._floats, calls[0], session, calls[1])
+        return {"loss": sign * gap.value, "low": low, "high": high, "time": ratio}
+
+
+def _route(spec: CandidateSpec, session: InferenceSession, size: int) -> SampleRoute:
+    assert spec.dataset is not None
+    return SampleRoute(spec.dataset, spec.wrapper, spec.wrapper.io, session.io, fixed_size(session.io) or size)
+
+
+def _judged(session: InferenceSession, spec: CandidateSpec, indices: np.ndarray[Any, Any]) -> Evaluation:
+    assert spec.dataset is not None
+    route = _route(spec, session, _AT_ONCE)
+    parts: list[Evaluation] = []
+    for item in route.items(indices):
+        parts += route.judge([item], [session.infer(item.inputs)])
+    return spec.dataset.task.completed(Evaluation.joined(parts))
+
+
+def _paired_ratio(one: InferenceSession, its: Item, other: InferenceSession, own: Item) -> float:
+    """Return the time of a call of ``other`` as a multiple of that of ``one``: both take turns in short blocks."""
+    pairs = ((one, its), (other, own))
+    calls = []
+    for session, item in pairs:
+        session.put(item.inputs)
+        for _ in range(_FEWEST_CALLS):
+            session.run()
+        calls.append(max(_FEWEST_CALLS, int(_BLOCK_NS // max(_block_ns(session, 1), 1))))
+    ratios = []
+    for turn in range(_PAIRS):
+        times = [0.0, 0.0]
+        for place in (0, 1) if turn % 2 else (1, 0):
+            times[place] = _block_ns(pairs[place][0], calls[place]) / calls[place]
+        ratios.append(times[1] / times[0])
+    return float(np.median(ratios))
+
+
+def _block_ns(session: InferenceSession, calls: int) -> int:
+    begin = time.perf_counter_ns()
+    for _ in range(calls):
+        session.run()
+    return time.perf_counter_ns() - begin
+
+
+# -- the ranking -----------------------------------------------------------------------------------
+
+
+def ranked(request: Mapping[str, Any]) -> list[tuple[str, float]]:
+    """Return the tensors that a quantised model rounds, with the noise that this adds, the worst first."""
+    source, spec = Artifact.read(request["source"]), CandidateSpec.from_json(request["candidate"]).fitted()
+    indices = np.asarray(request["indices"], np.int64)
+    wrapper, path = models_of(source.path, source.path.parent, None, {}, as_given=True)[0]
+    with wrapper.open(path) as live, live.session() as session:
+        noise = RoundingNoise(wrapper.channel_axis)
+        route = _route(spec, session, 1)
+        for take in (noise.observe, noise.add):  # sample by sample, as all values of large models do not fit
+            for item in route.items(indices):
+                take(live.get_intermediates(Selector(tensor="*"), item.inputs))
+        found = noise.ranking()
+    rounded = rounded_tensors(Artifact.read(request["quantised"]))
+    return [(name, level) for name, level in found if rounded is None or name in rounded]
+
+
+def rounded_tensors(artifact: Artifact) -> set[str] | None:
+    """Return the tensors that a quantised model rounds, by their names in the source; None if it cannot tell."""
+    if artifact.format == "onnx":
+        return {node.takes(0) for node in read_nodes(Path(artifact.path)) if node.kind == "QuantizeLinear"}
+    if artifact.format == "openvino":
+        operations = read_model(artifact.path, artifact.format).native.get_ordered_ops()
+        ports = [each.input_value(0) for each in operations if each.get_type_name() == "FakeQuantize"]
+        return {name for port in ports for name in port.get_names()}
+    return None
