@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from nnpipe.compilers.onnx_pruner import ONNXPruner as ONNXPruner
     from nnpipe.compilers.onnx_quantizer import ONNXDynamicQuantizer as ONNXDynamicQuantizer
     from nnpipe.compilers.onnx_quantizer import ONNXStaticQuantizer as ONNXStaticQuantizer
+    from nnpipe.compilers.onnx_to_torch import ONNXToTorch as ONNXToTorch
     from nnpipe.compilers.onnx_weight_quantizer import ONNXWeightQuantizer as ONNXWeightQuantizer
     from nnpipe.compilers.openvino import OpenVINOCompiler as OpenVINOCompiler
     from nnpipe.compilers.tflite import TFLiteCompiler as TFLiteCompiler
@@ -45,6 +46,7 @@ __getattr__ = lazy_getattr(
             "ONNXDynamicQuantizer",
             "ONNXStaticQuantizer",
         ),
+        "onnx_to_torch": ("ONNXToTorch",),
         "onnx_weight_quantizer": ("ONNXWeightQuantizer",),
         "openvino": ("OpenVINOCompiler",),
         "tflite": ("TFLiteCompiler",),

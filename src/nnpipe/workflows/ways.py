@@ -70,7 +70,8 @@ def _tflite(target: str) -> list[tuple[list[_Step], str]]:
     return [([(name, {"target": target})], "LiteRTRuntime") for name in ("TFLiteCompiler", "TorchToTFLite")]
 
 
-# Of each way, the first chain that fits the model is used.
+# Of each way, the first chain that fits the model is used. If none does, an ONNX file first becomes a program of PyTorch,
+# which networks that nnpipe describes as layers (DeclaredModel) do not need.
 _WAYS: Mapping[str, list[tuple[list[_Step], str]]] = {
     "onnx": [([], "ONNXRuntime")],
     "onnx-float16": [([("ONNXFloat16", {})], "ONNXRuntime")],
@@ -147,16 +148,17 @@ def planned(
         return Planned(name, *models[0])
     refused: list[NNPipeError] = []
     export = way.export if isinstance(way, Way) else None
-    for wrapper, path in models:
-        for compilers, runtime in _chains(way):
-            try:
-                plan = check_plan(wrapper, compilers, runtime, export, remote=remote)
-            except NNPipeError as error:
-                refused.append(error)
-                continue
-            return Planned(
-                name, wrapper, path, all_for_batch(compilers, batch_size), for_batch(runtime, batch_size), plan
-            )
+    chains = _chains(way)
+    for lead in ((), () if isinstance(way, Way) else (find("ONNXToTorch", ModelCompiler)(),)):
+        for wrapper, path in models:
+            for compilers, runtime in chains:
+                try:
+                    plan = check_plan(wrapper, (*lead, *compilers), runtime, export, remote=remote)
+                except NNPipeError as error:
+                    refused.append(error)
+                    continue
+                fixed = all_for_batch((*lead, *compilers), batch_size)
+                return Planned(name, wrapper, path, fixed, for_batch(runtime, batch_size), plan)
     raise type(refused[0])(f"{name}: {refused[0]}" if name else str(refused[0]))
 
 

@@ -1,0 +1,1 @@
+"""Operators of ONNX as functions of PyTorch."""
