@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from network_contracts import ONNXNetworkContract
 
 from nnpipe.compilers._onnx_torch.call import Call
 from nnpipe.compilers._onnx_torch.graph import module_of
@@ -17,6 +18,7 @@ from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import CompileError
 from nnpipe.formats.onnx import read_onnx
 from nnpipe.formats.onnx_network import read_onnx_network
+from nnpipe.formats.onnx_nodes import ONNXNode
 from nnpipe.formats.pt2 import read_program
 from nnpipe.runtimes.pytorch import PyTorchRuntime
 
@@ -35,6 +37,17 @@ VECTOR = RANDOM.standard_normal(4).astype("f")
 PLACES = np.array([[0, 3], [1, -1]])
 LINEAR = {"mode": "linear", "coordinate_transformation_mode": "half_pixel"}
 CORNERS = {"mode": "linear", "coordinate_transformation_mode": "align_corners"}
+
+
+@pytest.mark.slow
+class TestONNXToTorch(ONNXNetworkContract):
+    @pytest.fixture
+    def compiler(self) -> ONNXToTorch:
+        return ONNXToTorch()
+
+    @pytest.fixture
+    def runtime(self) -> PyTorchRuntime:
+        return PyTorchRuntime()
 
 
 def written(
@@ -273,7 +286,5 @@ def test_operators_of_other_domains_are_not_mistaken() -> None:
 
 
 def test_a_call_counts_inputs_that_are_left_out() -> None:
-    from nnpipe.formats.onnx_nodes import ONNXNode
-
     call = Call(ONNXNode("Clip", "", ("x", "", "b"), ("y",), {}), 18, str, lambda name: None, lambda name: None)
     assert (call.has(1), call.tensor(1), call.tensor(2), call.numbers(1)) == (False, None, "b", None)

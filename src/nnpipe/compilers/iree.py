@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from nnpipe.compilers._onnx import fix_batch, in_one_file
+from nnpipe.compilers._onnx_unrolled_gru import unroll
 from nnpipe.compilers.writing_compiler import WritingCompiler
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
@@ -117,6 +118,7 @@ class IREECompiler(WritingCompiler, FixesBatch):
             model = onnx.version_converter.convert_version(model, _OPSET)
         if self.batch is not None:
             fix_batch(model, io, self.batch)
+        model = unroll(model)  # IREE has no GRU
         prepared = folder / "prepared.onnx"
         onnx.save_model(model, str(prepared))
         io = read_onnx(prepared).io(io)

@@ -70,8 +70,8 @@ def _tflite(target: str) -> list[tuple[list[_Step], str]]:
     return [([(name, {"target": target})], "LiteRTRuntime") for name in ("TFLiteCompiler", "TorchToTFLite")]
 
 
-# Of each way, the first chain that fits the model is used. If none does, an ONNX file first becomes a program of PyTorch,
-# which networks that nnpipe describes as layers (DeclaredModel) do not need.
+# Of each way, the first chain that fits the model is used. If none does, an ONNX file first becomes a PyTorch program;
+# networks that nnpipe describes as layers (DeclaredModel) need no such step.
 _WAYS: Mapping[str, list[tuple[list[_Step], str]]] = {
     "onnx": [([], "ONNXRuntime")],
     "onnx-float16": [([("ONNXFloat16", {})], "ONNXRuntime")],
