@@ -64,7 +64,8 @@ def test_a_small_and_a_large_network_go_through_all_there_are(network: str, fami
         for part in parts_of(candidate)
     }
     ours = {cls for cls in components(family) if cls.__module__.startswith("nnpipe.")}
-    assert {cls.__name__ for cls in ours - used} == set()
+    # A program from an ONNX file is measured as the one that PyTorch exports; examples/declared.yaml makes one.
+    assert {cls.__name__ for cls in ours - used} == {"ONNXToTorch"} & {cls.__name__ for cls in ours}
 
 
 def parts_of(candidate: CandidateSettings) -> tuple[Component, ...]:

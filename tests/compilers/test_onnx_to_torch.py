@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from network_contracts import ONNXNetworkContract
 
-from nnpipe.compilers._onnx_torch.call import Call
+from nnpipe.compilers._onnx_torch.call import OperatorCall
 from nnpipe.compilers._onnx_torch.graph import module_of
 from nnpipe.compilers._onnx_torch.table import table, untranslated
 from nnpipe.compilers.onnx_to_torch import ONNXToTorch
@@ -286,5 +286,5 @@ def test_operators_of_other_domains_are_not_mistaken() -> None:
 
 
 def test_a_call_counts_inputs_that_are_left_out() -> None:
-    call = Call(ONNXNode("Clip", "", ("x", "", "b"), ("y",), {}), 18, str, lambda name: None, lambda name: None)
+    call = OperatorCall(ONNXNode("Clip", "", ("x", "", "b"), ("y",), {}), 18, str, lambda name: None, lambda name: None)
     assert (call.has(1), call.tensor(1), call.tensor(2), call.numbers(1)) == (False, None, "b", None)

@@ -12,6 +12,7 @@ from nnpipe.formats.bounded_json import entries, read_object
 
 CONFIGURATION = "config.json"
 _MOST_LAYERS, _GREATEST = 1024, 1 << 31
+_WHOLE = 384  # pixels; images of this size and above are not cropped
 _COUNTS = ("layer", "depth", "block", "stage")
 
 
@@ -28,6 +29,37 @@ class TransformersFolder:
     def size(self) -> int:
         """The size of all weight files together, in bytes."""
         return sum(path.stat().st_size for path in self.weights)
+
+    @property
+    def image_size(self) -> tuple[int, int] | None:
+        """Height and width of the images, by the configuration or the preprocessing; ``None`` if neither says them."""
+        cropped = self.preprocessor.get("crop_size") if self.preprocessor.get("do_center_crop") else None
+        said = (_sides(value) for value in (self.config.get("image_size"), cropped, self.preprocessor.get("size")))
+        return next((sides for sides in said if sides), None)
+
+    @property
+    def shortest_edge(self) -> int | None:
+        """The shorter side that images get before their centre is cut out, in pixels; ``None`` if nothing is cut."""
+        size, share = self.preprocessor.get("size"), self.preprocessor.get("crop_pct")
+        edge = size.get("shortest_edge") if isinstance(size, dict) else None
+        if not _is_side(edge):
+            return None
+        if self.preprocessor.get("do_center_crop"):
+            return int(edge)
+        small = isinstance(share, float) and 0 < share <= 1 and edge < _WHOLE  # as ConvNextImageProcessor does
+        return int(edge / share) if small else None
+
+
+def _is_side(value: Any) -> bool:
+    return type(value) is int and 0 < value < 1 << 14
+
+
+def _sides(value: Any) -> tuple[int, int] | None:
+    """Return height and width from a number, a pair, or a mapping as image processors of transformers write it."""
+    if isinstance(value, dict):
+        value = value.get("shortest_edge") or [value.get("height"), value.get("width")]
+    pair = value if isinstance(value, list) and len(value) == 2 else [value, value]
+    return (pair[0], pair[1]) if all(map(_is_side, pair)) else None
 
 
 def read_folder(folder: Path) -> TransformersFolder:

@@ -18,6 +18,7 @@ from nnpipe.core.errors import ArtifactError, ConfigError
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.tensors import random_batch
 from nnpipe.datasets.digits import DigitsDataset
+from nnpipe.formats.transformers_folder import read_folder
 from nnpipe.modelwrappers.files.transformers import TransformersModel
 from nnpipe.testing.modelwrapper import ModelWrapperContract
 
@@ -67,6 +68,36 @@ def test_a_text_classifier_computes_what_transformers_computes(tmp_path: Path) -
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("said", "size", "edge"),
+    [
+        ({"size": {"height": 8, "width": 12}}, (8, 12), None),
+        ({"size": {"shortest_edge": 10}, "crop_size": {"height": 8, "width": 8}, "do_center_crop": True}, (8, 8), 10),
+        ({"size": {"shortest_edge": 8}, "crop_pct": 0.5}, (8, 8), 16),
+        ({"size": 8}, (8, 8), None),
+        ({"size": "large"}, None, None),
+    ],
+)
+def test_the_size_of_images_is_that_of_the_preprocessing(
+    said: dict[str, Any], size: tuple[int, int] | None, edge: int | None, tmp_path: Path
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "resnet", "num_channels": 3}))
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(said))
+    (tmp_path / "model.safetensors").touch()
+    folder = read_folder(tmp_path)
+    assert (folder.image_size, folder.shortest_edge) == (size, edge)
+
+
+def test_a_convolutional_network_without_a_size_of_images_asks_for_one(tmp_path: Path) -> None:
+    config = transformers.ResNetConfig(
+        num_channels=1, embedding_size=8, hidden_sizes=[8, 8], depths=[1, 1], layer_type="basic", num_labels=10
+    )
+    transformers.ResNetForImageClassification(config).save_pretrained(tmp_path)
+    with pytest.raises(ConfigError, match="of which the folder does not say the size: --input-size"):
+        _ = TransformersModel(model_folder=tmp_path).io
+    assert TransformersModel(model_folder=tmp_path, input_size=(16, 24)).io.inputs[0].shape == (None, 1, 16, 24)
+
+
 def test_a_folder_is_a_model_for_every_call(tmp_path: Path) -> None:
     config = transformers.BertConfig(**SMALL, vocab_size=100, max_position_embeddings=16, num_labels=3)
     transformers.BertForSequenceClassification(config).save_pretrained(tmp_path / "bert")

@@ -21,7 +21,7 @@ Known = np.ndarray
 
 
 @dataclass(frozen=True)
-class Call:
+class OperatorCall:
     """One call of an operator.
 
     Parameters

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from functools import reduce
 from typing import Any
 
-from nnpipe.compilers._onnx_torch.call import TYPES, Call
+from nnpipe.compilers._onnx_torch.call import TYPES, OperatorCall
 
-Operator = Callable[[Call], Any]
+Operator = Callable[[OperatorCall], Any]
 
 
 def operators() -> Mapping[str, Operator]:
@@ -66,7 +66,7 @@ def _quotient(x: Any, y: Any) -> Any:
     return torch.div(x, y) if x.is_floating_point() else torch.div(x, y, rounding_mode="trunc")
 
 
-def _power(call: Call) -> Any:
+def _power(call: OperatorCall) -> Any:
     import torch
 
     base, exponent = call.tensor(0), call.known(1)
@@ -76,14 +76,14 @@ def _power(call: Call) -> Any:
     return torch.pow(base, call.tensor(1)).to(base.dtype)
 
 
-def _remainder(call: Call) -> Any:
+def _remainder(call: OperatorCall) -> Any:
     import torch
 
     function = torch.fmod if call.attribute("fmod", 0) else torch.remainder
     return function(call.tensor(0), call.tensor(1))
 
 
-def _clip(call: Call) -> Any:
+def _clip(call: OperatorCall) -> Any:
     import torch
 
     x = call.tensor(0)
@@ -96,7 +96,7 @@ def _clip(call: Call) -> Any:
     return x if limits == [None, None] else torch.clamp(x, *limits)
 
 
-def _cast(call: Call) -> Any:
+def _cast(call: OperatorCall) -> Any:
     import torch
 
     to = call.attribute("to")
@@ -105,23 +105,23 @@ def _cast(call: Call) -> Any:
     return call.tensor(0).to(getattr(torch, TYPES[to]))
 
 
-def _cast_like(call: Call) -> Any:
+def _cast_like(call: OperatorCall) -> Any:
     return call.tensor(0).to(call.tensor(1).dtype)
 
 
-def _gelu(call: Call) -> Any:
+def _gelu(call: OperatorCall) -> Any:
     from torch.nn import functional as F
 
     return F.gelu(call.tensor(0), approximate=call.attribute("approximate", "none"))
 
 
-def _hard_sigmoid(call: Call) -> Any:
+def _hard_sigmoid(call: OperatorCall) -> Any:
     import torch
 
     return torch.clamp(call.tensor(0) * call.attribute("alpha", 0.2) + call.attribute("beta", 0.5), 0.0, 1.0)
 
 
-def _selu(call: Call) -> Any:
+def _selu(call: OperatorCall) -> Any:
     from torch.nn import functional as F
 
     if any(name in call.node.attributes for name in ("alpha", "gamma")):

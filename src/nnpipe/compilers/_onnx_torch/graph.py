@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from nnpipe.compilers._onnx_torch.call import Call, Known, tensor_of_known
+from nnpipe.compilers._onnx_torch.call import Known, OperatorCall, tensor_of_known
 from nnpipe.compilers._onnx_torch.lengths import computed
 from nnpipe.compilers._onnx_torch.table import table
 from nnpipe.core.errors import CompileError
@@ -66,7 +66,7 @@ def module_of(network: ONNXNetwork) -> Any:
                 found = computed(node, given, self.settled)
                 if found is not None:
                     return [found]
-            call = Call(
+            call = OperatorCall(
                 node, network.opset, lambda name: self.as_tensor(values, name), known,
                 lambda name: self.weight(name, True) if _is_matrix(constants.get(name)) else None,
             )  # fmt: skip

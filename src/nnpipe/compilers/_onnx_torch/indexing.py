@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from nnpipe.compilers._onnx_torch.call import Call
+from nnpipe.compilers._onnx_torch.call import OperatorCall
 
-Operator = Callable[[Call], Any]
+Operator = Callable[[OperatorCall], Any]
 
 
 def operators() -> Mapping[str, Operator]:
@@ -26,7 +26,7 @@ def operators() -> Mapping[str, Operator]:
     }
 
 
-def _gather(call: Call) -> Any:
+def _gather(call: OperatorCall) -> Any:
     from torch.nn import functional as F
 
     axis, known = call.attribute("axis", 0), call.known(1)
@@ -51,12 +51,12 @@ def _counted(places: Any, length: Any, known: np.ndarray | None) -> Any:
     return torch.where(places < 0, places + length, places)
 
 
-def _gather_elements(call: Call) -> Any:
+def _gather_elements(call: OperatorCall) -> Any:
     x, axis = call.tensor(0), call.attribute("axis", 0)
     return x.gather(axis, _counted(call.tensor(1).long(), x.shape[axis], call.known(1)))
 
 
-def _gather_nd(call: Call) -> Any:
+def _gather_nd(call: OperatorCall) -> Any:
     x, places, same = call.tensor(0), call.tensor(1).long(), call.attribute("batch_dims", 0)
     if not same:
         return x[places.unbind(-1)]
@@ -68,14 +68,14 @@ def _gather_nd(call: Call) -> Any:
     return x[(own, *places.unbind(-1))]
 
 
-def _scatter_nd(call: Call) -> Any:
+def _scatter_nd(call: OperatorCall) -> Any:
     if call.attribute("reduction", "none") not in ("none", "add"):
         raise call.refuse(f"its reduction is {call.attribute('reduction')!r}")
     x, places, values = call.tensors()
     return x.index_put(places.long().unbind(-1), values, accumulate=call.attribute("reduction", "none") == "add")
 
 
-def _scatter_elements(call: Call) -> Any:
+def _scatter_elements(call: OperatorCall) -> Any:
     if call.attribute("reduction", "none") != "none":
         raise call.refuse(f"its reduction is {call.attribute('reduction')!r}")
     x, places, values = call.tensors()
@@ -83,7 +83,7 @@ def _scatter_elements(call: Call) -> Any:
     return x.scatter(axis, _counted(places.long(), x.shape[axis], call.known(1)), values)
 
 
-def _range(call: Call) -> Any:
+def _range(call: OperatorCall) -> Any:
     import torch
 
     known = [call.known(place) for place in range(3)]
@@ -93,7 +93,7 @@ def _range(call: Call) -> Any:
     return torch.arange(*limits, dtype=torch.float32 if any(isinstance(n, float) for n in limits) else torch.int64)
 
 
-def _filled(call: Call) -> Any:
+def _filled(call: OperatorCall) -> Any:
     import torch
 
     value = call.attribute("value")
@@ -101,7 +101,7 @@ def _filled(call: Call) -> Any:
     return torch.full(call.numbers(0) or [], value[0].item(), dtype=getattr(torch, value.dtype.name))
 
 
-def _one_hot(call: Call) -> Any:
+def _one_hot(call: OperatorCall) -> Any:
     import torch
 
     depth = int((call.numbers(1) or [0])[0])

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from nnpipe.compilers._onnx_torch.call import Call
+from nnpipe.compilers._onnx_torch.call import OperatorCall
 
-Operator = Callable[[Call], Any]
+Operator = Callable[[OperatorCall], Any]
 
 
 def operators() -> Mapping[str, Operator]:
@@ -15,7 +15,7 @@ def operators() -> Mapping[str, Operator]:
     import torch
 
     def reducing(function: Callable[[Any, list[int], bool], Any]) -> Operator:
-        def operator(call: Call) -> Any:
+        def operator(call: OperatorCall) -> Any:
             x, axes = call.tensor(0), call.numbers(1, "axes")
             if not axes:
                 if call.attribute("noop_with_empty_axes", 0):
@@ -50,7 +50,7 @@ def operators() -> Mapping[str, Operator]:
     }
 
 
-def _along(call: Call, function: Callable[..., Any]) -> Any:
+def _along(call: OperatorCall, function: Callable[..., Any]) -> Any:
     x = call.tensor(0)
     if call.opset >= 13:
         return function(x, dim=call.attribute("axis", -1))
@@ -60,13 +60,13 @@ def _along(call: Call, function: Callable[..., Any]) -> Any:
     return function(x.flatten(axis), dim=-1).reshape(x.shape)
 
 
-def _place(call: Call, function: Callable[..., Any]) -> Any:
+def _place(call: OperatorCall, function: Callable[..., Any]) -> Any:
     if call.attribute("select_last_index", 0):
         raise call.refuse("it asks for the last of equal values")
     return function(call.tensor(0), call.attribute("axis", 0), keepdim=bool(call.attribute("keepdims", 1)))
 
 
-def _cumulated(call: Call) -> Any:
+def _cumulated(call: OperatorCall) -> Any:
     import torch
 
     x, axis = call.tensor(0), int((call.numbers(1) or [0])[0])
@@ -78,7 +78,7 @@ def _cumulated(call: Call) -> Any:
     return found.flip(axis) if call.attribute("reverse", 0) else found
 
 
-def _greatest(call: Call) -> Any:
+def _greatest(call: OperatorCall) -> Any:
     import torch
 
     count = (call.numbers(1, "k") or [1])[0]

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from nnpipe.compilers._onnx_torch.call import Call, fixed
+from nnpipe.compilers._onnx_torch.call import OperatorCall, fixed
 
-Operator = Callable[[Call], Any]
+Operator = Callable[[OperatorCall], Any]
 
 
 def operators() -> Mapping[str, Operator]:
@@ -38,25 +38,25 @@ def _transposed(x: Any, order: Any) -> Any:
     return x.permute(*(range(x.ndim - 1, -1, -1) if order is None else order))
 
 
-def _reshape(call: Call) -> Any:
+def _reshape(call: OperatorCall) -> Any:
     x, target = call.tensor(0), call.numbers(1, "shape") or []
     if not call.attribute("allowzero", 0):
         target = [x.shape[at] if isinstance(n, int) and n == 0 else n for at, n in enumerate(target)]
     return x.reshape(target)
 
 
-def _flatten(call: Call) -> Any:
+def _flatten(call: OperatorCall) -> Any:
     x, axis = call.tensor(0), call.attribute("axis", 1)
     axis = axis + x.ndim if axis < 0 else axis
     return x.flatten(1) if axis == 1 and x.ndim > 1 else x.reshape(int(np.prod(x.shape[:axis])) if axis else 1, -1)
 
 
-def _squeeze(call: Call) -> Any:
+def _squeeze(call: OperatorCall) -> Any:
     x, axes = call.tensor(0), call.numbers(1, "axes")
     return x.squeeze() if axes is None else x.squeeze(tuple(axes))
 
 
-def _unsqueeze(call: Call) -> Any:
+def _unsqueeze(call: OperatorCall) -> Any:
     x, axes = call.tensor(0), call.numbers(1, "axes") or []
     rank = x.ndim + len(axes)
     for axis in sorted(axis % rank for axis in axes):
@@ -64,7 +64,7 @@ def _unsqueeze(call: Call) -> Any:
     return x
 
 
-def _split(call: Call) -> Any:
+def _split(call: OperatorCall) -> Any:
     x, axis, count = call.tensor(0), call.attribute("axis", 0), len(call.node.outputs)
     sizes = call.numbers(1, "split")
     if sizes is None:
@@ -74,7 +74,7 @@ def _split(call: Call) -> Any:
     return tuple(x.split(sizes, axis))
 
 
-def _slice(call: Call) -> Any:
+def _slice(call: OperatorCall) -> Any:
     x = call.tensor(0)
     starts, ends = call.numbers(1, "starts") or [], call.numbers(2, "ends") or []
     axes = call.numbers(3, "axes") or list(range(len(starts)))
@@ -94,7 +94,7 @@ def _backwards(x: Any, axis: int, part: slice) -> Any:
     return x.index_select(axis, torch.tensor(list(range(length))[part]))
 
 
-def _expand(call: Call) -> Any:
+def _expand(call: OperatorCall) -> Any:
     x, target = call.tensor(0), list(call.numbers(1) or [])
     missing = x.ndim - len(target)
     target = [1] * missing + target
@@ -102,7 +102,7 @@ def _expand(call: Call) -> Any:
     return x.expand(*(have if want == 1 else want for have, want in zip(own, target, strict=True)))
 
 
-def _pad(call: Call) -> Any:
+def _pad(call: OperatorCall) -> Any:
     from torch.nn import functional as F
 
     x, pads = call.tensor(0), call.numbers(1, "pads") or []
@@ -124,7 +124,7 @@ def _pad(call: Call) -> Any:
     return F.pad(x, flat, mode, value[0] if value else None)
 
 
-def _depth_to_space(call: Call) -> Any:
+def _depth_to_space(call: OperatorCall) -> Any:
     x, size = call.tensor(0), call.attribute("blocksize")
     n, depth, height, width = x.shape
     inner = depth // size**2
@@ -135,14 +135,14 @@ def _depth_to_space(call: Call) -> Any:
     return parts.reshape(n, inner, height * size, width * size)
 
 
-def _space_to_depth(call: Call) -> Any:
+def _space_to_depth(call: OperatorCall) -> Any:
     x, size = call.tensor(0), call.attribute("blocksize")
     n, depth, height, width = x.shape
     parts = x.reshape(n, depth, height // size, size, width // size, size).permute(0, 3, 5, 1, 2, 4)
     return parts.reshape(n, depth * size**2, height // size, width // size)
 
 
-def _triangle(call: Call) -> Any:
+def _triangle(call: OperatorCall) -> Any:
     import torch
 
     diagonal = int((call.numbers(1) or [0])[0])

@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from nnpipe.compilers._onnx_torch import elementwise, indexing, reductions, shapes, weighted, windows
-from nnpipe.compilers._onnx_torch.call import Call
+from nnpipe.compilers._onnx_torch.call import OperatorCall
 
 _MODULES = (elementwise, reductions, shapes, indexing, weighted, windows)
 OWN = frozenset({"Constant", "Shape", "Size"})
 """Operators that :class:`~nnpipe.compilers._onnx_torch.graph.GraphRun` computes itself."""
 
 
-def table() -> Mapping[str, Callable[[Call], Any]]:
+def table() -> Mapping[str, Callable[[OperatorCall], Any]]:
     """Return the operators by their names in ONNX."""
     return {name: operator for module in _MODULES for name, operator in module.operators().items()}
 

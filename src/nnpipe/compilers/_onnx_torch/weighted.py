@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from nnpipe.compilers._onnx_torch.call import Call
+from nnpipe.compilers._onnx_torch.call import OperatorCall
 from nnpipe.compilers._onnx_torch.windows import padding
 
-Operator = Callable[[Call], Any]
+Operator = Callable[[OperatorCall], Any]
 
 
 def operators() -> Mapping[str, Operator]:
@@ -29,7 +29,7 @@ def operators() -> Mapping[str, Operator]:
     }
 
 
-def _product(call: Call) -> Any:
+def _product(call: OperatorCall) -> Any:
     """Return a product, and the sum with a bias that follows it."""
     import torch
     from torch.nn import functional as F
@@ -40,7 +40,7 @@ def _product(call: Call) -> Any:
     return torch.matmul(call.tensor(0), call.tensor(1))
 
 
-def _product_and_sum(call: Call) -> Any:
+def _product_and_sum(call: OperatorCall) -> Any:
     import torch
     from torch.nn import functional as F
 
@@ -62,7 +62,7 @@ def _by_rank(name: str, rank: int) -> Any:
     return getattr(F, f"{name}{rank}d")
 
 
-def _convolution(call: Call) -> Any:
+def _convolution(call: OperatorCall) -> Any:
     from torch.nn import functional as F
 
     x, weight = call.tensor(0), call.tensor(1)
@@ -79,7 +79,7 @@ def _around(before: Sequence[int], after: Sequence[int]) -> list[int]:
     return [side for pair in zip(reversed(before), reversed(after), strict=True) for side in pair]
 
 
-def _transposed_convolution(call: Call) -> Any:
+def _transposed_convolution(call: OperatorCall) -> Any:
     x, weight = call.tensor(0), call.tensor(1)
     rank = x.ndim - 2
     if call.attribute("auto_pad", "NOTSET") != "NOTSET" or call.attribute("output_shape"):
@@ -96,7 +96,7 @@ def _transposed_convolution(call: Call) -> Any:
     )  # fmt: skip
 
 
-def _batch_normalisation(call: Call) -> Any:
+def _batch_normalisation(call: OperatorCall) -> Any:
     from torch.nn import functional as F
 
     if call.attribute("training_mode", 0):
@@ -105,14 +105,14 @@ def _batch_normalisation(call: Call) -> Any:
     return F.batch_norm(x, mean, variance, scale, bias, False, 0.0, call.attribute("epsilon", 1e-5))
 
 
-def _instance_normalisation(call: Call) -> Any:
+def _instance_normalisation(call: OperatorCall) -> Any:
     from torch.nn import functional as F
 
     x, scale, bias = call.tensors()
     return F.instance_norm(x, None, None, scale, bias, True, 0.0, call.attribute("epsilon", 1e-5))
 
 
-def _layer_normalisation(call: Call) -> Any:
+def _layer_normalisation(call: OperatorCall) -> Any:
     from torch.nn import functional as F
 
     x, scale, bias = call.tensor(0), call.tensor(1), call.tensor(2)
@@ -124,7 +124,7 @@ def _layer_normalisation(call: Call) -> Any:
     return found if bias is None else found + bias
 
 
-def _group_normalisation(call: Call) -> Any:
+def _group_normalisation(call: OperatorCall) -> Any:
     from torch.nn import functional as F
 
     x, scale, bias = call.tensors()
@@ -134,7 +134,7 @@ def _group_normalisation(call: Call) -> Any:
     return F.group_norm(x, groups, scale, bias, call.attribute("epsilon", 1e-5))
 
 
-def _rms_normalisation(call: Call) -> Any:
+def _rms_normalisation(call: OperatorCall) -> Any:
     import torch
 
     x = call.tensor(0)

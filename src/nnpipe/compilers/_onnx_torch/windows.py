@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from nnpipe.compilers._onnx_torch.call import Call, fixed
+from nnpipe.compilers._onnx_torch.call import OperatorCall, fixed
 
-Operator = Callable[[Call], Any]
+Operator = Callable[[OperatorCall], Any]
 
 
 def operators() -> Mapping[str, Operator]:
@@ -23,7 +23,7 @@ def operators() -> Mapping[str, Operator]:
 
 
 def padding(
-    call: Call, x: Any, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
+    call: OperatorCall, x: Any, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
 ) -> tuple[list[int], list[int]]:
     """Return the padding at the start and at the end of each axis of space."""
     rank, kind = len(kernel), call.attribute("auto_pad", "NOTSET")
@@ -40,15 +40,15 @@ def padding(
     return before, after
 
 
-def _over_space(call: Call) -> Any:
+def _over_space(call: OperatorCall) -> Any:
     return call.tensor(0)
 
 
-def _axes(call: Call) -> list[int]:
+def _axes(call: OperatorCall) -> list[int]:
     return list(range(2, call.tensor(0).ndim))
 
 
-def _pooling(call: Call) -> tuple[Any, list[int], list[int], list[int], list[int], list[int]]:
+def _pooling(call: OperatorCall) -> tuple[Any, list[int], list[int], list[int], list[int], list[int]]:
     x, kernel = call.tensor(0), list(call.attribute("kernel_shape"))
     strides, dilations = (list(call.attribute(name, [1] * len(kernel))) for name in ("strides", "dilations"))
     return x, kernel, strides, dilations, *padding(call, x, kernel, strides, dilations)
@@ -61,7 +61,7 @@ def _padded(x: Any, before: Sequence[int], after: Sequence[int], value: float) -
     return F.pad(x, sides, value=value)
 
 
-def _max_pool(call: Call) -> Any:
+def _max_pool(call: OperatorCall) -> Any:
     from torch.nn import functional as F
 
     if len(call.node.outputs) > 1 and call.node.outputs[1]:
@@ -73,7 +73,7 @@ def _max_pool(call: Call) -> Any:
     return pool(x, kernel, strides, before, dilations, bool(call.attribute("ceil_mode", 0)))
 
 
-def _average_pool(call: Call) -> Any:
+def _average_pool(call: OperatorCall) -> Any:
     import torch
     from torch.nn import functional as F
 
@@ -91,7 +91,7 @@ def _average_pool(call: Call) -> Any:
     return found / pool(_padded(ones, before, after, 0.0), kernel, strides, 0, ceil)
 
 
-def _resize(call: Call) -> Any:
+def _resize(call: OperatorCall) -> Any:
     """Resize all axes of space, in the ways that PyTorch has too."""
     from torch.nn import functional as F
 

@@ -38,6 +38,9 @@ class TransformersModel(Preprocessing, PyTorchWrapper):
         help="take texts, which the tokenizer.json in the folder turns into --sequence-length tokens, instead of "
         "tokens with their mask; the tokenizer travels with every file made of the model",
     )
+    input_size: tuple[int, int] | None = argument(
+        None, help="height and width of images (default: those that the folder states)", minimum=1
+    )
     sequence_length: int = argument(128, help="tokens of each text that a language model takes", minimum=1)
     audio_samples: int = argument(16000, help="samples of each recording that a model of raw sound takes", minimum=400)
 
@@ -53,19 +56,22 @@ class TransformersModel(Preprocessing, PyTorchWrapper):
         """Inputs by the configuration, and the main output."""
         folder = self._read()
         self.check_installed()
-        inputs = self._inputs(folder.config)
+        inputs = self._inputs(folder)
         return IOSpec(inputs, (output_of(folder, inputs),))
 
-    def _inputs(self, config: Any) -> tuple[TensorSpec, ...]:
-        size, channels = config.get("image_size"), config.get("num_channels", 3)
+    def _inputs(self, folder: TransformersFolder) -> tuple[TensorSpec, ...]:
+        config = folder.config
+        size, channels = self.input_size or folder.image_size, config.get("num_channels", 3)
         if "conv_stride" in config and "feat_extract_norm" in config:
             return (TensorSpec("input_values", (None, self.audio_samples), "float32"),)
         if config.get("is_encoder_decoder"):
             raise ArtifactError(f"{self.model_folder}: an encoder with a decoder, which is not read; export its parts")
-        if size is not None and "vocab_size" not in config:
-            height, width = size if isinstance(size, list) and len(size) == 2 else (size, size)
-            if all(isinstance(each, int) and 0 < each < 1 << 14 for each in (height, width, channels)):
-                return (TensorSpec("pixel_values", (None, channels, height, width), "float32"),)
+        pictures = "num_channels" in config or "image_size" in config or folder.preprocessor.get("image_mean")
+        if pictures and "vocab_size" not in config:
+            if size is None and "image_size" not in config:
+                raise ConfigError(f"{self._name} takes images, of which the folder does not say the size: --input-size")
+            if size is not None and isinstance(channels, int) and 0 < channels < 1 << 14:
+                return (TensorSpec("pixel_values", (None, channels, *size), "float32"),)
         elif "vocab_size" in config:
             most = config.get("max_position_embeddings") or config.get("n_positions")
             if isinstance(most, int) and self.sequence_length > most:
@@ -107,6 +113,7 @@ class TransformersModel(Preprocessing, PyTorchWrapper):
             "pixel_values", "image", (0, 255), scale=1 / factor, layout="nchw",
             mean=tuple(mean) if normal else (), deviation=tuple(deviation) if normal else (),
             resize="bilinear" if said.get("do_resize", True) else "none",
+            shortest_edge=None if self.input_size else folder.shortest_edge,
         )  # fmt: skip
         return Known(Meaning((pixels,), judged), by=str(self.model_folder / "preprocessor_config.json"))
 
