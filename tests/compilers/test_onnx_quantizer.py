@@ -296,6 +296,29 @@ def test_products_that_are_fused_in_two_steps_load(tmp_path: Path) -> None:
     assert max(errors) < 0.05  # of outputs between -5 and 5
 
 
+def test_a_product_is_not_rounded_before_its_bias(tmp_path: Path) -> None:
+    """The sum is rounded to nearly the same steps, so that a bias below half a step would have no effect."""
+    node = onnx.helper.make_node
+    nodes = [
+        node("MatMul", ["x", "w"], ["product"], name="product"), node("Add", ["product", "b"], ["sum"], name="sum"),
+        node("Sigmoid", ["sum"], ["y"], name="sigmoid"),
+    ]  # fmt: skip
+    path = write_graph(tmp_path / "model.onnx", nodes, ["w"], ["b"]).path
+    model = onnx.load_model(path)
+    for value in (*model.graph.input, *model.graph.output):  # with four axes, ONNX Runtime does not make them one node
+        value.CopyFrom(onnx.helper.make_tensor_value_info(value.name, 1, ["n", 2, 3, 8]))
+    onnx.save_model(model, path)
+    source = Artifact.of(path, "onnx", ONNXRuntime().io_of(path))
+    batches = [random_batch(source.io, 1, seed) for seed in range(20)]
+    made = ONNXStaticQuantizer().compile(source, tmp_path / "made.onnx", lambda: batches)
+    makers = {name: each.op_type for each in onnx.load_model(made.path).graph.node for name in each.output}
+    assert makers["product"] == "MatMul"
+    (added,) = (each for each in onnx.load_model(made.path).graph.node if each.op_type == "Add")
+    assert "product" in added.input
+    before, after = (outputs_of(ONNXRuntime(), one, source.io, batches) for one in (source, made))
+    assert max(np.abs(one["y"] - other["y"]).mean() for one, other in zip(before, after, strict=True)) < 0.02
+
+
 def test_normalisations_may_share_a_bias(tmp_path: Path) -> None:
     """ONNX Runtime names the copy of the bias ``shift0``, whatever else has that name."""
     node = onnx.helper.make_node

@@ -33,6 +33,24 @@ def has_attention(graph: Any) -> bool:
     return False
 
 
+def added_biases(graph: Any) -> list[str]:
+    """Return the names of Add nodes that only add a constant to a product of matrices with constant weights.
+
+    Rounded before that, the sum would be rounded to nearly the same steps again, and a bias of less than half a step
+    would have no effect at all.
+    """
+    constants = {constant.name for constant in graph.initializer}
+    products = {
+        node.output[0] for node in graph.node if node.op_type == "MatMul" and constants.intersection(node.input)
+    }
+    return [
+        node.name
+        for node in graph.node
+        if node.op_type == "Add" and node.name
+        if products.intersection(node.input) and constants.intersection(node.input)
+    ]
+
+
 def gathers_of_activations(graph: Any) -> list[str]:
     """Return the names of Gather nodes that pick from activations, which gain nothing from being rounded."""
     constants = {constant.name for constant in graph.initializer}

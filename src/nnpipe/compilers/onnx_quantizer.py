@@ -16,6 +16,7 @@ from nnpipe.compilers._onnx_attention import (
     ATTENTION_TYPES,
     DYNAMIC_TYPES,
     PRODUCTS,
+    added_biases,
     gathers_of_activations,
     has_attention,
 )
@@ -100,8 +101,10 @@ class ONNXStaticQuantizer(_OperatorChoice, IntegerIOCompiler, FloatKeepingCompil
             graph = onnx.load_model(str(prepared), load_external_data=False).graph
             attention = has_attention(graph)
             types = self.operator_types or (ATTENTION_TYPES if attention else ())
+            as_floats = self.inference_output_type == "float32"
+            biases = added_biases(graph) if as_floats and not attention and not self.operator_types else []
             # Their results go to operators in floats: rounding them would only double the error.
-            unrounded = PRODUCTS if attention and self.inference_output_type == "float32" else ()
+            unrounded = () if not as_floats else PRODUCTS if attention else ("MatMul",) if biases else ()
             floats = self._operations_in_floats(artifact.path, graph) if self.keep_float else []
             quantize_static(
                 str(prepared),
@@ -109,7 +112,7 @@ class ONNXStaticQuantizer(_OperatorChoice, IntegerIOCompiler, FloatKeepingCompil
                 _Reader(iter(calibration())),
                 quant_format=QuantFormat.QDQ,
                 op_types_to_quantize=list(types) or None,
-                nodes_to_exclude=[*(gathers_of_activations(graph) if attention else ()), *floats] or None,
+                nodes_to_exclude=[*(gathers_of_activations(graph) if attention else biases), *floats] or None,
                 per_channel=self.per_channel,
                 reduce_range=self.reduce_range,
                 activation_type=getattr(QuantType, _TYPES[self.activation_type]),
