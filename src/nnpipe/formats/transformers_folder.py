@@ -42,12 +42,13 @@ class TransformersFolder:
         """The shorter side that images get before their centre is cut out, in pixels; ``None`` if nothing is cut."""
         size, share = self.preprocessor.get("size"), self.preprocessor.get("crop_pct")
         edge = size.get("shortest_edge") if isinstance(size, dict) else None
-        if not _is_side(edge):
+        if not isinstance(edge, int) or not _is_side(edge):
             return None
         if self.preprocessor.get("do_center_crop"):
-            return int(edge)
-        small = isinstance(share, float) and 0 < share <= 1 and edge < _WHOLE  # as ConvNextImageProcessor does
-        return int(edge / share) if small else None
+            return edge
+        if isinstance(share, float) and 0 < share <= 1 and edge < _WHOLE:  # as ConvNextImageProcessor does
+            return int(edge / share)
+        return None
 
 
 def _is_side(value: Any) -> bool:

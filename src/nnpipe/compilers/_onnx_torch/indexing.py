@@ -65,7 +65,8 @@ def _gather_nd(call: OperatorCall) -> Any:
     import torch
 
     own = torch.arange(x.shape[0]).reshape(-1, *[1] * (places.ndim - 2))
-    return x[(own, *places.unbind(-1))]
+    index = (own, *places.unbind(-1))
+    return x[index]
 
 
 def _scatter_nd(call: OperatorCall) -> Any:
