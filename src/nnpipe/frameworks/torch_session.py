@@ -9,10 +9,14 @@ from typing import Any
 import numpy as np
 
 from nnpipe.core.errors import ConfigError, MissingDependency
-from nnpipe.core.session import InferenceSession
+from nnpipe.core.operation_times import OperationTimes
+from nnpipe.core.session import WARMUP_RUNS, InferenceSession, timed_runs
 from nnpipe.core.tensors import Batch, IOSpec
+from nnpipe.frameworks.framework_output import hushed
+from nnpipe.frameworks.recorded_calls import Call, times_of_calls
 
 _BFLOAT16 = "bfloat16"
+_MARK = "nnpipe run"
 
 
 class TorchSession(InferenceSession):
@@ -86,6 +90,25 @@ class TorchSession(InferenceSession):
         arrays = map(array_of, self._outputs)
         return {spec.name: array.copy() for spec, array in zip(self.io.outputs, arrays, strict=True)}
 
+    def _profile(self, batch: Batch, runs: int) -> OperationTimes:
+        from torch.profiler import ProfilerActivity, profile, record_function
+
+        walls = []
+        with TorchSession(self.io, self._call, self._device, self._num_threads) as session:
+            session.put(batch)
+            timed_runs(session, WARMUP_RUNS)
+            with hushed(), profile(activities=[ProfilerActivity.CPU], acc_events=True) as profiler:
+                for _ in range(runs):
+                    with record_function(_MARK):
+                        walls.append(timed_runs(session, 1))
+        marks = [event for event in profiler.events() if event.name == _MARK]
+        marks.sort(key=lambda event: event.time_range.start)
+        calls = [
+            [Call(event.name, event.name, 1000.0 * event.time_range.elapsed_us()) for event in _operators(mark)]
+            for mark in marks
+        ]
+        return times_of_calls(calls, np.concatenate(walls))
+
     def _close(self) -> None:
         if self._num_threads:
             self._torch.set_num_threads(self._threads_before)
@@ -100,6 +123,15 @@ class TorchSession(InferenceSession):
     def _synchronise(self) -> None:
         if self._device != "cpu":
             self._torch.cuda.synchronize()
+
+
+def _operators(event: Any) -> Iterator[Any]:
+    """Yield the outermost operators inside an event, in order."""
+    for inner in sorted(event.cpu_children, key=lambda each: each.time_range.start):
+        if "::" in inner.name or not inner.cpu_children:
+            yield inner
+        else:
+            yield from _operators(inner)
 
 
 def tensor_of(array: np.ndarray, device: str) -> Any:

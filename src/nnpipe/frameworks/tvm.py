@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -13,9 +14,11 @@ import numpy as np
 
 from nnpipe.core.errors import ArtifactError
 from nnpipe.core.messages import one_line
-from nnpipe.core.session import InferenceSession
+from nnpipe.core.operation_times import OperationTimes
+from nnpipe.core.session import WARMUP_RUNS, InferenceSession, timed_runs
 from nnpipe.core.tensors import Batch, IOSpec
 from nnpipe.frameworks.framework_output import hushed
+from nnpipe.frameworks.recorded_calls import Call, times_of_calls
 
 FORMAT = "tvm"
 SCHEDULES, TUNING = "schedules", "tuning"
@@ -23,6 +26,8 @@ SCHEDULES, TUNING = "schedules", "tuning"
 UNTAKEN = ("string", "bfloat16")
 """Element types that cannot be put and got."""
 _BIG_CORES = 1
+_GO_ON = 0  # VMInstrumentReturnKind.NO_OP
+_MACHINE = ("vm.", "runtime.")  # functions that allocate, check and reshape
 
 
 def features_here() -> tuple[str, str, list[str]]:
@@ -83,6 +88,8 @@ class TVMSession(InferenceSession):
     num_threads
         Threads that one inference may use, at most TVM's number, which is that of
         the physical cores; 0 leaves it to TVM.
+    again
+        Loads the library again.
     schedules
         Whether schedules were tuned, and for how long, if known.
     """
@@ -94,12 +101,15 @@ class TVMSession(InferenceSession):
         found: IOSpec,
         path: Path,
         num_threads: int,
+        again: Callable[[], Any],
         schedules: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         import tvm
 
         self.io = io
         self._native = native
+        self._found = found
+        self._again = again
         self._tensor = tvm.runtime.tensor
         self._path = path
         self._num_threads = num_threads
@@ -135,11 +145,41 @@ class TVMSession(InferenceSession):
         told: dict[str, Any] = {"num_threads": int(tvm.runtime.num_threads())}
         return told | dict(self._schedules)
 
+    def _profile(self, batch: Batch, runs: int) -> OperationTimes:
+        calls: list[Call] = []
+        started = 0
+
+        def instrument(function: Any, name: str, before: bool, result: Any, *arguments: Any) -> int:
+            nonlocal started
+            if before:
+                started = time.perf_counter_ns()
+            else:
+                calls.append(Call(name, name, time.perf_counter_ns() - started))
+            return _GO_ON
+
+        native = self._again()
+        found, walls = [], []
+        with TVMSession(native, self.io, self._found, self._path, self._num_threads, self._again) as session:
+            session.put(batch)
+            native.set_instrument(instrument)
+            for _ in range(WARMUP_RUNS + runs):
+                calls.clear()
+                walls.append(timed_runs(session, 1))
+                found.append(_kernels(calls))
+        return times_of_calls(found[WARMUP_RUNS:], np.concatenate(walls[WARMUP_RUNS:]))
+
     def _close(self) -> None:
-        del self._native
+        del self._native, self._again
 
     def _failed(self, error: Exception) -> ArtifactError:
         return ArtifactError(f"{self._path}: TVM cannot run it: {tvm_message(error)}")
+
+
+def _kernels(calls: Sequence[Call]) -> list[Call]:
+    """Return the calls of kernels, and those of the virtual machine itself as one."""
+    inner = sum(call.ns for call in calls if call.name.startswith(_MACHINE))
+    rest = [Call("virtual machine", "virtual machine", inner)] if inner else []
+    return [*(call for call in calls if not call.name.startswith(_MACHINE)), *rest]
 
 
 def _set_threads(number: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from nnpipe.core.agreement import agreed_io
 from nnpipe.core.artifact import Artifact
@@ -32,6 +32,9 @@ class TVMRuntime(SealedRuntime):
                 raise ArtifactError(f"{artifact.path}: tensor {spec.name!r} is {spec.dtype}; TVM takes none here")
         with hushed():
             check_processor(file, artifact.path, lambda: features_here()[2])
-        native = load_library(file.content, artifact.path)
+
+        def loaded() -> Any:
+            return load_library(file.content, artifact.path)
+
         schedules = {name: file.notes[name] for name in (SCHEDULES, TUNING) if file.notes.get(name)}
-        return TVMSession(native, io, file.io, artifact.path, self.num_threads, schedules)
+        return TVMSession(loaded(), io, file.io, artifact.path, self.num_threads, loaded, schedules)

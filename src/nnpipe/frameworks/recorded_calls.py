@@ -1,0 +1,71 @@
+"""From the calls of several runs, recorded in order, to the times of a runtime's steps."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from nnpipe.core.operation_times import KernelTime, Nanoseconds, OperationTimes
+
+# The first that occurs in a name tells what it computes: fused functions are named after all their parts.
+_WORDS = (
+    ("depthwise", "convolution"), ("conv", "convolution"), ("attention", "attention"), ("matmul", "product"),
+    ("dense", "product"), ("linear", "product"), ("addmm", "product"), ("gemm", "product"), ("bmm", "product"),
+    ("lstm", "lstm"), ("gru", "gru"), ("softmax", "softmax"), ("pool", "pooling"), ("norm", "normalisation"),
+    ("mean", "reduction"), ("sum", "reduction"), ("resize", "resize"), ("upsample", "resize"),
+    ("quantize", "quantisation"), ("add", "add"), ("mul", "mul"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call in a run: its name, the operator, its time in nanoseconds, and names of operations, if any are known."""
+
+    name: str
+    operator: str
+    ns: float
+    sources: tuple[str, ...] = ()
+
+
+def times_of_calls(runs: Sequence[Sequence[Call]], walls: Nanoseconds) -> OperationTimes:
+    """Return the times of the steps; a call that occurs several times in a run is several steps.
+
+    Parameters
+    ----------
+    runs
+        The calls of each run, in order.
+    walls
+        The wall time of each run, ``(runs,)`` nanoseconds.
+    """
+    steps: dict[tuple[str, int], tuple[Call, Nanoseconds]] = {}
+    for number, calls in enumerate(runs):
+        seen: dict[str, int] = {}
+        for call in calls:
+            key = call.name, seen.get(call.name, 0)
+            seen[call.name] = key[1] + 1
+            steps.setdefault(key, (call, np.zeros(len(runs))))[1][number] += call.ns
+    return OperationTimes(
+        tuple(
+            KernelTime(
+                name if not place else f"{name} ({place + 1})", call.operator, ns, call.operator, "", call.sources,
+                computes="" if call.sources else computed_by(call.operator),
+            )
+            for (name, place), (call, ns) in steps.items()
+        ),
+        walls,
+    )  # fmt: skip
+
+
+def computed_by(name: str) -> str:
+    """Return what a function computes by its name, as :attr:`~nnpipe.core.operation_times.KernelTime.computes`.
+
+    Examples
+    --------
+    >>> computed_by("fused_conv2d1_add_clip"), computed_by("aten::relu_")
+    ('convolution', 'relu')
+    """
+    found = next((word for part, word in _WORDS if part in name.lower()), None)
+    return re.sub(r"^.*::|_$", "", name) if found is None else found
