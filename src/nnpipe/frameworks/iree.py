@@ -12,10 +12,12 @@ import numpy as np
 
 from nnpipe.core.errors import ArtifactError
 from nnpipe.core.messages import one_line
+from nnpipe.core.operation_times import OperationTimes
 from nnpipe.core.processor import instruction_sets
-from nnpipe.core.session import InferenceSession
+from nnpipe.core.session import WARMUP_RUNS, InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 from nnpipe.formats.sealed import SealedFile
+from nnpipe.frameworks.iree_profile import record
 
 # A device with threads that is destroyed immediately after it has computed sometimes waits for them forever (IREE 3.13,
 # once in a few hundred times).  Of 3000 devices destroyed after 5 ms, none did.
@@ -66,6 +68,7 @@ class IREESession(InferenceSession):
 
         self.io = io
         self._runtime = runtime
+        self._file = file
         self._path = path
         self._num_threads = num_threads
         self._names = [(spec.name, _element_type(runtime, spec.dtype)) for spec in file.io.inputs]
@@ -127,6 +130,11 @@ class IREESession(InferenceSession):
     def stats(self) -> Mapping[str, Any]:
         """Return how many threads were asked for, and by what they are run."""
         return {"num_threads": self._num_threads, "driver": _driver(self._num_threads)}
+
+    def _profile(self, batch: Batch, runs: int) -> OperationTimes:
+        arrays = [np.ascontiguousarray(batch[name]).reshape(batch[name].shape) for name, _ in self._names]
+        function, driver = str(self._file.notes.get(FUNCTION)), _driver(self._num_threads)
+        return record(self._file.content, function, arrays, driver, self._num_threads, WARMUP_RUNS, runs, self._path)
 
     def _close(self) -> None:
         self._inputs, self._outputs = [], None

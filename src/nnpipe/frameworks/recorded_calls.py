@@ -15,22 +15,23 @@ _WORDS = (
     ("depthwise", "convolution"), ("conv", "convolution"), ("attention", "attention"), ("matmul", "product"),
     ("dense", "product"), ("linear", "product"), ("addmm", "product"), ("gemm", "product"), ("bmm", "product"),
     ("lstm", "lstm"), ("gru", "gru"), ("softmax", "softmax"), ("pool", "pooling"), ("norm", "normalisation"),
-    ("mean", "reduction"), ("sum", "reduction"), ("resize", "resize"), ("upsample", "resize"),
-    ("quantize", "quantisation"), ("add", "add"), ("mul", "mul"),
+    ("mean", "reduction"), ("sum", "reduction"), ("reduction", "reduction"), ("resize", "resize"),
+    ("upsample", "resize"), ("quantize", "quantisation"), ("add", "add"), ("mul", "mul"),
 )  # fmt: skip
 
 
 @dataclass(frozen=True)
-class Call:
-    """One call in a run: its name, the operator, its time in nanoseconds, and names of operations, if any are known."""
+class RecordedCall:
+    """One call in a run: its name, the operator, its time in nanoseconds, and the rest of a step if it is known."""
 
     name: str
     operator: str
     ns: float
     sources: tuple[str, ...] = ()
+    precision: str = ""
 
 
-def times_of_calls(runs: Sequence[Sequence[Call]], walls: Nanoseconds) -> OperationTimes:
+def times_of_calls(runs: Sequence[Sequence[RecordedCall]], walls: Nanoseconds) -> OperationTimes:
     """Return the times of the steps; a call that occurs several times in a run is several steps.
 
     Parameters
@@ -40,7 +41,7 @@ def times_of_calls(runs: Sequence[Sequence[Call]], walls: Nanoseconds) -> Operat
     walls
         The wall time of each run, ``(runs,)`` nanoseconds.
     """
-    steps: dict[tuple[str, int], tuple[Call, Nanoseconds]] = {}
+    steps: dict[tuple[str, int], tuple[RecordedCall, Nanoseconds]] = {}
     for number, calls in enumerate(runs):
         seen: dict[str, int] = {}
         for call in calls:
@@ -50,7 +51,8 @@ def times_of_calls(runs: Sequence[Sequence[Call]], walls: Nanoseconds) -> Operat
     return OperationTimes(
         tuple(
             KernelTime(
-                name if not place else f"{name} ({place + 1})", call.operator, ns, call.operator, "", call.sources,
+                name if not place else f"{name} ({place + 1})", call.operator, ns, call.operator, call.precision,
+                call.sources,
                 computes="" if call.sources else computed_by(call.operator),
             )
             for (name, place), (call, ns) in steps.items()

@@ -13,7 +13,7 @@ from nnpipe.core.operation_times import OperationTimes
 from nnpipe.core.session import WARMUP_RUNS, InferenceSession, timed_runs
 from nnpipe.core.tensors import Batch, IOSpec
 from nnpipe.frameworks.framework_output import hushed
-from nnpipe.frameworks.recorded_calls import Call, times_of_calls
+from nnpipe.frameworks.recorded_calls import RecordedCall, times_of_calls
 
 _BFLOAT16 = "bfloat16"
 _MARK = "nnpipe run"
@@ -104,7 +104,7 @@ class TorchSession(InferenceSession):
         marks = [event for event in profiler.events() if event.name == _MARK]
         marks.sort(key=lambda event: event.time_range.start)
         calls = [
-            [Call(event.name, event.name, 1000.0 * event.time_range.elapsed_us()) for event in _operators(mark)]
+            [RecordedCall(event.name, event.name, 1000.0 * event.time_range.elapsed_us()) for event in _operators(mark)]
             for mark in marks
         ]
         return times_of_calls(calls, np.concatenate(walls))

@@ -18,7 +18,7 @@ from nnpipe.core.operation_times import OperationTimes
 from nnpipe.core.session import WARMUP_RUNS, InferenceSession, timed_runs
 from nnpipe.core.tensors import Batch, IOSpec
 from nnpipe.frameworks.framework_output import hushed
-from nnpipe.frameworks.recorded_calls import Call, times_of_calls
+from nnpipe.frameworks.recorded_calls import RecordedCall, times_of_calls
 
 FORMAT = "tvm"
 SCHEDULES, TUNING = "schedules", "tuning"
@@ -146,7 +146,7 @@ class TVMSession(InferenceSession):
         return told | dict(self._schedules)
 
     def _profile(self, batch: Batch, runs: int) -> OperationTimes:
-        calls: list[Call] = []
+        calls: list[RecordedCall] = []
         started = 0
 
         def instrument(function: Any, name: str, before: bool, result: Any, *arguments: Any) -> int:
@@ -154,7 +154,7 @@ class TVMSession(InferenceSession):
             if before:
                 started = time.perf_counter_ns()
             else:
-                calls.append(Call(name, name, time.perf_counter_ns() - started))
+                calls.append(RecordedCall(name, name, time.perf_counter_ns() - started))
             return _GO_ON
 
         native = self._again()
@@ -175,10 +175,10 @@ class TVMSession(InferenceSession):
         return ArtifactError(f"{self._path}: TVM cannot run it: {tvm_message(error)}")
 
 
-def _kernels(calls: Sequence[Call]) -> list[Call]:
+def _kernels(calls: Sequence[RecordedCall]) -> list[RecordedCall]:
     """Return the calls of kernels, and those of the virtual machine itself as one."""
     inner = sum(call.ns for call in calls if call.name.startswith(_MACHINE))
-    rest = [Call("virtual machine", "virtual machine", inner)] if inner else []
+    rest = [RecordedCall("virtual machine", "virtual machine", inner)] if inner else []
     return [*(call for call in calls if not call.name.startswith(_MACHINE)), *rest]
 
 
