@@ -14,9 +14,9 @@ import nnpipe
 # Those of what compiles or measures: tests/workflows/test_examples.py runs them.
 WORK = {
     "benchmark", "compare", "compare_models", "compare_pipeline", "compile", "conformance", "explain", "gate",
-    "measure", "mix", "onnx_support", "read_sweep", "run_pipeline", "sweep", "testrun", "verify", "Choice",
-    "ComparisonResult", "ConformanceResult", "ExplainResult", "GateResult", "Measurement", "MixResult", "ONNXSupport",
-    "PipelineResult", "SweepResult", "TestrunResult", "VerifyResult",
+    "measure", "mix", "onnx_support", "read_ceilings", "read_sweep", "roofline", "run_pipeline", "sweep", "testrun",
+    "verify", "Choice", "ComparisonResult", "ConformanceResult", "ExplainResult", "GateResult", "Measurement",
+    "MixResult", "ONNXSupport", "PipelineResult", "RooflineResult", "SweepResult", "TestrunResult", "VerifyResult",
 }  # fmt: skip
 NAMES = sorted(set(nnpipe.__all__) - {"__version__"})
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE

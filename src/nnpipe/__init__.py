@@ -64,6 +64,8 @@ _HOMES = {
     "workflows.pipeline.run": ("PipelineResult", "run_pipeline"),
     "workflows.reduction.reduce": ("reduce",),
     "workflows.reduction.result": ("ReduceResult",),
+    "workflows.roofline.roofline": ("read_ceilings", "roofline"),
+    "workflows.roofline.roofline_result": ("RooflineResult",),
     "workflows.sweep.sweep": ("SweepResult", "read_sweep", "sweep"),
     "workflows.testrun.testrun": ("TestrunResult", "testrun"),
     "workflows.verification.compare_outputs": ("VerifyOptions",),

@@ -118,6 +118,9 @@ from nnpipe.workflows.pipeline.run import PipelineResult as PipelineResult
 from nnpipe.workflows.pipeline.run import run_pipeline as run_pipeline
 from nnpipe.workflows.reduction.reduce import reduce as reduce
 from nnpipe.workflows.reduction.result import ReduceResult as ReduceResult
+from nnpipe.workflows.roofline.roofline import read_ceilings as read_ceilings
+from nnpipe.workflows.roofline.roofline import roofline as roofline
+from nnpipe.workflows.roofline.roofline_result import RooflineResult as RooflineResult
 from nnpipe.workflows.sweep.sweep import SweepResult as SweepResult
 from nnpipe.workflows.sweep.sweep import read_sweep as read_sweep
 from nnpipe.workflows.sweep.sweep import sweep as sweep

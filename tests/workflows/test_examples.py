@@ -85,13 +85,14 @@ def write_vectors() -> None:
         (place / f"{name}.pb").write_bytes(numpy_helper.from_array(array).SerializeToString())
 
 
-SLOW = {"compare", "compare_pipeline", "mix", "onnx_support", "run_pipeline", "sweep"}
+SLOW = {"compare", "compare_pipeline", "mix", "onnx_support", "read_ceilings", "roofline", "run_pipeline", "sweep"}
 """What other tests of the quick run call already, and takes long."""
 CALLS = [
     ("benchmark",), ("compare", "ComparisonResult", "Choice"), ("compare_models",), ("compare_pipeline",),
     ("compile",), ("conformance", "ConformanceResult"), ("explain", "ExplainResult"),
     ("gate", "GateResult"), ("measure", "Measurement"), ("mix", "MixResult"),
-    ("onnx_support", "ONNXSupport"), ("read_sweep",), ("run_pipeline", "PipelineResult"),
+    ("onnx_support", "ONNXSupport"), ("read_ceilings",), ("read_sweep",),
+    ("roofline", "RooflineResult"), ("run_pipeline", "PipelineResult"),
     ("sweep", "SweepResult"), ("testrun", "TestrunResult"), ("verify", "VerifyResult"),
 ]  # fmt: skip
 

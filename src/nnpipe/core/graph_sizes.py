@@ -38,6 +38,19 @@ def with_shapes(io: IOSpec, shapes: Shapes) -> IOSpec:
     return IOSpec(tuple(replace(spec, shape=shapes[spec.name]) for spec in io.inputs), io.outputs)
 
 
+def random_inputs(io: IOSpec, shapes: Shapes) -> Batch:
+    """Return random inputs of these shapes; names that the model does not have are left out.
+
+    Raises
+    ------
+    ConfigError
+        If a shape does not fit its input.
+    """
+    names = {spec.name for spec in io.inputs}
+    sized = settled_shapes(io, {name: shape for name, shape in shapes.items() if name in names})
+    return random_batch(with_shapes(io, sized), 1)
+
+
 def sized_by_running(graph: Graph, io: IOSpec, shapes: Shapes, run: Callable[[Selector, Batch], Batch]) -> Graph:
     """Return a graph with the lengths that one run on random inputs of these shapes shows.
 

@@ -6,7 +6,7 @@ So the chart of a million samples is as small as that of a thousand.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -17,13 +17,17 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Line:
-    """A curve of points ``x`` and ``y`` (points,); ``low`` and ``high``, if given, bound a band around it."""
+    """A curve of points ``x`` and ``y`` (points,); ``low`` and ``high``, if given, bound a band around it.
+
+    With ``loose`` the points are not joined.
+    """
 
     label: str
     x: Floats
     y: Floats
     low: Floats | None = None
     high: Floats | None = None
+    loose: bool = field(default=False, kw_only=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +43,7 @@ class Lines:
     log_y: bool = False
     top: float = 0.0
     flat: bool = False
+    log_x: bool = False
 
 
 @dataclass(frozen=True, eq=False)

@@ -35,14 +35,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
+from nnpipe.analysis.roofline import Ceilings
 from nnpipe.core.argument_kinds import Kind
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.runtime import Runtime
+from nnpipe.measuring.machine import machine_folder
 from nnpipe.scenarios._cli.command import execute, parse
 from nnpipe.scenarios._cli.option_types import input_shape, output_file
 from nnpipe.workflows.explanation.explain import explain
 from nnpipe.workflows.explanation.what_if import Speedup
+from nnpipe.workflows.roofline.roofline import ceilings_file, read_ceilings
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -79,6 +82,17 @@ def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--breakdown", choices=("kind",), help="show only the sums: by kind of operation, as convolution or softmax"
     )
+    parser.add_argument(
+        "--memory", action="store_true",
+        help="with --runtime, also measure the memory that it takes, in a process of its own",
+    )  # fmt: skip
+    parser.add_argument(
+        "--ceilings", type=Path, metavar="FILE.json",
+        help="what the machine can do (default: what nnpipe roofline has kept for this one)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--pictures", type=Path, metavar="FOLDER", help="also draw the memory by operation, and the roofline, here"
+    )
     parser.add_argument("--csv", type=output_file, metavar="OUT.csv", help="also write a row for each operation here")
     parser.add_argument("--json", type=output_file, metavar="OUT.json", help="also write all figures here")
 
@@ -94,12 +108,17 @@ def _explain(argv: Sequence[str] | None) -> None:
         raise ConfigError("--if needs the times of a runtime: name one with --runtime")
     if (options.against is None) != (options.dataset is None):
         raise ConfigError("--against SOURCE and --dataset CLASS go together")
+    if runtime is None and (options.memory or options.ceilings):
+        raise ConfigError("--memory and --ceilings need a runtime: name one with --runtime")
+    known = None if runtime is None else _ceilings(options.ceilings, runtime)
     found = explain(
         options.model,
         shapes=dict(options.shape),
         data=cast(Dataset, parsed.make("--dataset")) if parsed.classes["--dataset"] else None,
         runtime=runtime,
         runs=options.runs,
+        ceilings=known,
+        memory=options.memory,
         against=options.against,
         samples=options.samples,
     )
@@ -107,10 +126,22 @@ def _explain(argv: Sequence[str] | None) -> None:
     found.show(breakdown=options.breakdown is not None)
     for each in predicted:
         print(each)
+    if runtime is not None and known is None:
+        print("share of the roof: not known; nnpipe roofline measures what this machine can do")
+    for path in found.save_pictures(options.pictures) if options.pictures is not None else ():
+        print(f"drawn: {path}")
     if options.csv is not None:
         found.save_csv(options.csv)
     if options.json is not None:
         found.save_json(options.json)
+
+
+def _ceilings(given: Path | None, runtime: Runtime) -> Ceilings | None:
+    """Return the ceilings in a file, or those that are kept of this machine with as many threads as a runtime has."""
+    if given is not None:
+        return read_ceilings(given)
+    kept = ceilings_file(machine_folder(Path.home()), getattr(runtime, "num_threads", 1) or 1)
+    return read_ceilings(kept) if kept.exists() else None
 
 
 if __name__ == "__main__":

@@ -58,6 +58,8 @@ def measure(model: Path, data: Data) -> float | None:
     print(mixed.verdict)
     explained: nn.ExplainResult = nn.explain(model, shapes={"image": (1, 8, 8)})
     explained.show()
+    roof: nn.RooflineResult = nn.roofline(threads=1, folder="machine")
+    nn.explain(model, runtime="ONNXRuntime", ceilings=nn.read_ceilings("c.json") or roof.ceilings, memory=True).show()
     checked: nn.VerifyResult = nn.verify(model, artifact.path, data=data[0], tolerances=nn.Tolerances())
     if not checked.agrees("close"):
         checked.show()

@@ -18,7 +18,7 @@ def lines(chart: Lines) -> Drawing:
     """Return a drawing of curves with their bands."""
     height = 155.0 if chart.flat else 200.0
     y = _upward(chart)
-    x = Span.around(_ends([line.x for line in chart.lines]), 0.01, divisions=6)
+    x = Span.around(_ends([line.x for line in chart.lines]), 0.01, chart.log_x, divisions=6)
     keys = legend([line.label for line in chart.lines], 0, WIDTH - 60) if len(chart.lines) > 1 else []
     above = ROW + keys[-1][1] if keys else 0.0
     area = plane(height, x, y, above=above)
@@ -29,8 +29,9 @@ def lines(chart: Lines) -> Drawing:
             band = np.concatenate([area.curve(line.x, line.high), area.curve(line.x, line.low)[::-1]])
             shapes.append(Path((band,), fill=colour, opacity=0.28))
         curve = area.curve(line.x, line.y)
-        shapes.append(Path((curve,), stroke=colour))
-        if len(curve) < _MARKED:
+        if not line.loose:
+            shapes.append(Path((curve,), stroke=colour))
+        if len(curve) < _MARKED or line.loose:
             shapes.append(Path(tuple(sign(0, place, 1.5) for place in curve), fill=colour))
     for number, (left, top, label) in enumerate(keys):
         stroke = places((area.left + left, top + 8.5), (area.left + left + 13, top + 8.5))

@@ -8,22 +8,23 @@ from pathlib import Path
 from typing import Any
 
 from nnpipe.analysis.operation_costs import GraphCost, graph_cost
+from nnpipe.analysis.roofline import Ceilings
 from nnpipe.core.argument_checks import check_call, check_range
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError, NotSupported
 from nnpipe.core.graph import Graph
-from nnpipe.core.graph_sizes import Shapes, settled_shapes, with_shapes
+from nnpipe.core.graph_sizes import Shapes, random_inputs
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.registry import find
 from nnpipe.core.runtime import Runtime
-from nnpipe.core.tensors import random_batch
 from nnpipe.workflows.candidates.model_files import artifact_of, format_of, wrapper_of
 from nnpipe.workflows.candidates.stages import prepared
 from nnpipe.workflows.explanation.explain_result import ExplainResult
 from nnpipe.workflows.explanation.layer_errors import LayerErrors, layer_errors
 from nnpipe.workflows.explanation.layer_times import LayerTimes, layer_times
+from nnpipe.workflows.explanation.memory_use import memory_use
 from nnpipe.workflows.user_inputs.data import inputs_of
 from nnpipe.workflows.user_inputs.inputs import given, opened_by, working_folder
 from nnpipe.workflows.verification.claims import declared_claims, described, lineage, seen_claims
@@ -39,6 +40,8 @@ def explain(
     runs: int = 30,
     against: Any = None,
     samples: int = 64,
+    ceilings: Ceilings | None = None,
+    memory: bool = False,
 ) -> ExplainResult:
     """Return what each operation of a network costs: arithmetic, memory traffic, parameters and live memory.
 
@@ -65,6 +68,10 @@ def explain(
         alone is measured, without what it inherits: it is computed from the model's values as the source does it.
     samples
         The number of samples to compare on.
+    ceilings
+        What the machine can do (:func:`nnpipe.roofline`), to tell how close each timed layer comes to it.
+    memory
+        Whether the memory that the runtime takes is measured as well, in a process of its own.
 
     Returns
     -------
@@ -76,7 +83,7 @@ def explain(
     ArtifactError
         If the file is missing or damaged, or its format is not known.
     ConfigError
-        If an input does not exist, or a shape does not fit it.
+        If an input does not exist, a shape does not fit it, or memory is to be measured without a runtime.
     NotSupported
         If the model does not show its graph, or the runtime gives no times of operations.
 
@@ -96,6 +103,8 @@ def explain(
     made = find(runtime, Runtime)() if isinstance(runtime, str) else runtime
     if made is not None:
         made.check_installed()
+    elif memory or ceilings is not None:
+        raise ConfigError("explain: the memory and the share of the roof are those in a runtime: name one")
     wanted = {name: tuple(shape) for name, shape in (shapes or {}).items()}
     with working_folder() as folder:
         if made is not None or against is not None:
@@ -103,10 +112,10 @@ def explain(
             with _shown_by(path) as live:
                 found = _explained(path.name, live, wanted)
                 if made is not None:
-                    found = replace(found, times=_timed(path, made, live, wanted, found.cost, runs))
+                    found = replace(found, times=_timed(path, made, live, wanted, found.cost, runs), ceilings=ceilings)
                 if against is not None:
                     found = replace(found, errors=_compared(path, live, against, data, samples, folder))
-                return found
+            return found if made is None or not memory else replace(found, memory=memory_use(path, made, wanted))
         if isinstance(model, LiveModel):
             return _explained(type(model.wrapper).__name__, model, wanted)
         if isinstance(model, ModelWrapper):
@@ -150,9 +159,7 @@ def _shown_by(path: Path) -> LiveModel:
 def _timed(path: Path, runtime: Runtime, live: LiveModel, shapes: Shapes, cost: GraphCost, runs: int) -> LayerTimes:
     """Return the times of a file's layers in a runtime, on random inputs."""
     with runtime.load(artifact_of(path, format_of(path), runtime)) as session:
-        known = {spec.name for spec in session.io.inputs}
-        sized = settled_shapes(session.io, {name: shape for name, shape in shapes.items() if name in known})
-        times = session.profile(random_batch(with_shapes(session.io, sized), 1), runs)
+        times = session.profile(random_inputs(session.io, shapes), runs)
     return layer_times(type(runtime).__name__, live.get_sized_graph(shapes), cost, times)
 
 

@@ -7,22 +7,28 @@ import io
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from nnpipe.analysis.operation_costs import GraphCost, OperationCost
+from nnpipe.analysis.roofline import Ceilings, RoofShare
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import write_text
 from nnpipe.core.tensors import TensorSpec
+from nnpipe.report.charts import Lines
 from nnpipe.report.document import Table
+from nnpipe.report.drawing import svg
+from nnpipe.report.drawing.draw import draw
 from nnpipe.report.writers.terminal import to_text
 from nnpipe.workflows.explanation.cost_tables import KindCost, kind_costs, kind_table, operation_table, sentences
 from nnpipe.workflows.explanation.error_tables import error_columns, error_sentence, faults, with_errors
 from nnpipe.workflows.explanation.layer_errors import LayerErrors
 from nnpipe.workflows.explanation.layer_times import LayerTimes
+from nnpipe.workflows.explanation.memory_use import MemoryUse, memory_chart
 from nnpipe.workflows.explanation.reasons import Reason, reasons
+from nnpipe.workflows.explanation.roof_shares import roof_chart, roof_sentences, roof_shares
 from nnpipe.workflows.explanation.time_tables import kind_time_table, layer_table, time_sentences
 from nnpipe.workflows.explanation.what_if import Speedup, WhatIf, what_if
 from nnpipe.workflows.notebook import shown_table
@@ -49,6 +55,10 @@ class ExplainResult:
         The times of the layers in a runtime, if they were measured.
     errors
         The errors of the layers against the source, if they were measured.
+    ceilings
+        What the machine can do, if it was given with a runtime.
+    memory
+        The memory that the runtime takes, if it was measured.
 
     Examples
     --------
@@ -65,6 +75,13 @@ class ExplainResult:
     cost: GraphCost
     times: LayerTimes | None = None
     errors: LayerErrors | None = None
+    ceilings: Ceilings | None = None
+    memory: MemoryUse | None = None
+
+    @property
+    def roof(self) -> tuple[RoofShare | None, ...]:
+        """Return how close each row of ``times`` comes to the roof; empty without times or ceilings."""
+        return () if self.times is None or self.ceilings is None else roof_shares(self.times, self.ceilings)
 
     @property
     def reasons(self) -> tuple[Reason, ...]:
@@ -113,7 +130,7 @@ class ExplainResult:
         """Return the tables and totals as text; with ``breakdown`` only the sums by kind and the totals."""
         check_call(ExplainResult.text, locals())
         if self.times is not None:
-            tables = [] if breakdown else [to_text(self._with_errors(layer_table(self.times)))]
+            tables = [] if breakdown else [to_text(self._with_errors(layer_table(self.times, self.roof)))]
             tables += [to_text(kind_time_table(self.times)), "\n".join(self._sentences())]
         else:
             tables = [] if breakdown else [to_text(self._with_errors(operation_table(self.cost)))]
@@ -122,10 +139,12 @@ class ExplainResult:
 
     def _sentences(self) -> list[str]:
         told = [] if self.times is None else time_sentences(self.times)
+        if self.times is not None and self.ceilings is not None:
+            told += roof_sentences(self.times, self.roof, self.ceilings)
         told += [f"reason: {each.text}" for each in self.reasons]
         if self.errors is not None:
             told += [f"accuracy: {each}" for each in self.faults] + [error_sentence(self.errors)]
-        return [*told, *sentences(self.cost)]
+        return [*told, *sentences(self.cost), *([] if self.memory is None else self.memory.sentences(self.cost))]
 
     def _with_errors(self, table: Table) -> Table:
         if self.errors is None:
@@ -133,6 +152,29 @@ class ExplainResult:
         names = [(each.name,) for each in self.cost.operations]
         covered = names if self.times is None else [each.operations for each in self.times.rows]
         return with_errors(table, self.errors, covered)
+
+    def charts(self) -> dict[str, Lines]:
+        """Return the pictures by name: ``memory``, and ``roofline`` if the layers were timed and ceilings given."""
+        found = {"memory": memory_chart(self.cost, self.memory)}
+        if self.times is not None and self.ceilings is not None:
+            found["roofline"] = roof_chart(self.times, self.ceilings)
+        return {name: chart for name, chart in found.items() if chart is not None}
+
+    def save_pictures(self, folder: str | Path) -> list[Path]:
+        """Write the pictures of :meth:`charts` as SVG files into a folder, and return their paths.
+
+        Raises
+        ------
+        ConfigError
+            If a file cannot be written.
+        """
+        check_call(ExplainResult.save_pictures, locals())
+        written = []
+        for name, chart in self.charts().items():
+            drawing, path = draw(chart), Path(folder, f"{name}.svg")
+            write_text(path, svg.standalone(drawing, svg.body(drawing), f"{name} of {self.title}", self.title))
+            written.append(path)
+        return written
 
     def __str__(self) -> str:
         return self.text()
@@ -146,7 +188,8 @@ class ExplainResult:
     def _repr_html_(self) -> str:
         """Return HTML for a notebook: the sums by kind, and the operations below."""
         table = kind_table(self.cost) if self.times is None else kind_time_table(self.times)
-        rows = self._with_errors(operation_table(self.cost) if self.times is None else layer_table(self.times))
+        plain = operation_table(self.cost) if self.times is None else layer_table(self.times, self.roof)
+        rows = self._with_errors(plain)
         kinds = shown_table(table, self.title, self._sentences())
         return f"{kinds}<details>{shown_table(rows, 'operations')}</details>"
 
@@ -170,6 +213,9 @@ class ExplainResult:
             "reasons": [each.to_json() for each in self.reasons],
             "errors": None if self.errors is None else self.errors.to_json(),
             "faults": list(self.faults),
+            "roof": [None if each is None else asdict(each) for each in self.roof],
+            "ceilings": None if self.ceilings is None else self.ceilings.to_json(),
+            "memory": None if self.memory is None else self.memory.to_json(),
         }
 
     def save_json(self, path: str | Path) -> None:

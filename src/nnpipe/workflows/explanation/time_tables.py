@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from nnpipe.analysis.roofline import RoofShare
 from nnpipe.report.document import Table
 from nnpipe.report.formatting import NOTHING, Scale, clean, count, digits, duration, share, shortened, size
 from nnpipe.workflows.explanation.layer_times import LayerTime, LayerTimes
@@ -66,14 +67,17 @@ def kind_times(times: LayerTimes) -> tuple[KindTime, ...]:
     return tuple(sorted(found, key=lambda each: -each.time_ns))
 
 
-def layer_table(times: LayerTimes) -> Table:
-    """Return a table with a row for each step, and one for what belongs to none."""
+def layer_table(times: LayerTimes, roof: Sequence[RoofShare | None] = ()) -> Table:
+    """Return a table with a row for each step, and one for what belongs to none.
+
+    With ``roof``, how close each row comes to what the machine can do, there is a column for it.
+    """
     scale = Scale.of_times([each.time_ns for each in times.layers])
-    header = (
+    header: tuple[str, ...] = (
         "operation", "fused", "kind", f"time ({scale.unit})", "95 % interval", "share", "kernel", "precision", "MACs",
         "parameters", "traffic", "live", "ns/value",
     )  # fmt: skip
-    rows = tuple(
+    rows: tuple[tuple[str, ...], ...] = tuple(
         (
             shortened(clean(each.name), _NAME),
             f"+{len(each.operations) - 1}" if len(each.operations) > 1 else "",
@@ -91,7 +95,16 @@ def layer_table(times: LayerTimes) -> Table:
         )
         for each in times.rows
     )
+    if roof:
+        told = [roof_text(each) for each in roof]
+        rows = tuple((*row[:6], text, *row[6:]) for row, text in zip(rows, told, strict=True))
+        header = (*header[:6], "of the roof", *header[6:])
     return Table(header, rows)
+
+
+def roof_text(found: RoofShare | None) -> str:
+    """Return a share of the roof as the cell of a table; a question mark tells a doubt."""
+    return NOTHING if found is None else f"{share(found.share, 0)} {found.limit}{' (?)' if found.doubt else ''}"
 
 
 def kind_time_table(times: LayerTimes) -> Table:

@@ -1,0 +1,158 @@
+"""Measuring what this machine can do at most, and keeping it."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from nnpipe.analysis.roofline import Ceiling, Ceilings, MemoryLevel, borders
+from nnpipe.core.argument_checks import check_call, check_range
+from nnpipe.core.errors import ArtifactError, ConfigError
+from nnpipe.core.files import write_text
+from nnpipe.core.processor import instruction_sets
+from nnpipe.measuring.host import host_facts
+from nnpipe.workflows.isolation.subprocess_worker import Worker
+from nnpipe.workflows.roofline.compute_rates import Product, greatest_rate, products
+from nnpipe.workflows.roofline.memory_rates import SIZES, bandwidth
+from nnpipe.workflows.roofline.roofline_result import RooflineResult
+
+PRECISIONS = ("float32", "bfloat16", "int8")
+REPEATS = 3
+_FILE_BYTES = 1 << 20
+_BFLOAT16 = frozenset({"amx_bf16", "avx512_bf16", "bf16"})
+
+
+def roofline(*, threads: int = 1, seconds: float = 0.1, folder: str | Path | None = None) -> RooflineResult:
+    """Measure the ceilings of this machine: its greatest rates of arithmetic, and the bandwidth of its memory.
+
+    Arithmetic is measured by products of matrices in the libraries that are installed here (numpy, ONNX Runtime,
+    PyTorch); the fastest of them is the ceiling.  Memory is read in amounts from 8 KiB to 256 MiB, and its levels begin
+    where the bandwidth falls.  All is measured three times, in a process of its own.  A ceiling whose repeats differ by
+    more than 10 % is not known.
+
+    Parameters
+    ----------
+    threads
+        The threads that work.
+    seconds
+        The time of each product of matrices in each repeat; an amount of memory takes a fifth of it.
+    folder
+        The folder to keep the ceilings in (:func:`~nnpipe.measuring.machine.machine_folder`); None to keep nothing.
+
+    Returns
+    -------
+    RooflineResult
+        The ceilings; ``show()`` prints them.
+
+    Raises
+    ------
+    ConfigError
+        If there are fewer processors than threads, or the file cannot be written.
+
+    Examples
+    --------
+    >>> found = roofline(seconds=0.001)
+    >>> found.ceilings.memory[-1].up_to_bytes is None  # the main memory
+    True
+    """
+    check_call(roofline, locals())
+    check_range("roofline: threads", threads, 1)
+    there = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if threads > there:
+        raise ConfigError(f"roofline: {threads} threads need as many processors, and {there} can be used here")
+    if not 0.001 <= seconds <= 60:
+        raise ConfigError(f"roofline: {seconds} s are not between 0.001 s and a minute")
+    with Worker(f"{__name__}:measure_here", shown=True) as worker:
+        found = worker.attempt("measuring the roofline", {"threads": threads, "seconds": seconds}, 0.0)
+    ceilings = Ceilings.from_json(found)
+    if folder is not None:
+        write_text(ceilings_file(Path(folder), threads), json.dumps(ceilings.to_json(), indent=1) + "\n")
+    return RooflineResult(ceilings)
+
+
+def ceilings_file(folder: Path, threads: int) -> Path:
+    """Return the file for the ceilings of some threads in the folder of a machine."""
+    return folder / f"ceilings-{threads}-thread{'s' if threads > 1 else ''}.json"
+
+
+def read_ceilings(path: str | Path) -> Ceilings:
+    """Read the ceilings that :func:`roofline` has kept.
+
+    Raises
+    ------
+    ArtifactError
+        If the file is missing, or holds something else; the message names it.
+
+    Examples
+    --------
+    >>> roofline(seconds=0.001).save_json("ceilings.json")
+    >>> "float32" in read_ceilings("ceilings.json").compute
+    True
+    """
+    check_call(read_ceilings, locals())
+    path = Path(path)
+    try:
+        if path.stat().st_size > _FILE_BYTES:
+            raise ArtifactError("too large for a file of ceilings")
+        return Ceilings.from_json(json.loads(path.read_text("utf-8")))
+    except OSError as error:
+        raise ArtifactError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except (ValueError, RecursionError, ArtifactError) as error:
+        raise ArtifactError(f"{path}: {error}") from None
+
+
+# -- in the subprocess -----------------------------------------------------------------------------
+
+
+def measure_here(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the ceilings of a request as JSON, measured in this process."""
+    threads, seconds = int(request["threads"]), float(request["seconds"])
+    reasons: dict[str, str] = {}
+    needs = set(PRECISIONS)
+    if not instruction_sets() & _BFLOAT16:
+        needs.discard("bfloat16")
+        reasons["bfloat16"] = "the processor has no instructions for it"
+    tried = list(products(threads, needs))
+    without = needs - {each.precision for each in tried}
+    reasons |= dict.fromkeys(without, "no installed library multiplies in it: pip install 'nnpipe[onnx]'")
+    compute: dict[Product, list[float]] = {each: [] for each in tried}
+    memory: list[list[float]] = []
+    for _ in range(REPEATS):
+        for each in tried:
+            compute[each].append(greatest_rate(each, seconds))
+        memory.append([bandwidth(size, threads, seconds / 5) for size in SIZES])
+    return Ceilings(
+        str(host_facts()["cpu"]["model"]),
+        threads,
+        {name: _fastest(name, compute) for name in PRECISIONS if name not in reasons},
+        levels(SIZES, memory),
+        reasons,
+        datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+    ).to_json()
+
+
+def levels(sizes: Sequence[int], repeats: Sequence[Sequence[float]]) -> tuple[MemoryLevel, ...]:
+    """Return the levels of memory from the bandwidth at each size, in each repeat.
+
+    Every level but the first begins with a fall, so its bandwidth is that of the greater half of its sizes.
+    """
+    usual = [sorted(column)[len(column) // 2] for column in zip(*repeats, strict=True)]
+    starts = [0, *borders(sizes, usual), len(sizes)]
+    found = []
+    for number, (begin, end) in enumerate(pairwise(starts)):
+        settled = begin if number == 0 else begin + (end - begin) // 2
+        rates = tuple(max(each[settled:end]) for each in repeats)
+        last = end == len(sizes)
+        found.append(MemoryLevel(None if last else sizes[end - 1], Ceiling(rates, f"maximum of {sizes[end - 1]:,} B")))
+    return tuple(found)
+
+
+def _fastest(precision: str, rates: Mapping[Product, Sequence[float]]) -> Ceiling:
+    own = {product: each for product, each in rates.items() if product.precision == precision}
+    best = max(own, key=lambda product: max(own[product]))
+    return Ceiling(tuple(max(column) for column in zip(*own.values(), strict=True)), best.how)

@@ -1,0 +1,150 @@
+"""What :func:`nnpipe.roofline` returns."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nnpipe.analysis.roofline import Ceiling, Ceilings
+from nnpipe.core.argument_checks import check_call
+from nnpipe.core.files import write_text
+from nnpipe.report.charts import Line, Lines
+from nnpipe.report.document import Table
+from nnpipe.report.drawing import svg
+from nnpipe.report.drawing.draw import draw
+from nnpipe.report.formatting import digits, share, size
+from nnpipe.report.writers.terminal import to_text
+from nnpipe.workflows.notebook import shown_table
+
+_UNKNOWN = "not known"
+_LEAST, _GREATEST, _POINTS = 1 / 16, 4096.0, 64  # operations a byte
+
+
+@dataclass(frozen=True)
+class RooflineResult:
+    """The ceilings of a machine.
+
+    Parameters
+    ----------
+    ceilings
+        The greatest rates of arithmetic and the bandwidth of each level of memory.
+
+    Examples
+    --------
+    Of the example of :func:`nnpipe.roofline`:
+
+    >>> len(found.ceilings.compute["float32"].repeats)
+    3
+    """
+
+    ceilings: Ceilings
+
+    def show(self) -> None:
+        """Print the ceilings."""
+        sys.stdout.write(f"{self.text()}\n")
+
+    def text(self) -> str:
+        """Return the ceilings as text."""
+        return "\n\n".join((self.title, to_text(self.compute_table()), to_text(self.memory_table())))
+
+    def __str__(self) -> str:
+        return self.text()
+
+    @property
+    def title(self) -> str:
+        """Return which machine it is."""
+        threads = self.ceilings.threads
+        return f"{self.ceilings.machine}, {threads} thread{'s' if threads > 1 else ''}"
+
+    def compute_table(self) -> Table:
+        """Return a table with a row for each type of number."""
+        known = self.ceilings.compute
+        rows = [(name, *_cells(each), each.how) for name, each in known.items()]
+        rows += [(name, _UNKNOWN, "", "", reason) for name, reason in self.ceilings.reasons.items()]
+        return Table(("numbers", "Goperations/s", "repeats", "spread", "reached by"), tuple(rows))
+
+    def memory_table(self) -> Table:
+        """Return a table with a row for each level of memory."""
+        rows = tuple(
+            (
+                "main memory" if each.up_to_bytes is None else f"up to {size(each.up_to_bytes)}",
+                *_cells(each.bandwidth),
+            )
+            for each in self.ceilings.memory
+        )
+        return Table(("data", "read, GB/s", "repeats", "spread"), rows)
+
+    def chart(self) -> Lines:
+        """Return the picture: operations a second by operations a byte.
+
+        A rising line is a level of memory, a level one a type of number.
+        """
+        known = self.ceilings
+        levels = [(each.up_to_bytes, rate) for each in known.memory if (rate := each.bandwidth.value) is not None]
+        types = [(name, rate) for name, each in known.compute.items() if (rate := each.value) is not None]
+        if not levels or not types:
+            return Lines("", "", ())
+        highest, fastest = max(rate for _, rate in types), max(rate for _, rate in levels)
+        lines = [
+            _line("main memory" if size_ is None else f"data up to {size(size_)}", _LEAST, highest / rate, rate, True)
+            for size_, rate in levels
+        ]
+        lines += [_line(name, rate / fastest, _GREATEST, rate, False) for name, rate in types]
+        return Lines("operations per byte", "Goperations/s", tuple(lines), log_y=True, log_x=True)
+
+    def svg(self) -> str | None:
+        """Return the picture as an SVG file; ``None`` if no ceiling is known."""
+        chart = self.chart()
+        if not chart.lines:
+            return None
+        drawing = draw(chart)
+        return svg.standalone(drawing, svg.body(drawing), f"Roofline of {self.title}", self.text())
+
+    def save_svg(self, path: str | Path) -> bool:
+        """Write the picture as SVG, and return whether there is one.
+
+        Raises
+        ------
+        ConfigError
+            If the file cannot be written.
+        """
+        check_call(RooflineResult.save_svg, locals())
+        picture = self.svg()
+        if picture is not None:
+            write_text(path, picture)
+        return picture is not None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all ceilings as JSON can hold them."""
+        return self.ceilings.to_json()
+
+    def save_json(self, path: str | Path) -> None:
+        """Write all ceilings as JSON.
+
+        Raises
+        ------
+        ConfigError
+            If the file cannot be written.
+        """
+        check_call(RooflineResult.save_json, locals())
+        write_text(path, json.dumps(self.to_json(), indent=1, allow_nan=False) + "\n")
+
+    def _repr_html_(self) -> str:
+        """Return HTML for a notebook."""
+        return shown_table(self.compute_table(), self.title) + shown_table(self.memory_table(), "Memory")
+
+
+def _line(label: str, begin: float, end: float, rate: float, rises: bool) -> Line:
+    x = np.geomspace(begin, max(end, begin), _POINTS)
+    return Line(label, x, (rate * x if rises else np.full(_POINTS, rate)) / 1e9)
+
+
+def _cells(ceiling: Ceiling) -> tuple[str, str, str]:
+    value = ceiling.value
+    repeats = ", ".join(digits(each / 1e9) for each in ceiling.repeats)
+    return _UNKNOWN if value is None else digits(value / 1e9), repeats, share(ceiling.spread, 1)
