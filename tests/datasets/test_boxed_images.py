@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -146,6 +147,35 @@ def test_names_of_other_systems_lead_to_the_data_sets() -> None:
     assert find("COCODataset2017", Dataset) is COCODataset
 
 
+def test_folders_of_splits_and_lists_of_pictures_are_read(tmp_path: Path) -> None:
+    one, other = tmp_path / "folders", tmp_path / "lists"
+    usual = yolo(tmp_path / "usual")
+    usual.prepare()
+    for root in (one, other):
+        shutil.copytree(tmp_path / "usual" / "images" / "val", root / "valid" / "images")
+        shutil.copytree(tmp_path / "usual" / "labels" / "val", root / "valid" / "labels")
+    (one / "data.yaml").write_text("train: ../train/images\nval: ../valid/images\nnc: 2\nnames: ['cat', 'dog']\n")
+    listed = sorted((other / "valid" / "images").glob("*"))
+    (other / "val.txt").write_text("".join(f"./valid/images/{path.name}\n" for path in listed))
+    (other / "data.yaml").write_text("train: train.txt\nval: val.txt\nnames: ['cat', 'dog']\n")
+    for root in (one, other):
+        found = YOLOFolderDataset(dataset_root=root)
+        np.testing.assert_array_equal(found.files.boxes.values, usual.files.boxes.values)
+        assert len(found.split("test")) == len(SIZES)
+    (other / "val.txt").write_text("../folders/valid/images/000.png\n")
+    with pytest.raises(DatasetError, match="which is not inside"):
+        YOLOFolderDataset(dataset_root=other).prepare()
+
+    split = tmp_path / "coco"
+    for name in ("train", "valid"):
+        shutil.copytree(tmp_path / "usual" / "images" / "val", split / name)
+        (split / name / "_annotations.coco.json").write_text(json.dumps(coco_content()))
+    divided = COCODataset(dataset_root=split)
+    divided.prepare()
+    assert len(divided.split("test")) == len(SIZES)
+    assert len(divided.split("train"))
+
+
 def test_outlines_stand_for_boxes_around_them(tmp_path: Path) -> None:
     dataset = yolo(tmp_path / "data")
     (tmp_path / "data" / "labels" / "val" / "002.txt").write_text("1 0.1 0.5 0.3 0.2 0.5 0.9\n")
@@ -170,6 +200,13 @@ def test_a_label_file_that_cannot_be_is_refused(line: str, told: str, tmp_path: 
     with pytest.raises(DatasetError, match=told) as caught:
         dataset.prepare()
     assert "\n" not in str(caught.value)
+
+
+def test_a_line_that_is_unreasonably_long_is_refused(tmp_path: Path) -> None:
+    dataset = yolo(tmp_path)
+    (tmp_path / "labels" / "val" / "000.txt").write_text("0" + " 0.5" * 300_000)
+    with pytest.raises(DatasetError, match=r"000\.txt, line 1: it has more than 1,048,576 characters"):
+        dataset.prepare()
 
 
 def test_label_files_may_begin_with_a_mark_and_have_classes_like_1_0(tmp_path: Path) -> None:

@@ -60,6 +60,7 @@ def test_columns_are_named_or_numbered_and_kinds_follow_from_names(tmp_path, tab
         (NAMED, {"score_column": "9"}, "has 4 columns, and no column 9"),
         (NAMED, {"score_column": "4", "kind_column": "clip"}, "row 2: 'c0' in column clip is neither 1 nor 0"),
         ('a,"1\n', {}, "cannot be read as a table"),
+        ("a," + "1" * (1 << 20) + "\n", {}, "a line of more than 1,048,576 characters"),
     ],
 )
 def test_tables_that_cannot_be_used_are_refused_in_one_line(tmp_path, text, arguments, message):

@@ -15,6 +15,7 @@ from nnpipe.decoders import (
     MaskRCNNDecoder,
     MoveNetDecoder,
     ReconstructionErrorDecoder,
+    ScoredBoxesDecoder,
     SegmentationDecoder,
     SSDDecoder,
     YOLODecoder,
@@ -48,6 +49,10 @@ class TestDecoders(OutputDecoderContract):
             pytest.param(
                 (SSDDecoder(strides=(16, 32), max_boxes=9), lambda: {"boxes": drawn(72, 4), "scores": drawn(72, 3)}),
                 id="SSD",
+            ),
+            pytest.param(
+                (ScoredBoxesDecoder(score_threshold=0.3), lambda: {"boxes": drawn(9, 4), "scores": drawn(9, 3)}),
+                id="scored boxes",
             ),
             pytest.param((YOLODecoder(objectness=True), lambda: {"out": 64 * drawn(60, 8)}), id="YOLO"),
             pytest.param(

@@ -17,6 +17,7 @@ from nnpipe.core.tensors import IOSpec, TensorSpec
 from nnpipe.decoders import (
     FastestDetDecoder,
     FinishedBoxesDecoder,
+    ScoredBoxesDecoder,
     SSDDecoder,
     YOLODecoder,
     YOLOHeadsDecoder,
@@ -204,6 +205,53 @@ def test_boxes_that_the_model_has_suppressed() -> None:
     numbered = FinishedBoxesDecoder(numbering="coco-ids", class_offset=1)
     ids = np.where(classes == 2, 3, 1).astype(np.float32)  # a car and a person
     assert_found(decode(numbered, boxes, ids, scores, count))
+
+
+def test_finished_boxes_without_an_axis_of_pictures() -> None:
+    boxes, classes, scores, _ = finished(0)
+    pixels = boxes[0][:, [1, 0, 3, 2]] * [WIDTH, HEIGHT, WIDTH, HEIGHT]
+    torchvision = FinishedBoxesDecoder(box_order="ltrb", coordinates="pixels", class_offset=1)
+    named = {"boxes": pixels, "labels": classes[0] + 1, "scores": scores[0]}
+    io = IOSpec(spec_of(named).inputs, tuple(TensorSpec(n, (None, *a.shape[1:]), "float32") for n, a in named.items()))
+    assert_found(
+        dict(torchvision.decode(named, io, (InputMeaning("image", "image", resize="bilinear", fit="squeeze"),)))
+    )
+
+
+def test_boxes_and_the_scores_of_all_classes() -> None:
+    boxes = np.zeros((1, 5, 4), np.float32)
+    boxes[0, :2] = np.concatenate([CENTRES, BOXES[:, 2:]], axis=1)
+    detr = np.full((1, 5, CLASSES + 1), -9, np.float32)
+    detr[..., -1] = 3
+    detr[0, [0, 1], NUMBERS] = 9
+    options: Any = {"box_order": "centre", "activation": "softmax", "background": "last", "score_threshold": 0.1}
+    assert_found(decode(ScoredBoxesDecoder(suppression="inside", **options), boxes, detr))
+    sigmoids = np.full((1, 5, CLASSES), -9, np.float32)
+    sigmoids[0, [0, 1], NUMBERS] = 3
+    assert_found(
+        decode(ScoredBoxesDecoder(box_order="centre", activation="sigmoid", score_threshold=0.1), sigmoids, boxes)
+    )
+    corners = np.zeros((1, 5, 1, 4), np.float32)
+    corners[0, :2, 0] = np.concatenate([BOXES[:, :2], BOXES[:, :2] + BOXES[:, 2:]], axis=1)
+    yolov4 = np.zeros((1, 5, CLASSES), np.float32)
+    yolov4[0, [0, 1], NUMBERS] = 0.9
+    assert_found(decode(ScoredBoxesDecoder(), corners, yolov4))
+    sized = np.zeros((1, 5, 4), np.float32)
+    sized[0, :2] = BOXES * [WIDTH, HEIGHT, WIDTH, HEIGHT]
+    first = np.concatenate([1 - yolov4.sum(axis=2, keepdims=True), yolov4], axis=2)
+    assert_found(
+        decode(ScoredBoxesDecoder(box_order="ltwh", coordinates="pixels", background="first"), sized, first[..., :])
+    )
+    numbered = np.zeros((1, 5, 91), np.float32)
+    numbered[0, [0, 1], [3, 1]] = 0.9  # a car and a person
+    named = {"scores": numbered, "boxes": corners[:, :, 0]}
+    assert_found(dict(ScoredBoxesDecoder(numbering="coco-ids").decode(
+        named, spec_of(named), (InputMeaning("image", "image", resize="bilinear", fit="squeeze"),)
+    )))  # fmt: skip
+    with pytest.raises(ConfigError, match=r"2 classes.*data set has 3"):
+        decode(ScoredBoxesDecoder(background="last"), sigmoids, boxes)
+    with pytest.raises(ConfigError, match="expected boxes"):
+        decode(ScoredBoxesDecoder(), sigmoids)
 
 
 def test_overlapping_boxes_of_a_class_are_dropped_unless_the_model_did_that() -> None:

@@ -90,6 +90,10 @@ def annotation_files(root: Path, given: Sequence[Path] | None, prefix: str) -> t
         return tuple(given)
     found = sorted(root.glob(f"annotations/{prefix}*.json"))
     found = found or sorted({*root.glob("*.json"), *root.glob("annotations/*.json")})
+    if not found:  # a file in the folder of each split
+        found = sorted(root.glob("*/_annotations*.json"))
+        if found:
+            return tuple(found)
     if not found or (len(found) > 1 and not all(path.name.startswith(prefix) for path in found)):
         told = f"holds {' and '.join(path.name for path in found[:3])}" if found else "holds no annotations/*.json"
         raise DatasetError(f"{root} {told}: name the files of the data set with --annotations")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Set
+from collections.abc import Collection, Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +27,7 @@ _SHAPE = re.compile(r"[1-9][0-9]{0,8}(x[1-9][0-9]{0,8}){0,7}")
 _LARGEST_SAMPLE = 1 << 40  # bytes
 _LONGEST_LIST = 1 << 30  # bytes of a text file of classes
 _TEXT = (".txt", ".lst", ".labels")
+_SHOWN = 20  # names of arrays in a message
 
 
 @dataclass(frozen=True)
@@ -130,6 +131,13 @@ class NamedFile:
         )
 
 
+def listed_names(there: Collection[str]) -> str:
+    """Return the names of the arrays that are there, or the first ones, as a clause of a message."""
+    shown = [name[:80] for name in sorted(there)[:_SHOWN]]
+    more = f" and {len(there) - _SHOWN:,} more" if len(there) > _SHOWN else ""
+    return f"there are {', '.join(shown)}{more}" if shown else "there are none"
+
+
 def targets_among(there: Set[str], task: Task, chosen: tuple[NamedParts, ...]) -> tuple[NamedParts, ...]:
     """Return the targets that were chosen, each with its name in the task, or those of the task that are there.
 
@@ -148,7 +156,7 @@ def targets_among(there: Set[str], task: Task, chosen: tuple[NamedParts, ...]) -
     found = {name: NamedParts(name, (name,)) for name in known if name in there}
     if LABEL in known and LABEL not in there and LABELS in there:
         found[LABEL] = NamedParts(LABEL, (LABELS,))
-    listed = f"there are {', '.join(sorted(there))}" if there else "there are none"
+    listed = listed_names(there)
     missing = [name for name in task.targets if name not in found]
     if missing == [LABEL]:
         raise DatasetError(f"no array {LABELS!r} with the class of each sample; {listed}")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TextIO
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +15,7 @@ from nnpipe.core.naming import nearest
 from nnpipe.datasets._table_format import DecimalMarks, delimiter_of
 
 _LIMIT = 256 << 20  # bytes
-_LONGEST = 1 << 20  # characters of each of the first two lines
+_LONGEST = 1 << 20  # characters of a line
 _MOST_CELLS = 8 << 20  # a cell takes some 60 bytes in memory
 _TRUE, _FALSE = {"1", "true", "yes", "anomaly", "anomalous"}, {"0", "false", "no", "normal", "usual"}
 
@@ -44,7 +45,7 @@ class ScoreTable:
                 rows, cells = [], 0
                 delimiter = delimiter_of(file.readline(_LONGEST), file.readline(_LONGEST))
                 file.seek(0)
-                for row in csv.reader(file, delimiter=delimiter, strict=True):
+                for row in csv.reader(_lines(file, path), delimiter=delimiter, strict=True):
                     cells += len(row)
                     if cells > _MOST_CELLS:
                         raise DatasetError(
@@ -107,6 +108,13 @@ class ScoreTable:
                 )
             found[row] = word in _TRUE
         return found
+
+
+def _lines(file: TextIO, path: Path) -> Iterator[str]:
+    while line := file.readline(_LONGEST):
+        if len(line) == _LONGEST:
+            raise DatasetError(f"{path} has a line of more than {_LONGEST:,} characters; it is no table")
+        yield line
 
 
 def _number(column: str) -> int | None:

@@ -21,7 +21,7 @@ from nnpipe.core.tensors import Batch, TensorSpec
 from nnpipe.datasets._array_files import Array, arrays_of_archive, arrays_of_folder
 from nnpipe.datasets._array_samples import CLASSES, SPLIT, check_lengths, numbers_of, official_split
 from nnpipe.datasets._array_targets import KnownClasses, check_targets, wide_type
-from nnpipe.datasets._named_arrays import LABEL, LABELS, NamedFile, NamedParts, targets_among
+from nnpipe.datasets._named_arrays import LABEL, LABELS, NamedFile, NamedParts, listed_names, targets_among
 from nnpipe.datasets._quantised_inputs import QuantisedInput
 from nnpipe.datasets.in_memory import InMemoryDataset, Samples
 from nnpipe.datasets.table import SUFFIXES, DataTable, Texts, table_of
@@ -187,9 +187,7 @@ class ArraysDataset(InMemoryDataset):
             if len(each.parts) > 1:
                 raise DatasetError(f"{', '.join(each.parts)}: several columns make one array in tables only")
             if each.parts[0] not in held:
-                raise DatasetError(
-                    f"no array {each.parts[0]!r}{nearest(each.parts[0], held)}; there are {', '.join(sorted(held))}"
-                )
+                raise DatasetError(f"no array {each.parts[0]!r}{nearest(each.parts[0], held)}; {listed_names(held)}")
         if not inputs:
             raise DatasetError(
                 f"no array beside {', '.join(map(repr, sorted(used)))}: put the inputs there, such as images"

@@ -19,7 +19,8 @@ class COCODataset(COCOFilesDataset, BoxedImagesDataset):
     """Pictures with boxes in COCO's form: COCO 2017 itself, or your own.
 
     ``ROOT/annotations`` holds ``instances_val2017.json`` and the like, ``ROOT/val2017`` or ``ROOT/images/val2017`` the
-    pictures.  Files with ``train`` in their names are the training split, others the test split.  Classes are numbered
+    pictures; or there is a folder of each split with the pictures and ``_annotations.coco.json``.  Files with ``train``
+    in their names are the training split, others the test split.  Classes are numbered
     in the order of their category numbers, so that COCO's 90 numbers become 80 classes.  Crowds are kept, as COCO's
     metrics need them.
     """

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from nnpipe.core.arguments import argument
 from nnpipe.core.dataset import Dataset
 from nnpipe.datasets._coco_content import COCOContent, annotation_files, picture_folder
-from nnpipe.datasets._split import TEST, TRAIN
+from nnpipe.datasets._split import TEST, TRAIN, VALIDATION
 
 
 class COCOFilesDataset(Dataset):
@@ -57,7 +57,11 @@ class COCOFilesDataset(Dataset):
 
     @staticmethod
     def split_code(file: Path) -> int:
-        """Return the code of the split that an annotation file is of: training if its name says so, otherwise test."""
+        """Return the code of the split that an annotation file is of: as its name or folder says, otherwise test."""
+        if file.name.startswith("_"):  # the folder is named after the split
+            tested = any(file.parent.parent.glob("test*/_annotations*.json"))
+            valid = VALIDATION if tested else TEST
+            return {"train": TRAIN, "valid": valid, "val": valid}.get(file.parent.name.lower(), TEST)
         return TRAIN if "train" in file.name.lower() else TEST
 
     def origin(self) -> Mapping[str, Any]:

@@ -18,6 +18,8 @@ from nnpipe.datasets.image_files import SUFFIXES
 from nnpipe.experiment.settings import parse_yaml
 
 _LABELS = 16 << 20  # bytes of a label file
+_LIST = 1 << 28  # bytes of a list of pictures
+_LINE = 1 << 20  # characters: an outline of some 50,000 points
 _CONFIGURATION = 1 << 20
 _KEYS = {"train": TRAIN, "val": VALIDATION, "test": TEST}
 _SLACK = 0.01  # by which rounded numbers may exceed the picture
@@ -30,7 +32,8 @@ class YOLOFolderDataset(BoxedImagesDataset):
     its class number, and x and y of its centre, width and height in shares of the picture.  Lines with more numbers are
     outlines, and stand for the box around them.  A picture without a text file has no boxes.
 
-    A YAML file in ``ROOT`` names the classes and the folders of ``train``, ``val`` and ``test``; without one, classes
+    A YAML file in ``ROOT`` names the classes, and the folders of ``train``, ``val`` and ``test`` or text files that
+    list their pictures; without one, classes
     are in ``classes.txt`` or ``--class-list``, and the split follows the fractions.  Where there is no ``test``,
     ``val`` is the test split.
     """
@@ -56,13 +59,9 @@ class YOLOFolderDataset(BoxedImagesDataset):
         paths: list[Path] = []
         codes: list[int] = []
         table = BoxTable()
-        for folder, code in parts:
-            if not folder.is_dir():
-                raise DatasetError(
-                    f"{folder} is no folder; it must hold pictures, with their boxes in {_labels(folder)}"
-                )
-            for path in files_in(folder, SUFFIXES):
-                _read(_labels(folder) / path.relative_to(folder).with_suffix(".txt"), len(paths), len(names), table)
+        for place, code in parts:
+            for path, label_file in _pictures(place, root):
+                _read(label_file, len(paths), len(names), table)
                 paths.append(path)
                 codes.append(code)
         boxes, labels, crowds, _ = table.rows(len(paths))
@@ -117,17 +116,48 @@ def _parts(where: Path, said: Mapping[str, Any], root: Path) -> Iterator[tuple[P
     for key, code in _KEYS.items():
         given = said.get(key)
         for folder in [given] if isinstance(given, str) else given if isinstance(given, list) else []:
-            # What a file names outside the data set's folder is not looked into.
+            # What a file names outside the data set's folder is not looked into.  Some programs name the folders beside
+            # the file as ../train/images.
+            if isinstance(folder, str) and folder.startswith("../") and folder.endswith("/images"):
+                folder = folder[3:]
             place = (root / str(folder)).resolve()
             if not place.is_relative_to(root.resolve()) or not isinstance(folder, str):
                 raise DatasetError(f"{where}: {key} should be a folder inside {root}, not {str(folder)[:80]!r}")
-            if place.is_dir():
+            if place.is_dir() or (place.is_file() and place.suffix.lower() == ".txt"):
                 there = True
                 yield root / folder, code
             else:
                 missing.append(folder)
     if missing and not there:
         raise DatasetError(f"{where} names {missing[0]}, which is not in {root}")
+
+
+def _pictures(place: Path, root: Path) -> Iterator[tuple[Path, Path]]:
+    """Yield the pictures of a folder, or those that a text file lists, each with its label file."""
+    if place.is_file():
+        for line in _lines_of(place, _LIST, "a list of pictures"):
+            path = root / line.strip()
+            if not path.resolve().is_relative_to(root.resolve()):
+                raise DatasetError(f"{place} lists {line.strip()[:80]!r}, which is not inside {root}")
+            if line.strip():
+                yield path, _labels(path.parent) / f"{path.stem}.txt"
+        return
+    if not place.is_dir():
+        raise DatasetError(f"{place} is no folder; it must hold pictures, with their boxes in {_labels(place)}")
+    for path in files_in(place, SUFFIXES):
+        yield path, _labels(place) / path.relative_to(place).with_suffix(".txt")
+
+
+def _lines_of(path: Path, most: int, what: str) -> list[str]:
+    """Return the lines of a text file of some greatest number of bytes."""
+    try:
+        if path.stat().st_size > most:
+            raise DatasetError(f"{path} is too large for {what}")
+        return path.read_text("utf-8-sig").splitlines()
+    except FileNotFoundError:
+        raise
+    except (OSError, UnicodeDecodeError) as error:
+        raise DatasetError(f"{path} cannot be read: {error}") from None
 
 
 def _labels(folder: Path) -> Path:
@@ -150,24 +180,24 @@ def _whole(word: str) -> int:
 def _read(path: Path, picture: int, classes: int, table: BoxTable) -> None:
     """Add the boxes of a label file, if it is there."""
     try:
-        if path.stat().st_size > _LABELS:
-            raise DatasetError(f"{path} is too large for the boxes of a picture")
-        lines = path.read_text("utf-8-sig").splitlines()
+        lines = _lines_of(path, _LABELS, "the boxes of a picture")
     except FileNotFoundError:
         return
-    except (OSError, UnicodeDecodeError) as error:
-        raise DatasetError(f"{path} cannot be read: {error}") from None
     for number, line in enumerate(lines, 1):
-        words = line.split()
-        if not words:
+        if not line.strip():
             continue
         where = f"{path}, line {number}"
+        if len(line) > _LINE:
+            raise DatasetError(f"{where}: it has more than {_LINE:,} characters, too many for a box or an outline")
+        words = line.split()
         try:
             label, shares = _whole(words[0]), list(map(float, words[1:]))
         except ValueError:
             raise DatasetError(f"{where}: expected a class number and numbers of a box, not {line[:60]!r}") from None
         if not 0 <= label < classes:
-            raise DatasetError(f"{where}: class {label} is none of the {classes} classes, from 0 to {classes - 1}")
+            raise DatasetError(
+                f"{where}: class {words[0][:40]} is none of the {classes} classes, from 0 to {classes - 1}"
+            )
         if len(shares) >= 6 and len(shares) % 2 == 0:
             across, down = shares[::2], shares[1::2]
             left, top, right, bottom = min(across), min(down), max(across), max(down)

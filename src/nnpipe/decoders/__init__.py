@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from nnpipe.decoders.mask_rcnn import MaskRCNNDecoder as MaskRCNNDecoder
     from nnpipe.decoders.movenet import MoveNetDecoder as MoveNetDecoder
     from nnpipe.decoders.reconstruction_error import ReconstructionErrorDecoder as ReconstructionErrorDecoder
+    from nnpipe.decoders.scored_boxes import ScoredBoxesDecoder as ScoredBoxesDecoder
     from nnpipe.decoders.segmentation import SegmentationDecoder as SegmentationDecoder
     from nnpipe.decoders.ssd import SSDDecoder as SSDDecoder
     from nnpipe.decoders.yolo import YOLODecoder as YOLODecoder
@@ -32,6 +33,7 @@ __getattr__ = lazy_getattr(
         "mask_rcnn": ("MaskRCNNDecoder",),
         "movenet": ("MoveNetDecoder",),
         "reconstruction_error": ("ReconstructionErrorDecoder",),
+        "scored_boxes": ("ScoredBoxesDecoder",),
         "segmentation": ("SegmentationDecoder",),
         "ssd": ("SSDDecoder",),
         "yolo": ("YOLODecoder",),

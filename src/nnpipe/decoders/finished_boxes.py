@@ -11,8 +11,9 @@ from nnpipe.core.arguments import argument
 from nnpipe.core.errors import SpecMismatch
 from nnpipe.core.tensor_meaning import InputMeaning
 from nnpipe.core.tensors import Batch, IOSpec
+from nnpipe.decoders._box_outputs import ORDERS, BoxOrder, corners_in_shares
 from nnpipe.decoders._class_numbers import coco_classes
-from nnpipe.decoders.detection_decoder import Array, Candidates, DetectionDecoder, corners, input_size
+from nnpipe.decoders.detection_decoder import Array, Candidates, DetectionDecoder
 
 _EXPECTED = "boxes (n, k, 4), scores (n, k), classes (n, k), and perhaps their number (n,); or one output (n, k, 6)"
 
@@ -21,16 +22,15 @@ class FinishedBoxesDecoder(DetectionDecoder):
     """Models with the suppression inside: TensorFlow Lite's detection postprocessing, EfficientNMS, YOLOv10.
 
     Outputs are boxes ``(n, k, 4)``, scores and classes ``(n, k)``, and perhaps the number of boxes ``(n,)``; or a
-    single one ``(n, k, 6)`` of boxes, score and class.  If the names of outputs do not tell scores from classes, those
+    single one ``(n, k, 6)`` of boxes, score and class; or the same without the first axis, for one picture, as in
+    torchvision's files.  If the names of outputs do not tell scores from classes, those
     which are not all whole numbers are the scores.  The defaults are those of TensorFlow Lite.
     """
 
     suppression: Literal["outside", "inside"] = argument(
         "inside", help="whether overlapping boxes are dropped here, or inside the model already"
     )
-    box_order: Literal["tlbr", "ltrb", "centre"] = argument(
-        "tlbr", help="top left bottom right, left top right bottom, or x and y of the centre with width and height"
-    )
+    box_order: BoxOrder = argument("tlbr", help=ORDERS)
     coordinates: Literal["pixels", "shares"] = argument(
         "shares", help="whether boxes are in pixels of the input, or in shares of its size"
     )
@@ -43,6 +43,8 @@ class FinishedBoxesDecoder(DetectionDecoder):
 
     def candidates(self, outputs: Batch, io: IOSpec, inputs: Sequence[InputMeaning]) -> Candidates:
         """Return the boxes that the model gives."""
+        if max((output.ndim for output in outputs.values()), default=0) == 2:
+            outputs = {name: output[None] for name, output in outputs.items()}
         if len(outputs) == 1:
             output = next(iter(outputs.values()))
             if output.ndim == 4 and output.shape[1] == 1:
@@ -53,14 +55,7 @@ class FinishedBoxesDecoder(DetectionDecoder):
             counts = np.full(len(boxes), boxes.shape[1])
         else:
             boxes, scores, classes, counts = self._parts(outputs)
-        boxes = boxes.astype(np.float32)
-        if self.box_order == "tlbr":
-            boxes = boxes[..., [1, 0, 3, 2]]
-        elif self.box_order == "centre":
-            boxes = corners(boxes[..., :2], boxes[..., 2:])
-        if self.coordinates == "pixels":
-            height, width = input_size(io, inputs)
-            boxes = boxes / np.array([width, height, width, height], np.float32)
+        boxes = corners_in_shares(boxes, self.box_order, self.coordinates, io, inputs)
         numbers = np.rint(classes).astype(np.int64) - self.class_offset
         if self.numbering == "coco-ids":
             numbers = coco_classes(numbers + 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -11,11 +11,11 @@ import numpy.typing as npt
 
 from nnpipe.core.arguments import argument
 from nnpipe.core.errors import ConfigError, SpecMismatch
-from nnpipe.core.layout import Shape
 from nnpipe.core.tensor_meaning import InputMeaning
 from nnpipe.core.tensors import Batch, IOSpec
+from nnpipe.decoders._box_outputs import activated, boxes_and_scores
 from nnpipe.decoders._class_numbers import coco_classes
-from nnpipe.decoders.detection_decoder import Candidates, DetectionDecoder, corners, input_size, sigmoid
+from nnpipe.decoders.detection_decoder import Candidates, DetectionDecoder, corners, input_size
 
 
 class SSDDecoder(DetectionDecoder):
@@ -55,13 +55,13 @@ class SSDDecoder(DetectionDecoder):
         if self.numbering == "coco-ids":
             return 80
         shapes = {spec.name: spec.shape for spec in io.outputs}
-        pair = _offsets_and_scores(shapes)
+        pair = boxes_and_scores(shapes)
         found = None if pair is None else shapes[pair[1]][-1]
         return None if found is None else found - self.background
 
     def candidates(self, outputs: Batch, io: IOSpec, inputs: Sequence[InputMeaning]) -> Candidates:
         """Return the box of each anchor."""
-        pair = _offsets_and_scores({name: output.shape for name, output in outputs.items()})
+        pair = boxes_and_scores({name: output.shape for name, output in outputs.items()})
         anchors = self.anchors(*input_size(io, inputs))
         if pair is None or any(outputs[name].shape[1] != len(anchors) for name in pair):
             shapes = ", ".join(f"{name} {output.shape}" for name, output in outputs.items())
@@ -74,13 +74,7 @@ class SSDDecoder(DetectionDecoder):
         centre = moved[..., :2] * anchors[:, 2:] + anchors[:, :2]
         with np.errstate(over="ignore"):  # boxes without end are dropped
             size = np.exp(moved[..., 2:]) * anchors[:, 2:]
-        scores = scores.astype(np.float32)
-        if self.activation == "sigmoid":
-            scores = sigmoid(scores)
-        elif self.activation == "softmax":
-            odds = np.exp(scores - scores.max(axis=-1, keepdims=True))
-            scores = odds / odds.sum(axis=-1, keepdims=True)
-        scores = scores[..., int(self.background) :]
+        scores = activated(scores, self.activation)[..., int(self.background) :]
         if self.numbering == "coco-ids":
             numbers = coco_classes(np.arange(1, scores.shape[-1] + 1))
             scores = scores[..., numbers >= 0]
@@ -108,21 +102,6 @@ class SSDDecoder(DetectionDecoder):
             both = np.concatenate(np.broadcast_arrays(middle, extents[None]), axis=-1)
             found.append(both.reshape(-1, 4))
         return np.concatenate(found).astype(np.float32)
-
-
-def _offsets_and_scores(shapes: Mapping[str, Shape]) -> tuple[str, str] | None:
-    """Return the names of the outputs with offsets and with scores; ``None`` if they cannot be told.
-
-    Offsets are four numbers.  So are the scores of three classes and background: then names tell, or else the order.
-    """
-    if len(shapes) != 2 or any(not 3 <= len(shape) <= 4 for shape in shapes.values()):
-        return None
-    four = [name for name, shape in shapes.items() if shape[-1] == 4]
-    called = [name for name in four if any(word in name.lower() for word in ("box", "loc"))]
-    offsets = next(iter(called if len(called) == 1 else four), None)
-    if offsets is None:
-        return None
-    return offsets, next(name for name in shapes if name != offsets)
 
 
 def _flat(output: npt.NDArray[Any], anchors: int) -> npt.NDArray[Any]:
