@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from nnpipe.datasets.prompts import PromptsDataset
 from nnpipe.measuring.measure_options import MeasureOptions
 from nnpipe.measuring.paired_comparison import ComparisonPlan
 from nnpipe.modelwrappers.files.transformers_generator import TransformersGenerator
+from nnpipe.scenarios.testrun import main as try_models
 from nnpipe.workflows.candidates.model_files import generator_of_folder
 from nnpipe.workflows.comparison.compare_models import compare_models, compare_pipeline
 from nnpipe.workflows.pipeline.run import run_pipeline
@@ -65,3 +67,17 @@ def test_folders_are_compared_by_their_wrappers(tiny: Path, tmp_path: Path) -> N
     )  # fmt: skip
     assert found.titles == ("one", "other")
     assert found.figure("one", "perplexity").value == pytest.approx(found.figure("other", "perplexity").value)
+
+
+def test_a_testrun_shows_answers_side_by_side(tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    prompts, out = write_prompts(tmp_path / "p.jsonl"), tmp_path / "out"
+    options = ["--max-new-tokens", "3"]
+    assert try_models([str(tiny), str(prompts), str(out), *options, "--most", "2", "--beside", str(tiny)]) == 0
+    with open(out / "output" / "answers.csv", newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["prompt"] for row in rows] == ["The quick brown", "How many"]
+    assert rows[1]["reference"].strip() == "letters are in"
+    assert all(row["answer (1)"] == row["answer (2)"] and int(row["tokens (1)"]) <= 3 for row in rows)
+    assert "2 prompts, 0 of which the models answer differently come first" in (out / "index.html").read_text("utf-8")
+    assert try_models(["TransformersGenerator", str(prompts), str(out), *options]) == 2
+    assert "--model-folder is missing" in capsys.readouterr().err

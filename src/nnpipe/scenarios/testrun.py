@@ -3,6 +3,7 @@
   nnpipe testrun yolox.onnx pictures tried --scale 1 --fit letterbox --decoder YOLOXDecoder
   nnpipe testrun yolox.onnx street.mp4 tried --beside yolox-int8.onnx --class-list coco.txt --every 25
   nnpipe testrun yolox.onnx camera tried --beside other.onnx --beside-options "--scale 255 --decoder YOLODecoder"
+  nnpipe testrun llama prompts.jsonl tried --beside llama-int4 --max-new-tokens 40
   nnpipe testrun digits.onnx test.npz tried --plugin examples/digits_plugin.py --scale 16
   nnpipe testrun PyTorchDigitsCNN test.npz tried --model-path digits.pt --plugin mine.py
   nnpipe testrun PyTorchDigitsCNN test.npz tried --model-path digits.pt --plugin mine.py --runtime ONNXRuntime
@@ -11,10 +12,13 @@ MODEL is a model file, or a wrapper's class with --model-path: its weights, or a
 file that was compiled from them.  With --runtime, weights are exported for it.
 Without a plugin, DATA is a folder of pictures, an image, a video file or
 "camera", and the task of the model draws what the model says: boxes, masks, key
-points, anomalies, classes or numbers.  With --beside, two models are shown side by side, and those pictures
-come first in which they differ most.  With a plugin, its load_test_data(path)
-gives data and steps; after each step process_model_output(model_input,
-model_output) writes into output/.  OUT is a folder with all these files and a
+points, anomalies, classes or numbers.  MODEL may also be a folder with a model
+that generates text; then DATA is a file of prompts (.txt, .jsonl, .csv), and the
+page has a table of the answers.  With --beside, two models are shown side by
+side, and those pictures or prompts come first in which they differ most.
+
+With a plugin, its load_test_data(path) gives data and steps; after each step
+process_model_output(model_input, model_output) writes into output/.  OUT is a folder with all these files and a
 page that shows them, index.html.  It is written atomically at the end, and
 replaces an earlier testrun.  Name MODEL, DATA and OUT before options.
 
@@ -36,18 +40,26 @@ from nnpipe.core.deployment import RemoteOptions
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.runtime import Runtime
-from nnpipe.scenarios._cli.command import Parsed, Role, add_model_path, execute, parse
+from nnpipe.scenarios._cli.command import Parsed, Role, add_model_folder, add_model_path, execute, parse
+from nnpipe.scenarios._cli.first_model import first_model, wrapper_of_model
 from nnpipe.scenarios._cli.option_types import output_folder
 from nnpipe.scenarios._cli.protocol_options import PROTOCOL, add_protocol, deployment_of
 from nnpipe.scenarios._cli.second_model import SECOND, add_second_model, second_classes, second_model
-from nnpipe.workflows.candidates.model_files import settle_model_path, wrapper_of_file
+from nnpipe.workflows.candidates.model_files import settle_model_path
 from nnpipe.workflows.candidates.model_process import LimitOptions
 from nnpipe.workflows.testrun.on_pictures import run_on_pictures
 from nnpipe.workflows.testrun.testrun import testrun
 
 _OF_PICTURES = (*SECOND, "task", "class_list")
+
+
 ROLES = (
-    Role("MODEL", ModelWrapper, "a model file, or the dotted path or name of a ModelWrapper", of_file=wrapper_of_file),
+    Role(
+        "MODEL",
+        ModelWrapper,
+        "a model file, a folder with a model that generates text, or the dotted path or name of a ModelWrapper",
+        of_file=wrapper_of_model,
+    ),
 )
 
 
@@ -62,6 +74,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("output", type=output_folder, metavar="OUT", help="the folder to write")
     add_model_path(parser, "the weights of MODEL, where it is a class, or what was compiled from them", required=False)
+    add_model_folder(parser)
     parser.add_argument(
         "--plugin", metavar="FILE",
         help="a Python file with load_test_data and process_model_output, or the name of an installed plugin",
@@ -135,8 +148,7 @@ def _on_pictures(parsed: Parsed) -> int:
     for name in ("output_plugin", "as_is", "keep_going"):
         if getattr(options, name):
             raise ConfigError(f"--{name.replace('_', '-')} is for plugins; name one with --plugin")
-    settle_model_path(options, "MODEL", f"the file with the weights of {options.model}, or a compiled one", always=True)
-    models = [(cast(ModelWrapper, parsed.make("MODEL")), options.model_path), *second_model(options, "testrun")]
+    models = [first_model(parsed), *second_model(options, "testrun")]
     found = run_on_pictures(
         models,
         options.data,

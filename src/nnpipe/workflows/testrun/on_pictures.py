@@ -1,4 +1,4 @@
-"""Running one or two models on pictures, in one call."""
+"""Running one or two models on pictures or prompts, in one call."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from nnpipe.core.runtime import Runtime
 from nnpipe.report.task_pictures import pictures_of
 from nnpipe.workflows.candidates.deployment import Deployment
 from nnpipe.workflows.isolation.subprocess_worker import Worker
+from nnpipe.workflows.testrun import prompt_run
 from nnpipe.workflows.testrun.page import check_free, write_folder
 from nnpipe.workflows.testrun.picture_run import TASK
+from nnpipe.workflows.testrun.prompt_run import answers_prompts
 from nnpipe.workflows.testrun.run import Tried, candidate_of
 from nnpipe.workflows.testrun.testrun import TestrunResult, facts_of
 from nnpipe.workflows.user_inputs.inputs import opened_by, working_folder
@@ -40,13 +42,16 @@ def run_on_pictures(
 ) -> TestrunResult:
     """Run one model or two on pictures, and write a page of the pictures with what the models say.
 
+    Models that generate text are run on prompts, and the page has a table of their answers.
+
     Parameters
     ----------
     models
         One or two models, as :func:`~nnpipe.workflows.testrun.testrun.testrun` takes them.  Of two, pictures show both
         side by side, those first in which they differ most.
     source
-        An image file, a folder of them, a video file, or ``camera``.
+        An image file, a folder of them, a video file, or ``camera``; a file of prompts (.txt, .jsonl or .csv) for
+        models that generate text.
     output
         The folder to write.  Only an earlier testrun there is replaced.
     task
@@ -77,7 +82,10 @@ def run_on_pictures(
     try:
         with ExitStack() as stack:
             working = stack.enter_context(working_folder())
-            opened = [opened_by(model, working, None, None)[0] for model in models]
+            folders = [working / str(number) for number in range(len(models))]
+            for own in folders:
+                own.mkdir()
+            opened = [opened_by(model, own, None, None)[0] for model, own in zip(models, folders, strict=True)]
             candidates = [candidate_of(wrapper, path, runtime, deployment) for wrapper, path in opened]
             folder = stack.enter_context(replacing_folder(output))
             titles = [str(path) for _, path in opened]
@@ -87,7 +95,13 @@ def run_on_pictures(
                 "every": every,
                 "as_is": False, "batch_size": 1,
             }  # fmt: skip
-            with Worker(TASK, shown=True) as worker:
+            texts = [answers_prompts(wrapper) for wrapper, _ in opened]
+            if any(texts) != all(texts):
+                raise ConfigError(
+                    "one model answers prompts, and the other does not: both are to be given the same data"
+                )
+            task_of = prompt_run.TASK if all(texts) else TASK
+            with Worker(task_of, shown=True) as worker:
                 told = f"testing {' and '.join(titles)}"
                 steps = tuple(Tried(**found) for found in worker.attempt(told, request, time_limit))
             facts = {
