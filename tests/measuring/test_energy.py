@@ -102,6 +102,15 @@ def test_a_slow_sensor_gets_longer_blocks(monkeypatch: pytest.MonkeyPatch) -> No
     assert (series["duration_ns"] >= 1_990_000_000).all()
 
 
+def test_a_long_measurement_has_more_blocks_so_that_no_counter_begins_again_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("nnpipe.measuring.energy._LONGEST_S", 0.1)
+    series, _, _ = measured(seconds=3.0)
+    assert len(series) == 30
+    assert series["joules"] == pytest.approx(series["calls"] * (CALL_J + IDLE_W * 0.001))
+
+
 def test_idle_power_is_subtracted_only_if_asked_and_then_said() -> None:
     series, about, _ = measured(seconds=1.0, idle_seconds=12.0)
     assert about["idle_watts"] == pytest.approx(IDLE_W)

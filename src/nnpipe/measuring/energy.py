@@ -26,6 +26,7 @@ from nnpipe.measuring.series import Series
 BLOCKS = 20
 _STEPS = 20  # steps of the sensor in a block, at least
 _SHORTEST_S = 0.05
+_LONGEST_S = 30.0  # of a block, so that no counter begins again twice in it
 _IDLE_SPAN_S = 5.0  # between two readings, so that no counter begins again twice
 _MOST_CALLS = 10_000_000  # in a block
 _CHUNK_CALLS = 4096
@@ -78,10 +79,11 @@ def measure_energy(
     with meter.open() as reading, Window(session, clock, settling=False) as window:
         window.check(batches)
         idle = _idle(reading, idle_seconds, clock, sleep) if idle_seconds else []
-        block_s = max(seconds / BLOCKS, _STEPS * reading.resolution_s, _SHORTEST_S)
+        blocks = max(BLOCKS, math.ceil(seconds / _LONGEST_S))
+        block_s = max(seconds / blocks, _STEPS * reading.resolution_s, _SHORTEST_S)
         calls = _calls_in(block_s, window, batches, samples, clock)
         stamps, counted = [_marked(reading, clock)], 0
-        for _ in progress(range(BLOCKS), f"energy: {reading.source}", BLOCKS):
+        for _ in progress(range(blocks), f"energy: {reading.source}", blocks):
             counted = _run(window, batches, samples, calls)
             stamps.append(_marked(reading, clock))
         joules = np.array(reading.joules(), np.float64)
@@ -92,9 +94,9 @@ def measure_energy(
     columns = {
         "start_ns": marks[:-1] - marks[0],
         "duration_ns": np.diff(marks),
-        "calls": np.full(BLOCKS, calls, np.int64),
-        "samples": np.full(BLOCKS, counted, np.int64),
-        "joules": joules[-BLOCKS:],
+        "calls": np.full(blocks, calls, np.int64),
+        "samples": np.full(blocks, counted, np.int64),
+        "joules": joules[-blocks:],
     }
     return Series(columns), about
 

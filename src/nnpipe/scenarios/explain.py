@@ -12,6 +12,8 @@ With --runtime, the time of each layer is measured on random inputs: a row is a
 step of the runtime with the operations that it fuses, and what belongs to no
 step is a row of its own, so that the rows add up to the run.  A compiled file
 (.vmfb, .pte, .so) is explained by the graph of the file that it was made from.
+Once nnpipe roofline has measured this machine, each layer has its share of the
+roof; --memory also measures the memory that the runtime takes.
 
 With --against, the numeric error of each layer is measured on samples: signal to
 noise in decibels, as the median over channels and of the worst channel.  It is

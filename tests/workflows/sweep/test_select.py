@@ -11,7 +11,7 @@ import pytest
 from nnpipe.analysis import quality_intervals
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.evaluation import Evaluation
-from nnpipe.measuring.constraints import metric_of
+from nnpipe.measuring.constraints import MetricConstraint, metric_of
 from nnpipe.measuring.run import Run
 from nnpipe.measuring.series import Series
 from nnpipe.report.inputs.candidate import Candidate
@@ -76,6 +76,26 @@ def test_shares_are_drawn_from_the_same_samples_whatever_their_number_at_a_time(
     right = [each.run.evaluation.arrays["predicted"] == np.arange(60) % 10 for each in candidates]  # type: ignore[union-attr]
     if metric == "accuracy":
         assert at_once[0].tolist() == pytest.approx([each[picked].mean() for each in right])
+
+
+def test_candidates_are_judged_by_their_energy_and_without_a_sensor_not_at_all() -> None:
+    def measured(title: str, joules: float) -> Run:
+        blocks = {"duration_ns": np.full(20, 10**8), "calls": np.full(20, 10), "joules": np.full(20, 10 * joules)}
+        plain = run(title, 1)
+        series = {**plain.series, "energy": Series(blocks)}
+        return dataclasses.replace(plain, series=series, timing={**plain.timing, "energy": {"source": "RAPL"}})
+
+    without = dataclasses.replace(run("none", 2), timing={"energy": {"reason": "no sensor"}})
+    limit = MetricConstraint.parse("energy <= 5 mJ")
+    found = [
+        Figures(each, None).of(limit.metric, 0.9) for each in (measured("a", 0.004), measured("b", 0.006), without)
+    ]
+    assert [limit.judge(each) for each in found] == [True, False, None]
+    assert found[2].reason == "no sensor"
+    assert "energy_meter" in Figures(run("not asked", 3), None).of(limit.metric, 0.9).reason
+    draws = drawn([Figures(measured("a", 0.004), None), Figures(without, None)], limit.metric, 5, seed=1)
+    assert np.isnan(draws[:, 1]).all()
+    assert draws[:, 0] == pytest.approx(0.004)
 
 
 def constant(title: str, seed: int) -> Run:
