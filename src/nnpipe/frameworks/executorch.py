@@ -11,9 +11,11 @@ import numpy as np
 
 from nnpipe.core.errors import ArtifactError, ConfigError, SpecMismatch
 from nnpipe.core.messages import one_line
-from nnpipe.core.session import InferenceSession
+from nnpipe.core.operation_times import OperationTimes
+from nnpipe.core.session import WARMUP_RUNS, InferenceSession, timed_runs
 from nnpipe.core.tensors import Batch, IOSpec
 from nnpipe.formats.sealed import SealedFile
+from nnpipe.frameworks.executorch_profile import recorded_operators
 from nnpipe.frameworks.framework_output import hushed
 from nnpipe.frameworks.torch_session import array_of, tensor_of
 
@@ -22,8 +24,10 @@ MOST = "max_batch"
 """Key of the note in a file that states the greatest batch size."""
 
 
-def load_method(content: bytes, path: Path) -> Any:
+def load_method(content: bytes, path: Path, recording: bool = False) -> Any:
     """Load the method ``forward`` of a program; ``content`` must outlive it.
+
+    If it is ``recording``, the program keeps the times of its events.
 
     Raises
     ------
@@ -36,7 +40,7 @@ def load_method(content: bytes, path: Path) -> Any:
 
         try:
             program = portable_lib._load_program_from_buffer(
-                content, program_verification=Verification.InternalConsistency
+                content, enable_etdump=recording, program_verification=Verification.InternalConsistency
             )
             return program.load_method("forward"), program
         except Exception as error:  # its errors share no base but Exception
@@ -60,12 +64,15 @@ class ExecuTorchSession(InferenceSession):
         The file, for messages.
     num_threads
         Threads that one inference may use; 0 leaves it to ExecuTorch.
+    recording
+        Whether to keep the times of operators.
     """
 
     _open: ClassVar[weakref.WeakSet[ExecuTorchSession]] = weakref.WeakSet()
 
-    def __init__(self, file: SealedFile, io: IOSpec, path: Path, num_threads: int) -> None:
+    def __init__(self, file: SealedFile, io: IOSpec, path: Path, num_threads: int, recording: bool = False) -> None:
         self.io = io
+        self._file = file
         self._path = path
         self._content = file.content  # the program refers to its memory
         self._most = file.notes.get(MOST)
@@ -75,7 +82,7 @@ class ExecuTorchSession(InferenceSession):
         ]
         self._inputs: list[Any] = []
         self._threads = self._set_threads(num_threads)
-        self._method, self._program = load_method(self._content, path)
+        self._method, self._program = load_method(self._content, path, recording)
         ExecuTorchSession._open.add(self)
 
     def _set_threads(self, wanted: int) -> int:
@@ -123,10 +130,16 @@ class ExecuTorchSession(InferenceSession):
         """Return the number of threads in the pool."""
         return {"num_threads": self._threads}
 
+    def _profile(self, batch: Batch, runs: int) -> OperationTimes:
+        with ExecuTorchSession(self._file, self.io, self._path, self._threads, recording=True) as session:
+            session.put(batch)
+            walls = timed_runs(session, WARMUP_RUNS + runs)[WARMUP_RUNS:]
+            return OperationTimes(recorded_operators(session._program, runs), walls)
+
     def _close(self) -> None:
         ExecuTorchSession._open.discard(self)
         self._inputs = []
-        del self._method, self._program, self._content
+        del self._method, self._program, self._content, self._file
 
     def _failed(self, error: Exception) -> ArtifactError:
         return ArtifactError(f"{self._path}: ExecuTorch cannot run it: {one_line(error)}")

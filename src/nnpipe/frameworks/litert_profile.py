@@ -7,7 +7,6 @@ The interpreter of the Python package has no profiler.  The library beside it ha
 from __future__ import annotations
 
 import ctypes
-import re
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -19,6 +18,7 @@ from nnpipe.core.errors import ArtifactError, NotSupported
 from nnpipe.core.native_output import native_output_held
 from nnpipe.core.operation_times import KernelTime, OperationTimes
 from nnpipe.core.session import WARMUP_RUNS
+from nnpipe.frameworks.xnnpack_names import xnnpack_operator
 
 _KNOWN = "2.3."  # versions whose structures are those below
 _CPU = 1
@@ -26,16 +26,6 @@ _WRITE = 1
 _OPERATOR, _DELEGATED = 2, 8  # types of events: an operator of the interpreter, one of a delegate (XNNPACK)
 _INVOKE = b"Invoke", 1  # the interpreter's run
 _RANK_MASK = 0x7F  # the layout's first word holds the rank and a flag
-
-_FAMILIES = (
-    ("convolution", "product"), ("deconvolution", "product"), ("fully connected", "product"),
-    ("batch matrix multiply", "product"), ("add", "add"), ("subtract", "sub"), ("multiply", "mul"), ("divide", "div"),
-    ("softmax", "softmax"), ("mean", "reduction"), ("sum", "reduction"), ("max pooling", "pooling"),
-    ("average pooling", "pooling"), ("global average pooling", "reduction"), ("resize", "resize"),
-    ("concatenate", "concatenation"), ("constant pad", "pad"), ("transpose", "transpose"),
-    ("static reshape", "reshape"), ("convert", "quantisation"), ("sigmoid", "logistic"), ("tanh", "tanh"),
-)  # fmt: skip
-_PRECISIONS = {"F32": "float32", "F16": "float16", "QU8": "uint8", "QS8": "int8", "QC8": "int8", "QD8": "int8"}
 
 
 class _TensorType(ctypes.Structure):
@@ -103,15 +93,18 @@ def record(
 
 def _kernel(place: int, tag: bytes, kind: int, number: int, times: list[float]) -> KernelTime:
     name = tag.decode("utf-8", "replace")
-    told, _, numbers = name.partition(" (")
-    types = re.findall(r"[FQ][A-Z]*\d+", numbers)
-    family = next((word for start, word in _FAMILIES if told.lower().startswith(start)), "")
+    operator, computed, precision = xnnpack_operator(name)
     # The interpreter's own operators have their number in the file.
     sources = (f"{name}_{number}",) if kind == _OPERATOR else ()
     return KernelTime(
-        f"{told} #{place}", told, np.array(times), name, _PRECISIONS.get(types[0], types[0]) if types else "", sources,
-        computes="" if sources else family,
-    )  # fmt: skip
+        f"{operator} #{place}",
+        operator,
+        np.array(times),
+        name,
+        precision,
+        sources,
+        computes="" if sources else computed,
+    )
 
 
 class _Model:
