@@ -68,6 +68,9 @@ def _options(parser: argparse.ArgumentParser) -> None:
         "--runs", type=Kind(int, minimum=2), default=30, metavar="N", help="the number of runs to time (default: 30)"
     )
     parser.add_argument(
+        "--beside", metavar="CLASS", help="with --runtime, also run MODEL in this runtime, and show both layer by layer"
+    )
+    parser.add_argument(
         "--if", nargs="+", dest="assumptions", default=[], metavar="PATTERN=FACTOR",
         help="with --runtime, also tell what a run would take if such operations or kinds were faster: 'Conv*=2x'",
     )  # fmt: skip
@@ -93,14 +96,17 @@ def _options(parser: argparse.ArgumentParser) -> None:
         help="what the machine can do (default: what nnpipe roofline has kept for this one)",
     )  # fmt: skip
     parser.add_argument(
-        "--pictures", type=Path, metavar="FOLDER", help="also draw the memory by operation, and the roofline, here"
+        "--pictures",
+        type=Path,
+        metavar="FOLDER",
+        help="also draw the memory by operation, the time by kind, and the roofline, here",
     )
     parser.add_argument("--csv", type=output_file, metavar="OUT.csv", help="also write a row for each operation here")
     parser.add_argument("--json", type=output_file, metavar="OUT.json", help="also write all figures here")
 
 
 def _explain(argv: Sequence[str] | None) -> None:
-    named = (("--runtime", Runtime), ("--dataset", Dataset))
+    named = (("--runtime", Runtime), ("--beside", Runtime), ("--dataset", Dataset))
     parsed = parse(argv, "explain", __doc__ or "", (), _options, named_by=named)
     options = parsed.options
     runtime = cast(Runtime, parsed.make("--runtime")) if parsed.classes["--runtime"] else None
@@ -112,6 +118,9 @@ def _explain(argv: Sequence[str] | None) -> None:
         raise ConfigError("--against SOURCE and --dataset CLASS go together")
     if runtime is None and (options.memory or options.ceilings):
         raise ConfigError("--memory and --ceilings need a runtime: name one with --runtime")
+    beside = cast(Runtime, parsed.make("--beside")) if parsed.classes["--beside"] else None
+    if runtime is None and beside is not None:
+        raise ConfigError("--beside needs a first runtime: name one with --runtime")
     known = None if runtime is None else _ceilings(options.ceilings, runtime)
     found = explain(
         options.model,
@@ -128,6 +137,9 @@ def _explain(argv: Sequence[str] | None) -> None:
     found.show(breakdown=options.breakdown is not None)
     for each in predicted:
         print(each)
+    if beside is not None:
+        other = explain(options.model, shapes=dict(options.shape), runtime=beside, runs=options.runs)
+        print(f"\n{found.beside_text(other)}")
     if runtime is not None and known is None:
         print("share of the roof: not known; nnpipe roofline measures what this machine can do")
     for path in found.save_pictures(options.pictures) if options.pictures is not None else ():

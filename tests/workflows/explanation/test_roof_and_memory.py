@@ -55,7 +55,8 @@ def test_layers_have_their_share_of_the_roof_and_a_doubt_above_it(network: Path,
     found.save_json(tmp_path / "e.json")
     told = json.loads((tmp_path / "e.json").read_text())
     assert told["roof"][0]["limit"] == "arithmetic"
-    assert {path.name for path in found.save_pictures(tmp_path)} == {"memory.svg", "roofline.svg"}
+    drawn = {path.name for path in found.save_pictures(tmp_path)}
+    assert drawn == {"memory.svg", "breakdown.svg", "roofline.svg"}
     assert "layers" in (tmp_path / "roofline.svg").read_text()
 
 

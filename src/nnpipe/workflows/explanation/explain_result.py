@@ -17,7 +17,7 @@ from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import write_text
 from nnpipe.core.tensors import TensorSpec
-from nnpipe.report.charts import Lines
+from nnpipe.report.charts import Bars, Lines
 from nnpipe.report.document import Table
 from nnpipe.report.drawing import svg
 from nnpipe.report.drawing.draw import draw
@@ -29,7 +29,8 @@ from nnpipe.workflows.explanation.layer_times import LayerTimes
 from nnpipe.workflows.explanation.memory_use import MemoryUse, memory_chart
 from nnpipe.workflows.explanation.reasons import Reason, reasons
 from nnpipe.workflows.explanation.roof_shares import roof_chart, roof_sentences, roof_shares
-from nnpipe.workflows.explanation.time_tables import kind_time_table, layer_table, time_sentences
+from nnpipe.workflows.explanation.side_by_side import PairedLayers, side_by_side, side_by_side_table
+from nnpipe.workflows.explanation.time_tables import breakdown_chart, kind_time_table, layer_table, time_sentences
 from nnpipe.workflows.explanation.what_if import Speedup, WhatIf, what_if
 from nnpipe.workflows.notebook import shown_table
 
@@ -153,9 +154,32 @@ class ExplainResult:
         covered = names if self.times is None else [each.operations for each in self.times.rows]
         return with_errors(table, self.errors, covered)
 
-    def charts(self) -> dict[str, Lines]:
-        """Return the pictures by name: ``memory``, and ``roofline`` if the layers were timed and ceilings given."""
-        found = {"memory": memory_chart(self.cost, self.memory)}
+    def beside(self, other: ExplainResult) -> tuple[PairedLayers, ...]:
+        """Return the times of the same operations here and in another run of the network, layer by layer.
+
+        Raises
+        ------
+        ConfigError
+            If one of them has no times, or they have no operation in common.
+        """
+        check_call(ExplainResult.beside, locals())
+        return side_by_side(*self._both(other))
+
+    def beside_text(self, other: ExplainResult) -> str:
+        """Return :meth:`beside` as a table in text."""
+        check_call(ExplainResult.beside_text, locals())
+        return to_text(side_by_side_table(*self._both(other)))
+
+    def _both(self, other: ExplainResult) -> tuple[LayerTimes, LayerTimes]:
+        if self.times is None or other.times is None:
+            raise ConfigError("side by side: both need the times of a runtime")
+        return self.times, other.times
+
+    def charts(self) -> dict[str, Lines | Bars]:
+        """Return the pictures by name: ``memory``, ``breakdown`` of timed layers, and ``roofline`` with ceilings."""
+        found: dict[str, Lines | Bars | None] = {"memory": memory_chart(self.cost, self.memory)}
+        if self.times is not None:
+            found["breakdown"] = breakdown_chart(self.times)
         if self.times is not None and self.ceilings is not None:
             found["roofline"] = roof_chart(self.times, self.ceilings)
         return {name: chart for name, chart in found.items() if chart is not None}

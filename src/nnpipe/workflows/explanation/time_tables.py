@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from nnpipe.analysis.roofline import RoofShare
+from nnpipe.report.charts import Bar, Bars
 from nnpipe.report.document import Table
 from nnpipe.report.formatting import NOTHING, Scale, clean, count, digits, duration, share, shortened, size
 from nnpipe.workflows.explanation.layer_times import LayerTime, LayerTimes
@@ -126,6 +127,15 @@ def kind_time_table(times: LayerTimes) -> Table:
     )
     header = ("kind", "steps", f"time ({scale.unit})", "share", "MACs", "GMAC/s", "ns/value", "precision")
     return Table(header, rows)
+
+
+def breakdown_chart(times: LayerTimes) -> Bars:
+    """Return the time by kind as bars."""
+    bars = tuple(
+        Bar(each.kind, 100 * each.share, f"{duration(each.time_ns)}, {share(each.share, 1)}", place)
+        for place, each in enumerate(kind_times(times))
+    )
+    return Bars("share of the run (%)", bars)
 
 
 def time_sentences(times: LayerTimes) -> list[str]:
