@@ -129,7 +129,7 @@ def test_blocks_end_anywhere(tmp_path, monkeypatch):
         ("a,a\n1,2\n", "no two alike"),
         ("b\n1\n", "has no column 'a'"),
         ("a,b\n", "names of columns, and no rows"),
-        ("a,b\n1,2\n,4\n", "line 3: '' in column a is no number; fill gaps, and name"),
+        ("a,b\n1,2\n,4\n", "line 3: '' in column a is no number; fill gaps, and choose"),
         ("a,b\n1,2\nnan,4\n", "line 3: 'nan' in column a is no number"),
         ("b,a\n1,2\n3\n", "line 3: 1 cells, and there are 2 columns"),
         ("a,b\n1,2\n1e99,4\n", "line 3: '1e99' in column a is no number"),

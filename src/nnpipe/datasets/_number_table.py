@@ -169,7 +169,7 @@ def _first_fault(lines: list[str], first: int, places: Sequence[int], names: Seq
                 usable = False
             if not usable:
                 return (
-                    f"line {number}: {row[place][:40]!r} in column {names[place]} is no number; fill gaps, and name "
-                    "other columns with --columns"
+                    f"line {number}: {row[place][:40]!r} in column {names[place]} is no number; fill gaps, and "
+                    "choose columns of numbers with --columns or --inputs"
                 )
     return f"line {first} or one behind it cannot be read as numbers"
