@@ -20,7 +20,8 @@ class Network:
     def __call__(self, kept: tuple[str, ...]) -> MixStep:
         self.tried += 1
         loss = 0.6 if self.needed.difference(kept) else 0.0
-        return MixStep(kept, loss, loss - 0.01, loss + 0.01, 0.5 + 0.01 * len(kept))
+        time = 0.5 + 0.01 * len(kept)
+        return MixStep(kept, loss, loss - 0.01, loss + 0.01, time, (time, time))
 
 
 @pytest.mark.parametrize("needed", [{"t0"}, {"t0", "t1", "t2"}, {"t1", "t6"}, {"t11"}, set()])
@@ -46,5 +47,10 @@ def test_without_a_model_that_is_good_enough_none_is_chosen() -> None:
 
 
 def test_of_models_that_are_good_enough_the_fastest_is_chosen() -> None:
-    steps = [MixStep(("a",), 0.0, 0, 0, 0.7), MixStep(("a", "b"), 0.0, 0, 0, 0.6), MixStep((), 0.3, 0, 0, 0.5)]
-    assert fastest(steps, 0.01) is steps[1]
+    def step(kept: tuple[str, ...], loss: float, low: float, high: float) -> MixStep:
+        return MixStep(kept, loss, loss, loss, (low + high) / 2, (low, high))
+
+    integers, one, two = step((), 0.3, 0.1, 0.2), step(("a",), 0.0, 0.65, 0.75), step(("a", "b"), 0.0, 0.5, 0.6)
+    assert fastest([integers, one, two], 0.01) is two
+    unsure = step(("a", "b"), 0.0, 0.4, 0.7)
+    assert fastest([integers, unsure, one], 0.01) is one

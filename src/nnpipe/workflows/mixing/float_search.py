@@ -27,6 +27,8 @@ class MixStep:
         The ends of the loss's 95 % interval.
     time
         The time of a call as a multiple of that of the model in floats, measured side by side.
+    time_interval
+        The ends of its 95 % interval.
     """
 
     kept: tuple[str, ...]
@@ -34,6 +36,7 @@ class MixStep:
     low: float
     high: float
     time: float
+    time_interval: tuple[float, float]
 
 
 Evaluate = Callable[[tuple[str, ...]], MixStep]
@@ -57,7 +60,7 @@ def search_floats(ranked: Sequence[str], evaluate: Evaluate, allowed: float, bud
     --------
     >>> def evaluate(kept):
     ...     missing = {"a", "c"}.difference(kept)
-    ...     return MixStep(kept, 0.3 * len(missing), 0.0, 1.0, 0.5 + 0.1 * len(kept))
+    ...     return MixStep(kept, 0.3 * len(missing), 0.0, 1.0, 0.5, (0.4, 0.6))
     >>> found = search_floats(["a", "b", "c", "d", "e"], evaluate, 0.01, 20)
     >>> [step.kept for step in found if step.loss <= 0.01][-1]
     ('a', 'c')
@@ -68,9 +71,15 @@ def search_floats(ranked: Sequence[str], evaluate: Evaluate, allowed: float, bud
 
 
 def fastest(steps: Sequence[MixStep], allowed: float) -> MixStep | None:
-    """Return the fastest model whose loss is allowed, of equally fast ones that with fewer tensors in floats."""
-    able = [step for step in steps if step.loss <= allowed]
-    return min(able, key=lambda step: (step.time, len(step.kept)), default=None)
+    """Return the fastest model whose loss is allowed.
+
+    One with more tensors in floats than another is only chosen if the intervals of their times prove that it is faster.
+    """
+    best: MixStep | None = None
+    for step in sorted(steps, key=lambda step: (len(step.kept), step.time)):
+        if step.loss <= allowed and (best is None or step.time_interval[1] < best.time_interval[0]):
+            best = step
+    return best
 
 
 class _Search:

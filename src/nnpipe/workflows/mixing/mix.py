@@ -221,7 +221,8 @@ class _Mixing:
             next(turns, None)
             made = self._spec(MIXED, *self._made(kept, self.place / f"tried{next(number)}"))
             found = self._do("running it", {"do": "try", **request, "candidate": made.to_json()})
-            step = MixStep(kept, found["loss"], found["low"], found["high"], found["time"])
+            ratio, *interval = found["times"]
+            step = MixStep(kept, found["loss"], found["low"], found["high"], ratio, (interval[0], interval[1]))
             log.info("%d tensors in floats: loss %.4g, %.2f times the time", len(kept), step.loss, step.time)
             return step
 

@@ -112,7 +112,7 @@ class MixResult:
                 ("* " if step is self.chosen else "") + str(len(step.kept)),
                 self._told(step.loss),
                 f"{self._told(step.low)} to {self._told(step.high)}",
-                f"{step.time:.3f}",
+                f"{step.time:.3f} ({step.time_interval[0]:.3f} to {step.time_interval[1]:.3f})",
                 _names(step.kept),
             )
             for step in self.steps
@@ -148,8 +148,8 @@ class MixResult:
             f"Loss of {in_sentence(self.metric.title)} on {samples:,} test samples that the search never saw: "
             f"{self._told(value)} ({self._told(low)} to {self._told(high)}); {told}.",
         ]
-        if self.chosen.time >= 1:
-            found.append("It was not faster than the model in floats in the search.")
+        if self.chosen.time_interval[1] >= 1:
+            found.append("The search does not prove that it is faster than the model in floats.")
         return found
 
     def __str__(self) -> str:
@@ -172,7 +172,7 @@ class MixResult:
         scale = 100.0 if self.metric.kind == "share" else 1.0
         points = tuple(
             ChartPoint(
-                f"{len(step.kept)} in floats", step.time, -scale * step.loss, (step.time, step.time),
+                f"{len(step.kept)} in floats", step.time, -scale * step.loss, step.time_interval,
                 (-scale * step.high, -scale * step.low), 1 if step is self.chosen else 0,
                 tip=_names(step.kept, 10),
             )
