@@ -186,6 +186,21 @@ def test_a_bias_that_is_added_and_rounded_afterwards_is_not_missing(added: bool)
     assert found == (["sum", "tanh"] if added else ["prod", "tanh"])
 
 
+def test_a_sum_is_found_although_only_its_rounded_values_go_on() -> None:
+    bias = 0.004 * np.random.default_rng(6).standard_normal(5)[:, None, None]
+    without, random = layer(KERNELS[0], np.zeros(5)), np.random.default_rng(7)
+    source = {"conv": lambda x: without(x) + bias, "tanh": np.tanh}
+    product = without(IMAGE)
+    total = product + bias
+    cast = total + 0.2 * random.uniform(-1, 1, product.shape)
+    other = {"prod": product, "sum": total, "cast": cast, "tanh": np.tanh(cast)}
+    pairing = TensorPairing(
+        places(list(source)), places(list(other)), other, lambda given: run(source, given), {"tanh": "tanh"},
+        sure_for(("int8",)),
+    )  # fmt: skip
+    assert [pair.other.tensor for pair in pairing.pairs()] == ["cast", "tanh"]
+
+
 def test_a_mask_of_the_lowest_float_tells_nothing_about_a_bias() -> None:
     lowest = np.full((4, 4), float(np.finfo(np.float32).min))
     assert share_of(np.full((4, 4), -np.inf), lowest, lowest) == (0.0, np.inf)

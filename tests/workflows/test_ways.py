@@ -12,6 +12,8 @@ from nnpipe.core.errors import ConfigError
 from nnpipe.core.model import ModelWrapper
 from nnpipe.modelwrappers.classification.pytorch_cnn import PyTorchDigitsCNN
 from nnpipe.modelwrappers.classification.tensorflow_cnn import TensorFlowDigitsCNN
+from nnpipe.modelwrappers.files.declared import DeclaredModel
+from nnpipe.modelwrappers.files.onnx import ONNXModel
 from nnpipe.runtimes.onnxruntime import ONNXRuntime
 from nnpipe.workflows.ways import AS_IS, Way, planned, ways
 
@@ -34,6 +36,22 @@ def test_the_chain_that_fits_is_taken() -> None:
     assert [type(each).__name__ for each in planned("tflite-int8", TORCH).compilers] == ["TorchToTFLite"]
     assert [type(each).__name__ for each in planned("tflite-int8", KERAS).compilers] == ["TFLiteCompiler"]
     assert planned(AS_IS, TORCH).runtime is None
+
+
+def test_an_onnx_file_becomes_a_program_only_if_it_cannot_be_described_as_layers(tmp_path: Path) -> None:
+    onnx = pytest.importorskip("onnx", reason="onnx is not installed")
+    pytest.importorskip("executorch", reason="ExecuTorch is not installed")
+
+    def models(kind: str) -> list[tuple[ModelWrapper, Path]]:
+        node = onnx.helper.make_node(kind, ["x"], ["y"])
+        ends = [onnx.helper.make_tensor_value_info(name, 1, ["n", 4]) for name in "xy"]
+        path = tmp_path / f"{kind}.onnx"
+        onnx.save(onnx.helper.make_model(onnx.helper.make_graph([node], "one", ends[:1], ends[1:])), path)
+        return [(ONNXModel(model_path=path), path), (DeclaredModel(network=path), path)]
+
+    assert [type(each).__name__ for each in planned("executorch", models("Relu")).compilers] == ["ExecuTorchCompiler"]
+    through = planned("executorch", models("Erf"))
+    assert [type(each).__name__ for each in through.compilers] == ["ONNXToTorch", "ExecuTorchCompiler"]
 
 
 def test_compilers_are_told_the_batch_size() -> None:

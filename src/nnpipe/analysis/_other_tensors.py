@@ -7,7 +7,16 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from nnpipe.analysis._similarity import ComputedTensor, Values, comparable, counted, handed_on, sampled, users
+from nnpipe.analysis._similarity import (
+    ComputedTensor,
+    Values,
+    comparable,
+    counted,
+    handed_on,
+    is_rounding,
+    sampled,
+    users,
+)
 from nnpipe.analysis.channel_noise import Array, arranged, arrangements
 
 _PRODUCTS = ("matmul", "fully_connected", "linear", "gemm", "dense")
@@ -36,6 +45,21 @@ class OtherTensors:
             for name, array in values.items()
             if name in self.by_name and name not in carried and comparable(array)
         }
+        self.unrounded = {
+            place.tensor: np.asarray(values[name]).reshape(self.values[place.tensor].shape)
+            for place in places
+            for name in place.inputs
+            if place.tensor in self.values and name in carried & values.keys() and is_rounding(place)
+            if comparable(values[name]) and values[name].size == self.values[place.tensor].size
+        }
+
+    def before_rounding(self, name: str, order: tuple[int, ...] | None, shape: tuple[int, ...]) -> Array | None:
+        """Return the elements that :meth:`candidates` yields, as they were before a tensor was rounded, if it was."""
+        if name not in self.unrounded:
+            return None
+        array = self.unrounded[name]
+        found: Array = arranged(array, order, shape).ravel()[sampled(array.size)]
+        return found
 
     def candidates(
         self, array: npt.NDArray[np.generic], least: int

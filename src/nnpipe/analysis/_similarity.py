@@ -55,10 +55,15 @@ def handed_on(places: Sequence[ComputedTensor]) -> set[str]:
     """Return tensors that are only rounded or cast, so that the model continues with the result of that."""
     found: set[str] = set()
     for tensor, takers in users(places).items():
-        kinds = [taker.kind.lower() for taker in takers]
-        if all(any(word in kind for word in _CARRIERS) and _MEASURING not in kind for kind in kinds):
+        if all(map(is_rounding, takers)):
             found.add(tensor)
     return found
+
+
+def is_rounding(place: ComputedTensor) -> bool:
+    """Return whether an operation only rounds or casts its input."""
+    kind = place.kind.lower()
+    return any(word in kind for word in _CARRIERS) and _MEASURING not in kind
 
 
 def counted(places: Sequence[ComputedTensor], values: Values) -> set[str]:

@@ -182,7 +182,7 @@ class TensorPairing:
         levels = [
             (level, name, order)
             for name, order, expected, found in self.other.candidates(array, self._least(place))
-            if (level := noise_to_signal(expected, found)) < self.sure
+            if (level := self._level(name, order, expected, found, array.shape)) < self.sure
         ]
         best = min((level for level, _, _ in levels), default=0.0)
         # Where rounding hides a small bias, values do not tell a tensor from the one after it, but names may.
@@ -195,6 +195,14 @@ class TensorPairing:
         behind = following(nearest[1], self.other.users, _BEHIND)
         added = [each for each in levels if each[1] in behind and self._missing_bias(place, array, each)[1] < _HALF]
         return min(added, key=lambda each: each[0], default=nearest)
+
+    def _level(
+        self, name: str, order: tuple[int, ...] | None, expected: Array, found: Array, shape: tuple[int, ...]
+    ) -> float:
+        """Return the noise of a candidate, without that of its own rounding, which the tensor before it lacks."""
+        before = self.other.before_rounding(name, order, shape)
+        level = noise_to_signal(expected, found)
+        return level if before is None or level >= self.sure else min(level, noise_to_signal(expected, before))
 
     def _missing_bias(
         self, place: ComputedTensor, array: npt.NDArray[np.generic], candidate: _Candidate

@@ -154,6 +154,8 @@ def planned(
             for compilers, runtime in chains:
                 try:
                     plan = check_plan(wrapper, (*lead, *compilers), runtime, export, remote=remote)
+                    if wrapper is not models[0][0]:
+                        _ = wrapper.io  # raises where a file's layers are not those that the wrapper describes
                 except NNPipeError as error:
                     refused.append(error)
                     continue
