@@ -27,7 +27,8 @@ def unroll(model: Any) -> Any:
         return model
     shapes = {
         value.name: [dim.dim_value for dim in value.type.tensor_type.shape.dim]
-        for value in (*onnx.shape_inference.infer_shapes(model).graph.value_info, *model.graph.input)
+        # Between layers, exporters compute shapes from shapes.
+        for value in (*onnx.shape_inference.infer_shapes(model, data_prop=True).graph.value_info, *model.graph.input)
     }
     held = {tensor.name: tensor for tensor in model.graph.initializer}
     nodes: list[Any] = []
