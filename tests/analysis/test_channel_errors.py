@@ -15,7 +15,7 @@ def test_sums_over_samples_are_those_of_all_samples_together() -> None:
     at_once.add(expected, found, axis=1)
     for number in range(6):
         one_by_one.add(expected[number : number + 1], found[number : number + 1], axis=1)
-    ours, theirs = (each.error("a", "a", "a") for each in (at_once, one_by_one))
+    ours, theirs = (each.error("a", "a", "a", "Conv") for each in (at_once, one_by_one))
     np.testing.assert_allclose(ours.channels, theirs.channels)
     assert abs(ours.median - 40) < 1
 
@@ -28,14 +28,14 @@ def test_a_large_channel_hides_nothing_from_the_median() -> None:
     found = np.round(expected / step) * step
     sums = ErrorSums()
     sums.add(expected, found, axis=1)
-    error = sums.error("conv", "y", "conv")
+    error = sums.error("conv", "y", "conv", "Conv")
     assert error.whole > 25, "the whole tensor looks sound"
     assert error.median < 3
     assert 2 not in error.worst_channels
 
 
-def error(name: str, median: float, lowest: float) -> TensorError:
-    return TensorError(name, name, name, median, lowest, median, (lowest, median, median))
+def error(name: str, median: float, lowest: float, kind: str = "Conv") -> TensorError:
+    return TensorError(name, name, name, kind, median, lowest, median, (lowest, median, median))
 
 
 def test_only_what_stands_out_is_outlying() -> None:
@@ -44,5 +44,6 @@ def test_only_what_stands_out_is_outlying() -> None:
     assert outlying(()) == ()
     coarse = tuple(error(f"conv{n}", 9, 5) for n in range(12))
     assert outlying(coarse) == (), "a model of few bits throughout has no outlier"
+    assert outlying((*sound, error("probabilities", 0, 0, "Softmax"))) == ()
     lost, channel = error("lost", 0.4, 0.1), error("channel", 38, 6)
     assert [each.operation for each in outlying((*sound, channel, lost))] == ["lost", "channel"]

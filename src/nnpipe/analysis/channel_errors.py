@@ -15,6 +15,7 @@ COARSE_CHANNEL = 20.0
 """The ratio of a single channel below which it is lost."""
 _QUIET = 0.1  # of the usual signal: rounding alone takes a channel with less by 10 decibels
 _APART = 10.0  # decibels below the usual tensor of the model
+_ALONE = 20.0  # decibels of a single channel below the usual one of its tensor
 _NAMED_CHANNELS = 3
 
 
@@ -26,8 +27,8 @@ class TensorError:
     ----------
     operation, tensor
         The operation of the model and its result.
-    source
-        The operation of the source that it is compared with.
+    source, kind
+        The operation of the source that it is compared with, and its kind in the framework's word.
     median, lowest, whole
         The median and the lowest ratio of the channels that carry a signal, and that of all values together.  The last
         one does not see channels that are small beside others.
@@ -38,6 +39,7 @@ class TensorError:
     operation: str
     tensor: str
     source: str
+    kind: str
     median: float
     lowest: float
     whole: float
@@ -60,7 +62,7 @@ class ErrorSums:
     --------
     >>> sums = ErrorSums()
     >>> sums.add(np.array([[8.0, 0.1]]), np.array([[8.0, 0.11]]), axis=1)
-    >>> [round(value) for value in sums.error("conv", "y", "conv").channels]
+    >>> [round(value) for value in sums.error("conv", "y", "conv", "Conv").channels]
     [200, 20]
     """
 
@@ -75,7 +77,7 @@ class ErrorSums:
         self._signal = signal if self._signal is None else self._signal + signal
         self._noise = noise if self._noise is None else self._noise + noise
 
-    def error(self, operation: str, tensor: str, source: str) -> TensorError:
+    def error(self, operation: str, tensor: str, source: str, kind: str) -> TensorError:
         """Return the ratios.
 
         Channels with less than a hundredth of the usual signal do not count to the median, nor those with less than a
@@ -93,20 +95,28 @@ class ErrorSums:
         )
         whole = float(bounded(self._signal.sum(), self._noise.sum()))
         return TensorError(
-            operation, tensor, source, float(np.median(carrying)), float(loud.min()), whole, tuple(levels.tolist())
+            operation,
+            tensor,
+            source,
+            kind,
+            float(np.median(carrying)),
+            float(loud.min()),
+            whole,
+            tuple(levels.tolist()),
         )
 
 
 def outlying(errors: tuple[TensorError, ...]) -> tuple[TensorError, ...]:
     """Return the tensors that lose far more than the others of the model, the worst first; none of a sound model.
 
-    A tensor is judged by the median of its channels, and if that is as usual, by its worst channel.
+    A tensor is judged by the median of its channels, and if that is as usual, by its worst channel.  The results of a
+    softmax are left out: all but the greatest may become 0, which changes no decision.
     """
-    if not errors:
+    judged = [each for each in errors if "softmax" not in each.kind.lower()]
+    if not judged:
         return ()
-    usual = float(np.median([each.median for each in errors]))
-    usual_lowest = float(np.median([each.lowest for each in errors]))
-    whole = [each for each in errors if each.median < min(COARSE, usual - _APART)]
-    single = [each for each in errors if each not in whole and each.lowest < min(COARSE_CHANNEL, usual_lowest - _APART)]
+    usual = float(np.median([each.median for each in judged]))
+    whole = [each for each in judged if each.median < min(COARSE, usual - _APART)]
+    single = [each for each in judged if each not in whole and each.lowest < min(COARSE_CHANNEL, each.median - _ALONE)]
     whole.sort(key=lambda each: each.median)
     return (*whole, *sorted(single, key=lambda each: each.lowest))

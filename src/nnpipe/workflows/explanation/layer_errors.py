@@ -106,7 +106,7 @@ def layer_errors(
         for pair, total in zip(values.pairs, sums, strict=True):
             total.add(np.asarray(expected[pair.source.tensor], np.float64), given[pair.source.tensor], axis)
     errors = tuple(
-        total.error(pair.other.operation, pair.other.tensor, pair.source.operation)
+        total.error(pair.other.operation, pair.other.tensor, pair.source.operation, pair.source.kind)
         for pair, total in zip(values.pairs, sums, strict=True)
     )
     return LayerErrors(errors, found.suspects, len(samples))

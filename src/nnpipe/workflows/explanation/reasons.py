@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,8 +94,9 @@ def _slow(times: LayerTimes) -> list[Reason]:
     the two for steps with MACs, the one that suggests more.
     """
     found = []
+    usual = _usual_rates(times.layers)
     for each in times.layers:
-        expected = _expected(each, [other for other in times.layers if other is not each and other.kind == each.kind])
+        expected = _expected(each, usual)
         if expected is None or each.low_ns < _TIMES_SLOWER * expected:
             continue
         # What it would save counts, not what it takes.
@@ -109,14 +110,21 @@ def _slow(times: LayerTimes) -> list[Reason]:
     return found
 
 
-def _expected(each: LayerTime, peers: Sequence[LayerTime]) -> float | None:
-    rates = []
-    for size in (_macs, _traffic):
-        own = size(each)
-        others = [peer.time_ns / size(peer) for peer in peers if size(peer)]
-        if own and len(others) >= _FEWEST_PEERS:
-            rates.append(own * float(np.median(others)))
-    return max(rates, default=None)
+def _usual_rates(layers: Sequence[LayerTime]) -> dict[tuple[str, int], float]:
+    """Return the median time for each MAC (0) and for each byte (1) of the steps of a kind, if there are enough."""
+    rates: dict[tuple[str, int], list[float]] = {}
+    for each in layers:
+        for place, size in enumerate((_macs(each), _traffic(each))):
+            if size:
+                rates.setdefault((each.kind, place), []).append(each.time_ns / size)
+    return {key: float(np.median(found)) for key, found in rates.items() if len(found) > _FEWEST_PEERS}
+
+
+def _expected(each: LayerTime, usual: Mapping[tuple[str, int], float]) -> float | None:
+    sizes = enumerate((_macs(each), _traffic(each)))
+    return max(
+        (size * usual[each.kind, place] for place, size in sizes if size and (each.kind, place) in usual), default=None
+    )
 
 
 def _macs(each: LayerTime) -> int:
