@@ -15,7 +15,7 @@ COARSE_CHANNEL = 20.0
 """The ratio of a single channel below which it is lost."""
 _QUIET = 0.1  # of the usual signal: rounding alone takes a channel with less by 10 decibels
 _APART = 10.0  # decibels below the usual tensor of the model
-_ALONE = 20.0  # decibels of a single channel below the usual one of its tensor
+_ALONE = 18.0  # decibels of a single channel below the usual one of its tensor
 _NAMED_CHANNELS = 3
 
 
