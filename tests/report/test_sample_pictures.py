@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 
 import numpy as np
@@ -15,6 +16,7 @@ from nnpipe.report.charts import BoxedFrame, Lines
 from nnpipe.report.drawing.draw import draw
 from nnpipe.report.drawing.pictures import Pictures
 from nnpipe.report.sample_pictures import _chart, picture_of
+from nnpipe.report.writers.html import to_html
 
 
 def jpeg(width: int = 30, height: int = 20) -> bytes:
@@ -66,3 +68,19 @@ def test_a_curve_below_zero_is_drawn_whole() -> None:
     assert isinstance(chart, Lines)
     drawn = draw(chart)
     assert max(float(part[:, 1].max()) for shape in drawn.shapes for part in getattr(shape, "parts", ())) < drawn.height
+
+
+def test_pictures_of_samples_are_small_and_curves_are_not(make_run) -> None:
+    from nnpipe.report.document import Plot, Section
+    from nnpipe.report.render import render
+
+    curve = Ragged(np.tile([0.0, 1.0], (5, 1)), np.array([0, 5]))
+    found = keeping(jpeg())
+    both = Evaluation(found.task, found.arrays, found.class_names, {**found.ragged, CURVE: curve})
+    document = render([dataclasses.replace(make_run("one"), evaluation=both)], "T")
+    section = next(each for each in document.sections if each.title == "Classification")
+    worst = next(block for block in section.blocks if isinstance(block, Section) and block.title == "Worst samples")
+    plots = [block for block in worst.blocks if isinstance(block, Plot)]
+    assert [(type(plot.chart), plot.small) for plot in plots] == [(BoxedFrame, True), (Lines, False)]
+    page = to_html(document)
+    assert page.count('<div class="small figures">') == 1

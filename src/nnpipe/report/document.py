@@ -108,12 +108,15 @@ class Plot:
         The description of the picture.
     alt
         The alternative text for readers who cannot see it, with its main figures.
+    small
+        Whether pages show it small, several in a row.
     """
 
     chart: Chart
     name: str
     caption: str
     alt: str
+    small: bool = False
 
 
 @dataclass(frozen=True)

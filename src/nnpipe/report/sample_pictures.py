@@ -63,7 +63,8 @@ def _plots(task: Task, candidate: Candidate, found: Evaluation) -> tuple[Plot, .
             continue
         told = clean(task.sample_words(found, number), 160)
         what = f"{candidate.name}, sample {number + 1:,}" + (f": {told}" if told else "")
-        plots.append(Plot(chart, f"{candidate.number + 1}-worst-{number + 1}", what, f"{what}."))
+        name, photo = f"{candidate.number + 1}-worst-{number + 1}", isinstance(chart, BoxedFrame)
+        plots.append(Plot(chart, name, what, f"{what}.", small=photo))
     return tuple(plots)
 
 

@@ -41,7 +41,7 @@ def test_the_overlap_is_drawn_and_the_worst_picture_comes_first() -> None:
     assert [cell.text for cell in next(iter(table.cells()))] == ["4", "1", "25.0\u00a0%", "0.0\u00a0%"]
     task, found = AnomalyMaps(), judged(3)
     assert task.sample_errors(found).tolist() == [0, 0, 0, 0.75, 0, 0]
-    assert task.sample_words(found, 3) == "25.0% of a defect is found, 0.0% of the good pixels are alarms"
-    assert task.sample_words(found, 0) == "0.0% of the good pixels are alarms"
+    assert task.sample_words(found, 3) == "25.0\u00a0% of a defect is found, 0.0\u00a0% of the good pixels are alarms"
+    assert task.sample_words(found, 0) == "0.0\u00a0% of the good pixels are alarms"
     parts = [block for block in section_of(judged(3), judged(1)).blocks if isinstance(block, Section)]
     assert [part.title for part in parts] == ["net 0", "net 1"]

@@ -38,7 +38,7 @@ def test_the_worst_picture_is_drawn_first_with_limbs() -> None:
     section = section_of(judged(17))
     drawn = [block for block in section.blocks if isinstance(block, Plot)]
     assert len(drawn) == 6
-    assert "sample 2:" in drawn[0].caption
+    assert "sample 3:" in drawn[0].caption
     frame = drawn[0].chart
     assert isinstance(frame, BoxedFrame)
     truth, guess = (group.lines for group in frame.groups)
@@ -65,7 +65,7 @@ def test_every_key_point_has_its_row() -> None:
     points, worst = tables[1:]
     assert [str(row[0]) for row in points.rows] == ["joint 0", "joint 1", "joint 2"]
     assert [row[3].text for row in points.rows] == ["0", "7", "7"]  # type: ignore[union-attr]
-    assert worst.rows[0][0].text == "2"  # type: ignore[union-attr]
+    assert worst.rows[0][0].text == "3"  # type: ignore[union-attr]
     assert len(worst.rows) == 7
 
 

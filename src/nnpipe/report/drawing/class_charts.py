@@ -112,7 +112,8 @@ def _scale(area: Plane, label: str) -> list[Shape]:
     ]
     # Equal steps of shade are unequal steps of value.
     shapes += [
-        Words(area.left + width * mark**_GAMMA, base - 12, f"{mark:.0%}", SMALL, "muted", "middle") for mark in _SCALE
+        Words(area.left + width * mark**_GAMMA, base - 12, f"{100 * mark:.0f}\u00a0%", SMALL, "muted", "middle")
+        for mark in _SCALE
     ]
     shapes.append(Words(area.left + width / 2, base - 28, clean(label, 40), SMALL, "muted", "middle"))
     return shapes

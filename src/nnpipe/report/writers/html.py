@@ -102,7 +102,7 @@ def to_html(document: Document, pictures: Pictures | None = None) -> str:
 class Part:
     """A section in the form that the template needs, with an anchor of its own and its blocks in groups.
 
-    A group is a kind with blocks: ``figures`` and ``tables`` are shown side by
+    A group is a kind with blocks: ``figures``, ``small figures`` and ``tables`` are shown side by
     side, ``part`` holds sections, and other groups hold single blocks.
     """
 
@@ -153,6 +153,8 @@ def _parts(sections: Sequence[Section], taken: set[str], level: int, many: bool 
 def _kind(block: Block) -> str:
     if isinstance(block, Table):
         return "tables" if len(block.header) <= _NARROW and not block.folded else "table"
+    if isinstance(block, Plot) and block.small:
+        return "small figures"
     return {"Plot": "figures", "CommandLine": "code", "Section": "part"}.get(
         type(block).__name__, type(block).__name__.lower()
     )

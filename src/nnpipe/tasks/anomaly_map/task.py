@@ -88,8 +88,8 @@ class AnomalyMaps(Task):
     def sample_words(self, evaluation: Evaluation, number: int) -> str:
         """Return how much of the defects is found, and how much else."""
         shares, alarms = found_and_alarmed(evaluation, LOOKED_AT)
-        told = "" if np.isnan(shares[number]) else f"{shares[number]:.1%} of a defect is found, "
-        return f"{told}{alarms[number]:.1%} of the good pixels are alarms"
+        told = "" if np.isnan(shares[number]) else f"{100 * shares[number]:.1f}\u00a0% of a defect is found, "
+        return f"{told}{100 * alarms[number]:.1f}\u00a0% of the good pixels are alarms"
 
     def doubts(self, evaluation: Evaluation) -> Iterator[tuple[str, str]]:
         """Doubt scores that are all the same."""

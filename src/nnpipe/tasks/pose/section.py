@@ -80,7 +80,7 @@ def _worst(found: Evaluation) -> Table:
     mean, furthest = mean_similarities(found), greatest_distances(found)
     rows = tuple(
         (
-            Cell(f"{n:,}", float(n)),
+            Cell(f"{n + 1:,}", float(n + 1)),
             Cell(f"{int(persons[n]):,}", float(persons[n])),
             Cell(share(float(mean[n]), 1), float(mean[n])),
             _number(float(furthest[n])),
@@ -126,9 +126,9 @@ def _picture(candidate: Candidate, found: Evaluation, number: int, similarity: f
     )
     return Plot(
         BoxedFrame(max(width, 1.0), max(height, 1.0), groups, picture_of(found, number)),
-        f"{candidate.number + 1}-pose-{number}",
-        f"{candidate.name}, sample {number}: key points that are visible; {told}",
-        f"Key points of {candidate.name} in sample {number}: the mean OKS of its persons is {share(similarity)}.",
+        f"{candidate.number + 1}-pose-{number + 1}",
+        f"{candidate.name}, sample {number + 1:,}: key points that are visible; {told}",
+        f"Key points of {candidate.name} in sample {number + 1:,}: the mean OKS of its persons is {share(similarity)}.",
     )
 
 

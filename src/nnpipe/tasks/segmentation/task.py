@@ -67,7 +67,7 @@ class Segmentation(Task):
 
     def sample_words(self, evaluation: Evaluation, number: int) -> str:
         """Return the share of wrong pixels."""
-        return f"{float(self.sample_errors(evaluation)[number]):.1%} of the pixels are wrong"
+        return f"{100 * float(self.sample_errors(evaluation)[number]):.1f}\u00a0% of the pixels are wrong"
 
     def judge(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
         """Evaluate predicted classes of pixels."""
