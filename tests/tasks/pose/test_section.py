@@ -48,6 +48,12 @@ def test_the_worst_picture_is_drawn_first_with_limbs() -> None:
     assert "net 0" in Pictures().svg(drawn[0])
 
 
+def test_pictures_are_kept_of_the_samples_that_are_drawn() -> None:
+    errors = Pose().sample_errors(judged(3))
+    assert int(np.nanargmax(errors)) == 2
+    assert 0.1 < errors[2] <= 1
+
+
 def test_a_line_leads_from_each_true_point_to_the_predicted_one_if_there_are_no_limbs() -> None:
     section = section_of(judged(3))
     plot = next(block for block in section.blocks if isinstance(block, Plot))

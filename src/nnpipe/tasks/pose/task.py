@@ -10,12 +10,12 @@ import numpy.typing as npt
 from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import ArtifactError, SpecMismatch
 from nnpipe.core.evaluation import Evaluation
-from nnpipe.core.quality_metric import QualityMetric
+from nnpipe.core.quality_metric import Floats, QualityMetric
 from nnpipe.core.ragged import Ragged
 from nnpipe.core.task import Task
 from nnpipe.core.tensors import Batch, show_shape
 from nnpipe.tasks.frames import points_in_pixels
-from nnpipe.tasks.pose.metrics import METRICS
+from nnpipe.tasks.pose.metrics import METRICS, mean_similarities
 from nnpipe.tasks.pose.pairing import PREDICTED, TRUTH
 from nnpipe.tasks.pose.settings import PoseSettings
 from nnpipe.tasks.pose.similarity import sigmas_of
@@ -105,6 +105,10 @@ class Pose(PoseSettings, Task):
             check_array(evaluation, name, (), NUMBERS, ragged=True)
         check_alike(evaluation, *TRUTH)
         check_alike(evaluation, *PREDICTED)
+
+    def sample_errors(self, evaluation: Evaluation) -> Floats:
+        """Return what the mean OKS of the persons in each picture lacks to 1; NaN without persons."""
+        return np.asarray(1 - mean_similarities(evaluation))
 
     def perfect(self, truth: Batch, spec: DatasetSpec) -> Batch:
         """Return the true key points."""
