@@ -45,9 +45,9 @@ class Task(Component):
 
     Examples
     --------
-    >>> class Counting(Task):
-    ...     'How many things are in a picture.'
-    ...     name = "counting"
+    >>> class Apples(Task):
+    ...     'How many apples are in a picture.'
+    ...     name = "apples"
     ...     truth = ("count",)
     ...     @property
     ...     def metrics(self):
@@ -55,16 +55,16 @@ class Task(Component):
     ...             return np.abs(found.arrays["count"] - found.arrays["counted"]).astype(float)
     ...         return (
     ...             QualityMetric(
-    ...                 "count_error", "Count error", "Error of the count", "mean distance from the true count",
+    ...                 "apples_error", "Error", "Error of the count", "mean distance from the true number of apples",
     ...                 kind="ratio", less_is_better=True, values=error,
     ...             ),
     ...         )
     ...     def judge(self, predictions, truth, spec):
     ...         counted = np.rint(predictions["count"]).astype(np.int64)
     ...         return Evaluation(self.name, {"count": truth["count"], "counted": counted})
-    >>> spec = DatasetSpec("counting", (), ())
-    >>> found = Counting().judge({"count": np.array([1.9, 4.2])}, {"count": np.array([2, 5])}, spec)
-    >>> Counting().primary.of(found)
+    >>> spec = DatasetSpec("apples", (), ())
+    >>> found = Apples().judge({"count": np.array([1.9, 4.2])}, {"count": np.array([2, 5])}, spec)
+    >>> Apples().primary.of(found)
     0.5
     """
 
