@@ -30,6 +30,7 @@ def test_few_differing_samples_are_not_taken_for_certainty() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("population", POPULATIONS, ids=lambda each: each.task)
 def test_paired_intervals_of_every_task_hold_the_truth_as_often_as_they_say(population: Population) -> None:
     missed = [found for found in judged(population, 150) if not found["holds"]]

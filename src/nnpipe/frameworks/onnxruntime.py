@@ -16,7 +16,6 @@ from nnpipe.core.processor import adds_bytes_in_16_bits
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 from nnpipe.formats.onnx import ONNXFile
-from nnpipe.frameworks.onnxruntime_profile import OPTIMISED, record
 
 log = logging.getLogger("nnpipe")
 Recorded = Callable[[Path], Any]
@@ -103,6 +102,8 @@ def open_model(
         for name in file.batch_names if batch is not None else ():
             options.add_free_dimension_override_by_name(name, batch)
         if recording is not None:
+            from nnpipe.frameworks.onnxruntime_profile import OPTIMISED
+
             options.enable_profiling = True
             options.profile_file_prefix = str(recording / "times")
             if file.bytes_in_all < _LARGEST:
@@ -157,6 +158,8 @@ class _ONNXSession(InferenceSession):
         raise NotImplementedError
 
     def _profile(self, batch: Batch, runs: int) -> OperationTimes:
+        from nnpipe.frameworks.onnxruntime_profile import record  # a target does not need it
+
         return record(self._recorded, self._of, [batch] * runs)
 
     def stats(self) -> dict[str, Any]:

@@ -150,18 +150,19 @@ def test_a_model_of_keras_and_batches_of_tensorflow() -> None:
 
 
 def test_the_usual_ways_that_fit_are_taken_by_default_and_none_twice(tmp_path: Path) -> None:
-    for package in ("onnxruntime", "openvino"):
+    for package in ("onnxruntime", "openvino", "torch", "tensorflow", "ai_edge_litert"):
         needs(package)
     x, y = digits()
     models = [opened_by(write_onnx_classifier(tmp_path / "nearest.onnx", x, y), tmp_path, arrays_of((x, y), silent))[0]]
     found = _planned(models, None, 1)
-    assert [each.title for each in found] == [AS_IS, "onnx", "onnx-int8", "openvino", "openvino-int8"]
-    assert [each.runtime is None for each in found] == [True, False, False, False, False]
+    titles = ["onnx", "onnx-int8", "openvino", "openvino-int8", "tflite", "tflite-int8"]
+    assert [each.title for each in found] == [AS_IS, *titles]
+    assert [each.runtime is None for each in found] == [True, *[False] * len(titles)]
     assert [each.title for each in _planned(models, [AS_IS, "onnx"], 1)] == [AS_IS, "onnx"]
     with pytest.raises(nn.ConfigError, match="two ways are called 'onnx'; give each a title of its own"):
         _planned(models, ["onnx", nn.Way("onnx", (), ONNXRuntime())], 1)
-    with pytest.raises(nn.NNPipeError, match=r"^tflite: "):
-        _planned(models, ["onnx", "tflite"], 1)
+    with pytest.raises(nn.NNPipeError, match=r"^keras: "):
+        _planned(models, ["onnx", "keras"], 1)
     with pytest.raises(nn.ConfigError, match="ways should be a list of at least one"):
         nn.compare("nearest.onnx", data=(x, y), ways=[], progress=silent)
 

@@ -75,7 +75,7 @@ def test_nothing_wrong_is_told_and_nothing_written(faults: Any, tmp_path: Path) 
 def test_a_chain_that_takes_no_onnx_is_refused_before_anything_runs(faults: Any, tmp_path: Path) -> None:
     model = faults.write_graph(tmp_path / "model.onnx", "attention", 12)
     with pytest.raises(nn.ConfigError, match="ONNX"):
-        nn.reduce(model, "executorch", to=tmp_path / "reduced", progress=silent)
+        nn.reduce(model, "keras", to=tmp_path / "reduced", progress=silent)
 
 
 def test_a_folder_that_is_there_is_not_overwritten(faults: Any, tmp_path: Path) -> None:
