@@ -98,6 +98,7 @@ def test_a_convolutional_network_without_a_size_of_images_asks_for_one(tmp_path:
     assert TransformersModel(model_folder=tmp_path, input_size=(16, 24)).io.inputs[0].shape == (None, 1, 16, 24)
 
 
+@pytest.mark.slow
 def test_a_folder_is_a_model_for_every_call(tmp_path: Path) -> None:
     config = transformers.BertConfig(**SMALL, vocab_size=100, max_position_embeddings=16, num_labels=3)
     transformers.BertForSequenceClassification(config).save_pretrained(tmp_path / "bert")
