@@ -229,7 +229,7 @@ def _hide_constants(graph: Any) -> None:
 
 
 def _name_nodes(graph: Any) -> None:
-    """Give nodes without a name, or with that of another node, the name of their first result."""
+    """Name nodes without a name, or with that of another node, after their first result."""
     taken: set[str] = set()
     for node in graph.node:
         if not node.name or node.name in taken:

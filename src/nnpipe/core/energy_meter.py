@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from itertools import pairwise
-from types import TracebackType
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
+from nnpipe.core.closing import Closing
 from nnpipe.core.component import Component
 from nnpipe.core.errors import ConfigError
 
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
-
-class MeterReading(ABC):
+class MeterReading(Closing):
     """An open energy meter, to be used in a ``with`` block.
 
     Attributes
@@ -44,14 +41,6 @@ class MeterReading(ABC):
 
     def close(self) -> None:
         """Release the sensor."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 class EnergyMeter(Component):

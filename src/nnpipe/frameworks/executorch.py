@@ -15,7 +15,6 @@ from nnpipe.core.operation_times import OperationTimes
 from nnpipe.core.session import WARMUP_RUNS, InferenceSession, timed_runs
 from nnpipe.core.tensors import Batch, IOSpec
 from nnpipe.formats.sealed import SealedFile
-from nnpipe.frameworks.executorch_profile import recorded_operators
 from nnpipe.frameworks.framework_output import hushed
 from nnpipe.frameworks.torch_session import array_of, tensor_of
 
@@ -131,6 +130,8 @@ class ExecuTorchSession(InferenceSession):
         return {"num_threads": self._threads}
 
     def _profile(self, batch: Batch, runs: int) -> OperationTimes:
+        from nnpipe.frameworks.executorch_profile import recorded_operators  # a target does not need it
+
         with ExecuTorchSession(self._file, self.io, self._path, self._threads, recording=True) as session:
             session.put(batch)
             walls = timed_runs(session, WARMUP_RUNS + runs)[WARMUP_RUNS:]

@@ -17,7 +17,6 @@ from nnpipe.core.processor import instruction_sets
 from nnpipe.core.session import WARMUP_RUNS, InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 from nnpipe.formats.sealed import SealedFile
-from nnpipe.frameworks.iree_profile import record
 
 # A device with threads that is destroyed immediately after it has computed sometimes waits for them forever (IREE 3.13,
 # once in a few hundred times).  Of 3000 devices destroyed after 5 ms, none did.
@@ -132,6 +131,8 @@ class IREESession(InferenceSession):
         return {"num_threads": self._num_threads, "driver": _driver(self._num_threads)}
 
     def _profile(self, batch: Batch, runs: int) -> OperationTimes:
+        from nnpipe.frameworks.iree_profile import record  # a target does not need it
+
         arrays = [np.ascontiguousarray(batch[name]).reshape(batch[name].shape) for name, _ in self._names]
         function, driver = str(self._file.notes.get(FUNCTION)), _driver(self._num_threads)
         return record(self._file.content, function, arrays, driver, self._num_threads, WARMUP_RUNS, runs, self._path)

@@ -129,7 +129,7 @@ class _Model:
         self._outputs: list[ctypes.c_void_p] = []
 
     def put(self, arrays: Mapping[int, np.ndarray]) -> None:
-        """Give the model its inputs, and buffers for its outputs."""
+        """Set the inputs of the model, and allocate buffers for its outputs."""
         tensors = self._tensors("Input")
         for place, (number, _) in enumerate(tensors):
             rank = arrays[number].ndim

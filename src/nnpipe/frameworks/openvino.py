@@ -17,7 +17,6 @@ from nnpipe.core.processor import adds_bytes_in_16_bits
 from nnpipe.core.session import WARMUP_RUNS, InferenceSession, timed_runs
 from nnpipe.core.tensors import Batch, IOSpec
 from nnpipe.frameworks.openvino_models import OpenVINOModel, openvino_message, read_model
-from nnpipe.frameworks.openvino_profile import kernels_of, undone
 
 __all__ = ["OpenVINOModel", "OpenVINOSession", "compile_model", "import_nncf", "read_model"]
 
@@ -135,6 +134,8 @@ class OpenVINOSession(InferenceSession):
         return outputs
 
     def _profile(self, batch: Batch, runs: int) -> OperationTimes:
+        from nnpipe.frameworks.openvino_profile import kernels_of, undone  # a target does not need it
+
         compiled = self._counted()
         averages, walls = [], np.zeros(runs)
         with OpenVINOSession(compiled, self.io, self._model, self._path, self._counted) as session:

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import compress
 from typing import ClassVar
 
 from nnpipe.core.discoverable import Discoverable
+from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.registry import named
 from nnpipe.core.task import Task
 from nnpipe.measuring.quantities import quality
-from nnpipe.report.document import Cell, Paragraph, Section, Table
+from nnpipe.report.document import Block, Cell, Paragraph, Section, Table
 from nnpipe.report.formatting import NOTHING
 from nnpipe.report.inputs.candidate import Candidate
 from nnpipe.report.inputs.quality import CONFIDENCE, figure_of
 from nnpipe.report.quantity_text import interval, written
 from nnpipe.report.sample_pictures import worst_samples
+
+Parts = Callable[[Candidate, Evaluation, int], Iterable[Block]]
 
 
 class TaskSection(Discoverable, ABC):
@@ -72,6 +75,27 @@ def metrics_section(task: Task, candidates: Sequence[Candidate]) -> Section:
     meanings = "; ".join(f"{metric.heading}: {metric.meaning}" for metric in compress(task.metrics, shown))
     table = Table(header, rows, sortable=True, caption=f"Ranges are 95\u00a0% intervals. {meanings}.")
     return Section(title_of_task(task), (Paragraph(type(task).summary()), table))
+
+
+def judged_section(task: Task, candidates: Sequence[Candidate], parts: Parts) -> Section:
+    """Return the metrics of a task, followed by parts about each candidate that was judged; of several, folded.
+
+    Parameters
+    ----------
+    task
+        The task.
+    candidates
+        All candidates; those without judged predictions have a row of dashes only.
+    parts
+        Returns the parts about a candidate, given it, its evaluation, and the number of judged candidates.
+    """
+    whole = metrics_section(task, candidates)
+    judged = [(c, c.quality.evaluation) for c in candidates if c.quality and c.quality.task.name == task.name]
+    blocks: list[Block] = list(whole.blocks)
+    for candidate, found in judged:
+        own = tuple(parts(candidate, found, len(judged)))
+        blocks += [Section(candidate.name, own, folded=True)] if len(judged) > 1 else own
+    return Section(whole.title, tuple(blocks))
 
 
 def title_of_task(task: Task) -> str:

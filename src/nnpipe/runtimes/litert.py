@@ -17,7 +17,6 @@ from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import IOSpec
 from nnpipe.formats.tflite import read_tflite
 from nnpipe.frameworks.litert import LiteRTSession, check_tensors, open_interpreter
-from nnpipe.frameworks.litert_profile import record
 
 
 class LiteRTRuntime(Runtime):
@@ -59,6 +58,8 @@ class LiteRTRuntime(Runtime):
         interpreter = open_interpreter(artifact.path, self.num_threads, self.delegates_list, resolver)
 
         def recorded(arrays: Mapping[int, np.ndarray], runs: int) -> OperationTimes:
+            from nnpipe.frameworks.litert_profile import record  # a target does not need it
+
             return record(artifact.path, None, arrays, self.num_threads, runs)
 
         own = not self.delegates_list and not self.reference_kernels

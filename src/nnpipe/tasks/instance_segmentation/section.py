@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from nnpipe.core.evaluation import Evaluation
-from nnpipe.report.document import Block, Cell, Section, Table
+from nnpipe.report.document import Cell, Section, Table
 from nnpipe.report.formatting import clean, share
 from nnpipe.report.inputs.candidate import Candidate
-from nnpipe.report.task_section import TaskSection, metrics_section
+from nnpipe.report.task_section import TaskSection, judged_section
 from nnpipe.tasks.average_precision import PrecisionCurves
 from nnpipe.tasks.instance_segmentation.metrics import matches_of, missed_and_wanted
 from nnpipe.tasks.instance_segmentation.task import InstanceSegmentation
@@ -26,13 +26,7 @@ class InstanceSegmentationSection(TaskSection):
 
     def section(self, candidates: Sequence[Candidate]) -> Section:
         """Return the section; candidates without judged masks have a row of dashes only."""
-        whole = metrics_section(InstanceSegmentation(), candidates)
-        blocks: list[Block] = list(whole.blocks)
-        judged = [(c, c.quality.evaluation) for c in candidates if c.quality and c.quality.task.name == self.task]
-        for candidate, found in judged:
-            parts: tuple[Block, ...] = (_classes(found), _worst(found))
-            blocks += [Section(candidate.name, parts, folded=True)] if len(judged) > 1 else parts
-        return Section(whole.title, tuple(blocks))
+        return judged_section(InstanceSegmentation(), candidates, lambda _, found, __: (_classes(found), _worst(found)))
 
 
 def _classes(found: Evaluation) -> Table:

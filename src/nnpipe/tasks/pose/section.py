@@ -10,11 +10,11 @@ import numpy.typing as npt
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.quality_metric import Floats
 from nnpipe.report.charts import BoxedFrame, BoxGroup
-from nnpipe.report.document import Block, Cell, Plot, Section, Table
+from nnpipe.report.document import Cell, Plot, Section, Table
 from nnpipe.report.formatting import clean, digits, share
 from nnpipe.report.inputs.candidate import Candidate
 from nnpipe.report.sample_pictures import picture_of
-from nnpipe.report.task_section import TaskSection, metrics_section
+from nnpipe.report.task_section import TaskSection, judged_section
 from nnpipe.tasks.pose.limbs import limbs
 from nnpipe.tasks.pose.metrics import greatest_distances, mean_similarities
 from nnpipe.tasks.pose.pairing import distances, lengths, poses_of, visible_points
@@ -34,13 +34,10 @@ class PoseSection(TaskSection):
 
     def section(self, candidates: Sequence[Candidate]) -> Section:
         """Return the section; candidates without judged key points have a row of dashes only."""
-        whole = metrics_section(Pose(), candidates)
-        blocks: list[Block] = list(whole.blocks)
-        judged = [(c, c.quality.evaluation) for c in candidates if c.quality and c.quality.task.name == self.task]
-        for candidate, found in judged:
-            parts: tuple[Block, ...] = (_points(found), _worst(found), *_pictures(candidate, found, len(judged)))
-            blocks += [Section(candidate.name, parts, folded=True)] if len(judged) > 1 else parts
-        return Section(whole.title, tuple(blocks))
+        return judged_section(
+            Pose(), candidates,
+            lambda candidate, found, judged: (_points(found), _worst(found), *_pictures(candidate, found, judged)),
+        )  # fmt: skip
 
 
 def _points(found: Evaluation) -> Table:

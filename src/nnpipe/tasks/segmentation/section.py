@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from nnpipe.core.evaluation import Evaluation
-from nnpipe.report.document import Block, Cell, Section, Table
+from nnpipe.report.document import Cell, Section, Table
 from nnpipe.report.formatting import clean, share
 from nnpipe.report.inputs.candidate import Candidate
-from nnpipe.report.task_section import TaskSection, metrics_section
+from nnpipe.report.task_section import TaskSection, judged_section
 from nnpipe.tasks.segmentation.metrics import class_pixels
 from nnpipe.tasks.segmentation.task import Segmentation
 
@@ -26,13 +26,7 @@ class SegmentationSection(TaskSection):
 
     def section(self, candidates: Sequence[Candidate]) -> Section:
         """Return the section; candidates without judged masks have a row of dashes only."""
-        whole = metrics_section(Segmentation(), candidates)
-        blocks: list[Block] = list(whole.blocks)
-        judged = [(c, c.quality.evaluation) for c in candidates if c.quality and c.quality.task.name == self.task]
-        for candidate, found in judged:
-            parts: tuple[Block, ...] = (_classes(found), _confusions(found))
-            blocks += [Section(candidate.name, parts, folded=True)] if len(judged) > 1 else parts
-        return Section(whole.title, tuple(blocks))
+        return judged_section(Segmentation(), candidates, lambda _, found, __: (_classes(found), _confusions(found)))
 
 
 def _classes(found: Evaluation) -> Table:
