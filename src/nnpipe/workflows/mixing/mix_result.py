@@ -56,11 +56,10 @@ class MixResult:
 
     Examples
     --------
-    Of the example of :func:`nnpipe.mix`:
-
+    Of the example of :func:`nnpipe.mix`, whose 48 samples are too few to prove a loss of at most 2 points:
 
     >>> found.verdict, found.difference.samples
-    ('proven', 48)
+    ('not proven', 48)
     """
 
     metric: QualityMetric
