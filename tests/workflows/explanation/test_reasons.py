@@ -7,12 +7,12 @@ import time
 import numpy as np
 import pytest
 
+from nnpipe.analysis.layer_times import CONVERSION, LayerTime, LayerTimes
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.operation_times import KernelTime, OperationTimes
 from nnpipe.core.tensors import Batch
 from nnpipe.measuring.operation_statistics import usual_times
 from nnpipe.testing.fakes import FakeSession
-from nnpipe.workflows.explanation.layer_times import CONVERSION, LayerTime, LayerTimes
 from nnpipe.workflows.explanation.reasons import reasons
 from nnpipe.workflows.explanation.what_if import Speedup, what_if
 
@@ -27,7 +27,7 @@ def run_of(*layers: LayerTime) -> LayerTimes:
     whole = sum(each.time_ns for each in layers)
     shared = tuple(LayerTime(**{**vars(each), "share": each.time_ns / whole}) for each in layers)
     rest = LayerTime("not attributed", "", (), "", "", "", 0.0, 0.0, 0.0, 0.0)
-    return LayerTimes("R", shared, rest, whole, None, 1.0, 0.0, (), OperationTimes((), np.full(3, whole)))
+    return LayerTimes("R", shared, rest, whole, None, 1.0, 0.0, (), 3)
 
 
 def test_it_names_floats_among_integers_with_their_conversions() -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from nnpipe.analysis.layer_times import LayerTimes
 from nnpipe.analysis.operation_costs import GraphCost, graph_cost
 from nnpipe.analysis.roofline import Ceilings
 from nnpipe.core.argument_checks import check_call, check_range
@@ -23,7 +24,7 @@ from nnpipe.workflows.candidates.model_files import artifact_of, format_of, wrap
 from nnpipe.workflows.candidates.stages import prepared
 from nnpipe.workflows.explanation.explain_result import ExplainResult
 from nnpipe.workflows.explanation.layer_errors import LayerErrors, layer_errors
-from nnpipe.workflows.explanation.layer_times import LayerTimes, layer_times
+from nnpipe.workflows.explanation.layer_times import layer_times
 from nnpipe.workflows.explanation.memory_use import memory_use
 from nnpipe.workflows.user_inputs.data import inputs_of
 from nnpipe.workflows.user_inputs.inputs import given, opened_by, working_folder

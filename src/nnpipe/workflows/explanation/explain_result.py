@@ -11,7 +11,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from nnpipe.analysis.layer_times import LayerTimes
 from nnpipe.analysis.operation_costs import GraphCost, OperationCost
+from nnpipe.analysis.paired_layers import PairedLayers, side_by_side
 from nnpipe.analysis.roofline import Ceilings, RoofShare
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
@@ -21,16 +23,20 @@ from nnpipe.report.charts import Bars, Lines
 from nnpipe.report.document import Table
 from nnpipe.report.drawing import svg
 from nnpipe.report.drawing.draw import draw
+from nnpipe.report.layer_tables import (
+    breakdown_chart,
+    kind_time_table,
+    layer_table,
+    side_by_side_table,
+    time_sentences,
+)
+from nnpipe.report.roof_shares import roof_chart, roof_sentences, roof_shares
 from nnpipe.report.writers.terminal import to_text
 from nnpipe.workflows.explanation.cost_tables import KindCost, kind_costs, kind_table, operation_table, sentences
 from nnpipe.workflows.explanation.error_tables import error_columns, error_sentence, faults, with_errors
 from nnpipe.workflows.explanation.layer_errors import LayerErrors
-from nnpipe.workflows.explanation.layer_times import LayerTimes
 from nnpipe.workflows.explanation.memory_use import MemoryUse, memory_chart
 from nnpipe.workflows.explanation.reasons import Reason, reasons
-from nnpipe.workflows.explanation.roof_shares import roof_chart, roof_sentences, roof_shares
-from nnpipe.workflows.explanation.side_by_side import PairedLayers, side_by_side, side_by_side_table
-from nnpipe.workflows.explanation.time_tables import breakdown_chart, kind_time_table, layer_table, time_sentences
 from nnpipe.workflows.explanation.what_if import Speedup, WhatIf, what_if
 from nnpipe.workflows.notebook import shown_table
 

@@ -1,152 +1,20 @@
-"""The times of a network's layers in a runtime: what each step computes, how long it takes, and how."""
+"""From the steps of a runtime to the layers of the network: which operations each step computes."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from nnpipe.analysis.kernel_sources import is_conversion, sources_of
+from nnpipe.analysis.layer_times import ADDED, CONVERSION, LayerTime, LayerTimes
 from nnpipe.analysis.live_memory import bytes_of
 from nnpipe.analysis.operation_costs import GraphCost, OperationCost
 from nnpipe.core.graph import Graph
 from nnpipe.core.operation_times import KernelTime, OperationTimes
 from nnpipe.measuring.operation_statistics import middle_half, usual_times
 
-ADDED, CONVERSION = "added by the runtime", "conversion"
-"""The kinds of steps that compute no operation of the model: conversions of a type or a layout, and others."""
-
 _MOVING = ("quantisation", "movement", "view")
-
-
-@dataclass(frozen=True)
-class LayerTime:
-    """A step of a runtime, with the operations of the model that it computes.
-
-    Parameters
-    ----------
-    step
-        The runtime's name of the step.
-    kind
-        The kind of what it mainly computes, in the words of the cost tables; :data:`CONVERSION` or :data:`ADDED`.
-    operations
-        The operations of the model; several if they are fused.
-    converts
-        The operations whose results a conversion hands on, or whose input it is.
-    operator, kernel, precision
-        The operator and the implementation in the runtime's words, and the type of the numbers.
-    time_ns, low_ns, high_ns
-        The time in a run, and the ends of its interval, in nanoseconds.
-    share
-        The time as a share of the whole run.
-    macs, others
-        Multiply-accumulates and other operations on numbers; ``None`` if an operation has no rule.
-    bytes_read, bytes_written
-        The traffic from and to the step; values that only pass between its operations do not count.
-    parameters
-        The parameters that it uses.
-    live_bytes
-        The most live memory of its operations.
-    values
-        The number of values that it computes.
-    """
-
-    step: str
-    kind: str
-    operations: tuple[str, ...]
-    operator: str
-    kernel: str
-    precision: str
-    time_ns: float
-    low_ns: float
-    high_ns: float
-    share: float
-    macs: int | None = None
-    others: int | None = None
-    bytes_read: int | None = None
-    bytes_written: int | None = None
-    parameters: int = 0
-    live_bytes: int | None = None
-    values: int | None = None
-    converts: tuple[str, ...] = ()
-
-    @property
-    def name(self) -> str:
-        """Return the operation that matters most in it, or the step if it computes none of the model's."""
-        return self.operations[0] if self.operations else self.step
-
-    @property
-    def ns_per_value(self) -> float | None:
-        """Return the time for each value that is computed, in nanoseconds (density)."""
-        return self.time_ns / self.values if self.values else None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return all figures as JSON can hold them."""
-        return {**asdict(self), "operations": list(self.operations), "converts": list(self.converts)}
-
-
-@dataclass(frozen=True)
-class LayerTimes:
-    """The times of all layers of a run, which add up to the run.
-
-    Parameters
-    ----------
-    runtime
-        What ran the model.
-    layers
-        The steps, in the order in which they ran.
-    unattributed
-        The part of the run that belongs to no step.
-    run_ns
-        The time of the whole run, which is the sum of all of them, in nanoseconds.
-    plain_ns
-        The median time of a run that was not recorded.
-    coverage
-        The share of a run that belongs to steps, as the median over the runs.
-    overhead
-        The share by which the recording lengthened a run.
-    doubts
-        Reasons why times of single layers are not to be relied on.
-    times
-        The times of every run.
-    """
-
-    runtime: str
-    layers: tuple[LayerTime, ...]
-    unattributed: LayerTime
-    run_ns: float
-    plain_ns: float | None
-    coverage: float
-    overhead: float | None
-    doubts: tuple[str, ...]
-    times: OperationTimes = field(repr=False, compare=False)
-
-    @property
-    def mapped(self) -> float:
-        """Return the share of the attributed time whose steps compute operations of the model, or convert for them."""
-        whole = sum(each.time_ns for each in self.layers)
-        known = sum(each.time_ns for each in self.layers if each.operations or each.converts)
-        return known / whole if whole else 1.0
-
-    @property
-    def rows(self) -> tuple[LayerTime, ...]:
-        """Return all layers, and the part that belongs to none."""
-        return (*self.layers, self.unattributed)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return all figures as JSON can hold them."""
-        return {
-            "runtime": self.runtime,
-            "run_ns": self.run_ns,
-            "plain_ns": self.plain_ns,
-            "runs": self.times.runs,
-            "coverage": self.coverage,
-            "overhead": self.overhead,
-            "mapped": self.mapped,
-            "doubts": list(self.doubts),
-            "layers": [each.to_json() for each in self.rows],
-        }
 
 
 def layer_times(runtime: str, graph: Graph, cost: GraphCost, times: OperationTimes) -> LayerTimes:
@@ -190,6 +58,7 @@ def layer_times(runtime: str, graph: Graph, cost: GraphCost, times: OperationTim
                 high[number],
                 usual[number] / whole,
                 converts=() if names else converted[kernel.name],
+                after=kernel.after,
                 **_figures(counted, users),
             )
         )
@@ -198,7 +67,7 @@ def layer_times(runtime: str, graph: Graph, cost: GraphCost, times: OperationTim
     )
     plain = float(times.plain_ns[middle_half(times.plain_ns)].mean()) if len(times.plain_ns) else None
     return LayerTimes(
-        runtime, tuple(layers), rest, whole, plain, times.coverage, times.overhead, times.doubts, times
+        runtime, tuple(layers), rest, whole, plain, times.coverage, times.overhead, times.doubts, times.runs
     )  # fmt: skip
 
 

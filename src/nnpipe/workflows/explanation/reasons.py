@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from nnpipe.analysis.layer_times import CONVERSION, LayerTime, LayerTimes
 from nnpipe.report.formatting import clean, digits, share, shortened
-from nnpipe.workflows.explanation.layer_times import CONVERSION, LayerTime, LayerTimes
 
 _INTEGERS = ("int8", "uint8")
 _FLOATS = ("float32", "float16", "bfloat16", "float64")
@@ -56,7 +56,7 @@ def _floats_among_integers(times: LayerTimes) -> list[Reason]:
     if not any(each.precision in _INTEGERS for each in arithmetic):
         return []
     found = []
-    readers = {name: kernel.name for kernel in times.times.kernels for name in kernel.after}
+    readers = {name: each.step for each in times.layers for name in each.after}
     for kind in dict.fromkeys(each.kind for each in arithmetic):
         members = [each for each in arithmetic if each.kind == kind and each.precision in _FLOATS]
         if not members:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nnpipe.analysis.layer_times import LayerTime, LayerTimes
 from nnpipe.core.errors import ConfigError
 from nnpipe.report.formatting import digits, duration, share
-from nnpipe.workflows.explanation.layer_times import LayerTime, LayerTimes
 
 
 @dataclass(frozen=True)

@@ -8,21 +8,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from nnpipe.analysis.roofline import Ceiling, Ceilings
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.files import write_text
-from nnpipe.report.charts import Line, Lines
+from nnpipe.report.charts import Lines
 from nnpipe.report.document import Table
 from nnpipe.report.drawing import svg
 from nnpipe.report.drawing.draw import draw
 from nnpipe.report.formatting import digits, share, size
+from nnpipe.report.roof_shares import roofline_chart
 from nnpipe.report.writers.terminal import to_text
 from nnpipe.workflows.notebook import shown_table
 
 _UNKNOWN = "not known"
-_LEAST, _GREATEST, _POINTS = 1 / 16, 4096.0, 64  # operations a byte
 
 
 @dataclass(frozen=True)
@@ -79,28 +77,17 @@ class RooflineResult:
         )
         return Table(("data", "read, GB/s", "repeats", "spread"), rows)
 
-    def chart(self) -> Lines:
-        """Return the picture: operations a second by operations a byte.
+    def chart(self) -> Lines | None:
+        """Return the picture: operations a second by operations a byte; ``None`` if no ceiling is known.
 
         A rising line is a level of memory, a level one a type of number.
         """
-        known = self.ceilings
-        levels = [(each.up_to_bytes, rate) for each in known.memory if (rate := each.bandwidth.value) is not None]
-        types = [(name, rate) for name, each in known.compute.items() if (rate := each.value) is not None]
-        if not levels or not types:
-            return Lines("", "", ())
-        highest, fastest = max(rate for _, rate in types), max(rate for _, rate in levels)
-        lines = [
-            _line("main memory" if size_ is None else f"data up to {size(size_)}", _LEAST, highest / rate, rate, True)
-            for size_, rate in levels
-        ]
-        lines += [_line(name, rate / fastest, _GREATEST, rate, False) for name, rate in types]
-        return Lines("operations per byte", "Goperations/s", tuple(lines), log_y=True, log_x=True)
+        return roofline_chart(self.ceilings)
 
     def svg(self) -> str | None:
         """Return the picture as an SVG file; ``None`` if no ceiling is known."""
         chart = self.chart()
-        if not chart.lines:
+        if chart is None:
             return None
         drawing = draw(chart)
         return svg.standalone(drawing, svg.body(drawing), f"Roofline of {self.title}", self.text())
@@ -137,11 +124,6 @@ class RooflineResult:
     def _repr_html_(self) -> str:
         """Return HTML for a notebook."""
         return shown_table(self.compute_table(), self.title) + shown_table(self.memory_table(), "Memory")
-
-
-def _line(label: str, begin: float, end: float, rate: float, rises: bool) -> Line:
-    x = np.geomspace(begin, max(end, begin), _POINTS)
-    return Line(label, x, (rate * x if rises else np.full(_POINTS, rate)) / 1e9)
 
 
 def _cells(ceiling: Ceiling) -> tuple[str, str, str]:

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from nnpipe.analysis.layer_times import LayerTime, LayerTimes
+from nnpipe.analysis.paired_layers import side_by_side
 from nnpipe.analysis.roofline import RoofShare
 from nnpipe.report.charts import Bar, Bars
 from nnpipe.report.document import Table
 from nnpipe.report.formatting import NOTHING, Scale, clean, count, digits, duration, share, shortened, size
-from nnpipe.workflows.explanation.layer_times import LayerTime, LayerTimes
 
 _NAME = 48
 
@@ -129,6 +130,31 @@ def kind_time_table(times: LayerTimes) -> Table:
     return Table(header, rows)
 
 
+def side_by_side_table(first: LayerTimes, second: LayerTimes) -> Table:
+    """Return :func:`side_by_side` as a table, with what the second run takes for each time of the first."""
+    pairs = side_by_side(first, second)
+    scale = Scale.of_times([each.first_ns for each in pairs])
+    header = (
+        "operation", "fused", "kind", f"{first.runtime} ({scale.unit})", f"{second.runtime} ({scale.unit})",
+        "second/first", "precision", "second's",
+    )  # fmt: skip
+    rows = [
+        (
+            shortened(clean(each.name), _NAME),
+            f"+{len(each.operations) - 1}" if len(each.operations) > 1 else "",
+            each.kind,
+            scale.text(each.first_ns),
+            scale.text(each.second_ns),
+            digits(each.second_ns / each.first_ns) if each.first_ns else NOTHING,
+            each.first_precision,
+            each.second_precision,
+        )
+        for each in pairs
+    ]
+    total = ("total", "", "", scale.text(first.run_ns), scale.text(second.run_ns), digits(second.run_ns / first.run_ns))
+    return Table(header, (*rows, (*total, "", "")))
+
+
 def breakdown_chart(times: LayerTimes) -> Bars:
     """Return the time by kind as bars."""
     bars = tuple(
@@ -145,7 +171,7 @@ def time_sentences(times: LayerTimes) -> list[str]:
         told += f" while its steps are recorded, {duration(times.plain_ns)} otherwise"
     covered = (
         f"{share(times.coverage, 1)} of it belongs to steps, and {share(times.mapped, 1)} of that to operations of the "
-        f"model; all times are those of a usual run out of {times.times.runs}, and add up to it"
+        f"model; all times are those of a usual run out of {times.runs}, and add up to it"
     )
     doubts = [f"do not rely on times of single layers: {each}" for each in times.doubts]
     return [told, covered, *doubts]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
+from nnpipe.analysis.layer_times import LayerTime, LayerTimes
+from nnpipe.analysis.paired_layers import side_by_side
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.operation_times import OperationTimes
-from nnpipe.workflows.explanation.layer_times import LayerTime, LayerTimes
-from nnpipe.workflows.explanation.side_by_side import side_by_side, side_by_side_table
+from nnpipe.report.layer_tables import side_by_side_table
 
 
 def run_of(runtime: str, *steps: tuple[str, float, str]) -> LayerTimes:
@@ -19,7 +18,7 @@ def run_of(runtime: str, *steps: tuple[str, float, str]) -> LayerTimes:
     )
     whole = sum(each.time_ns for each in layers) / 0.9
     rest = LayerTime("not attributed", "not attributed", (), "", "", "", 0.1 * whole, 0.0, 0.0, 0.1)
-    return LayerTimes(runtime, layers, rest, whole, None, 0.9, None, (), OperationTimes((), np.full(3, whole)))
+    return LayerTimes(runtime, layers, rest, whole, None, 0.9, None, (), 3)
 
 
 def test_steps_that_share_an_operation_are_put_together() -> None:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
+from nnpipe.analysis.layer_times import LayerTime, LayerTimes
 from nnpipe.analysis.roofline import DOUBTFUL, Ceilings, RoofShare, share_of_roof
 from nnpipe.report.charts import Line, Lines
-from nnpipe.report.formatting import clean, share, shortened
-from nnpipe.workflows.explanation.layer_times import LayerTime, LayerTimes
-from nnpipe.workflows.roofline.roofline_result import RooflineResult
+from nnpipe.report.formatting import clean, share, shortened, size
 
 Shares = Sequence[RoofShare | None]
 
 _TYPES = {"": "float32", "float32": "float32", "bfloat16": "bfloat16", "int8": "int8", "uint8": "int8"}
 _MOST_NAMED = 3
+_LEAST, _GREATEST, _POINTS = 1 / 16, 4096.0, 64  # operations a byte
 
 
 def roof_shares(times: LayerTimes, ceilings: Ceilings) -> tuple[RoofShare | None, ...]:
@@ -45,14 +46,35 @@ def roof_sentences(times: LayerTimes, shares: Shares, ceilings: Ceilings) -> lis
 
 def roof_chart(times: LayerTimes, ceilings: Ceilings) -> Lines | None:
     """Return the roofline with a point for each layer; ``None`` if no ceiling is known."""
-    chart = RooflineResult(ceilings).chart()
+    chart = roofline_chart(ceilings)
     points = [(figures[0] / figures[1], figures[0] / row.time_ns) for row in times.layers if (figures := _work(row))]
-    if not chart.lines:
-        return None
-    if not points:
+    if chart is None or not points:
         return chart
     x, y = (np.array(side, np.float64) for side in zip(*points, strict=True))
-    return Lines(chart.x_label, chart.y_label, (*chart.lines, Line("layers", x, y, loose=True)), log_y=True, log_x=True)
+    return replace(chart, lines=(*chart.lines, Line("layers", x, y, loose=True)))
+
+
+def roofline_chart(ceilings: Ceilings) -> Lines | None:
+    """Return operations a second by operations a byte; ``None`` if no ceiling is known.
+
+    A rising line is a level of memory, a level one a type of number.
+    """
+    levels = [(each.up_to_bytes, rate) for each in ceilings.memory if (rate := each.bandwidth.value) is not None]
+    types = [(name, rate) for name, each in ceilings.compute.items() if (rate := each.value) is not None]
+    if not levels or not types:
+        return None
+    highest, fastest = max(rate for _, rate in types), max(rate for _, rate in levels)
+    lines = [
+        _line("main memory" if size_ is None else f"data up to {size(size_)}", _LEAST, highest / rate, rate, True)
+        for size_, rate in levels
+    ]
+    lines += [_line(name, rate / fastest, _GREATEST, rate, False) for name, rate in types]
+    return Lines("operations per byte", "Goperations/s", tuple(lines), log_y=True, log_x=True)
+
+
+def _line(label: str, begin: float, end: float, rate: float, rises: bool) -> Line:
+    x = np.geomspace(begin, max(end, begin), _POINTS)
+    return Line(label, x, (rate * x if rises else np.full(_POINTS, rate)) / 1e9)
 
 
 def _share(row: LayerTime, ceilings: Ceilings) -> RoofShare | None:

@@ -6,12 +6,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from nnpipe.analysis.layer_times import LayerTime, LayerTimes
 from nnpipe.core.errors import ConfigError
-from nnpipe.report.document import Table
-from nnpipe.report.formatting import NOTHING, Scale, clean, digits, shortened
-from nnpipe.workflows.explanation.layer_times import LayerTime, LayerTimes
-
-_NAME = 48
 
 
 @dataclass(frozen=True)
@@ -76,31 +72,6 @@ def side_by_side(first: LayerTimes, second: LayerTimes) -> tuple[PairedLayers, .
     found.append(_named("conversions and others", *(_sum(each) for each in rest)))
     found.append(_named("not attributed", first.unattributed.time_ns, second.unattributed.time_ns))
     return tuple(found)
-
-
-def side_by_side_table(first: LayerTimes, second: LayerTimes) -> Table:
-    """Return :func:`side_by_side` as a table, with what the second run takes for each time of the first."""
-    pairs = side_by_side(first, second)
-    scale = Scale.of_times([each.first_ns for each in pairs])
-    header = (
-        "operation", "fused", "kind", f"{first.runtime} ({scale.unit})", f"{second.runtime} ({scale.unit})",
-        "second/first", "precision", "second's",
-    )  # fmt: skip
-    rows = [
-        (
-            shortened(clean(each.name), _NAME),
-            f"+{len(each.operations) - 1}" if len(each.operations) > 1 else "",
-            each.kind,
-            scale.text(each.first_ns),
-            scale.text(each.second_ns),
-            digits(each.second_ns / each.first_ns) if each.first_ns else NOTHING,
-            each.first_precision,
-            each.second_precision,
-        )
-        for each in pairs
-    ]
-    total = ("total", "", "", scale.text(first.run_ns), scale.text(second.run_ns), digits(second.run_ns / first.run_ns))
-    return Table(header, (*rows, (*total, "", "")))
 
 
 def _pair(first: Sequence[LayerTime], second: Sequence[LayerTime]) -> PairedLayers:
