@@ -1,0 +1,263 @@
+"""Where the trials of a search are kept: the interface, and an implementation in memory."""
+
+from __future__ import annotations
+
+import bisect
+import math
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from nnpipe.core.argument_checks import check_call
+from nnpipe.core.errors import ConfigError
+from nnpipe.searching.trial import (
+    LeaseLost,
+    Proposal,
+    SearchTrial,
+    TrialChanges,
+    TrialLease,
+    TrialState,
+    configuration_key,
+)
+
+Propose = Callable[[int], Proposal | None]
+"""Returns the configuration for the trial of a number; ``None`` if every configuration has been tried."""
+
+LEASE_SECONDS = 60.0
+
+
+class TrialStore(ABC):
+    """The trials of one search, shared by all its workers.
+
+    A worker leases a trial, reports intermediate values, and ends it::
+
+        while lease := store.lease("worker 1", propose, limit=100):
+            store.finish(lease, {"accuracy": train(lease.trial.configuration)})
+
+    A lease expires after ``seconds`` unless :meth:`report` or :meth:`renew` extends it.  The trial of an expired lease
+    is given to the next worker that asks, with the same configuration and the next fencing number.  A worker that
+    writes with an older number gets :class:`~nnpipe.searching.trial.LeaseLost`, and nothing is written.
+
+    Every private method below is one transaction.  A trial is first reserved without a configuration, so that a
+    slow proposal holds no lock: it is made between two transactions, from what :meth:`since` returns.  No two trials
+    have the same configuration unless ``repeats`` says so.
+
+    All methods may be called by several threads and processes at the same time.
+
+    Parameters
+    ----------
+    seconds
+        For how long a lease is valid.
+    repeats
+        Whether several trials may have the same configuration, for objectives with noise.
+    """
+
+    def __init__(self, *, seconds: float = LEASE_SECONDS, repeats: bool = False) -> None:
+        check_call(TrialStore, locals())
+        if not seconds > 0:
+            raise ConfigError(f"a lease is valid for more than 0 seconds, not {seconds}")
+        self.seconds = seconds
+        self.repeats = repeats
+
+    def lease(self, worker: str, propose: Propose, limit: int) -> TrialLease | None:
+        """Return a trial to carry out; ``None`` if there is nothing to do now.
+
+        A waiting trial, or one whose lease has expired, comes first, by number.  Otherwise a new one is made if there
+        are fewer than ``limit``, in whatever state.
+
+        Parameters
+        ----------
+        worker
+            The name of the worker.
+        propose
+            Is called with the number of a trial that has no configuration yet, outside of any transaction; again if
+            another worker has taken the configuration in the meantime.
+        limit
+            The greatest number of trials.
+        """
+        check_call(TrialStore.lease, locals())
+        lease = self._take(worker, limit)
+        while lease is not None and lease.trial.configuration is None:
+            proposal = propose(lease.trial.number)
+            if proposal is None:
+                self._withdraw(lease)
+                return None
+            lease = self._configure(lease, proposal) or lease
+        return lease
+
+    def report(self, lease: TrialLease, step: int, value: float) -> None:
+        """Store an intermediate value, which replaces an earlier one of the same step, and renew the lease."""
+        check_call(TrialStore.report, locals())
+        self._report(lease, step, float(value))
+
+    def finish(self, lease: TrialLease, values: Mapping[str, float]) -> None:
+        """End a trial with the value of each objective."""
+        self._end(lease, "finished", {name: float(value) for name, value in values.items()}, "")
+
+    def prune(self, lease: TrialLease, values: Mapping[str, float] | None = None) -> None:
+        """End a trial that is not worth going on with; ``values`` are the last known ones."""
+        self._end(lease, "pruned", {name: float(value) for name, value in (values or {}).items()}, "")
+
+    def fail(self, lease: TrialLease, message: str) -> None:
+        """End a trial that failed."""
+        self._end(lease, "failed", {}, message)
+
+    def trials(self) -> tuple[SearchTrial, ...]:
+        """Return all trials by number."""
+        return tuple(sorted(self.since(0).trials, key=lambda trial: trial.number))
+
+    @abstractmethod
+    def renew(self, lease: TrialLease) -> None:
+        """Extend a lease by ``seconds`` from now."""
+
+    @abstractmethod
+    def since(self, version: int) -> TrialChanges:
+        """Return the trials that changed after a version, in the order of their changes; 0 is before all changes."""
+
+    @abstractmethod
+    def enqueue(self, configuration: Mapping[str, Any]) -> bool:
+        """Add a waiting trial; return whether it was added, and not known already."""
+
+    @abstractmethod
+    def _take(self, worker: str, limit: int) -> TrialLease | None:
+        """Lease the first waiting or expired trial, or a new one without configuration below the limit."""
+
+    @abstractmethod
+    def _configure(self, lease: TrialLease, proposal: Proposal) -> TrialLease | None:
+        """Store the configuration of a reserved trial; return ``None`` if another trial has it and may not."""
+
+    @abstractmethod
+    def _withdraw(self, lease: TrialLease) -> None:
+        """Remove a reserved trial for which there is no configuration."""
+
+    @abstractmethod
+    def _report(self, lease: TrialLease, step: int, value: float) -> None:
+        """Store an intermediate value and renew the lease."""
+
+    @abstractmethod
+    def _end(self, lease: TrialLease, state: TrialState, values: Mapping[str, float], message: str) -> None:
+        """End a trial."""
+
+
+class MemoryTrials(TrialStore):
+    """Trials that are kept in memory, for the threads of one process.
+
+    Parameters
+    ----------
+    seconds, repeats
+        As for :class:`TrialStore`; by default leases never expire, for a thread does not die by itself.
+    clock
+        Returns the time in seconds since 1970 UTC.
+    """
+
+    def __init__(
+        self, *, seconds: float = math.inf, repeats: bool = False, clock: Callable[[], float] = time.time
+    ) -> None:
+        super().__init__(seconds=seconds, repeats=repeats)
+        self._clock = clock
+        self._lock = threading.RLock()
+        self._trials: dict[int, SearchTrial] = {}
+        self._by_version: dict[int, int] = {}  # the number of a trial by its version, in the order of versions
+        self._keys: set[str] = set()
+        self._open: list[int] = []  # the numbers of the trials that have not ended
+        self._expires: dict[int, float] = {}
+        self._started: dict[int, float] = {}
+        self._version = 0
+
+    def renew(self, lease: TrialLease) -> None:
+        """Extend a lease by ``seconds`` from now."""
+        with self._lock:
+            self._owned(lease)
+            self._expires[lease.trial.number] = self._clock() + self.seconds
+
+    def since(self, version: int) -> TrialChanges:
+        """Return the trials that changed after a version, in the order of their changes."""
+        with self._lock:
+            found: list[SearchTrial] = []
+            for changed in reversed(self._by_version):
+                if changed <= version:
+                    break
+                found.append(self._trials[self._by_version[changed]])
+            return TrialChanges(self._version, tuple(reversed(found)))
+
+    def enqueue(self, configuration: Mapping[str, Any]) -> bool:
+        """Add a waiting trial; return whether it was added, and not known already."""
+        with self._lock:
+            if not self._claim(configuration):
+                return False
+            self._put(SearchTrial(number=self._next(), configuration=dict(configuration)))
+            return True
+
+    def _take(self, worker: str, limit: int) -> TrialLease | None:
+        with self._lock:
+            now = self._clock()
+            for number in self._open:
+                trial = self._trials[number]
+                if trial.state == "waiting" or self._expires[number] <= now:
+                    return self._leased(trial, worker, now)
+            if len(self._trials) >= limit:
+                return None
+            return self._leased(SearchTrial(number=self._next(), configuration=None), worker, now)
+
+    def _configure(self, lease: TrialLease, proposal: Proposal) -> TrialLease | None:
+        with self._lock:
+            trial = self._owned(lease)
+            if not self._claim(proposal.configuration):
+                return None
+            changed = replace(trial, configuration=dict(proposal.configuration), notes=dict(proposal.notes))
+            return replace(lease, trial=self._put(changed))
+
+    def _withdraw(self, lease: TrialLease) -> None:
+        with self._lock:
+            trial = self._owned(lease)
+            del self._trials[trial.number], self._by_version[trial.version]
+            self._open.remove(trial.number)
+
+    def _report(self, lease: TrialLease, step: int, value: float) -> None:
+        with self._lock:
+            trial = self._owned(lease)
+            reports = tuple(sorted({**dict(trial.reports), step: value}.items()))
+            self._put(replace(trial, reports=reports))
+            self._expires[trial.number] = self._clock() + self.seconds
+
+    def _end(self, lease: TrialLease, state: TrialState, values: Mapping[str, float], message: str) -> None:
+        with self._lock:
+            trial = self._owned(lease)
+            seconds = self._clock() - self._started[trial.number]
+            self._put(replace(trial, state=state, values=dict(values), seconds=seconds, message=message))
+            self._open.remove(trial.number)
+
+    def _leased(self, trial: SearchTrial, worker: str, now: float) -> TrialLease:
+        number = trial.number
+        given = self._put(replace(trial, state="running", worker=worker, fence=trial.fence + 1, reports=()))
+        self._expires[number], self._started[number] = now + self.seconds, now
+        return TrialLease(given, worker, given.fence, self._expires[number])
+
+    def _owned(self, lease: TrialLease) -> SearchTrial:
+        trial = self._trials.get(lease.trial.number)
+        if trial is None or trial.state != "running" or trial.fence != lease.fence:
+            raise LeaseLost(f"trial {lease.trial.number} is no longer leased to {lease.worker}")
+        return trial
+
+    def _claim(self, configuration: Mapping[str, Any]) -> bool:
+        key = configuration_key(configuration)
+        if key in self._keys and not self.repeats:
+            return False
+        self._keys.add(key)
+        return True
+
+    def _next(self) -> int:
+        return next(reversed(self._trials), -1) + 1
+
+    def _put(self, trial: SearchTrial) -> SearchTrial:
+        self._version += 1
+        if trial.number in self._trials:
+            del self._by_version[trial.version]
+        else:
+            bisect.insort(self._open, trial.number)
+        self._trials[trial.number] = replace(trial, version=self._version)
+        self._by_version[self._version] = trial.number
+        return self._trials[trial.number]
