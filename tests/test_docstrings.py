@@ -17,6 +17,7 @@ WORK = {
     "measure", "mix", "onnx_support", "read_ceilings", "read_sweep", "roofline", "run_pipeline", "sweep", "testrun",
     "verify", "Choice", "ComparisonResult", "ConformanceResult", "ExplainResult", "GateResult", "Measurement",
     "MixResult", "ONNXSupport", "PipelineResult", "RooflineResult", "SweepResult", "TestrunResult", "VerifyResult",
+    "KernelTable", "PredictResult", "learn_kernels", "predict", "read_kernels",
 }  # fmt: skip
 NAMES = sorted(set(nnpipe.__all__) - {"__version__"})
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE

@@ -16,7 +16,7 @@ CONTENTS = {
         *("comparing", "sweeping", "mixing", "agreement", "reduce", "breadth", "zoo", "models-from-outside", "boards"),
     ],
     "Examples": ["gallery/index"],
-    "Measure": ["measuring", "quantities", "explain", "energy", "load", "defaults"],
+    "Measure": ["measuring", "quantities", "explain", "predict", "energy", "load", "defaults"],
     "Tasks": [
         "tasks",
         "detection",

@@ -13,6 +13,7 @@ __version__ = "0.1.0"
 # Where each name is at home.  ``__init__.pyi`` says the same to type checkers; a test holds the two together.
 _HOMES = {
     "analysis.agreement": ("Tolerances",),
+    "analysis.kernel_table": ("KernelTable",),
     "core.arguments": ("argument",),
     "core.artifact": ("Artifact",),
     "core.compiler": ("ModelCompiler",),
@@ -62,6 +63,9 @@ _HOMES = {
     "workflows.mixing.mix": ("mix",),
     "workflows.mixing.mix_result": ("MixResult",),
     "workflows.pipeline.run": ("PipelineResult", "run_pipeline"),
+    "workflows.prediction.learn": ("learn_kernels",),
+    "workflows.prediction.predict": ("predict", "read_kernels"),
+    "workflows.prediction.predict_result": ("PredictResult",),
     "workflows.reduction.reduce": ("reduce",),
     "workflows.reduction.result": ("ReduceResult",),
     "workflows.roofline.roofline": ("read_ceilings", "roofline"),

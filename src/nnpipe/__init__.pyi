@@ -1,6 +1,7 @@
 """What type checkers see of nnpipe; at run time each name is imported when it is first used."""
 
 from nnpipe.analysis.agreement import Tolerances as Tolerances
+from nnpipe.analysis.kernel_table import KernelTable as KernelTable
 from nnpipe.core.arguments import argument as argument
 from nnpipe.core.artifact import Artifact as Artifact
 from nnpipe.core.compiler import ModelCompiler as ModelCompiler
@@ -116,6 +117,10 @@ from nnpipe.workflows.mixing.mix import mix as mix
 from nnpipe.workflows.mixing.mix_result import MixResult as MixResult
 from nnpipe.workflows.pipeline.run import PipelineResult as PipelineResult
 from nnpipe.workflows.pipeline.run import run_pipeline as run_pipeline
+from nnpipe.workflows.prediction.learn import learn_kernels as learn_kernels
+from nnpipe.workflows.prediction.predict import predict as predict
+from nnpipe.workflows.prediction.predict import read_kernels as read_kernels
+from nnpipe.workflows.prediction.predict_result import PredictResult as PredictResult
 from nnpipe.workflows.reduction.reduce import reduce as reduce
 from nnpipe.workflows.reduction.result import ReduceResult as ReduceResult
 from nnpipe.workflows.roofline.roofline import read_ceilings as read_ceilings

@@ -85,13 +85,17 @@ def write_vectors() -> None:
         (place / f"{name}.pb").write_bytes(numpy_helper.from_array(array).SerializeToString())
 
 
-SLOW = {"compare", "compare_pipeline", "mix", "onnx_support", "read_ceilings", "roofline", "run_pipeline", "sweep"}
+SLOW = {
+    "compare", "compare_pipeline", "learn_kernels", "mix", "onnx_support", "predict", "read_ceilings", "read_kernels",
+    "roofline", "run_pipeline", "sweep",
+}  # fmt: skip
 """What other tests of the quick run call already, and takes long."""
 CALLS = [
     ("benchmark",), ("compare", "ComparisonResult", "Choice"), ("compare_models",), ("compare_pipeline",),
     ("compile",), ("conformance", "ConformanceResult"), ("explain", "ExplainResult"),
     ("gate", "GateResult"), ("measure", "Measurement"), ("mix", "MixResult"),
-    ("onnx_support", "ONNXSupport"), ("read_ceilings",), ("read_sweep",),
+    ("learn_kernels", "KernelTable"), ("onnx_support", "ONNXSupport"), ("predict", "PredictResult"), ("read_kernels",),
+    ("read_ceilings",), ("read_sweep",),
     ("roofline", "RooflineResult"), ("run_pipeline", "PipelineResult"),
     ("sweep", "SweepResult"), ("testrun", "TestrunResult"), ("verify", "VerifyResult"),
 ]  # fmt: skip

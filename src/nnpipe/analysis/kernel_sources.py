@@ -19,6 +19,9 @@ from nnpipe.core.primitives import PlainPrimitive
 
 _ELEMENTWISE = ("elementwise", "normalisation")
 _CONVERSION = re.compile(r"reorder|convert|^cast$|transpose|permute|copy|quanti[sz]e|layout", re.IGNORECASE)
+_VIEW = re.compile(r"reshape|squeeze|flatten", re.IGNORECASE)
+_PRODUCTS = {"matrix product", "convolution", "pointwise convolution", "depthwise convolution"}
+_MOVING = {"movement", "quantisation", "view", "gather"}
 
 
 def sources_of(graph: Graph, kernels: Sequence[KernelTime]) -> dict[str, tuple[str, ...]]:
@@ -57,9 +60,11 @@ def _named(operations: Sequence[Operation], kernels: Sequence[KernelTime]) -> di
             operation = by_tensor.get(source) or by_name.get(source)
             if operation is not None and kernel.name not in owners.setdefault(operation, []):
                 owners[operation].append(kernel.name)
-    converts = {kernel.name for kernel in kernels if is_conversion(kernel.kind)}
+    converts = {kernel.name for kernel in kernels if is_conversion(kernel.kind) or _VIEW.search(kernel.kind)}
     # A conversion of a result is named like what computes it.
-    return {name: [each for each in found if each not in converts] or found[:1] for name, found in owners.items()}
+    moving = {each.name for each in operations if {every.kind for every in each.primitives} <= _MOVING}
+    computing = {name: [each for each in found if each not in converts] for name, found in owners.items()}
+    return {name: computing[name] or found[:1] for name, found in owners.items() if computing[name] or name in moving}
 
 
 def _align(operations: Sequence[Operation], kernels: Sequence[KernelTime], owners: dict[str, list[str]]) -> None:
@@ -108,7 +113,9 @@ def _fill(
     """Add the operations that no step names, those that are computed first before others."""
     maker = {tensor: operation.name for operation in operations for tensor in operation.outputs}
     told = any(after.values())  # not every runtime tells which steps read which
+    after = _through_additions(after, owners)
     behind, activated = _behind(operations, graph, owners)
+    products = {each.name for each in operations for every in each.primitives if every.kind in _PRODUCTS}
     for operation in operations:
         if operation.name in owners:
             continue
@@ -118,10 +125,23 @@ def _fill(
         # What only one step needs is computed in it, and what several need once, before them.  But what follows an
         # operation elementwise is rarely computed in the next convolution.
         late = len(candidates) == 1 and (not _is_elementwise(operation) or activated[operation.name])
+        late = late and not (_is_bias(operation, graph, maker) and set(makers) <= products)
         ordered = [*candidates, *ahead] if late else [*ahead, *candidates]
         chosen = next((each for each in ordered if not told or _reads(after[each], ahead, each)), None)
         if chosen is not None or ordered:
             owners[operation.name] = [chosen or ordered[0]]
+
+
+def _through_additions(
+    after: Mapping[str, tuple[str, ...]], owners: Mapping[str, list[str]]
+) -> dict[str, tuple[str, ...]]:
+    """Return what each step reads, with what the steps that compute no operation, such as conversions, read in turn."""
+    placed = {kernel for found in owners.values() for kernel in found}
+    found: dict[str, tuple[str, ...]] = {}
+    for kernel, read in after.items():  # in the order in which they ran
+        through = (far for each in read if each not in placed for far in found.get(each, ()))
+        found[kernel] = tuple(dict.fromkeys((*read, *through)))
+    return found
 
 
 def _behind(
@@ -147,6 +167,13 @@ def _behind(
 
 def _is_elementwise(operation: Operation) -> bool:
     return bool(operation.primitives) and all(each.kind in _ELEMENTWISE for each in operation.primitives)
+
+
+def _is_bias(operation: Operation, graph: Graph, maker: Mapping[str, str]) -> bool:
+    """Return whether an operation adds a constant to one result."""
+    adds = any(isinstance(each, PlainPrimitive) and each.function == "add" for each in operation.primitives)
+    fixed = [tensor for tensor in operation.inputs if tensor not in maker and tensor not in graph.inputs]
+    return adds and len(fixed) == 1
 
 
 def _reads(inputs: Sequence[str], ahead: Sequence[str], kernel: str) -> bool:

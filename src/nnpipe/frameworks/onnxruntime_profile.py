@@ -108,7 +108,10 @@ def _kernels(steps: Sequence[_Step], nodes: Sequence[ONNXNode]) -> list[KernelTi
     for step, name, node in zip(steps, names, found, strict=True):
         outputs = () if node is None else tuple(filter(None, node.outputs))
         after = () if node is None else tuple(dict.fromkeys(maker[i] for i in node.inputs if i in maker))
-        sources = (step.name, step.name.removesuffix(_LAYOUT), *outputs)
+        fused = step.name.rstrip("/").removesuffix("Fusion")
+        origin = fused.rpartition("/")[0] if fused != step.name.rstrip("/") else ""  # "conv1/MatMulAddFusion"
+        plain = step.name.removesuffix(_LAYOUT)
+        sources = (step.name, plain, plain.removesuffix("_bn"), *filter(None, (origin,)), *outputs)
         kernels.append(
             KernelTime(name, step.kind, step.ns, _kernel(step), _precision(step), tuple(dict.fromkeys(sources)), after)
         )

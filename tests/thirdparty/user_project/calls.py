@@ -60,6 +60,10 @@ def measure(model: Path, data: Data) -> float | None:
     explained.show()
     roof: nn.RooflineResult = nn.roofline(threads=1, folder="machine")
     nn.explain(model, runtime="ONNXRuntime", ceilings=nn.read_ceilings("c.json") or roof.ceilings, memory=True).show()
+    kernels: nn.KernelTable = nn.learn_kernels("ONNXRuntime", kernels=300, seconds=60.0)
+    kernels.save("kernels.json")
+    predicted: nn.PredictResult = nn.predict([model], nn.read_kernels("kernels.json"), shapes={"image": (1, 8, 8)})
+    predicted.show()
     checked: nn.VerifyResult = nn.verify(model, artifact.path, data=data[0], tolerances=nn.Tolerances())
     if not checked.agrees("close"):
         checked.show()

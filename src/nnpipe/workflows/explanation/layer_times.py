@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
+from nnpipe.analysis.fused_costs import fused_cost, importance, users_of
 from nnpipe.analysis.kernel_sources import is_conversion, sources_of
 from nnpipe.analysis.layer_times import ADDED, CONVERSION, LayerTime, LayerTimes
-from nnpipe.analysis.live_memory import bytes_of
 from nnpipe.analysis.operation_costs import GraphCost, OperationCost
 from nnpipe.core.graph import Graph
 from nnpipe.core.operation_times import KernelTime, OperationTimes
 from nnpipe.measuring.operation_statistics import middle_half, usual_times
-
-_MOVING = ("quantisation", "movement", "view")
 
 
 def layer_times(runtime: str, graph: Graph, cost: GraphCost, times: OperationTimes) -> LayerTimes:
@@ -38,13 +34,13 @@ def layer_times(runtime: str, graph: Graph, cost: GraphCost, times: OperationTim
     for number, kernel in enumerate(times.kernels):
         for name in sources[kernel.name]:
             longest[name] = max(longest.get(name, number), number, key=lambda each: usual[each])
-    users = _users(graph)
+    users = users_of(graph)
     converted = _converted(times.kernels, sources)
     layers = []
     for number, kernel in enumerate(times.kernels):
         names = [name for name in sources[kernel.name] if name in costs]
         counted = [costs[name] for name in names if longest[name] == number]
-        names.sort(key=lambda name: _weight(costs[name]), reverse=True)
+        names.sort(key=lambda name: importance(costs[name]), reverse=True)
         layers.append(
             LayerTime(
                 kernel.name,
@@ -59,7 +55,7 @@ def layer_times(runtime: str, graph: Graph, cost: GraphCost, times: OperationTim
                 usual[number] / whole,
                 converts=() if names else converted[kernel.name],
                 after=kernel.after,
-                **_figures(counted, users),
+                **vars(fused_cost(counted, users)),
             )
         )
     rest = LayerTime(
@@ -89,50 +85,3 @@ def _converted(kernels: Sequence[KernelTime], sources: Mapping[str, tuple[str, .
             if not sources.get(each, ()):
                 behind[each] = tuple(dict.fromkeys((*behind.get(each, ()), *behind[kernel.name])))
     return {kernel.name: before[kernel.name] or behind[kernel.name] for kernel in kernels}
-
-
-def _weight(cost: OperationCost) -> tuple[int, bool, int]:
-    known = cost.arithmetic
-    computes = cost.primitive not in _MOVING  # a sum with quantised inputs is a sum
-    return (0 if known is None else known.macs, computes, 0 if known is None else known.others)
-
-
-def _users(graph: Graph) -> dict[str, set[str]]:
-    """Return the operations that read each tensor; an output of the model is read by the caller as well."""
-    found: dict[str, set[str]] = {name: {""} for name in graph.outputs}
-    for operation in graph.operations:
-        for tensor in operation.inputs:
-            found.setdefault(tensor, set()).add(operation.name)
-    return found
-
-
-def _figures(operations: Sequence[OperationCost], users: Mapping[str, set[str]]) -> dict[str, Any]:
-    """Return the sums over fused operations; values that only pass between them are no traffic."""
-    if not operations:
-        return {}
-    names = {each.name for each in operations}
-    inner = {
-        spec.name: bytes_of(spec) or 0
-        for each in operations
-        for spec in each.outputs
-        if users.get(spec.name, set()) <= names
-    }
-    reads = sum(inner.get(spec.name, 0) for each in operations if each.bytes_read for spec in each.inputs)
-    writes = sum(inner.get(spec.name, 0) for each in operations if each.bytes_written for spec in each.outputs)
-    read = _sum([each.bytes_read for each in operations])
-    written = _sum([each.bytes_written for each in operations])
-    live = [each.live_bytes for each in operations if each.live_bytes is not None]
-    results = [spec for each in operations for spec in each.outputs if spec.name not in inner]
-    return {
-        "macs": _sum([None if each.arithmetic is None else each.arithmetic.macs for each in operations]),
-        "others": _sum([None if each.arithmetic is None else each.arithmetic.others for each in operations]),
-        "bytes_read": None if read is None else max(read - reads, 0),
-        "bytes_written": None if written is None else max(written - writes, 0),
-        "parameters": sum(each.parameters for each in operations),
-        "live_bytes": max(live, default=None),
-        "values": sum(math.prod(length or 0 for length in spec.shape) for spec in results),
-    }
-
-
-def _sum(values: Sequence[int | None]) -> int | None:
-    return None if None in values else sum(value or 0 for value in values)
