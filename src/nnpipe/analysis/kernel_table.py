@@ -186,7 +186,7 @@ class KernelTable:
         if seen is None:
             return "none of its kind was measured"
         low, high, number = seen
-        if number < _FEW:
+        if number < _FEW and kernel.kind != "view":  # all views are alike
             return f"only {number} of its kind {'was' if number == 1 else 'were'} measured"
         for place in _BOUNDED:
             value = kernel.sizes[place]

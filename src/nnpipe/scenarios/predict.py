@@ -2,7 +2,7 @@
 
     nnpipe predict --learn --runtime ONNXRuntime
     nnpipe predict mobilenet.onnx
-    nnpipe predict a.onnx b.tflite c.keras --csv kernels.csv
+    nnpipe predict a.onnx b.tflite network.yaml --csv kernels.csv
     nnpipe predict mobilenet.onnx --kernels board.json
 
 First, --learn measures this machine, for at most a minute: small random networks of
@@ -10,11 +10,12 @@ common kinds are run in the runtime, and up to 300 different kernels are timed, 
 as a convolution with the activation that is fused to it.  They are kept for this
 machine, runtime, and number of threads; the file also serves on other machines.
 
-Then MODEL, a model file, is predicted without being run: its operations are put
-together as the runtime fuses them, each kernel is estimated, and the sum is corrected
-by the networks that were measured as a whole.  The real time lies in the interval nine
-times in ten.  Kernels of other kinds or sizes than were measured are named with their
-share of the time.  The column "by MACs alone" shows what a straight line would say.
+Then MODEL, a model file or a network declared layer by layer (.yaml, .json), is
+predicted without being run or built: its operations are put together as the runtime
+fuses them, each kernel is estimated, and the sum is corrected by the networks that
+were measured as a whole.  The real time lies in the interval nine times in ten.
+Kernels of other kinds or sizes than were measured are named with their share of the
+time.  The column "by MACs alone" shows what a straight line would say.
 
 The exit status is 0, or 2 if a model could not be predicted.
 """
@@ -42,7 +43,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("models", nargs="*", type=Path, metavar="MODEL", help="model files")
+    parser.add_argument(
+        "models", nargs="*", type=Path, metavar="MODEL", help="model files, and networks declared layer by layer"
+    )
     parser.add_argument("--learn", action="store_true", help="measure the kernels of this machine, and keep them")
     parser.add_argument(
         "--runtime", metavar="CLASS", default="ONNXRuntime",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, dataclass
 from typing import Any
@@ -52,6 +53,11 @@ def entry(kind: ValueKind, keras: str = "", older: tuple[str, ...] = ()) -> dict
 
 def table(cls: Any) -> tuple[FieldRow, ...]:
     """Return the table of a class, in the order of the constructor's signature."""
+    return _table(cls)
+
+
+@functools.cache  # asked several times for each layer of each network
+def _table(cls: Any) -> tuple[FieldRow, ...]:
     rows = []
     for field in sorted(dataclasses.fields(cls), key=lambda field: field.kw_only is True):
         if _ROW in field.metadata:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-_OPSET, _IR_VERSION = 17, 9
+_OPSET, _IR_VERSION = 20, 9
 
 
 class ONNXBuilder:

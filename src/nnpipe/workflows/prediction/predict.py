@@ -18,6 +18,10 @@ from nnpipe.core.errors import ArtifactError, ConfigError, NotSupported
 from nnpipe.core.graph import Graph
 from nnpipe.core.live_model import LiveModel
 from nnpipe.formats.bounded_json import read_object
+from nnpipe.layers.description.from_description import read_description
+from nnpipe.layers.graph.graph import NetworkGraph
+from nnpipe.layers.graph.operations import operations_of
+from nnpipe.layers.imports.network_files import DESCRIPTIONS
 from nnpipe.measuring.machine import machine_folder
 from nnpipe.workflows.candidates.model_files import format_of, wrapper_of
 from nnpipe.workflows.prediction.predict_result import PredictedKernel, Prediction, PredictResult
@@ -36,8 +40,9 @@ def predict(
     Parameters
     ----------
     models
-        The path of a model file (``.onnx``, ``.tflite``, ``.keras``, ``.h5``, ``.pt2``), a graph of operations
-        (:meth:`~nnpipe.LiveModel.get_sized_graph`), or a list of them.
+        The path of a model file (``.onnx``, ``.tflite``, ``.keras``, ``.h5``, ``.pt2``), or of a network that is
+        declared layer by layer (``.yaml``, ``.json``); such a network from :func:`nnpipe.layers.network`; a graph of
+        operations (:meth:`~nnpipe.LiveModel.get_sized_graph`); or a list of them.
     kernels
         What :func:`nnpipe.learn_kernels` returned, or a file of it from any machine.
     shapes
@@ -144,11 +149,15 @@ def _opened(model: Any, number: int, shapes: Mapping[str, tuple[int, ...]]) -> t
     """Return a title and the graph of a model."""
     if isinstance(model, Graph):
         return f"network {number + 1}", model
+    if isinstance(model, NetworkGraph):
+        return model.name, operations_of(model, shapes)
     if isinstance(model, LiveModel):
         return type(model.wrapper).__name__, model.get_sized_graph(shapes)
     if not isinstance(model, (str, Path)):
-        raise ConfigError(f"predict: takes paths of model files and graphs, not {type(model).__name__}")
+        raise ConfigError(f"predict: takes paths of model files, networks and graphs, not {type(model).__name__}")
     path = Path(model)
+    if path.suffix.lower() in DESCRIPTIONS:
+        return path.name, operations_of(read_description(path), shapes)
     cls = wrapper_of(format_of(path))
     if cls is None or not cls.offers("get_sized_graph"):
         raise NotSupported(f"{path}: it does not show its graph; give the file that it was made from")

@@ -44,6 +44,8 @@ class _Sampler(ONNXBuilder):
             root, one, half, other = (
                 self.constant(np.array(value, np.float32)) for value in (math.sqrt(2), 1, 0.5, math.sqrt(0.5))
             )
+            if self.chance(0.4):
+                return self.add("Gelu", x)
             if self.chance(0.5):  # as torch.onnx writes it
                 inner = self.add("Add", self.add("Erf", self.add("Mul", x, other)), one)
                 return self.add("Mul", self.add("Mul", x, half), inner)
@@ -119,9 +121,8 @@ def _image(b: _Sampler) -> tuple[str, tuple[int, ...]]:
 def _classifier(b: _Sampler, x: str, shape: tuple[int, ...]) -> str:
     if b.chance(0.6):
         return x
-    x = b.add("GlobalAveragePool", x) if b.chance(0.7) else b.add(
-        "ReduceMean", x, axes=list(range(2, len(shape))), keepdims=1
-    )  # fmt: skip
+    axes = b.constant(np.arange(2, len(shape)))
+    x = b.add("GlobalAveragePool", x) if b.chance(0.5) else b.add("ReduceMean", x, axes, keepdims=1)
     x = b.add("Flatten", x)
     x = b.dense(x, 1, shape[1], b.pick(2, 10, 100, 1000))
     return b.add("Softmax", x, axis=1) if b.chance(0.5) else x
@@ -136,9 +137,9 @@ def residual(b: _Sampler) -> str:
         out = b.affordable(shape, b.width(16, 512), kernel, stride)
         if b.chance(0.4):  # a bottleneck
             inner, groups = max(8, out // 4 // 4 * 4), 1
-            if b.chance(0.4):
-                groups = b.pick(2, 4, 8, 16)
-                inner = groups * b.pick(4, 8, 8, 16)
+            if b.chance(0.5):
+                groups = b.pick(2, 4, 8, 16, 32)
+                inner = groups * b.pick(4, 8, 8, 16, 24)
             y, inside = b.convolution(x, shape, inner, 1)
             y, inside = b.convolution(b.add("Relu", y), inside, inner, kernel, stride, groups)
             y, inside = b.convolution(b.add("Relu", y), inside, out, 1)
