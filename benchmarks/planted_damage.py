@@ -52,7 +52,8 @@ from nnpipe.core.errors import NNPipeError
 from nnpipe.core.graph import Graph, Selector
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.registry import find
-from nnpipe.workflows.candidates.model_files import runtime_for, wrapper_of
+from nnpipe.modelwrappers.files.file_formats import wrapper_of
+from nnpipe.workflows.candidates.model_files import runtime_for
 from nnpipe.workflows.verification.claims import declared_claims
 from nnpipe.workflows.verification.compare_inside import compare_inside
 from nnpipe.workflows.verification.compare_outputs import Reference, bound, outputs_of, verified

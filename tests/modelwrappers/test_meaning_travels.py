@@ -19,9 +19,9 @@ from nnpipe.core.registry import components, find
 from nnpipe.core.tensors import Batch
 from nnpipe.datasets.in_memory import image_classification
 from nnpipe.modelwrappers.files.declared import DeclaredModel
+from nnpipe.modelwrappers.files.file_formats import wrapper_of
 from nnpipe.modelwrappers.files.onnx import ONNXModel
 from nnpipe.modelwrappers.files.sklearn import SklearnModel
-from nnpipe.workflows.candidates.model_files import wrapper_of
 
 # Arguments and samples for which each wrapper is tried: height, width, channels, classes, brightest pixel.
 CASES: dict[str, tuple[dict[str, Any], tuple[int, int, int, int, int]]] = {

@@ -16,8 +16,8 @@ from nnpipe.core.model import ModelWrapper
 from nnpipe.core.preparation import Preparation
 from nnpipe.core.registry import components
 from nnpipe.core.tensors import IOSpec, TensorSpec, show_shape
+from nnpipe.modelwrappers.files.file_formats import format_of, wrapper_of
 from nnpipe.modelwrappers.files.file_model import FileModel
-from nnpipe.workflows.candidates.model_files import format_of, wrapper_of
 
 _MOST_KINDS, _MOST_NAMES = 40, 12
 _OPENED = 1 << 25  # bytes; larger files are not opened to see whether they can be run

@@ -15,6 +15,7 @@ from nnpipe.core.errors import ArtifactError, ConfigError
 from nnpipe.core.tensors import random_batch
 from nnpipe.formats.onnx import read_onnx
 from nnpipe.modelwrappers.files import onnx as module
+from nnpipe.modelwrappers.files._onnx_graph import ONNXSource
 from nnpipe.modelwrappers.files.onnx import ONNXModel
 from nnpipe.runtimes.onnxruntime import ONNXRuntime
 from nnpipe.scenarios.info import main as info
@@ -44,7 +45,7 @@ def outside(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def small_limit(monkeypatch: pytest.MonkeyPatch, outside: Path) -> None:
-    monkeypatch.setattr(module, "_LARGEST", read_onnx(outside).bytes_in_all - 1)
+    monkeypatch.setattr(module, "LARGEST", read_onnx(outside).bytes_in_all - 1)
 
 
 def outputs(path: Path) -> dict[str, np.ndarray]:
@@ -58,7 +59,7 @@ def test_a_large_model_is_exported_with_its_weights_beside_it_and_none_is_read(
     outside: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = outputs(outside)
-    monkeypatch.setattr(module.ONNXSource, "serialised", lambda self: pytest.fail("the whole model is put together"))
+    monkeypatch.setattr(ONNXSource, "serialised", lambda self: pytest.fail("the whole model is put together"))
     made = ONNXModel(model_path=outside).open().export(tmp_path / "made" / "m.onnx", "onnx")
     (outside.parent / "all.bin").unlink()
     assert {path.name for path in made.path.parent.iterdir()} == {"m.onnx", "m.onnx.json", "m.onnx.0.weights"}
@@ -83,7 +84,7 @@ def test_a_smaller_one_becomes_one_file_piece_by_piece_and_is_taken_by_all(
 ) -> None:
     expected = outputs(outside)
     whole = onnx.load_model(str(outside))
-    monkeypatch.setattr(module.ONNXSource, "serialised", lambda self: pytest.fail("the whole model is put together"))
+    monkeypatch.setattr(ONNXSource, "serialised", lambda self: pytest.fail("the whole model is put together"))
     model = ONNXModel(model_path=outside).open()
     model.wrapper.check_takers([ONNXStaticQuantizer, ONNXRuntime], remote=True)
     made = model.export(tmp_path / "made" / "m.onnx", "onnx")
@@ -131,7 +132,7 @@ def test_a_file_is_counted_without_its_weights(
     assert found.operations == {kind: kinds.count(kind) for kind in kinds}
     assert found.tensors == len(weights)
     assert found.numbers.total() == sum(array.size for array in weights.values())
-    monkeypatch.setattr(module.ONNXSource, "model", property(lambda self: pytest.fail("the weights are read")))
+    monkeypatch.setattr(ONNXSource, "model", property(lambda self: pytest.fail("the weights are read")))
     (outside.parent / "all.bin").unlink()
     assert info([str(outside)]) == 0
     assert f"{len(weights)} tensors" in capsys.readouterr().out

@@ -2,38 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar
 
-import numpy as np
-
-from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.compiler import ModelCompiler
-from nnpipe.core.errors import ConversionError
 from nnpipe.core.files import replacing
-from nnpipe.core.graph import Graph, Profile, Selector
-from nnpipe.core.graph_sizes import Shapes, with_shapes
 from nnpipe.core.live_model import LiveModel
-from nnpipe.core.model import Samples
 from nnpipe.core.runtime import Runtime
-from nnpipe.core.session import InferenceSession
-from nnpipe.core.tensors import Batch, IOSpec, random_batch
 from nnpipe.formats.onnx import read_onnx
 from nnpipe.formats.onnx_contents import Contents, read_contents
 from nnpipe.formats.onnx_external_data import write_joined
-from nnpipe.frameworks.onnxruntime import io_of_model, open_model, session_of
-from nnpipe.frameworks.onnxruntime_profile import record
 from nnpipe.modelwrappers.files._one_file import refuse_one_file
 from nnpipe.modelwrappers.files._onnx_external_data import write_beside
-from nnpipe.modelwrappers.files._onnx_graph import ONNXSource
 from nnpipe.modelwrappers.files.file_model import FileModel
+from nnpipe.modelwrappers.files.onnx_wrapper import LARGEST, ONNXWrapper
 
-_LARGEST = (1 << 31) - 1  # limit of a protocol buffer
 
-
-class ONNXModel(FileModel):
+class ONNXModel(FileModel, ONNXWrapper):
     """A model from an ONNX file; only a data set is needed to measure it.
 
     Running it needs ONNX Runtime only; analysing its graph, weights and
@@ -41,34 +27,10 @@ class ONNXModel(FileModel):
     gives as dictionaries (``ZipMap``) are replaced by the tensor behind them.
     """
 
-    framework: ClassVar[str] = "ONNX"
-    weights_format: ClassVar[str] = "onnx"
-    exports: ClassVar[tuple[str, ...]] = ("onnx",)
-    requires: ClassVar[tuple[str, ...]] = ("onnxruntime",)
-    install: ClassVar[str] = "nnpipe[onnx]"
-
-    num_threads: int = argument(1, help="threads that one inference may use; 0 leaves it to the runtime", minimum=0)
-
-    def read_io(self, path: Path) -> IOSpec:
-        """Return the inputs and outputs of the model in a file."""
-        return read_onnx(path).unzipped().io()
-
     @property
     def bytes_in_all(self) -> int:
         """Return the size of the file and of its external weight files, in bytes."""
         return read_onnx(self.model_path).bytes_in_all
-
-    def read_model(self, path: Path) -> ONNXSource:
-        """Return the model of a file; its content is read when it is first needed."""
-        return ONNXSource(read_onnx(path))
-
-    def _content_of(self, native: ONNXSource) -> bytes | Path:
-        if not native.changed and not native.file.external:
-            return native.file.path
-        data = native.serialised()
-        if len(data) > _LARGEST:
-            raise ConversionError(f"{native.file.path}: with its weights larger than 2 GB, more than one file can hold")
-        return data
 
     def export(self, live: LiveModel, path: str | Path, format: str) -> Artifact:
         """Write the model, unchanged unless weights have been set.
@@ -80,7 +42,7 @@ class ONNXModel(FileModel):
             file = read_onnx(self.model_path)
             file.check_external()
             if file.external and not file.zipped and not _changed(live):
-                if file.bytes_in_all > _LARGEST:
+                if file.bytes_in_all > LARGEST:
                     write_beside(file, Path(path))
                 else:
                     with replacing(path) as temporary:
@@ -97,74 +59,13 @@ class ONNXModel(FileModel):
         inside = "bfloat16" in self.contents().numbers
         self._check_bfloat16(takers, inside, "export it in float32 where it was made")
         refuse_one_file(
-            self.model_path, self.bytes_in_all, _LARGEST, takers, remote,
+            self.model_path, self.bytes_in_all, LARGEST, takers, remote,
             runtimes="ONNXRuntime and OpenVINORuntime", instead="compile it for OpenVINO, or measure it here",
         )  # fmt: skip
 
     def contents(self) -> Contents:
         """Return the counts of the file's parts, without reading any weight."""
         return read_contents(self.model_path)
-
-    def versions(self) -> tuple[tuple[str, str], ...]:
-        """Return the version of ONNX Runtime."""
-        from importlib.metadata import version
-
-        return (("onnxruntime", version("onnxruntime")),)
-
-    def session(self, live: LiveModel) -> InferenceSession:
-        """Return a session that runs the present model on ONNX Runtime."""
-        source: ONNXSource = live.native
-        content = source.serialised() if source.changed else None
-
-        def opened(recording: Path | None = None) -> Any:
-            return open_model(source.file, self.num_threads, content=content, recording=recording)
-
-        native = opened()
-        io_of_model(native, source.file)  # raises for tensors that cannot be put or got
-        return session_of(native, self.io, source.file.path, opened)
-
-    # -- analysis ---------------------------------------------------------------------------------
-
-    def get_inference_graph(self, live: LiveModel) -> Graph:
-        """Return the nodes of the main graph with unique names; constants are tensors, not operations."""
-        source: ONNXSource = live.native
-        return source.graph(self.io)
-
-    def get_sized_graph(self, live: LiveModel, shapes: Shapes) -> Graph:
-        """Return the nodes with the shapes that follow from those of the inputs."""
-        source: ONNXSource = live.native
-        return source.graph(with_shapes(self.io, shapes), sized=True)
-
-    def get_weights(self, live: LiveModel, keys: Iterable[str] | None = None) -> dict[str, np.ndarray]:
-        """Return copies of initialisers by name."""
-        source: ONNXSource = live.native
-        return source.get_weights(keys)
-
-    def set_weights(self, live: LiveModel, weights: Mapping[str, np.ndarray]) -> None:
-        """Replace the named initialisers; the others stay."""
-        source: ONNXSource = live.native
-        source.set_weights(weights)
-
-    def profile_inference(self, live: LiveModel, n_steps: int = 1, samples: Samples | None = None) -> Profile:
-        """Return the time of each node of the fused graph that sessions run, from ONNX Runtime's profiler."""
-        source: ONNXSource = live.native
-        content = source.serialised() if source.changed else None
-
-        def opened(folder: Path) -> Any:
-            return open_model(source.file, self.num_threads, content=content, recording=folder)
-
-        batches = self._some_batches(n_steps, samples)
-        times = record(opened, lambda native: session_of(native, self.io, source.file.path, opened), batches)
-        return times.as_profile()
-
-    def get_intermediates(
-        self, live: LiveModel, selector: Selector, inputs: Batch | None = None, given: Batch | None = None
-    ) -> dict[str, np.ndarray]:
-        """Run one batch through the unoptimised graph and return the selected values by tensor name."""
-        batch = random_batch(self.io, 1) if inputs is None else inputs
-        self.io.check_inputs(batch)
-        source: ONNXSource = live.native
-        return source.intermediates(selector, live.get_inference_graph(), batch, given or {})
 
 
 def _changed(live: LiveModel) -> bool:

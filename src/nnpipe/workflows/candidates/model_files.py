@@ -9,7 +9,6 @@ from typing import Any
 
 from nnpipe.core.arguments import arguments_of
 from nnpipe.core.artifact import Artifact, sidecar_of
-from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.component import Component
 from nnpipe.core.errors import ArtifactError, ConfigError
 from nnpipe.core.files import sha256_of
@@ -18,51 +17,11 @@ from nnpipe.core.registry import components, find
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.tensors import IOSpec
 from nnpipe.formats.bounded_json import read_object
-from nnpipe.formats.file_types import check_there, file_type_hint
 from nnpipe.formats.genai_folder import CONFIGURATION as GENAI_CONFIGURATION
 from nnpipe.formats.model_folder import LISTING, listed_size
 from nnpipe.formats.onnx import read_onnx
 from nnpipe.formats.transformers_folder import CONFIGURATION
-
-_FORMATS = {
-    ".onnx": "onnx", ".tflite": "tflite", ".keras": "keras", ".h5": "keras", ".hdf5": "keras", ".pt2": "torch-export",
-    ".skops": "skops",
-}  # fmt: skip
-
-
-def format_of(path: Path) -> str:
-    """Return a model file's format, from the description beside it or else from its ending.
-
-    Raises
-    ------
-    ArtifactError
-        If the file does not exist, or its format is not known.
-    """
-    check_there(path)
-    return _told_format(path)
-
-
-def _told_format(path: Path) -> str:
-    if sidecar_of(path).is_file():
-        return Artifact.read(path).format
-    known = {cls.suffix: cls.produces for cls in components(ModelCompiler) if cls.suffix} | _FORMATS
-    found = known.get(path.suffix.lower())
-    if found is None:
-        if path.exists():
-            check_there(path)
-        raise ArtifactError(
-            f"{path}: nothing tells what it is; its name should end in {', '.join(sorted(known))}{file_type_hint(path)}"
-        )
-    return found
-
-
-def wrapper_of(format: str) -> type[ModelWrapper] | None:
-    """Return the wrapper class for files of a format that other software wrote; ``None`` if there is none."""
-    for cls in components(ModelWrapper):
-        takes_file = any(declared.name == "model_path" for declared in arguments_of(cls))
-        if cls.weights_format == format and takes_file and cls.__module__.startswith("nnpipe."):
-            return cls
-    return None
+from nnpipe.modelwrappers.files.file_formats import FORMATS, told_format, wrapper_of
 
 
 def wrapper_of_file(token: str) -> type[Component] | None:
@@ -70,9 +29,9 @@ def wrapper_of_file(token: str) -> type[Component] | None:
     path = Path(token)
     if not path.name:  # a folder such as "." or "/"
         return None
-    if not path.exists() and len(path.parts) < 2 and path.suffix.lower() not in _FORMATS:
+    if not path.exists() and len(path.parts) < 2 and path.suffix.lower() not in FORMATS:
         return None
-    format = _told_format(path)  # the file is checked when it is opened, so that -h works without it
+    format = told_format(path)  # the file is checked when it is opened, so that -h works without it
     found = wrapper_of(format)
     if found is None:
         raise ConfigError(

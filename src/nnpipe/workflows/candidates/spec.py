@@ -18,8 +18,9 @@ from nnpipe.core.preparation import Preparation, differing
 from nnpipe.core.registry import component_from
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
+from nnpipe.modelwrappers.files.file_formats import format_of
 from nnpipe.workflows.candidates.deployment import Deployment, deployed
-from nnpipe.workflows.candidates.model_files import artifact_of, format_of
+from nnpipe.workflows.candidates.model_files import artifact_of
 
 if TYPE_CHECKING:
     from typing_extensions import Self

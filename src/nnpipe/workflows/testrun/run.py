@@ -12,11 +12,12 @@ from typing import Any
 from nnpipe.core.errors import ArtifactError, ConfigError, NNPipeError
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.runtime import Runtime
+from nnpipe.modelwrappers.files.file_formats import format_of
 from nnpipe.plugins.plugin import OUTPUT, Plugin, load_plugin
 from nnpipe.plugins.signatures import PROCESS_MODEL_OUTPUT
 from nnpipe.plugins.steps import PluginStep, steps_of
 from nnpipe.workflows.candidates.deployment import Deployment
-from nnpipe.workflows.candidates.model_files import format_of, runtime_for
+from nnpipe.workflows.candidates.model_files import runtime_for
 from nnpipe.workflows.candidates.spec import CandidateSpec
 from nnpipe.workflows.candidates.stages import check_plan
 from nnpipe.workflows.progress import bar

@@ -14,7 +14,7 @@ from nnpipe.core.model import ModelWrapper
 from nnpipe.core.registry import find
 from nnpipe.formats.transformers_folder import CONFIGURATION
 from nnpipe.frameworks.torch_dynamic_shapes import dynamic_shapes
-from nnpipe.workflows.candidates.model_files import format_of, wrapper_of
+from nnpipe.modelwrappers.files.file_formats import format_of, wrapper_of
 from nnpipe.workflows.user_inputs.data import Arrays
 
 _MODULE, _KERAS = "torch.nn.modules.module.Module", ("keras.src.models.model.Model", "keras.models.Model")

@@ -15,7 +15,8 @@ from nnpipe.core.registry import component_from
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch
-from nnpipe.workflows.candidates.model_files import artifact_of, format_of, runtime_for, wrapper_of
+from nnpipe.modelwrappers.files.file_formats import format_of, wrapper_of
+from nnpipe.workflows.candidates.model_files import artifact_of, runtime_for
 from nnpipe.workflows.candidates.spec import CandidateSpec
 from nnpipe.workflows.verification.claims import declared_claims, described, lineage, seen_claims
 from nnpipe.workflows.verification.compare_inside import compare_inside

@@ -17,7 +17,7 @@ from nnpipe.core.model import ModelWrapper
 from nnpipe.core.progress import Progress
 from nnpipe.core.registry import find
 from nnpipe.core.runtime import Runtime
-from nnpipe.workflows.candidates.model_files import format_of
+from nnpipe.modelwrappers.files.file_formats import format_of
 from nnpipe.workflows.candidates.model_process import ModelProcess
 from nnpipe.workflows.candidates.spec import CandidateSpec
 from nnpipe.workflows.candidates.stages import prepared

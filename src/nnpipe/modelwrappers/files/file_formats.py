@@ -1,0 +1,55 @@
+"""The formats of model files, and the wrappers that open them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from nnpipe.core.arguments import arguments_of
+from nnpipe.core.artifact import Artifact, sidecar_of
+from nnpipe.core.compiler import ModelCompiler
+from nnpipe.core.errors import ArtifactError
+from nnpipe.core.model import ModelWrapper
+from nnpipe.core.registry import components
+from nnpipe.formats.file_types import check_there, file_type_hint
+
+FORMATS = {
+    ".onnx": "onnx", ".tflite": "tflite", ".keras": "keras", ".h5": "keras", ".hdf5": "keras", ".pt2": "torch-export",
+    ".skops": "skops",
+}  # fmt: skip
+"""The formats of files that other software wrote, by the endings of their names."""
+
+
+def format_of(path: Path) -> str:
+    """Return a model file's format, from the description beside it or else from its ending.
+
+    Raises
+    ------
+    ArtifactError
+        If the file does not exist, or its format is not known.
+    """
+    check_there(path)
+    return told_format(path)
+
+
+def told_format(path: Path) -> str:
+    """Return what a name says of a file that need not be there, or the description beside it."""
+    if sidecar_of(path).is_file():
+        return Artifact.read(path).format
+    known = {cls.suffix: cls.produces for cls in components(ModelCompiler) if cls.suffix} | FORMATS
+    found = known.get(path.suffix.lower())
+    if found is None:
+        if path.exists():
+            check_there(path)
+        raise ArtifactError(
+            f"{path}: nothing tells what it is; its name should end in {', '.join(sorted(known))}{file_type_hint(path)}"
+        )
+    return found
+
+
+def wrapper_of(format: str) -> type[ModelWrapper] | None:
+    """Return the wrapper class for files of a format that other software wrote; ``None`` if there is none."""
+    for cls in components(ModelWrapper):
+        takes_file = any(declared.name == "model_path" for declared in arguments_of(cls))
+        if cls.weights_format == format and takes_file and cls.__module__.startswith("nnpipe."):
+            return cls
+    return None
