@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import nnpipe
-from nnpipe.core.artifact import Artifact
+from nnpipe.core.artifact import SLOW_PARTS, Artifact
 from nnpipe.core.errors import NNPipeError
 from nnpipe.core.files import write_text
 from nnpipe.core.session import InferenceSession
@@ -73,7 +73,7 @@ def cell(row: Row, way: str, folder: Path, samples: int) -> dict[str, Any]:
     worst = max(found.agreement.tensors, key=lambda tensor: tensor.mean_relative)
     outcome = {
         "verdict": found.verdict, "reason": found.reason, "error": worst.mean_relative, "samples": samples,
-        "same_class": found.agreement.same_class,
+        "same_class": found.agreement.same_class, "slow": [*made.handicaps(), *made.outcome.get(SLOW_PARTS, ())],
     }  # fmt: skip
     try:
         reference = _compiled(row.path, REFERENCE, folder, test, more) if way != REFERENCE else (plan, made)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from nnpipe.measuring.slow_candidates import TIMES
 from zoo.cells import REFERENCE
 from zoo.matrix_file import MatrixFile
 
@@ -32,12 +33,27 @@ def table(matrix: MatrixFile, output: Path) -> str:
         *_rows(matrix, cells, lambda found: f"{found['time']:.2f}" if "time" in found else "–"),
         "",
     ]
+    lines += [*_slow(matrix, cells), ""]
     lines += [
         f"- {model}, {way}: {found['verdict']}: {' '.join(found['reason'].split())}"
         for (model, way), found in cells.items()
         if found and found["verdict"] not in _FINE
     ]
     return "\n".join(lines) + "\n"
+
+
+def _slow(matrix: MatrixFile, cells: Any) -> Iterator[str]:
+    """Yield a line for each cell that takes more than three times as long as the best way in floats."""
+    for model in matrix.models:
+        times = {way: found["time"] for way in matrix.ways if "time" in (found := cells[model, way] or {})}
+        floats = {way: time for way, time in times.items() if "int8" not in way and "dynamic" not in way}
+        best = min(floats, key=floats.__getitem__, default=REFERENCE)
+        for way, time in times.items():
+            if time > TIMES * floats.get(best, 1.0):
+                causes = (
+                    ", ".join(cells[model, way].get("slow", ())) or "no cause is known; nnpipe explain shows its layers"
+                )
+                yield f"- {model}, {way}: {time / floats.get(best, 1.0):.1f} times as long as {best}: {causes}"
 
 
 def _read(path: Path) -> Any:

@@ -15,7 +15,7 @@ from installed import needs
 from nnpipe.compilers.executorch import ExecuTorchCompiler
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.compiler import Calibration
-from nnpipe.core.errors import CompileError, ConfigError
+from nnpipe.core.errors import CompileError, ConfigError, SpecMismatch
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec, random_batch
 from nnpipe.runtimes.executorch import ExecuTorchRuntime
 from nnpipe.runtimes.pytorch import PyTorchRuntime
@@ -112,24 +112,49 @@ def test_integers_need_kernels_for_them() -> None:
     assert_one_line(caught.value)
 
 
-@pytest.mark.slow
-def test_free_axes_other_than_the_first_are_refused_by_name(tmp_path: Path) -> None:
-    class Twice(torch.nn.Module):
-        def forward(self, x: Any) -> Any:
-            return 2 * x
+def free_length(path: Path, longest: int | None = None) -> Artifact:
+    """Return a program that takes any number of rows of any length, or of a length up to a stated one."""
 
-    free = {0: torch.export.Dim("batch", min=1), 1: torch.export.Dim("length", min=1)}
-    program = torch.export.export(Twice(), (torch.ones(2, 3),), dynamic_shapes=(free,))
+    class Summed(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return (2 * x).cumsum(1)
+
+    free = {0: torch.export.Dim("batch", min=1), 1: torch.export.Dim("length", min=1, max=longest)}
+    program = torch.export.export(Summed(), (torch.ones(2, 3),), dynamic_shapes=(free,))
     program.example_inputs = None
-    buffer = io.BytesIO()
-    torch.export.save(program, buffer)
-    (tmp_path / "m.pt2").write_bytes(buffer.getvalue())
-    spec = PyTorchRuntime().io_of(tmp_path / "m.pt2")
-    assert spec == IOSpec(
-        (TensorSpec("x", (None, None), "float32"),), (TensorSpec(spec.outputs[0].name, (None, None), "float32"),)
+    saved = io.BytesIO()
+    torch.export.save(program, saved)
+    path.write_bytes(saved.getvalue())
+    found = PyTorchRuntime().io_of(path)
+    assert found == IOSpec(
+        (TensorSpec("x", (None, None), "float32"),), (TensorSpec(found.outputs[0].name, (None, None), "float32"),)
     )
-    with pytest.raises(CompileError, match=r"m\.pt2: axis 1 of 'x' is free") as caught:
-        ExecuTorchCompiler().compile(Artifact.of(tmp_path / "m.pt2", "torch-export", spec), tmp_path / "made.pte")
+    return Artifact.of(path, "torch-export", found)
+
+
+@pytest.mark.slow
+def test_free_axes_without_a_greatest_length_are_refused_by_name(tmp_path: Path) -> None:
+    source = free_length(tmp_path / "m.pt2")
+    with pytest.raises(CompileError, match=r"m\.pt2: axis 1 of 'x' is free without .*; --max-length sets") as caught:
+        ExecuTorchCompiler().compile(source, tmp_path / "made.pte")
+    assert_one_line(caught.value)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("stated", "asked", "longest"), [(None, 9, 9), (9, None, 9), (20, 9, 9), (9, 20, 9)])
+def test_free_axes_take_any_length_up_to_the_greatest(
+    stated: int | None, asked: int | None, longest: int, tmp_path: Path
+) -> None:
+    source = free_length(tmp_path / "m.pt2", stated)
+    made = ExecuTorchCompiler(max_length=asked, max_batch=4).compile(source, tmp_path / "made.pte")
+    assert made.io.inputs == source.io.inputs
+    (name,) = (spec.name for spec in made.io.outputs)
+    with ExecuTorchRuntime().load(made) as session:
+        for shape in (4, longest), (1, 2), (3, 5):
+            x = np.random.default_rng(0).random(shape, np.float32)
+            assert session.infer({"x": x})[name] == pytest.approx(2 * x.cumsum(1), rel=1e-5)
+        with pytest.raises(SpecMismatch, match=f"for at most {longest}; compile it with --max-length 10") as caught:
+            session.infer({"x": np.zeros((1, 10), np.float32)})
     assert_one_line(caught.value)
 
 
@@ -148,3 +173,30 @@ def test_tensors_kept_in_floats_leave_the_rest_in_integers(network: Artifact, tm
 
     plain, mixed, floats = error(), error(keep_float=("hardtanh*",)), error(keep_float=("*",))
     assert floats < 1e-4 < mixed < plain
+
+
+@pytest.mark.slow
+def test_integers_stay_integers(tmp_path: Path) -> None:
+    """XNNPACK's quantiser observes the places of a concatenation, and PyTorch computes no histogram of them."""
+
+    class Looked(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = torch.nn.Embedding(8, 4)
+            self.linear = torch.nn.Linear(4, 4)
+
+        def forward(self, places: Any) -> Any:
+            return self.linear(self.table(torch.cat([places, places + 1], 1)))
+
+    torch.manual_seed(0)
+    saved = io.BytesIO()
+    torch.export.save(torch.export.export(Looked().eval(), (torch.zeros(1, 3, dtype=torch.int64),)), saved)
+    (tmp_path / "m.pt2").write_bytes(saved.getvalue())
+    found = PyTorchRuntime().io_of(tmp_path / "m.pt2")
+    source = Artifact.of(tmp_path / "m.pt2", "torch-export", found)
+    data = [{found.inputs[0].name: np.array([[seed % 7, 1, 6]])} for seed in range(16)]
+    made = ExecuTorchCompiler(precision="int8").compile(source, tmp_path / "made.pte", lambda: data)
+    name = found.outputs[0].name
+    with ExecuTorchRuntime().load(made) as session, PyTorchRuntime().load(source) as expected:
+        for batch in data:
+            assert session.infer(batch)[name] == pytest.approx(expected.infer(batch)[name], abs=0.1)

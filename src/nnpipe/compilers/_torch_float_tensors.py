@@ -1,4 +1,4 @@
-"""Quantisation of PyTorch programs that leaves some tensors in floats."""
+"""Quantisation of PyTorch programs that leaves integers and some tensors as they are."""
 
 from __future__ import annotations
 
@@ -18,33 +18,39 @@ _PASSING = frozenset(
 _ANNOTATION = "quantization_annotation"
 
 
-def keeping_floats(quantiser: Any, kept: Callable[[Sequence[GraphStep]], set[str]]) -> Any:
-    """Return a quantiser that does what another does, but leaves some tensors in floats.
+def keeping_types(quantiser: Any, kept: Callable[[Sequence[GraphStep]], set[str]] | None = None) -> Any:
+    """Return a quantiser that does what another does, but leaves integers and some tensors of floats as they are.
+
+    XNNPACK's quantiser (ExecuTorch 1.5) also observes integers, such as indices, of which PyTorch computes no
+    histogram.
 
     Parameters
     ----------
     quantiser
         A ``Quantizer`` of torchao.
     kept
-        Returns the tensors to keep in floats, given the operations of the program.
+        Returns the tensors to keep in floats, given the operations of the program; by default none.
     """
     from torchao.quantization.pt2e.quantizer import Quantizer
 
-    class FloatKeeping(Quantizer):  # type: ignore[misc]
+    class TypeKeeping(Quantizer):  # type: ignore[misc]
         def transform_for_annotation(self, model: Any) -> Any:
             return quantiser.transform_for_annotation(model)
 
         def annotate(self, model: Any) -> Any:
             model = quantiser.annotate(model)
-            steps = _steps(model)
-            floats = {step.name for step in touching(kept(steps), steps)}
-            _withdraw(model, {node for node in model.graph.nodes if node.name in floats})
+            untouched = {node for node in model.graph.nodes if _takes_or_gives_integers(node)}
+            if kept is not None:
+                steps = _steps(model)
+                floats = {step.name for step in touching(kept(steps), steps)}
+                untouched |= {node for node in model.graph.nodes if node.name in floats}
+            _withdraw(model, untouched)
             return model
 
         def validate(self, model: Any) -> None:
             quantiser.validate(model)
 
-    return FloatKeeping()
+    return TypeKeeping()
 
 
 def _steps(model: Any) -> list[GraphStep]:
@@ -54,6 +60,17 @@ def _steps(model: Any) -> list[GraphStep]:
             taken = tuple(given.name for given in node.all_input_nodes if given.op != "get_attr")
             found.append(GraphStep(node.name, taken, (node.name,), _kind(node) in _PASSING))
     return found
+
+
+def _takes_or_gives_integers(node: Any) -> bool:
+    """Return whether a node is to be quantised although it computes integers, or takes some."""
+    annotation = node.meta.get(_ANNOTATION)
+    return annotation is not None and any(map(_is_integer, (node, *annotation.input_qspec_map)))
+
+
+def _is_integer(node: Any) -> bool:
+    value = node.meta.get("val")
+    return getattr(value, "dtype", None) is not None and not value.is_floating_point()
 
 
 def _kind(node: Any) -> str:

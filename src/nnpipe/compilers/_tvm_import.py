@@ -16,6 +16,7 @@ from nnpipe.formats.onnx_nodes import read_nodes
 from nnpipe.frameworks.framework_output import hushed
 from nnpipe.frameworks.onnx_known_faults import TVM, refuse_wrong
 from nnpipe.frameworks.torch_bounded import exported_anew, io_of_program, positional_module
+from nnpipe.frameworks.torch_program import load_program
 from nnpipe.frameworks.tvm import UNTAKEN
 
 
@@ -56,12 +57,13 @@ def _from_onnx(artifact: Artifact, batch: int | None) -> tuple[Any, IOSpec]:
 
 
 def _from_torch(artifact: Artifact, batch: int | None) -> tuple[Any, IOSpec]:
-    module, io = positional_module(artifact.path)
+    loaded = load_program(artifact.path)
+    io = loaded.io
     _check_kinds(io)
     with hushed():
         from tvm.relax.frontend.torch import from_exported_program
 
-        program = exported_anew(module, with_batch(io, batch), None)
+        program = exported_anew(positional_module(loaded), with_batch(io, batch), None)
         return from_exported_program(program), io_of_program(program, io)
 
 

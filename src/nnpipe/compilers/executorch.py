@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+from nnpipe.compilers._executorch_operators import fit_windows, slow_parts
 from nnpipe.compilers._quantisation import FloatKeepingCompiler
-from nnpipe.compilers._torch_float_tensors import keeping_floats
+from nnpipe.compilers._torch_float_tensors import keeping_types
 from nnpipe.core.arguments import argument
-from nnpipe.core.artifact import Artifact
+from nnpipe.core.artifact import SLOW_PARTS, Artifact
 from nnpipe.core.batching import FixesBatch, with_batch
 from nnpipe.core.claims import Claim
 from nnpipe.core.compiler import Calibration
 from nnpipe.core.errors import CompileError, ConfigError
 from nnpipe.core.tensors import IOSpec, random_batch
-from nnpipe.formats.sealed import SealedFile, write_sealed
+from nnpipe.formats.sealed import SealedFile, read_sealed, write_sealed
 from nnpipe.frameworks.executorch import FORMAT, MOST, load_method
 from nnpipe.frameworks.framework_output import hushed
-from nnpipe.frameworks.torch_bounded import exported_anew, io_of_program, positional_module, tensors_in_order
+from nnpipe.frameworks.torch_bounded import (
+    bounded_lengths,
+    exported_anew,
+    io_of_program,
+    positional_module,
+    tensors_in_order,
+    with_longest,
+)
+from nnpipe.frameworks.torch_computed_kernels import store_kernels
 from nnpipe.frameworks.torch_integers import keep_integers
+from nnpipe.frameworks.torch_program import load_program
 
 
 class ExecuTorchCompiler(FloatKeepingCompiler, FixesBatch):
@@ -43,6 +54,12 @@ class ExecuTorchCompiler(FloatKeepingCompiler, FixesBatch):
         32,
         help="greatest batch size if it is free; memory is planned for it, and 1 fixes it",
         minimum=1,
+    )
+    max_length: int | None = argument(
+        None,
+        help="greatest length of other free axes, such as that of texts; memory is planned for it; by default the "
+        "greatest that the program states",
+        minimum=2,
     )
 
     def validate(self) -> None:
@@ -69,22 +86,30 @@ class ExecuTorchCompiler(FloatKeepingCompiler, FixesBatch):
         return f"{self.backend}-{self.precision}"
 
     def _write(self, artifact: Artifact, destination: Path, calibration: Calibration | None) -> IOSpec:
-        module, io = positional_module(artifact.path)
-        io, most = with_batch(io, self.batch), 1 if self.batch else self.max_batch
+        loaded = load_program(artifact.path)
+        lengths = bounded_lengths(loaded, self.max_length)
+        io, most = with_batch(loaded.io, self.batch), 1 if self.batch else self.max_batch
         with hushed():
-            program = exported_anew(module, io, most)
+            program = exported_anew(positional_module(loaded), io, most, lengths)
         if calibration is not None and self.precision == "int8":
             # Read outside the block, so that errors about samples keep their messages.
             samples = [_repeated(tensors_in_order(io, batch), self.batch) for batch in calibration()]
             with hushed():
-                program = exported_anew(self._quantised(program, samples), io, most)
+                program = exported_anew(self._quantised(program, samples), io, most, lengths)
         found = io_of_program(program, io)
+        fit_windows(program)
         with hushed():
-            content = self._lowered(program)
-        notes = {MOST: self.max_batch} if any(spec.shape[:1] == (None,) for spec in found.inputs) else {}
-        self._check(content, found, artifact.path)
+            content, slow = self._lowered(program)
+        notes: dict[str, Any] = {SLOW_PARTS: slow} if slow else {}
+        if any(spec.shape[:1] == (None,) for spec in found.inputs):
+            notes[MOST] = self.max_batch
+        self._check(content, with_longest(found, lengths), artifact.path)
         write_sealed(destination, SealedFile(content, FORMAT, found, notes))
         return found
+
+    def _outcome(self, destination: Path) -> Mapping[str, Any]:
+        notes = read_sealed(destination, FORMAT).notes
+        return {SLOW_PARTS: notes[SLOW_PARTS]} if SLOW_PARTS in notes else {}
 
     def _quantised(self, program: Any, samples: list[list[Any]]) -> Any:
         from executorch.backends.xnnpack.quantizer.xnnpack_quantizer import (
@@ -96,12 +121,13 @@ class ExecuTorchCompiler(FloatKeepingCompiler, FixesBatch):
         quantiser = XNNPACKQuantizer().set_global(get_symmetric_quantization_config(is_per_channel=self.per_channel))
         module = program.module(check_guards=False)
         keep_integers(module)
-        prepared = prepare_pt2e(module, keeping_floats(quantiser, self._kept) if self.keep_float else quantiser)
+        store_kernels(module)
+        prepared = prepare_pt2e(module, keeping_types(quantiser, self._kept if self.keep_float else None))
         for tensors in samples:
             prepared(*tensors)
         return convert_pt2e(prepared)
 
-    def _lowered(self, program: Any) -> bytes:
+    def _lowered(self, program: Any) -> tuple[bytes, list[str]]:
         from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
         from executorch.exir.passes import MemoryPlanningPass
 
@@ -111,14 +137,16 @@ class ExecuTorchCompiler(FloatKeepingCompiler, FixesBatch):
 
             partitioners = [XnnpackPartitioner()]
         edge = to_edge_transform_and_lower(program, partitioner=partitioners)
-        if any("quantized_decomposed" in str(node.target) for node in edge.exported_program().graph.nodes):
+        lowered = edge.exported_program()
+        if any("quantized_decomposed" in str(node.target) for node in lowered.graph.nodes):
             raise CompileError(
                 f"{self.backend} has no kernels for all of its quantised operations; quantise it for XNNPACK "
                 "(TorchPT2EQuantizer --quantizer xnnpack, or --precision int8 here)"
             )
         # Inputs stay in the caller's memory: planned memory would be reused for other tensors.
         planning = MemoryPlanningPass(alloc_graph_input=False)
-        return bytes(edge.to_executorch(ExecutorchBackendConfig(memory_planning_pass=planning)).buffer)
+        slow = slow_parts(program, lowered) if partitioners else []  # else all kernels are, which is a handicap
+        return bytes(edge.to_executorch(ExecutorchBackendConfig(memory_planning_pass=planning)).buffer), slow
 
     def _check(self, content: bytes, io: IOSpec, source: Path) -> None:
         """Check that the program takes one sample and the largest batch asked for."""

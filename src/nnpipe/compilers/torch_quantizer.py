@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from nnpipe.compilers._quantisation import FloatKeepingCompiler
-from nnpipe.compilers._torch_float_tensors import keeping_floats
+from nnpipe.compilers._torch_float_tensors import keeping_types
 from nnpipe.compilers._torch_program_compiler import TorchProgramCompiler
 from nnpipe.compilers._torch_source_modules import tell_sources
 from nnpipe.core.arguments import argument
@@ -15,6 +15,7 @@ from nnpipe.core.claims import Claim
 from nnpipe.core.compiler import Calibration
 from nnpipe.core.errors import CompileError, ConfigError, MissingDependency
 from nnpipe.core.tensors import IOSpec
+from nnpipe.frameworks.torch_computed_kernels import store_kernels
 from nnpipe.frameworks.torch_integers import keep_integers
 from nnpipe.frameworks.torch_program import QUANTISED, LoadedProgram, exported_anew, load_program, quiet, tensors_of
 
@@ -83,8 +84,9 @@ class TorchPT2EQuantizer(TorchProgramCompiler, FloatKeepingCompiler):
             raise CompileError("it is quantised already")
         tell_sources(module)
         keep_integers(module)
+        store_kernels(module)
         rules = self._rules()
-        prepared = prepare_pt2e(module, keeping_floats(rules, self._kept) if self.keep_float else rules)
+        prepared = prepare_pt2e(module, keeping_types(rules, self._kept if self.keep_float else None))
         with torch.no_grad():
             for batch in calibration():
                 loaded.call(prepared, tensors_of(batch))

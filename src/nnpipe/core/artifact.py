@@ -23,6 +23,10 @@ _NODE_LIMIT = 1 << 22  # JSON values
 _DAMAGED = (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, ConfigError, SpecMismatch)
 
 
+SLOW_PARTS = "slow_parts"
+"""Facts that became known while a file was made: short texts about what takes long in the model."""
+
+
 @dataclass(frozen=True)
 class Artifact:
     """A trained or compiled model as a file.
@@ -54,7 +58,8 @@ class Artifact:
         For trained weights: which weights of the training these are, and their metrics.
     outcome
         Facts that became known while the file was made, such as the time spent on tuning, or the ``"weight_bits"`` of
-        8-bit quantisation, 7 or 8.  Under ``"handicaps"``, short texts say why the model is slower than it could be.
+        8-bit quantisation, 7 or 8.  Under ``"handicaps"``, short texts say why the model is slower than it could be;
+        under :data:`SLOW_PARTS`, what takes long in it, and no setting would change that.
 
     Examples
     --------

@@ -82,6 +82,8 @@ class ExecuTorchSession(InferenceSession):
         self._inputs: list[Any] = []
         self._threads = self._set_threads(num_threads)
         self._method, self._program = load_method(self._content, path, recording)
+        meta = self._method.method_meta()
+        self._planned = {name: meta.input_tensor_meta(place).sizes() for place, name in enumerate(self._names)}
         ExecuTorchSession._open.add(self)
 
     def _set_threads(self, wanted: int) -> int:
@@ -99,15 +101,26 @@ class ExecuTorchSession(InferenceSession):
             f"close it before asking for {wanted}"
         )
 
-    def _put(self, batch: Batch) -> None:
-        if self._most is not None:
-            for spec in self.io.inputs:
-                given = batch[spec.name].shape
-                if spec.shape and spec.shape[0] is None and given[0] > self._most:
+    def _check_lengths(self, batch: Batch) -> None:
+        """Check that free axes are not longer than what memory was planned for."""
+        for spec in self.io.inputs:
+            given = batch[spec.name].shape
+            for axis, length in enumerate(spec.shape):
+                if length is not None:
+                    continue
+                if axis == 0 and self._most is not None and given[0] > self._most:
                     raise SpecMismatch(
                         f"tensor {spec.name!r}: {given[0]} samples, but {self._path} was compiled for at most "
                         f"{self._most} in a call; compile it with --max-batch {given[0]}"
                     )
+                if axis and given[axis] > self._planned[spec.name][axis]:
+                    raise SpecMismatch(
+                        f"tensor {spec.name!r}: axis {axis} has length {given[axis]}, but {self._path} was compiled "
+                        f"for at most {self._planned[spec.name][axis]}; compile it with --max-length {given[axis]}"
+                    )
+
+    def _put(self, batch: Batch) -> None:
+        self._check_lengths(batch)
         self._inputs = [tensor_of(batch[name], "cpu") for name in self._names]
         try:
             with hushed():

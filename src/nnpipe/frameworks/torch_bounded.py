@@ -1,33 +1,30 @@
-"""Exported PyTorch programs for compilers that need positional tensors and a bound on free axes."""
+"""Exported PyTorch programs for compilers that need positional tensors and bounds on free axes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from nnpipe.core.errors import CompileError
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec, random_batch
-from nnpipe.frameworks.torch_program import load_program
+from nnpipe.frameworks.torch_program import LoadedProgram
 from nnpipe.frameworks.torch_session import tensor_of
+
+Lengths = Mapping[str, Mapping[int, Any]]
+"""For each input, the axes after the first that are free, with their ``torch.export.Dim``."""
 
 _EXAMPLE_BATCH = 2  # torch.export treats lengths 0 and 1 specially; any other is suitable for an example
 # PyTorch chooses a convolution algorithm by whether the batch size is 16 or more. If it is, only lengths from 16 on
 # remain valid, so that with a maximum of 16 the length would be fixed.
 _SPLIT = 16
+_UNBOUNDED = 1 << 62
 
 
-def positional_module(path: Path) -> tuple[Any, IOSpec]:
-    """Return an exported program as a module with positional tensors, and its ``IOSpec`` with their order.
-
-    Raises
-    ------
-    ArtifactError
-        If the file is missing, damaged, or holds more than a program on tensors.
-    """
+def positional_module(program: LoadedProgram) -> Any:
+    """Return a program as a module that takes tensors in the order of its inputs."""
     import torch
 
-    program = load_program(path)
     names = [spec.name for spec in program.io.inputs]
 
     class Positional(torch.nn.Module):  # type: ignore[misc]  # PyTorch may not be installed for type checking
@@ -38,10 +35,61 @@ def positional_module(path: Path) -> tuple[Any, IOSpec]:
         def forward(self, *tensors: Any) -> tuple[Any, ...]:
             return program.call(self.inner, dict(zip(names, tensors, strict=True)))
 
-    return Positional(), program.io
+    return Positional()
 
 
-def exported_anew(module: Any, io: IOSpec, most: int | None) -> Any:
+def bounded_lengths(program: LoadedProgram, longest: int | None) -> Lengths:
+    """Return the free axes after the first, such as the length of texts, each with a greatest length.
+
+    Parameters
+    ----------
+    program
+        The program.
+    longest
+        The greatest length to allow; ``None`` for the greatest that the program states.
+
+    Raises
+    ------
+    CompileError
+        If an axis has no greatest length, if the one asked for is too short, or if a length depends on another.
+    """
+    from torch.export import Dim
+
+    free = program.free_axes()
+    firsts = [axes[0] for axes in free.values() if 0 in axes]
+    known: dict[str, Any] = {}
+    found: dict[str, dict[int, Any]] = {name: {} for name in free}
+    for name, axes in free.items():
+        for axis, length in axes.items():
+            if not axis:
+                continue
+            where = f"axis {axis} of {name!r} is free"
+            if length is Dim.AUTO or length in firsts:
+                raise CompileError(f"{where}, and its length depends on that of another axis")
+            stated = int(length.max) if length.max < _UNBOUNDED else None
+            most = min((each for each in (stated, longest) if each is not None), default=None)
+            if most is None:
+                raise CompileError(
+                    f"{where} without a greatest length, for which memory has to be planned; --max-length sets one"
+                )
+            if most <= length.min:
+                raise CompileError(f"{where} from length {length.min} on, so that --max-length {most} is too short")
+            key = length.__name__
+            found[name][axis] = known.setdefault(key, Dim(key, min=length.min, max=most))
+    return found
+
+
+def with_longest(io: IOSpec, lengths: Lengths) -> IOSpec:
+    """Return inputs and outputs whose free axes after the first have their greatest length."""
+
+    def fixed(spec: TensorSpec) -> TensorSpec:
+        axes = lengths.get(spec.name, {})
+        return replace(spec, shape=tuple(axes[i].max if i in axes else n for i, n in enumerate(spec.shape)))
+
+    return IOSpec(tuple(map(fixed, io.inputs)), io.outputs)
+
+
+def exported_anew(module: Any, io: IOSpec, most: int | None, lengths: Lengths | None = None) -> Any:
     """Export a module with positional tensors, with a bound on the batch size.
 
     Parameters
@@ -49,10 +97,12 @@ def exported_anew(module: Any, io: IOSpec, most: int | None) -> Any:
     module
         Takes tensors in the order of ``io.inputs`` and returns a tuple.
     io
-        Its inputs and outputs; only first axes may be free, with one common length.
+        Its inputs and outputs; free first axes have one common length.
     most
         The batch size that must be possible at least; 1 fixes it, ``None`` sets no
         bound.
+    lengths
+        Further free axes, as :func:`bounded_lengths` returns them.
 
     Raises
     ------
@@ -62,7 +112,9 @@ def exported_anew(module: Any, io: IOSpec, most: int | None) -> Any:
     import torch
     from torch.export import Dim
 
-    for spec in io.inputs:
+    lengths = lengths or {}
+    longest = with_longest(io, lengths)
+    for spec in longest.inputs:
         free = [axis for axis, length in enumerate(spec.shape) if length is None and axis]
         if free:
             raise CompileError(f"axis {free[0]} of {spec.name!r} is free, and only the first axis of a tensor may be")
@@ -70,15 +122,13 @@ def exported_anew(module: Any, io: IOSpec, most: int | None) -> Any:
         most += 1
     # Conditions on lengths are evaluated for the example, and lengths with another result become invalid. Only if the
     # example has the greatest length, the bound stays valid.
-    example = tensors_in_order(io, random_batch(io, most or _EXAMPLE_BATCH))
-    axes = None
-    if most != 1:
-        samples = Dim("samples", min=1, max=most)
-        axes = tuple({0: samples} if spec.shape and spec.shape[0] is None else {} for spec in io.inputs)
-        if not any(axes):
-            axes = None
+    example = tensors_in_order(io, random_batch(longest, most or _EXAMPLE_BATCH))
+    samples = {} if most == 1 else {0: Dim("samples", min=1, max=most)}
+    axes = tuple({**(samples if spec.shape[:1] == (None,) else {}), **lengths.get(spec.name, {})} for spec in io.inputs)
     with torch.no_grad():
-        return torch.export.export(_taking_tensors(module), tuple(example), dynamic_shapes=axes and (axes,))
+        return torch.export.export(
+            _taking_tensors(module), tuple(example), dynamic_shapes=(axes,) if any(axes) else None
+        )
 
 
 def tensors_in_order(io: IOSpec, batch: Batch) -> list[Any]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from nnpipe.core.artifact import SLOW_PARTS
 from nnpipe.measuring.doubt import Doubt
 from nnpipe.measuring.run import Run
 
@@ -20,7 +21,8 @@ _FLOATS = ("float", "float16", "bfloat16", "pruned", "clustered", "fine-tuned")
 def slow_doubts(runs: Sequence[Run]) -> Mapping[str, Doubt]:
     """Return a doubt, by title, for each candidate slower than :data:`TIMES` the best float one of its model.
 
-    It names the run's handicaps as the cause, or that it is not compiled, or says that no cause is known.
+    It names the cause: the run's handicaps, what its compiler knows to take long, or that it is not compiled; or says
+    that no cause is known.
     """
     medians = {run.title: median for run in runs if (median := _median(run)) is not None}
     best: dict[str, Run] = {}
@@ -44,6 +46,9 @@ def slow_doubts(runs: Sequence[Run]) -> Mapping[str, Doubt]:
 def _causes(run: Run) -> Iterator[str]:
     settings = run.timing.get("settings")
     yield from map(str, settings if isinstance(settings, list) else ())
+    outcome = run.artifact.get("outcome") if isinstance(run.artifact, Mapping) else None
+    parts = outcome.get(SLOW_PARTS) if isinstance(outcome, Mapping) else None
+    yield from map(str, parts if isinstance(parts, list) else ())
     if "runtime" not in run.components:
         yield "it runs uncompiled, in its own framework"
 

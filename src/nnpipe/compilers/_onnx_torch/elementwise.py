@@ -7,14 +7,15 @@ from functools import reduce
 from typing import Any
 
 from nnpipe.compilers._onnx_torch.call import TYPES, OperatorCall
+from nnpipe.compilers._onnx_torch.late_functions import LateFunctions
 
 Operator = Callable[[OperatorCall], Any]
 
 
 def operators() -> Mapping[str, Operator]:
     """Return the operators by their names in ONNX."""
-    import torch
-    from torch.nn import functional as F
+    torch = LateFunctions("torch")
+    F = LateFunctions("torch.nn.functional")  # its usual name
 
     def of_one(function: Callable[[Any], Any]) -> Operator:
         return lambda call: function(call.tensor(0))

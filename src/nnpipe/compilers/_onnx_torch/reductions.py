@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from nnpipe.compilers._onnx_torch.call import OperatorCall
+from nnpipe.compilers._onnx_torch.late_functions import LateFunctions
 
 Operator = Callable[[OperatorCall], Any]
 
 
 def operators() -> Mapping[str, Operator]:
     """Return the operators by their names in ONNX."""
-    import torch
+    torch = LateFunctions("torch")
 
     def reducing(function: Callable[[Any, list[int], bool], Any]) -> Operator:
         def operator(call: OperatorCall) -> Any:

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 
 from nnpipe.compilers._onnx_torch.call import OperatorCall, fixed
+from nnpipe.compilers._onnx_torch.late_functions import LateFunctions
 
 Operator = Callable[[OperatorCall], Any]
 
 
 def operators() -> Mapping[str, Operator]:
     """Return the operators by their names in ONNX."""
-    import torch
+    torch = LateFunctions("torch")
 
     return {
         "Reshape": _reshape,

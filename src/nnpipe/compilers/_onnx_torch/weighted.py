@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from nnpipe.compilers._onnx_torch.call import OperatorCall
+from nnpipe.compilers._onnx_torch.late_functions import LateFunctions
 from nnpipe.compilers._onnx_torch.windows import padding
 
 Operator = Callable[[OperatorCall], Any]
@@ -13,7 +14,7 @@ Operator = Callable[[OperatorCall], Any]
 
 def operators() -> Mapping[str, Operator]:
     """Return the operators by their names in ONNX."""
-    import torch
+    torch = LateFunctions("torch")
 
     return {
         "MatMul": _product,
