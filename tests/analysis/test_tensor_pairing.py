@@ -267,3 +267,36 @@ def test_tensors_that_lead_to_no_output_have_no_counterpart() -> None:
 
     pairing = TensorPairing(names, places(list(other)), other, recompute, {"relu2": "relu2"}, sure_for(("float",)))
     assert [pair.source.tensor for pair in pairing.pairs()] == list(functions)
+
+
+def test_a_sum_with_a_small_bias_is_not_taken_for_the_product_before_it() -> None:
+    random = np.random.default_rng(1)
+    rows, first, second = (random.standard_normal(shape) for shape in ((64, 32), (32, 32), (32, 32)))
+    bias = random.standard_normal(32) * 0.15
+    source: dict[str, Function] = {
+        "product": lambda x: x @ first, "bias": lambda x: x + bias, "relu": relu, "last": lambda x: x @ second
+    }  # fmt: skip
+    added = np.rint((rows @ first + bias) / 0.6) * 0.6
+    other = {"fused": added, "last": relu(added) @ second}
+    names = list(source)
+    values = run(source, {name: np.zeros_like(array) for name, array in run(source, image=rows).items()}, rows * 0)
+    pairs = TensorPairing(
+        places(names), places(list(other)), other, lambda given: run(source, given, rows), {"last": "last"},
+        sure_for(("int8",)), at_rest=values,
+    ).pairs()  # fmt: skip
+    assert [(pair.source.tensor, pair.other.tensor) for pair in pairs] == [("bias", "fused"), ("last", "last")]
+
+
+def test_operations_are_computed_from_what_the_other_model_reads_after_a_reshape() -> None:
+    random = np.random.default_rng(1)
+    means, kernel = random.standard_normal((64, 32)), random.standard_normal((32, 8))
+    source: dict[str, Function] = {"mean": lambda x: x * 1.0, "last": lambda x: x @ kernel}
+    read = np.rint(means / 0.4) * 0.4
+    other = {"mean": means, "reshape": means[..., None], "quantize": read[..., None], "last": read @ kernel}
+    there = [replace(place, kind=place.tensor) for place in places(list(other))]
+    pairs = TensorPairing(
+        places(list(source)), there, other, lambda given: run(source, given, means), {"last": "last"},
+        sure_for(("int8",)),
+    ).pairs()  # fmt: skip
+    assert pairs[0].other.tensor == "mean"
+    assert pairs[-1].expected == pytest.approx(pairs[-1].found)

@@ -17,8 +17,9 @@ from nnpipe.analysis._similarity import (
     sampled,
     users,
 )
-from nnpipe.analysis.channel_noise import Array, arranged, arrangements
+from nnpipe.analysis.channel_noise import Array, arranged, arrangements, noise_to_signal
 
+_RESHAPING = ("reshape", "squeeze", "flatten")
 _PRODUCTS = ("matmul", "fully_connected", "linear", "gemm", "dense")
 
 
@@ -39,6 +40,7 @@ class OtherTensors:
         self.position = {place.tensor: number for number, place in enumerate(places)}
         self.users = users(places)
         self.sizes = {name: array.size for name, array in values.items()}
+        self._all = values
         carried = handed_on(places) | counted(places, values)
         self.values = {
             name: array
@@ -60,6 +62,23 @@ class OtherTensors:
         array = self.unrounded[name]
         found: Array = arranged(array, order, shape).ravel()[sampled(array.size)]
         return found
+
+    def as_read(self, name: str, sure: float) -> Array:
+        """Return a tensor as the operations after it read it: it may be reshaped first, and rounded only then.
+
+        Differences above the noise-to-signal ratio ``sure`` are no rounding, and remain visible.
+        """
+        value = np.asarray(self.values[name], np.float64)
+        takers = self.users.get(name, [])
+        while len(takers) == 1 and (is_rounding(takers[0]) or _reshapes(takers[0])):
+            array = self._all.get(takers[0].tensor)
+            if array is not None and comparable(array) and array.size == value.size:
+                read = np.asarray(array, np.float64).reshape(value.shape)
+                if noise_to_signal(value, read) >= sure:
+                    break
+                value = read
+            takers = self.users.get(takers[0].tensor, [])
+        return value
 
     def candidates(
         self, array: npt.NDArray[np.generic], least: int
@@ -91,3 +110,8 @@ class OtherTensors:
                 if user.tensor in sure | found and kept:
                     found.add(place.tensor)
         return found
+
+
+def _reshapes(place: ComputedTensor) -> bool:
+    kind = place.kind.lower()
+    return any(word in kind for word in _RESHAPING)

@@ -127,7 +127,7 @@ class TensorPairing:
 
     def _given(self, computed: Values) -> dict[str, Array]:
         return {
-            tensor: arranged(self.other.values[name], order, computed[tensor].shape)
+            tensor: arranged(self.other.as_read(name, self.sure), order, computed[tensor].shape)
             for tensor, (name, order, _) in self.found.items()
             if tensor not in self.outputs
         }
@@ -150,7 +150,8 @@ class TensorPairing:
         for place in self.source:
             level, name, order = nearest.get(place.tensor, (np.inf, "", None))
             # With a small bias, the tensors before and after it are very similar.
-            if name and level <= _SHARED * self.least[name] and name not in bound:
+            shared = name and level <= _SHARED * self.least[name] and name not in bound
+            if shared and not self._is_sum(place, name, nearest):
                 fresh[place.tensor] = (name, order, True)
         self.found |= fresh
         return bool(fresh)
@@ -212,6 +213,17 @@ class TensorPairing:
         return missing_bias(
             array, self.at_rest.get(place.tensor), arranged(self.other.values[name], order, array.shape)
         )
+
+    def _is_sum(self, place: ComputedTensor, name: str, nearest: Mapping[str, _Candidate]) -> bool:
+        """Return whether a tensor is rather what the source computes next, by adding a bias to this one.
+
+        If it belonged to both, the sum would be computed from the sum, and the bias would seem to be missing.
+        """
+        for user in self.users.get(place.tensor, ()):
+            other = nearest[user.tensor][1] if user.tensor in nearest else self.found.get(user.tensor, ("",))[0]
+            if other == name and np.any(self.at_rest.get(user.tensor, 0)):
+                return True
+        return False
 
     def _least(self, place: ComputedTensor) -> int:
         """Return the first position in the other model that is after all inputs of the source's operation."""
