@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from nnpipe.analysis.live_memory import bytes_of
 from nnpipe.analysis.operation_arithmetic import Arithmetic, arithmetic_of
 from nnpipe.analysis.operation_costs import UNKNOWN_KIND, graph_cost
+from nnpipe.analysis.stored_values import bytes_of
 from nnpipe.core.graph import Graph, Operation
 from nnpipe.core.primitives import (
     AttentionPrimitive,

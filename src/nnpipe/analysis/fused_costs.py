@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from nnpipe.analysis.live_memory import bytes_of
 from nnpipe.analysis.operation_costs import OperationCost
-from nnpipe.core.graph import Graph
+from nnpipe.analysis.stored_values import StoredValues
+from nnpipe.core.tensors import TensorSpec
 
 _MOVING = ("quantisation", "movement", "view")
 
@@ -47,40 +47,34 @@ def importance(cost: OperationCost) -> tuple[int, bool, int]:
     return (0 if known is None else known.macs, computes, 0 if known is None else known.others)
 
 
-def users_of(graph: Graph) -> dict[str, set[str]]:
-    """Return the operations that read each tensor; an output of the model is read by the caller as well."""
-    found: dict[str, set[str]] = {name: {""} for name in graph.outputs}
-    for operation in graph.operations:
-        for tensor in operation.inputs:
-            found.setdefault(tensor, set()).add(operation.name)
-    return found
-
-
-def fused_cost(operations: Sequence[OperationCost], users: Mapping[str, set[str]]) -> FusedCost:
+def fused_cost(operations: Sequence[OperationCost], stored: StoredValues) -> FusedCost:
     """Return the sums over operations that are computed in one step.
 
     Parameters
     ----------
     operations
         Their costs.
-    users
-        What :func:`users_of` returned.
+    stored
+        The values of the graph as they are in memory.
     """
     if not operations:
         return FusedCost()
     names = {each.name for each in operations}
+    computing = [each for each in operations if each.name not in stored.passing]
     inner = {
-        spec.name: bytes_of(spec) or 0
-        for each in operations
+        stored.origin(spec.name)
+        for each in computing
         for spec in each.outputs
-        if users.get(spec.name, set()) <= names
+        if stored.users.get(stored.origin(spec.name), frozenset()) <= names
     }
-    reads = sum(inner.get(spec.name, 0) for each in operations if each.bytes_read for spec in each.inputs)
-    writes = sum(inner.get(spec.name, 0) for each in operations if each.bytes_written for spec in each.outputs)
+    reads = sum(_inside(each.inputs, inner, stored) for each in operations if each.bytes_read)
+    writes = sum(_inside(each.outputs, inner, stored) for each in operations if each.bytes_written)
     read = _sum([each.bytes_read for each in operations])
     written = _sum([each.bytes_written for each in operations])
     live = [each.live_bytes for each in operations if each.live_bytes is not None]
-    results = [spec for each in operations for spec in each.outputs if spec.name not in inner]
+    results = [
+        spec for each in computing or operations for spec in each.outputs if stored.origin(spec.name) not in inner
+    ]
     return FusedCost(
         _sum([None if each.arithmetic is None else each.arithmetic.macs for each in operations]),
         _sum([None if each.arithmetic is None else each.arithmetic.others for each in operations]),
@@ -90,6 +84,11 @@ def fused_cost(operations: Sequence[OperationCost], users: Mapping[str, set[str]
         max(live, default=None),
         sum(math.prod(length or 0 for length in spec.shape) for spec in results),
     )
+
+
+def _inside(specs: Sequence[TensorSpec], inner: Collection[str], stored: StoredValues) -> int:
+    """Return the bytes of the tensors that only pass between operations of the step."""
+    return sum(stored.sizes[spec.name] or 0 for spec in specs if stored.origin(spec.name) in inner)
 
 
 def _sum(values: Sequence[int | None]) -> int | None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nnpipe.analysis.fused_costs import fused_cost, importance, users_of
+from nnpipe.analysis.fused_costs import fused_cost, importance
 from nnpipe.analysis.fused_operations import word_of
 from nnpipe.analysis.operation_costs import GraphCost
 from nnpipe.core.graph import Graph, Operation
@@ -97,12 +97,11 @@ def kernels_of(graph: Graph, cost: GraphCost, steps: Sequence[Sequence[str]]) ->
     """
     costs = {each.name: each for each in cost.operations}
     operations = {each.name: each for each in graph.operations}
-    users = users_of(graph)
     around = sum(each.bytes_read or 0 for each in cost.operations)
     found = []
     for names in steps:
         members = sorted((costs[name] for name in names), key=importance, reverse=True)
-        main, figures = operations[members[0].name], fused_cost(members, users)
+        main, figures = operations[members[0].name], fused_cost(members, cost.stored)
         known = None not in (figures.macs, figures.others, figures.bytes_read, figures.bytes_written)
         shape = _shape(main)
         words = tuple(filter(None, (word_of(operations[each.name]) for each in members[1:])))

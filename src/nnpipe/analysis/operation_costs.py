@@ -7,12 +7,13 @@ an axis of unknown length, has no figures (``None``); it is never taken as 0.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
 
 from nnpipe.analysis.graph_constants import GraphConstants, constants_of
-from nnpipe.analysis.live_memory import bytes_of, live_memory
+from nnpipe.analysis.live_memory import live_memory
 from nnpipe.analysis.operation_arithmetic import Arithmetic, arithmetic_of
+from nnpipe.analysis.stored_values import StoredValues, stored_values
 from nnpipe.core.graph import Graph, Operation
 from nnpipe.core.primitive_shapes import product
 from nnpipe.core.tensors import TensorSpec
@@ -38,7 +39,8 @@ class OperationCost:
     arithmetic
         Multiply-accumulates and other operations.
     bytes_read, bytes_written
-        The memory traffic if every value is read and written once: values, weights and results.
+        The memory traffic if every value is read and written once: values, weights and results, in the types in which
+        they are in memory.
     parameters
         The numbers that are stored with the model and that it uses.
     live_bytes
@@ -81,11 +83,14 @@ class GraphCost:
         Names of operations on constants, which are computed when a model is loaded.
     parameters
         All numbers that are stored with the model and used, each tensor once.
+    stored
+        The values as they are in memory.
     """
 
     operations: tuple[OperationCost, ...]
     folded: tuple[str, ...]
     parameters: int
+    stored: StoredValues = field(repr=False)
 
     @property
     def arithmetic(self) -> Arithmetic:
@@ -98,35 +103,58 @@ class GraphCost:
         return tuple(each for each in self.operations if each.arithmetic is None)
 
     @property
+    def live_bytes(self) -> tuple[int, ...]:
+        """Return the live memory while each operation runs; empty if a size is not known."""
+        known = tuple(each.live_bytes for each in self.operations if each.live_bytes is not None)
+        return known if len(known) == len(self.operations) else ()
+
+    @property
     def peak(self) -> OperationCost | None:
         """Return the operation with the most live memory; ``None`` if a size is not known, or there is none."""
-        if not self.operations or any(each.live_bytes is None for each in self.operations):
-            return None
-        return max(self.operations, key=lambda each: each.live_bytes or 0)
+        return max(self.operations, key=lambda each: each.live_bytes or 0) if self.live_bytes else None
 
 
-def graph_cost(graph: Graph) -> GraphCost:
-    """Return the costs of a graph whose lengths are known (:meth:`~nnpipe.LiveModel.get_sized_graph`)."""
+def graph_cost(graph: Graph, apart: Collection[str] = ()) -> GraphCost:
+    """Return the costs of a graph whose lengths are known (:meth:`~nnpipe.LiveModel.get_sized_graph`).
+
+    Parameters
+    ----------
+    graph
+        The graph.
+    apart
+        Names of conversions to and from 8 bits that a runtime does not fuse with other operations; by default it fuses
+        all that it can (:mod:`nnpipe.analysis.stored_values`).
+    """
     constants = constants_of(graph)
-    live = live_memory(graph, constants.stored, constants.folded)
+    stored = stored_values(graph, constants, apart)
+    live = live_memory(graph, constants, stored)
     found, used = [], set()
     for operation in graph.operations:
         if operation.name in constants.folded:
             continue
         parameters = _parameters(operation, graph, constants)
         used |= parameters
-        found.append(_cost(operation, graph, constants, _count(parameters, graph), live[operation.name]))
+        found.append(_cost(operation, graph, constants, stored, _count(parameters, graph), live[operation.name]))
     folded = tuple(operation.name for operation in graph.operations if operation.name in constants.folded)
-    return GraphCost(tuple(found), folded, _count(used, graph))
+    return GraphCost(tuple(found), folded, _count(used, graph), stored)
 
 
 def _cost(
-    operation: Operation, graph: Graph, constants: GraphConstants, parameters: int, live: int | None
+    operation: Operation,
+    graph: Graph,
+    constants: GraphConstants,
+    stored: StoredValues,
+    parameters: int,
+    live: int | None,
 ) -> OperationCost:
     values = [name for name in operation.inputs if name not in constants.stored]
-    read = [_size(graph, name) for name in values] + _stored_sizes(operation, graph, constants)
-    written = [_size(graph, name) for name in operation.outputs]
-    bytes_read, bytes_written = _traffic(operation, None if None in read else sum(filter(None, read)), _sum(written))
+    read: int | None = 0
+    written: int | None = 0
+    if operation.name not in stored.passing:
+        moved = [stored.sizes[name] for name in values] + _stored_sizes(operation, stored, constants)
+        read = None if None in moved else sum(filter(None, moved))
+        written = _sum(stored.sizes[name] for name in operation.outputs)
+    bytes_read, bytes_written = _traffic(operation, read, written)
     return OperationCost(
         operation.name,
         operation.kind,
@@ -165,12 +193,12 @@ def _traffic(operation: Operation, read: int | None, written: int | None) -> tup
     return read, written
 
 
-def _stored_sizes(operation: Operation, graph: Graph, constants: GraphConstants) -> list[int | None]:
+def _stored_sizes(operation: Operation, stored: StoredValues, constants: GraphConstants) -> list[int | None]:
     """Return the bytes of each constant of an operation, in the type in which the file stores it if that is smaller."""
     found: list[int | None] = []
     for name in operation.inputs:
         if name in constants.stored:
-            own, origin = _size(graph, name), _sum(_size(graph, root) for root in constants.stored[name])
+            own, origin = stored.sizes[name], _sum(stored.sizes[root] for root in constants.stored[name])
             found.append(own if origin is None or own is None else min(own, origin))
     return found
 
@@ -203,10 +231,6 @@ def _is_weight(spec: TensorSpec) -> bool:
 
 def _count(names: set[str], graph: Graph) -> int:
     return sum(math.prod(length or 0 for length in graph.tensors[name].shape) for name in names)
-
-
-def _size(graph: Graph, name: str) -> int | None:
-    return bytes_of(graph.tensors[name])
 
 
 def _sum(sizes: Iterable[int | None]) -> int | None:

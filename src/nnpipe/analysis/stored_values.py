@@ -1,0 +1,140 @@
+"""In what form the values of a graph are in memory: views show the values of others, and quantised ones are integers.
+
+Networks in 8 bits are often written in floats: each value is quantised and dequantised at once (``QuantizeLinear``,
+``DequantizeLinear``; the QDQ form), so that no other operation sees the integers.  Runtimes fuse the pairs with the
+operations around them, and what moves are the integers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from nnpipe.analysis.graph_constants import GraphConstants
+from nnpipe.core.graph import Graph, Operation
+from nnpipe.core.primitives import AttentionPrimitive, ConvolutionPrimitive, MatrixProduct, RecurrentPrimitive
+from nnpipe.core.tensors import TensorSpec
+
+_PRODUCTS = (AttentionPrimitive, ConvolutionPrimitive, MatrixProduct, RecurrentPrimitive)
+_BYTES = ("int8", "uint8")
+_FLOATS = ("float16", "bfloat16", "float32", "float64")
+_SIZES = {"bfloat16": 2, "string": 0}
+
+
+def bytes_of(spec: TensorSpec) -> int | None:
+    """Return the size of a tensor in bytes; ``None`` if an axis is free or its elements are texts."""
+    if None in spec.shape or spec.dtype == "string":
+        return None
+    size = _SIZES[spec.dtype] if spec.dtype in _SIZES else np.dtype(spec.dtype).itemsize
+    return size * math.prod(length or 0 for length in spec.shape)
+
+
+@dataclass(frozen=True)
+class StoredValues:
+    """The values of a graph as they are in memory.
+
+    Parameters
+    ----------
+    origins
+        For each tensor that only shows another one, or has its values in floats, the tensor that is in memory.
+    sizes
+        The bytes of each tensor, or of the one that is in memory in its place; ``None`` if they are not known.
+    passing
+        The operations that move nothing: views, and conversions that are fused with other operations.
+    users
+        The operations that read each tensor in memory; the empty name is the caller, who reads the graph's outputs.
+    """
+
+    origins: Mapping[str, str]
+    sizes: Mapping[str, int | None]
+    passing: frozenset[str]
+    users: Mapping[str, frozenset[str]]
+
+    def origin(self, tensor: str) -> str:
+        """Return the tensor that is in memory in place of this one."""
+        return self.origins.get(tensor, tensor)
+
+
+def stored_values(graph: Graph, constants: GraphConstants, apart: Collection[str] = ()) -> StoredValues:
+    """Return the values of a graph as they are in memory.
+
+    Parameters
+    ----------
+    graph, constants
+        The graph, with all lengths known, and its constants.
+    apart
+        Names of conversions to and from 8 bits that are not fused with other operations.
+    """
+    steps = [each for each in graph.operations if each.name not in constants.folded]
+    readers: dict[str, list[str]] = {name: [""] for name in graph.outputs}
+    for operation in steps:
+        for name in dict.fromkeys(operation.inputs):
+            readers.setdefault(name, []).append(operation.name)
+    computed = {name for each in steps for name in each.outputs}
+    quantised = _is_written_in_floats(steps, graph, constants)
+    views: dict[str, str] = {}
+    converted: dict[str, str] = {}
+    passing = set()
+    for operation in steps:
+        if not operation.inputs or not operation.outputs or operation.inputs[0] in constants.stored:
+            continue
+        value, result = operation.inputs[0], operation.outputs[0]
+        if _is_only(operation, "view"):
+            passing.add(operation.name)
+            views |= dict.fromkeys(operation.outputs, value)
+        elif quantised and operation.name not in apart and _is_only(operation, "quantisation"):
+            types = tuple(graph.tensors[name].dtype for name in (value, result))
+            if types[0] in _BYTES and types[1] in _FLOATS and "" not in readers.get(result, ()):
+                passing.add(operation.name)
+                converted[result] = value
+            elif types[0] in _FLOATS and types[1] in _BYTES:
+                shown = _shown(value, views, readers)
+                if shown and shown[-1] in computed and shown[-1] not in converted:
+                    passing.add(operation.name)
+                    converted |= dict.fromkeys(shown, result)
+    origins = views | converted
+    ends = {name: _end(name, origins) for name in origins}
+    users: dict[str, set[str]] = {}
+    for name, found in readers.items():
+        users.setdefault(ends.get(name, name), set()).update(each for each in found if each not in passing)
+    return StoredValues(
+        ends,
+        {name: bytes_of(graph.tensors[ends.get(name, name)]) for name in graph.tensors},
+        frozenset(passing),
+        {name: frozenset(found) for name, found in users.items()},
+    )
+
+
+def _is_written_in_floats(steps: Sequence[Operation], graph: Graph, constants: GraphConstants) -> bool:
+    """Return whether no product or convolution takes values of 8 bits; otherwise conversions to them are real."""
+    for operation in steps:
+        if any(isinstance(each, _PRODUCTS) for each in operation.primitives):
+            values = [name for name in operation.inputs if name not in constants.stored]
+            if any(graph.tensors[name].dtype in _BYTES for name in values):
+                return False
+    return True
+
+
+def _is_only(operation: Operation, kind: str) -> bool:
+    return bool(operation.primitives) and all(each.kind == kind for each in operation.primitives)
+
+
+def _shown(tensor: str, views: Mapping[str, str], readers: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return a tensor and those that it is a view of, if one operation alone reads each of them; otherwise nothing."""
+    found: list[str] = []
+    name: str | None = tensor
+    while name is not None:
+        if len(readers.get(name, ())) != 1 or "" in readers[name]:
+            return []
+        found.append(name)
+        name = views.get(name)
+    return found
+
+
+def _end(tensor: str, origins: Mapping[str, str]) -> str:
+    while tensor in origins:
+        tensor = origins[tensor]
+    return tensor
