@@ -94,6 +94,22 @@ def test_frozen_weights_give_the_same_by_the_same_names(tmp_path: Path) -> None:
         np.testing.assert_allclose(found[name], array, rtol=1e-5, atol=1e-6)
 
 
+def test_steps_name_the_calls_of_layers(tmp_path: Path) -> None:
+    import keras
+
+    x = keras.Input((64,), name="x")
+    twice, inner = keras.layers.Dense(64, "relu", name="twice"), keras.Input((64,))
+    block = keras.Model(inner, keras.layers.Dense(8, name="last")(inner), name="block")
+    path = tmp_path / "m.keras"
+    keras.Model(x, block(twice(twice(x))), name="model").save(path)
+    io = IOSpec((TensorSpec("x", (None, 64), "float32"),), (TensorSpec("block", (None, 8), "float32"),))
+    with KerasRuntime().load(Artifact.of(path, "keras", io)) as session:
+        times = session.profile({"x": np.ones((64, 64), "f")}, 3)
+    products = [step for step in times.kernels if "MatMul" in step.kernel]
+    assert [step.sources for step in products] == [("twice",), ("twice#2",), ("block/last",)]
+    assert {step.precision for step in products} == {"float32"}
+
+
 def test_a_graph_that_cannot_be_frozen_runs_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from tensorflow.python.framework import convert_to_constants
 

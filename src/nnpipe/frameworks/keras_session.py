@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from functools import partial
+from typing import Any
 
 import numpy as np
 
 from nnpipe.core.batching import narrowed, with_batch
 from nnpipe.core.errors import ArtifactError, NNPipeError, NotSupported
 from nnpipe.core.messages import one_line
-from nnpipe.core.session import InferenceSession
+from nnpipe.core.operation_times import OperationTimes
+from nnpipe.core.session import WARMUP_RUNS, InferenceSession, timed_runs
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 from nnpipe.frameworks.keras import import_keras, named_call, threads_in_use
 
@@ -37,16 +39,30 @@ class KerasSession(InferenceSession):
         A graph that cannot be frozen is run unchanged.
     batch
         Fixed batch size of the graph; ``None`` leaves it free, so that the graph computes shapes in every run.
+    recording
+        Whether TensorFlow's profiler is to see the operations.
     """
 
-    def __init__(self, model: Any, io: IOSpec, freeze: bool = False, batch: int | None = None) -> None:
+    def __init__(
+        self, model: Any, io: IOSpec, freeze: bool = False, batch: int | None = None, recording: bool = False
+    ) -> None:
         tensorflow, _ = import_keras()
         self._tensorflow = tensorflow
         self._synchronises = bool(tensorflow.config.list_logical_devices("GPU"))
         fixed = with_batch(io, batch)
         function = inference_function(model, fixed)
         self.io = io if batch is None else narrowed(io, IOSpec(fixed.inputs, _outputs_of(function, io)))
-        self._function = _frozen(function, io) if freeze else function
+        self._traced = function
+        ready = _frozen(function) if freeze else function
+        names = sorted(spec.name for spec in io.outputs)  # dictionaries are flattened in the order of their keys
+        if recording:
+            from nnpipe.frameworks.keras_profile import executed  # a target does not need it
+
+            self._function = executed(ready, names)
+        else:
+            self._function = function if ready is function else _called(ready, names)
+        self._again = partial(KerasSession, model, io, freeze, batch, recording=True)
+        self._model = model
         self._inputs: list[Any] = []
         self._outputs: dict[str, Any] = {}
 
@@ -69,9 +85,19 @@ class KerasSession(InferenceSession):
         """Return the number of threads per operation, which TensorFlow's first computation in the process fixes."""
         return {"num_threads": threads_in_use()}
 
+    def _profile(self, batch: Batch, runs: int) -> OperationTimes:
+        from nnpipe.frameworks.keras_profile import recorded_operations  # a target does not need it
+
+        if self._synchronises:
+            raise NotSupported("times of operations are taken on the processor alone: hide the GPU from TensorFlow")
+        with self._again() as session:
+            session.put(batch)
+            timed_runs(session, WARMUP_RUNS)
+            return recorded_operations(session, runs, session._traced, self._model)
+
     def _close(self) -> None:
         self._inputs, self._outputs = [], {}
-        del self._function
+        del self._function, self._traced, self._again, self._model
 
 
 def _cannot_run(error: Exception) -> NNPipeError:
@@ -92,21 +118,23 @@ def _outputs_of(function: Any, io: IOSpec) -> tuple[TensorSpec, ...]:
     )
 
 
-def _frozen(function: Any, io: IOSpec) -> Callable[..., dict[str, Any]]:
-    """Return a call of a concrete function with its variables as constants, or the function if this fails."""
-    tensorflow, _ = import_keras()
+def _frozen(function: Any) -> Any:
+    """Return a concrete function with its variables as constants, or the function itself if this fails."""
     from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
     try:
-        frozen = convert_variables_to_constants_v2(function, lower_control_flow=False)
+        return convert_variables_to_constants_v2(function, lower_control_flow=False)
     except Exception as error:  # its errors share no base but Exception
         log.debug("the graph cannot be frozen: %s", error)
-        return cast("Callable[..., dict[str, Any]]", function)
-    names = sorted(spec.name for spec in io.outputs)  # dictionaries are flattened in the order of their keys
+        return function
+
+
+def _called(frozen: Any, names: Sequence[str]) -> Callable[..., dict[str, Any]]:
+    """Return a call of a function without variables; ``names`` are those of its outputs, in order."""
+    tensorflow, _ = import_keras()
     types = [tensor.dtype for tensor in frozen.outputs]
     stateful = any(operation.op_def.is_stateful for operation in frozen.graph.get_operations())
-    operations = tensorflow.raw_ops
-    run = operations.StatefulPartitionedCall if stateful else operations.PartitionedCall
+    run = tensorflow.raw_ops.StatefulPartitionedCall if stateful else tensorflow.raw_ops.PartitionedCall
 
     def call(*tensors: Any) -> dict[str, Any]:
         # Bypasses the packing of arguments and results in Python, which takes 0.1 ms (0.8 ms for a frozen function).

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from nnpipe.core.errors import ConfigError, MissingDependency
-from nnpipe.core.operation_times import OperationTimes
+from nnpipe.core.operation_times import Nanoseconds, OperationTimes
 from nnpipe.core.session import WARMUP_RUNS, InferenceSession, timed_runs
 from nnpipe.core.tensors import Batch, IOSpec
 from nnpipe.frameworks.framework_output import hushed
@@ -17,6 +18,11 @@ from nnpipe.frameworks.recorded_calls import RecordedCall, times_of_calls
 
 _BFLOAT16 = "bfloat16"
 _MARK = "nnpipe run"
+_TYPES = {  # C++'s names
+    "float": "float32", "double": "float64", "c10::Half": "float16", "c10::BFloat16": "bfloat16",
+    "signed char": "int8", "unsigned char": "uint8", "short": "int16", "int": "int32", "long": "int64",
+    "long int": "int64", "bool": "bool", "c10::qint8": "int8", "c10::quint8": "uint8", "c10::qint32": "int32",
+}  # fmt: skip
 
 
 class TorchSession(InferenceSession):
@@ -91,23 +97,19 @@ class TorchSession(InferenceSession):
         return {spec.name: array.copy() for spec, array in zip(self.io.outputs, arrays, strict=True)}
 
     def _profile(self, batch: Batch, runs: int) -> OperationTimes:
-        from torch.profiler import ProfilerActivity, profile, record_function
-
-        walls = []
         with TorchSession(self.io, self._call, self._device, self._num_threads) as session:
             session.put(batch)
             timed_runs(session, WARMUP_RUNS)
-            with hushed(), profile(activities=[ProfilerActivity.CPU], acc_events=True) as profiler:
-                for _ in range(runs):
-                    with record_function(_MARK):
-                        walls.append(timed_runs(session, 1))
-        marks = [event for event in profiler.events() if event.name == _MARK]
-        marks.sort(key=lambda event: event.time_range.start)
-        calls = [
-            [RecordedCall(event.name, event.name, 1000.0 * event.time_range.elapsed_us()) for event in _operators(mark)]
-            for mark in marks
-        ]
-        return times_of_calls(calls, np.concatenate(walls))
+            # Recording the arguments takes time, so it has a run of its own.
+            (typed,), _ = _recorded(session, 1, types=True)
+            recorded, walls = _recorded(session, runs)
+        names = [call.name for call in typed]
+        if all([call.name for call in calls] == names for calls in recorded):
+            recorded = [
+                [replace(call, precision=each.precision) for call, each in zip(calls, typed, strict=True)]
+                for calls in recorded
+            ]
+        return times_of_calls(recorded, walls)
 
     def _close(self) -> None:
         if self._num_threads:
@@ -123,6 +125,33 @@ class TorchSession(InferenceSession):
     def _synchronise(self) -> None:
         if self._device != "cpu":
             self._torch.cuda.synchronize()
+
+
+def _recorded(session: TorchSession, runs: int, types: bool = False) -> tuple[list[list[RecordedCall]], Nanoseconds]:
+    """Return the operators of each run, with the types of their numbers if wanted, and the wall times, ``(runs,)``."""
+    from torch.profiler import ProfilerActivity, profile, record_function
+
+    walls = []
+    with hushed(), profile(activities=[ProfilerActivity.CPU], record_shapes=types, acc_events=True) as profiler:
+        for _ in range(runs):
+            with record_function(_MARK):
+                walls.append(timed_runs(session, 1))
+    marks = [event for event in profiler.events() if event.name == _MARK]
+    marks.sort(key=lambda event: event.time_range.start)
+    calls = [
+        [
+            RecordedCall(event.name, event.name, 1000.0 * event.time_range.elapsed_us(), precision=_type_of(event))
+            for event in _operators(mark)
+        ]
+        for mark in marks
+    ]
+    return calls, np.concatenate(walls)
+
+
+def _type_of(event: Any) -> str:
+    """Return the type of an operator's first tensor; empty if it has none, or its arguments were not recorded."""
+    found = (_TYPES[each] for each in getattr(event, "input_dtypes", None) or () if each in _TYPES)
+    return next(found, "")
 
 
 def _operators(event: Any) -> Iterator[Any]:

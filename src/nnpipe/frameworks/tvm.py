@@ -146,15 +146,20 @@ class TVMSession(InferenceSession):
         return told | dict(self._schedules)
 
     def _profile(self, batch: Batch, runs: int) -> OperationTimes:
-        calls: list[RecordedCall] = []
+        calls: list[tuple[str, int]] = []
+        types: dict[str, str] = {}  # of the numbers that each function reads
         started = 0
+        clock = time.perf_counter_ns
 
         def instrument(function: Any, name: str, before: bool, result: Any, *arguments: Any) -> int:
+            # Every instruction here lengthens the run, but belongs to no step.
             nonlocal started
             if before:
-                started = time.perf_counter_ns()
+                if name not in types:
+                    types[name] = _type_of(arguments)
+                started = clock()
             else:
-                calls.append(RecordedCall(name, name, time.perf_counter_ns() - started))
+                calls.append((name, clock() - started))
             return _GO_ON
 
         native = self._again()
@@ -165,7 +170,7 @@ class TVMSession(InferenceSession):
             for _ in range(WARMUP_RUNS + runs):
                 calls.clear()
                 walls.append(timed_runs(session, 1))
-                found.append(_kernels(calls))
+                found.append(_kernels(calls, types))
         return times_of_calls(found[WARMUP_RUNS:], np.concatenate(walls[WARMUP_RUNS:]))
 
     def _close(self) -> None:
@@ -175,11 +180,18 @@ class TVMSession(InferenceSession):
         return ArtifactError(f"{self._path}: TVM cannot run it: {tvm_message(error)}")
 
 
-def _kernels(calls: Sequence[RecordedCall]) -> list[RecordedCall]:
+def _type_of(arguments: Sequence[Any]) -> str:
+    """Return the type of the first tensor among a function's arguments; empty if there is none."""
+    types = (str(each.dtype) for each in arguments if hasattr(each, "dtype") and hasattr(each, "shape"))
+    return next(types, "")
+
+
+def _kernels(calls: Sequence[tuple[str, int]], types: Mapping[str, str]) -> list[RecordedCall]:
     """Return the calls of kernels, and those of the virtual machine itself as one."""
-    inner = sum(call.ns for call in calls if call.name.startswith(_MACHINE))
+    inner = sum(ns for name, ns in calls if name.startswith(_MACHINE))
     rest = [RecordedCall("virtual machine", "virtual machine", inner)] if inner else []
-    return [*(call for call in calls if not call.name.startswith(_MACHINE)), *rest]
+    kernels = (each for each in calls if not each[0].startswith(_MACHINE))
+    return [*(RecordedCall(name, name, ns, precision=types[name]) for name, ns in kernels), *rest]
 
 
 def _set_threads(number: int) -> None:

@@ -14,11 +14,11 @@ from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import Samples
 from nnpipe.core.tensors import Batch, TensorSpec, random_batch, show_shape
 from nnpipe.frameworks.keras import import_keras
+from nnpipe.frameworks.keras_names import named_weights
 from nnpipe.modelwrappers.frameworks import tensorflow_profile, tensorflow_step_graph
 from nnpipe.modelwrappers.frameworks.inspection import check_weights, selected
 from nnpipe.modelwrappers.frameworks.tensorflow_base import TensorFlowBase
 from nnpipe.modelwrappers.frameworks.tensorflow_graph import LayerGraph, layer_graph
-from nnpipe.modelwrappers.frameworks.tensorflow_names import named_weights
 from nnpipe.modelwrappers.frameworks.tensorflow_seeds import reseed, seeded
 from nnpipe.modelwrappers.frameworks.tensorflow_training import TrainingStep
 

@@ -12,7 +12,7 @@ from nnpipe.core.errors import ConfigError, NotSupported
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.tensors import Batch
 from nnpipe.frameworks.keras import check_io, import_keras
-from nnpipe.modelwrappers.frameworks.tensorflow_names import graph_of
+from nnpipe.frameworks.keras_names import graph_of
 from nnpipe.modelwrappers.frameworks.tensorflow_seeds import seeded
 
 

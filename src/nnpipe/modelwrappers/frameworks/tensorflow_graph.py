@@ -12,7 +12,7 @@ from nnpipe.core.graph import Graph, Operation
 from nnpipe.core.graph_sizes import Shapes
 from nnpipe.core.tensors import IOSpec, TensorSpec
 from nnpipe.frameworks.keras import named_io
-from nnpipe.modelwrappers.frameworks.tensorflow_names import graph_of, layer_paths, named_weights
+from nnpipe.frameworks.keras_names import graph_of, layer_paths, named_weights
 from nnpipe.modelwrappers.frameworks.tensorflow_primitives import primitives_of
 
 

@@ -8,32 +8,21 @@ With a GPU, only the host's part is measured.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
-from nnpipe.core.errors import ConfigError, NotSupported
 from nnpipe.core.graph import Profile, Timing
 from nnpipe.core.tensors import Batch, TensorSpec
 from nnpipe.frameworks.keras import import_keras
+from nnpipe.frameworks.tensorflow_trace import TraceEvent, outermost, recorded_events
 from nnpipe.modelwrappers.frameworks.tensorflow_graph import LayerGraph
 from nnpipe.modelwrappers.frameworks.tensorflow_step_graph import ScopedCall
 from nnpipe.modelwrappers.frameworks.tensorflow_training import TrainingStep
 
 if TYPE_CHECKING:
     from nnpipe.modelwrappers.frameworks.tensorflow_base import TensorFlowBase
-
-
-@dataclass(frozen=True)
-class _Event:
-    name: str
-    start: int
-    length: int
-    thread: int
 
 
 def profile_inference(graph: LayerGraph, batches: Sequence[Batch], specs: Iterable[TensorSpec]) -> Profile:
@@ -46,7 +35,7 @@ def profile_inference(graph: LayerGraph, batches: Sequence[Batch], specs: Iterab
     events, wall = _observed(run, ready)
     times = dict.fromkeys((step.operation.name for step in graph.steps), 0)
     steps = {name: step for name in {event.name for event in events} if (step := call.layer_of(name)) is not None}
-    for event in _outermost(event for event in events if event.name in steps):
+    for event in outermost(event for event in events if event.name in steps):
         times[steps[event.name].operation.name] += event.length
     timings = tuple(
         Timing(step.operation.name, step.operation.kind, len(ready), times[step.operation.name] // 1000)
@@ -79,30 +68,23 @@ def profile_training(
         for variable, value in zip(step.model.variables, before, strict=True):
             variable.assign(value)
     totals: dict[str, list[int]] = {}
-    for event in _outermost(event for event in events if event.name in kinds):
+    for event in outermost(event for event in events if event.name in kinds):
         totals.setdefault(event.name, []).append(event.length)
     timings = tuple(Timing(names[name], kinds[name], len(times), sum(times) // 1000) for name, times in totals.items())
     return Profile(timings, len(ready), wall)
 
 
-def _observed(run: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> tuple[list[_Event], int]:
+def _observed(run: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> tuple[list[TraceEvent], int]:
     """Run a compiled function on each of ``arguments`` under the profiler; return events (ps) and wall time (ns)."""
     tensorflow, _ = import_keras()
-    profiler = tensorflow.profiler.experimental
-    with _unfused(tensorflow), tempfile.TemporaryDirectory(prefix="nnpipe-") as folder:
+    with _unfused(tensorflow):
         _wait(run(*arguments[0]))  # traces and compiles, which is not part of a step
-        try:
-            profiler.start(folder)
-        except tensorflow.errors.AlreadyExistsError:
-            raise ConfigError("TensorFlow's profiler is in use already in this process; stop it first") from None
-        try:
+        with recorded_events() as events:
             start = perf_counter_ns()
             for each in arguments:
                 _wait(run(*each))
             wall = perf_counter_ns() - start
-        finally:
-            profiler.stop()
-        return list(_events(Path(folder))), wall
+    return events, wall
 
 
 def _wait(found: Mapping[str, Any]) -> None:
@@ -119,28 +101,3 @@ def _unfused(tensorflow: Any) -> Iterator[None]:
         yield
     finally:
         optimizer.set_experimental_options({name: before})
-
-
-def _events(folder: Path) -> Iterator[_Event]:
-    try:
-        from tensorflow.tsl.profiler.protobuf.xplane_pb2 import XSpace
-    except ImportError:
-        raise NotSupported("this TensorFlow does not let its profiles be read; use version 2.19 to 2.21") from None
-    for path in folder.rglob("*.xplane.pb"):
-        space = XSpace()
-        space.ParseFromString(path.read_bytes())
-        for plane in space.planes:
-            for thread, line in enumerate(plane.lines):
-                for event in line.events:
-                    # The profiler writes "name:kind"; the kind may be that of a faster replacement.
-                    name = plane.event_metadata[event.metadata_id].name.rpartition(":")[0]
-                    yield _Event(name, line.timestamp_ns * 1000 + event.offset_ps, event.duration_ps, thread)
-
-
-def _outermost(events: Iterable[_Event]) -> Iterator[_Event]:
-    """Yield the events that are not inside another event of the same thread: a loop contains its body."""
-    ends: dict[int, int] = {}
-    for event in sorted(events, key=lambda event: (event.start, -event.length)):
-        if event.start >= ends.get(event.thread, 0):
-            ends[event.thread] = event.start + event.length
-            yield event

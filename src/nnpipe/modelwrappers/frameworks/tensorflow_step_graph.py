@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from nnpipe.core.graph import Graph, Operation
 from nnpipe.core.tensors import DTYPES, TensorSpec
 from nnpipe.frameworks.keras import import_keras
+from nnpipe.frameworks.keras_names import free_name, named_weights, names_inside
 from nnpipe.modelwrappers.frameworks.tensorflow_graph import LayerGraph, TracedCall
-from nnpipe.modelwrappers.frameworks.tensorflow_names import free_name, named_weights, names_inside
 from nnpipe.modelwrappers.frameworks.tensorflow_training import TrainingStep
 
 if TYPE_CHECKING:
