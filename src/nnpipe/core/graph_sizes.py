@@ -13,6 +13,21 @@ Shapes = Mapping[str, tuple[int, ...]]
 """The length of each axis, by input."""
 
 
+def stated_shape(text: str) -> tuple[str, tuple[int, ...]]:
+    """Return the name and the shape of ``INPUT=1,224,224,3``; names may contain ``=``.
+
+    Raises
+    ------
+    ConfigError
+        If the text has another form.
+    """
+    name, _, lengths = text.rpartition("=")
+    found = tuple(int(length) for length in lengths.split(",") if length.strip().isdecimal())
+    if not name or len(found) != len(lengths.split(",")) or not all(0 < length < 1 << 31 for length in found):
+        raise ConfigError(f"{text}: expected INPUT=N,N,... such as image=1,224,224,3")
+    return name, found
+
+
 def settled_shapes(io: IOSpec, shapes: Mapping[str, Sequence[int]]) -> dict[str, tuple[int, ...]]:
     """Return a shape for each input: the one given, or else the model's with a length of 1 for each free axis.
 

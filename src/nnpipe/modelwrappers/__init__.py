@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from nnpipe.modelwrappers.files.declared import DeclaredModel as DeclaredModel
     from nnpipe.modelwrappers.files.genai import ONNXRuntimeGenAIModel as ONNXRuntimeGenAIModel
     from nnpipe.modelwrappers.files.keras import KerasModel as KerasModel
+    from nnpipe.modelwrappers.files.mimic import Mimic as Mimic
     from nnpipe.modelwrappers.files.onnx import ONNXModel as ONNXModel
     from nnpipe.modelwrappers.files.sklearn import SklearnModel as SklearnModel
     from nnpipe.modelwrappers.files.text_generator import TextGenerator as TextGenerator
@@ -78,6 +79,7 @@ __getattr__ = lazy_getattr(
         "files.declared": ("DeclaredModel",),
         "files.genai": ("ONNXRuntimeGenAIModel",),
         "files.keras": ("KerasModel",),
+        "files.mimic": ("Mimic",),
         "files.onnx": ("ONNXModel",),
         "files.sklearn": ("SklearnModel",),
         "files.text_generator": ("TextGenerator",),

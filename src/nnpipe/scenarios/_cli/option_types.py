@@ -9,6 +9,7 @@ from pathlib import Path
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import check_writable
+from nnpipe.core.graph_sizes import stated_shape
 
 
 def output_file(text: str) -> Path:
@@ -31,11 +32,10 @@ def assignment(text: str) -> tuple[str, str]:
 
 def input_shape(text: str) -> tuple[str, tuple[int, ...]]:
     """Return the name and the shape of ``INPUT=1,224,224,3``; names may contain ``=``."""
-    name, _, lengths = text.rpartition("=")
-    found = tuple(int(length) for length in lengths.split(",") if length.strip().isdecimal())
-    if not name or len(found) != len(lengths.split(",")) or not all(0 < length < 1 << 31 for length in found):
-        raise argparse.ArgumentTypeError(f"{text}: expected INPUT=N,N,... such as image=1,224,224,3")
-    return name, found
+    try:
+        return stated_shape(text)
+    except ConfigError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def metric_limit(text: str) -> tuple[str, float]:

@@ -159,7 +159,7 @@ def _first(runtime: Runtime, path: Path) -> _Seen:
         graph = live.get_sized_graph({})
     found = _Seen(artifact_of(path, "onnx", runtime), graph, graph_cost(graph))
     found.rounds.append(_profiled(runtime, found, _FIRST_RUNS))
-    layers = layer_times("", graph, found.cost, found.rounds[0]).layers
+    layers = layer_times("", graph, found.rounds[0]).layers
     found.steps = [each.operations for each in layers]
     found.kernels = kernels_of(graph, found.cost, [each for each in found.steps if each])
     return found

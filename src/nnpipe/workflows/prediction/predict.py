@@ -14,16 +14,14 @@ from nnpipe.analysis.kernel_table import KernelTable
 from nnpipe.analysis.kernels import FusedKernel, kernels_of
 from nnpipe.analysis.operation_costs import graph_cost
 from nnpipe.core.argument_checks import check_call
-from nnpipe.core.errors import ArtifactError, ConfigError, NotSupported
+from nnpipe.core.errors import ArtifactError, ConfigError
 from nnpipe.core.graph import Graph
 from nnpipe.core.live_model import LiveModel
 from nnpipe.formats.bounded_json import read_object
-from nnpipe.layers.description.from_description import read_description
 from nnpipe.layers.graph.graph import NetworkGraph
 from nnpipe.layers.graph.operations import operations_of
-from nnpipe.layers.imports.network_files import DESCRIPTIONS
 from nnpipe.measuring.machine import machine_folder
-from nnpipe.workflows.candidates.model_files import format_of, wrapper_of
+from nnpipe.modelwrappers.files.file_graphs import graph_of_file
 from nnpipe.workflows.prediction.predict_result import PredictedKernel, Prediction, PredictResult
 
 _LARGEST, _MOST_VALUES = 16 << 20, 2_000_000
@@ -155,11 +153,4 @@ def _opened(model: Any, number: int, shapes: Mapping[str, tuple[int, ...]]) -> t
         return type(model.wrapper).__name__, model.get_sized_graph(shapes)
     if not isinstance(model, (str, Path)):
         raise ConfigError(f"predict: takes paths of model files, networks and graphs, not {type(model).__name__}")
-    path = Path(model)
-    if path.suffix.lower() in DESCRIPTIONS:
-        return path.name, operations_of(read_description(path), shapes)
-    cls = wrapper_of(format_of(path))
-    if cls is None or not cls.offers("get_sized_graph"):
-        raise NotSupported(f"{path}: it does not show its graph; give the file that it was made from")
-    with cls.from_json({"model_path": str(path)}).open(path) as live:
-        return path.name, live.get_sized_graph(shapes)
+    return Path(model).name, graph_of_file(Path(model), shapes)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from nnpipe.workflows.prediction.onnx_builder import ONNXBuilder
+from nnpipe.frameworks.onnx_builder import ONNXBuilder
 
 _LARGEST_WEIGHTS = 4 << 20  # numbers in one tensor of weights
 _MOST_MACS = 150_000_000  # of one product

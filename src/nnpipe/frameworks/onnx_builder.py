@@ -25,12 +25,13 @@ class ONNXBuilder:
         self._constants: list[Any] = []
         self._inputs: list[Any] = []
 
-    def input(self, shape: Sequence[int]) -> str:
-        """Add an input of real numbers."""
-        from onnx import TensorProto, helper
+    def input(self, shape: Sequence[int], dtype: str = "float32") -> str:
+        """Add an input."""
+        from onnx import helper
 
         name = f"input_{len(self._inputs)}"
-        self._inputs.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, list(shape)))
+        kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+        self._inputs.append(helper.make_tensor_value_info(name, kind, list(shape)))
         return name
 
     def constant(self, array: np.ndarray) -> str:
@@ -48,7 +49,7 @@ class ONNXBuilder:
         return self.constant(drawn.astype(np.float32))
 
     def add(self, kind: str, *inputs: str, outputs: int = 1, **attributes: Any) -> str:
-        """Add a node of a kind; of several outputs the first is returned."""
+        """Add a node of a kind; of several outputs the first is returned, ``name_1`` is the second, and so on."""
         from onnx import helper
 
         number = len(self._nodes)
@@ -58,9 +59,9 @@ class ONNXBuilder:
 
     def model(self, *outputs: str) -> bytes:
         """Return the content of a file with all nodes so far, whose outputs these are."""
-        from onnx import TensorProto, helper, shape_inference
+        from onnx import ValueInfoProto, helper, shape_inference
 
-        given = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs]
+        given = [ValueInfoProto(name=name) for name in outputs]
         graph = helper.make_graph(self._nodes, "network", self._inputs, given, self._constants)
         made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", _OPSET)], producer_name="nnpipe")
         made.ir_version = _IR_VERSION

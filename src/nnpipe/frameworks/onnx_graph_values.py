@@ -1,0 +1,168 @@
+"""The values of a graph of any framework in an ONNX graph: names, shapes, the order of axes, and stored numbers."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+import numpy as np
+
+from nnpipe.core.errors import ConversionError
+from nnpipe.core.graph import Graph, Operation
+from nnpipe.core.primitives import ConvolutionPrimitive
+from nnpipe.frameworks.onnx_builder import ONNXBuilder
+from nnpipe.frameworks.onnx_reshaping import Lengths, reshaped
+
+_MOST_BYTES = (1 << 31) - (1 << 20)  # a protocol buffer holds 2 GB
+_SMALL = ("int8", "uint8")
+_SCALE, _LEAST = 0.02, -128
+
+
+class GraphValues(ONNXBuilder):
+    """Builds an ONNX graph; tensors have their names in another graph outside, and others inside.
+
+    Where that graph has channels last, the ONNX graph has them first.
+
+    Parameters
+    ----------
+    graph
+        The other graph, with the length of every axis known.
+    random
+        Draws the weights.
+    """
+
+    def __init__(self, graph: Graph, random: np.random.Generator) -> None:
+        super().__init__(random)
+        self.graph = graph
+        self._made = {tensor for each in graph.operations for tensor in each.outputs} | set(graph.inputs)
+        self._read = {tensor for each in graph.operations for tensor in each.inputs} | set(graph.outputs)
+        self._moved = _ranks_with_channels_last(graph)
+        self._values: dict[str, str] = {}
+        self._reals: dict[str, str] = {}
+        self._zeros: dict[str, int] = {}
+        self._bytes = 0
+        for name in graph.inputs:
+            self._values[name] = self.input(self.shape(name), self.dtype(name))
+
+    def dtype(self, name: str) -> str:
+        """Return the element type of a tensor."""
+        return self.graph.tensors[name].dtype
+
+    def shape(self, name: str) -> Lengths:
+        """Return the shape of a tensor in the ONNX graph."""
+        shape = tuple(int(length or 1) for length in self.graph.tensors[name].shape)
+        return self._channels_first(shape) if len(shape) in self._moved and name in self._made else shape
+
+    def computed(self, operation: Operation) -> list[str]:
+        """Return the inputs of an operation that are not constants."""
+        return [name for name in operation.inputs if name in self._made]
+
+    def constants(self, operation: Operation) -> list[str]:
+        """Return the inputs of an operation that are constants."""
+        return [name for name in operation.inputs if name not in self._made]
+
+    def is_read(self, name: str) -> bool:
+        """Return whether a tensor is an output of the graph, or an input of an operation."""
+        return name in self._read
+
+    def put(self, name: str, value: str) -> None:
+        """Say which value of the ONNX graph a tensor is."""
+        self._values[name] = value
+
+    def put_anything(self, operation: Operation) -> None:
+        """Make the results of an operation that cannot be written inputs, so that those behind it can be looked at."""
+        for name in operation.outputs:
+            self._values[name] = self.input(self.shape(name), self.dtype(name))
+
+    def value(self, name: str, rank: int = 0) -> str:
+        """Return a tensor's value; constants of lower rank are fitted to values of ``rank`` axes."""
+        if name in self._values:
+            return self._values[name]
+        shape, dtype = self.shape(name), np.dtype(self.dtype(name))
+        if rank in self._moved and 0 < len(shape) <= rank:
+            shape = self._channels_first((1,) * (rank - len(shape)) + shape)
+        self._count(shape, dtype.itemsize)
+        if dtype.kind in "iub":
+            array = self.random.integers(dtype.kind != "b", 2, shape, endpoint=dtype.kind != "b").astype(dtype)
+        else:  # near 1 like those above, so that quotients and powers stay finite
+            array = (1 + 0.1 * self.random.standard_normal(shape)).astype(dtype)
+        made = self.constant(array)
+        if rank not in self._moved:
+            self._values[name] = made
+        return made
+
+    def operand(self, name: str, rank: int = 0) -> str:
+        """Return a tensor's value to compute with, which is real for numbers of 8 bits.
+
+        Values of lower rank are fitted to values of ``rank`` axes.
+        """
+        fitted = rank in self._moved and len(self.shape(name)) <= rank
+        if name not in self._made and fitted:
+            found = self.value(name, rank)
+            return self._real(found, name) if self.is_small(name) else found
+        if self.is_small(name) and name not in self._reals:
+            self._reals[name] = self._real(self.value(name), name)
+        found, shape = self._reals.get(name) or self.value(name), self.shape(name)
+        if not fitted or not 0 < len(shape) < rank:
+            return found
+        full = reshaped(self, found, shape, (1,) * (rank - len(shape)) + shape)
+        return self.add("Transpose", full, perm=list(self._channels_first(tuple(range(rank)))))
+
+    def is_small(self, name: str) -> bool:
+        """Return whether a tensor holds numbers of 8 bits, as quantised models do."""
+        return self.dtype(name) in _SMALL
+
+    def put_rounded(self, name: str, x: str, positive: bool = False) -> None:
+        """Say that a tensor of 8 bits is the real numbers ``x``.
+
+        If these cannot be negative, the least integer stands for 0; then runtimes know that the activation before it
+        changes nothing, and fuse it.
+        """
+        if positive and self.dtype(name) == "int8":
+            self._zeros[name] = _LEAST
+        scale, zero = self._scalar(_SCALE, "float32"), self._scalar(self._zeros.get(name, 0), self.dtype(name))
+        self._values[name] = self.add("QuantizeLinear", x, scale, zero)
+
+    def _real(self, x: str, name: str) -> str:
+        zero = self._scalar(self._zeros.get(name, 0), self.dtype(name))
+        return self.add("DequantizeLinear", x, self._scalar(_SCALE, "float32"), zero)
+
+    def stored(self, dtype: str, *shape: int) -> str:
+        """Add weights that are stored in an element type, as real numbers."""
+        if dtype not in (*_SMALL, "int32"):
+            return self.weights(*shape)
+        self._count(shape, np.dtype(dtype).itemsize)
+        low = 0 if dtype == "uint8" else -8
+        drawn = self.constant(self.random.integers(low, 8, shape).astype(np.dtype(dtype)))
+        scale = _SCALE**2 if dtype == "int32" else _SCALE  # as biases have it
+        return self.add("DequantizeLinear", drawn, self._scalar(scale, "float32"), self._scalar(0, dtype))
+
+    def weights(self, *shape: int, mean: float = 0.0) -> str:
+        """Add random numbers, small enough that values neither grow nor vanish from layer to layer."""
+        self._count(shape, 4)
+        return super().weights(*shape, mean=mean)
+
+    def _scalar(self, value: float, dtype: str) -> str:
+        return self.constant(np.array(value, np.dtype(dtype)))
+
+    def _count(self, shape: Lengths, each: int) -> None:
+        self._bytes += math.prod(shape) * each
+        if self._bytes > _MOST_BYTES:
+            raise ConversionError("a network of the same cost cannot be made: its weights would be larger than 2 GB")
+
+    def _channels_first(self, shape: Lengths) -> Lengths:
+        return (shape[0], shape[-1], *shape[1:-1])
+
+
+def _ranks_with_channels_last(graph: Graph) -> frozenset[int]:
+    """Return the numbers of axes of values whose channels are last, as the convolutions of the graph tell."""
+    votes: Counter[tuple[int, bool]] = Counter()
+    for operation in graph.operations:
+        first = operation.primitives[0] if operation.primitives else None
+        if isinstance(first, ConvolutionPrimitive) and operation.outputs:
+            shape = graph.tensors[operation.outputs[0]].shape
+            rank = len(first.kernel) + 2
+            if len(shape) == rank:
+                votes[rank, shape[1] != first.out_channels and shape[-1] == first.out_channels] += 1
+    ranks = {rank for rank, _ in votes}
+    return frozenset(rank for rank in ranks if votes[rank, True] > votes[rank, False])

@@ -1,0 +1,234 @@
+"""An ONNX network with random weights that computes as much as a graph of any framework.
+
+Of the graph only what is computed and the shapes of tensors are used: neither names nor numbers of it are in the
+result.  Attributes follow from shapes, such as the axis along which values are joined.  Where layouts differ, channels
+come first, as ONNX has them.  Numbers of 8 bits are computed with as in quantised ONNX files: between conversions that
+runtimes fuse.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import Any
+
+import numpy as np
+
+from nnpipe.core.errors import NotSupported
+from nnpipe.core.graph import Graph, Operation
+from nnpipe.core.primitives import (
+    AttentionPrimitive,
+    ConvolutionPrimitive,
+    MatrixProduct,
+    PlainPrimitive,
+    PoolingPrimitive,
+    Primitive,
+    RecurrentPrimitive,
+)
+from nnpipe.frameworks.onnx_graph_values import GraphValues
+from nnpipe.frameworks.onnx_plain_operations import activation, plain
+from nnpipe.frameworks.onnx_reshaping import Lengths, copied, flipped, reshaped, sides
+
+_MOST_NAMED = 8
+_POSITIVE = ("relu", "relu6", "clip")  # functions that runtimes fuse with a quantisation behind them
+_COPIED = ("quantisation", "gather", "movement", "view")
+
+
+def onnx_of_graph(graph: Graph, random: np.random.Generator, folded: frozenset[str] = frozenset()) -> bytes:
+    """Return the content of an ONNX file with a network of the same operations and shapes.
+
+    Parameters
+    ----------
+    graph
+        The graph, with the length of every axis known.
+    random
+        Draws the weights.
+    folded
+        Operations on constants alone, which are replaced by constants.
+
+    Raises
+    ------
+    NotSupported
+        If some operations cannot be written; the message names them with their number.
+    ConversionError
+        If the weights would be larger than one file can hold.
+    """
+    values = GraphValues(graph, random)
+    refused: Counter[str] = Counter()
+    for operation in graph.operations:
+        if operation.name in folded and not any(each.kind == "quantisation" for each in operation.primitives):
+            continue
+        try:
+            _write(values, operation)
+        except (NotSupported, ValueError, IndexError):  # the last two for shapes that contradict the operation
+            refused[operation.kind] += 1
+            values.put_anything(operation)
+    if refused:
+        named = ", ".join(f"{number} {kind}" for kind, number in refused.most_common(_MOST_NAMED))
+        raise NotSupported(f"a network of the same cost cannot be made: it has operations without a rule: {named}")
+    return values.model(*(values.value(name) for name in graph.outputs))
+
+
+def _write(values: GraphValues, operation: Operation) -> None:
+    """Add the nodes of an operation.
+
+    Raises
+    ------
+    NotSupported
+        If there is no rule for it.
+    """
+    if not operation.primitives or not operation.outputs or operation.unlisted:
+        raise NotSupported(operation.kind)
+    given, result, first = values.computed(operation), operation.outputs[0], operation.primitives[0]
+    out = values.shape(result)
+    rescaled = bool(given) and values.is_small(given[0]) and values.is_small(result)
+    computes = first.kind not in _COPIED or (first.kind == "quantisation" and rescaled)
+    x, shape = "", Lengths()
+    if given:
+        x, shape = values.operand(given[0]) if computes else values.value(given[0]), values.shape(given[0])
+    x, shape = _first(values, first, operation, x, shape, out)
+    for each in operation.primitives[1:]:  # fused behind it: activations
+        x = activation(values, each, x)
+    x = reshaped(values, x, shape, out)
+    if computes and values.is_small(result):
+        values.put_rounded(result, x, positive=_is_positive(operation.primitives[-1]))
+    else:
+        values.put(result, x)
+    for place, name in enumerate(operation.outputs[1:], 1):
+        if isinstance(first, RecurrentPrimitive):
+            values.put(name, f"{x}_{place}")
+        elif values.is_read(name):
+            if not isinstance(first, PlainPrimitive) or not given:
+                raise NotSupported(operation.kind)
+            values.put(name, copied(values, values.value(given[0]), values.shape(given[0]), values.shape(name)))
+
+
+def _is_positive(what: Primitive) -> bool:
+    return isinstance(what, PlainPrimitive) and what.function.lower() in _POSITIVE
+
+
+def _first(
+    values: GraphValues, what: Primitive, operation: Operation, x: str, shape: Lengths, out: Lengths
+) -> tuple[str, Lengths]:
+    """Add the nodes of the first primitive of an operation, and return the result with its shape."""
+    if isinstance(what, PlainPrimitive):
+        return plain(values, what, operation, x, shape, out)
+    if isinstance(what, ConvolutionPrimitive):
+        return _convolution(values, what, operation, x, shape, out)
+    if isinstance(what, MatrixProduct):
+        return _product(values, what, operation, out)
+    if isinstance(what, PoolingPrimitive):
+        return _pooling(values, what, x, shape, out)
+    if isinstance(what, RecurrentPrimitive):
+        return _recurrent(values, what, x, shape, out)
+    if isinstance(what, AttentionPrimitive):
+        return _attention(values, operation, out)
+    raise NotSupported(operation.kind)
+
+
+def _convolution(
+    values: GraphValues, what: ConvolutionPrimitive, operation: Operation, x: str, shape: Lengths, out: Lengths
+) -> tuple[str, Lengths]:
+    if len(shape) != len(what.kernel) + 2:
+        raise NotSupported(operation.kind)
+    each_group = what.in_channels // what.groups
+    filters = (what.out_channels, each_group)
+    if what.transposed:
+        filters = (what.in_channels, what.out_channels // what.groups)
+    given = [x, values.stored(_stored_type(values, operation), *filters, *what.kernel)]
+    if bias := _bias(values, operation, what.out_channels):
+        given.append(bias)
+    attributes: dict[str, Any] = {
+        "kernel_shape": list(what.kernel), "strides": list(what.strides), "dilations": list(what.dilations),
+        "group": what.groups,
+    }  # fmt: skip
+    ends = (out, shape) if what.transposed else (shape, out)
+    # By how much the windows reach beyond the values; less than nothing if they leave some out.
+    windows = zip(ends[0][2:], ends[1][2:], what.kernel, what.strides, what.dilations, strict=True)
+    over = [(times - 1) * step + (kernel - 1) * dilation + 1 - long for long, times, kernel, step, dilation in windows]
+    pads = sides([max(each, 0) for each in over])
+    if what.transposed:
+        missing = [max(-each, 0) for each in over]
+        found = values.add("ConvTranspose", *given, pads=pads, output_padding=missing, **attributes)
+    else:
+        found = values.add("Conv", *given, pads=pads, **attributes)
+    return found, (shape[0], what.out_channels, *out[2:])
+
+
+def _stored_type(values: GraphValues, operation: Operation) -> str:
+    """Return the element type of the weights of a product or convolution."""
+    constants = values.constants(operation)
+    small = bool(constants) and values.is_small(operation.inputs[0])  # otherwise real numbers would be rounded
+    return next((values.dtype(name) for name in constants if values.is_small(name)), "float32") if small else "float32"
+
+
+def _bias(values: GraphValues, operation: Operation, length: int) -> str:
+    """Add the bias of an operation; return an empty text if it has none."""
+    found = [name for name in values.constants(operation) if values.shape(name) == (length,)]
+    kind = {"int32", "float32"} & {values.dtype(name) for name in found}
+    return values.stored("int32" if "int32" in kind else "float32", length) if kind else ""
+
+
+def _product(values: GraphValues, what: MatrixProduct, operation: Operation, out: Lengths) -> tuple[str, Lengths]:
+    rows, depth, columns = (int(length or 1) for length in (what.rows, what.depth, what.columns))
+    given = values.computed(operation)
+    if len(given) == 1:
+        x, shape = values.operand(given[0]), values.shape(given[0])
+        stored = _stored_type(values, operation)
+        bias = _bias(values, operation, columns)
+        if shape[-1:] != (depth,):
+            x, shape = reshaped(values, x, shape, (-1, depth)), (rows, depth)
+        if len(shape) == 2 and (bias or operation.kind == "Gemm"):
+            more = [bias] if bias else []
+            return values.add("Gemm", x, values.stored(stored, columns, depth), *more, transB=1), (shape[0], columns)
+        y, result = values.add("MatMul", x, values.stored(stored, depth, columns)), (*shape[:-1], columns)
+        return (values.add("Add", y, bias) if bias else y), result
+    (x, shape), (y, other) = ((values.operand(name), values.shape(name)) for name in given[:2])
+    if shape[-1] != depth and len(shape) > 1 and shape[-2] == depth:
+        x, shape = flipped(values, x, shape)
+    if other[-1] == depth and (other[-1] != columns or other[-2] != depth):
+        y, other = flipped(values, y, other)
+    if shape[-1] != other[-2]:
+        raise NotSupported(operation.kind)
+    return values.add("MatMul", x, y), (*out[:-2], shape[-2], other[-1])
+
+
+def _attention(values: GraphValues, operation: Operation, out: Lengths) -> tuple[str, Lengths]:
+    """Add two products with a softmax between them, of queries, keys and values with heads of their own."""
+    given = values.computed(operation)
+    if len(given) < 3 or any(len(values.shape(name)) != 4 for name in given[:3]):
+        raise NotSupported(operation.kind)
+    (queries, _), (keys, shape), (contents, _) = ((values.operand(name), values.shape(name)) for name in given[:3])
+    scale = values.constant(np.array(1 / math.sqrt(shape[-1]), np.float32))
+    scores = values.add("Mul", values.add("MatMul", queries, flipped(values, keys, shape)[0]), scale)
+    return values.add("MatMul", values.add("Softmax", scores, axis=-1), contents), out
+
+
+def _pooling(values: GraphValues, what: PoolingPrimitive, x: str, shape: Lengths, out: Lengths) -> tuple[str, Lengths]:
+    word = "Max" if what.function == "max" else "Average"
+    if not what.kernel:
+        return values.add(f"Global{word}Pool", x), (*shape[:2], *(1,) * (len(shape) - 2))
+    strides = what.strides or what.kernel
+    windows = zip(shape[2:], out[2:], what.kernel, strides, strict=True)
+    pads = sides([max((times - 1) * step + kernel - long, 0) for long, times, kernel, step in windows])
+    found = values.add(f"{word}Pool", x, kernel_shape=list(what.kernel), strides=list(strides), pads=pads)
+    return found, (*shape[:2], *out[2:])
+
+
+def _recurrent(
+    values: GraphValues, what: RecurrentPrimitive, x: str, shape: Lengths, out: Lengths
+) -> tuple[str, Lengths]:
+    batch, steps, width, units = (int(length or 1) for length in (what.batch, what.steps, what.inputs, what.units))
+    kind, gates = {"lstm": ("LSTM", 4), "gru": ("GRU", 3), "rnn": ("RNN", 1)}[what.cell]
+    many = what.directions
+    y = values.add(
+        kind, reshaped(values, x, shape, (steps, batch, width)), values.weights(many, gates * units, width),
+        values.weights(many, gates * units, units), values.weights(many, 2 * gates * units),
+        outputs=3 if kind == "LSTM" else 2, hidden_size=units,
+        direction="forward" if many == 1 else "bidirectional",
+    )  # fmt: skip
+    full = (steps, many, batch, units)
+    if math.prod(out) == math.prod(full):
+        return y, full
+    last = values.add("Gather", y, values.constant(np.array(steps - 1, np.int64)), axis=0)
+    return last, full[1:]

@@ -1,0 +1,99 @@
+"""Networks with random weights that cost as much as others, of which they show nothing else."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+
+from nnpipe.analysis.graph_constants import constants_of
+from nnpipe.core.arguments import argument
+from nnpipe.core.errors import ConversionError, NotSupported
+from nnpipe.core.graph import Graph
+from nnpipe.core.graph_sizes import stated_shape
+from nnpipe.core.tensors import IOSpec
+from nnpipe.frameworks.onnx_of_graph import onnx_of_graph
+from nnpipe.modelwrappers.files._onnx_graph import ONNXSource
+from nnpipe.modelwrappers.files.file_graphs import graph_of_file
+from nnpipe.modelwrappers.files.onnx_wrapper import ONNXWrapper
+
+_FILE = "network.onnx"
+
+
+class Mimic(ONNXWrapper):
+    """A network with random weights that costs as much as another, of which it shows neither names nor weights.
+
+    It has the operations of the original with their sizes, so it takes about as
+    long and as much memory wherever it runs: a stand-in for a network that is
+    not trained yet, or must not be passed on.  The original may be a model file,
+    or a network declared layer by layer (.yaml, .json) that was never built.
+    Channels come first, as in ONNX; numbers of 8 bits stay numbers of 8 bits.
+    """
+
+    requires: ClassVar[tuple[str, ...]] = ("onnxruntime", "onnx")
+    makes_weights: ClassVar[bool] = True
+
+    original: Path = argument(help="file of the network whose cost is wanted", metavar="PATH")
+    original_shapes: tuple[str, ...] = argument(
+        (),
+        help="shapes of its inputs, such as image=1,3,224,224 (default: its own, with the length 1 for each free axis)",
+        metavar="INPUT=N,N,...",
+    )
+    seed: int = argument(0, help="determines the weights", minimum=0)
+
+    def validate(self) -> None:
+        """Check the form of the shapes."""
+        super().validate()
+        for each in self.original_shapes:
+            stated_shape(each)
+
+    @property
+    def _name(self) -> str:
+        return f"{type(self).__name__} ({self.original})"
+
+    @cached_property
+    def _graph(self) -> Graph:
+        """The graph of the original, without the objects of its framework."""
+        graph = graph_of_file(self.original, dict(stated_shape(each) for each in self.original_shapes))
+        operations = tuple(replace(each, native=None) for each in graph.operations)
+        return replace(graph, operations=operations, native=None)
+
+    @cached_property
+    def io(self) -> IOSpec:
+        """Inputs and outputs: those of the original with other names, and with channels first."""
+        self.check_installed()
+        with self._written() as path:
+            return self.read_io(path)
+
+    def build(self) -> ONNXSource:
+        """Return a network that costs as much as the original; the seed determines its weights."""
+        with self._written(keep=True) as path:
+            source = self.read_model(path)
+        weakref.finalize(source, shutil.rmtree, path.parent, ignore_errors=True)
+        return source
+
+    @contextmanager
+    def _written(self, keep: bool = False) -> Iterator[Path]:
+        """Give a file of the network, which is removed afterwards, or if that fails."""
+        try:
+            content = onnx_of_graph(self._graph, np.random.default_rng(self.seed), constants_of(self._graph).folded)
+        except (NotSupported, ConversionError) as error:
+            raise type(error)(f"{self.original}: {error}") from None
+        folder = Path(tempfile.mkdtemp(prefix="nnpipe-"))
+        try:
+            (folder / _FILE).write_bytes(content)
+            yield folder / _FILE
+        except BaseException:
+            keep = False
+            raise
+        finally:
+            if not keep:
+                shutil.rmtree(folder, ignore_errors=True)
