@@ -7,12 +7,15 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from nnpipe.analysis.layer_times import LayerTime, LayerTimes
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.measuring.comparison import Comparison, with_turns
 from nnpipe.measuring.interleaving import Block, Record, Turn
 from nnpipe.measuring.paired_comparison import ComparisonPlan
 from nnpipe.measuring.run import Run
 from nnpipe.measuring.series import Series
+from nnpipe.report.inputs.layer_profile import LayerProfile
+from nnpipe.report.memory_use import MemoryUse
 
 DIGITS = tuple("zero one two three four five six seven eight nine".split())
 
@@ -95,6 +98,44 @@ def made_up_run(
         },
         created="2026-01-02T03:04:05+00:00",
     )
+
+
+def made_up_profile(seed: int = 0, steps: int = 12, runtime: str = "ONNXRuntime") -> LayerProfile:
+    """The profile of a network whose steps compute two operations each, half of them convolutions."""
+    random = np.random.default_rng(seed)
+    parts = random.uniform(1_000, 9_000, steps + 1)
+    rows = []
+    for place, ns in enumerate(parts.tolist()):
+        rest = place == steps
+        kind = "not attributed" if rest else ("convolution", "pooling", "matrix product")[place % 3]
+        names = () if rest else (f"stage{place}/conv", f"stage{place}/relu")
+        numbers = {} if rest else {"macs": 1000 * place, "others": 100, "bytes_read": 4000, "bytes_written": 2000}
+        rows.append(
+            LayerTime(
+                kind if rest else f"step{place}",
+                kind,
+                names,
+                "" if rest else "FusedConv",
+                "",
+                "" if rest else "float32",
+                ns,
+                0.9 * ns,
+                1.1 * ns,
+                ns / parts.sum(),
+                values=None if rest else 500,
+                **numbers,
+            )
+        )
+    times = LayerTimes(runtime, tuple(rows[:-1]), rows[-1], float(parts.sum()), 0.9 * parts.sum(), 0.96, 0.1, (), 30)
+    live = tuple(random.integers(1 << 20, 1 << 22, 2 * steps).tolist())
+    return LayerProfile(
+        times, ("2 convolutions ran in float32: 20 %",), live, None, MemoryUse(4 << 20, 9 << 20, 3 << 20)
+    )
+
+
+@pytest.fixture(scope="session")
+def make_profile() -> Callable[..., LayerProfile]:
+    return made_up_profile
 
 
 @pytest.fixture(scope="session")

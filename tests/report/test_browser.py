@@ -22,12 +22,13 @@ NAMES = ("TensorFlowDigitsCNN · as trained", "ONNXDynamicQuantizer_per_channel=
 
 
 @pytest.fixture(scope="module")
-def page_file(make_run, tmp_path_factory):
-    """A comparison of ten candidates, of which one was never timed."""
+def page_file(make_run, make_profile, tmp_path_factory):
+    """A comparison of ten candidates, of which one was never timed, and two show their layers."""
     runs = [
         make_run(f"{NAMES[n % 3]} {n}", seed=n, median_ns=1e6 / (n + 1), size=1000 * (5 - n) ** 2 + 1000, wire=n == 2)
         for n in range(9)
     ]
+    runs[:2] = [dataclasses.replace(run, profile=make_profile(n).to_json()) for n, run in enumerate(runs[:2])]
     runs.insert(4, dataclasses.replace(make_run("<script>alert(1)</script>", seed=20), series={}))
     path = tmp_path_factory.mktemp("page") / "page.html"
     write_html(render(runs, "Ten candidates"), path)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-ADDED, CONVERSION = "added by the runtime", "conversion"
-"""The kinds of steps that compute no operation of the model: conversions of a type or a layout, and others."""
+ADDED, CONVERSION, FURTHER = "added by the runtime", "conversion", "further steps"
+"""The kinds of steps that compute no operation of the model (conversions of a type or a layout, and others), and of a
+row with the sums of many steps."""
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,11 @@ class MeasureOptions(Component):
         0.0, help="seconds to measure the idle power before the energy, to subtract it; 0 subtracts nothing",
         minimum=0.0, maximum=3600.0,
     )  # fmt: skip
-
+    profile: bool = argument(
+        False,
+        help="afterwards also time each layer, in a process of its own that leaves the timed calls alone, and keep the "
+        "layers with the result; reports show them",
+    )
     worst_samples: int = argument(
         6, help="how many of the samples with which the model did worst are kept with the result, as small pictures or "
         "curves that reports show; 0 for none", minimum=0, maximum=50,

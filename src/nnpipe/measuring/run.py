@@ -80,6 +80,9 @@ class Run:
     preparation
         How samples were prepared, as in :class:`~nnpipe.core.preparation.Preparation`, with the resulting value ranges
         under ``arrived`` (:func:`~nnpipe.measuring.input_ranges.input_ranges`); empty in files of older versions.
+    profile
+        The times and costs of the layers, measured in a process of its own after everything else, as in
+        :class:`~nnpipe.report.inputs.layer_profile.LayerProfile`; or the ``reason`` why there are none; may be empty.
 
     Examples
     --------
@@ -104,6 +107,7 @@ class Run:
     verification: Mapping[str, Any] = field(default_factory=dict)
     audits: Mapping[str, Any] = field(default_factory=dict)
     preparation: Mapping[str, Any] = field(default_factory=dict)
+    profile: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return the run in its JSON form; ``summary`` is for human readers and ignored when read."""
@@ -118,6 +122,7 @@ class Run:
             "verification": dict(self.verification),
             "audits": dict(self.audits),
             "preparation": dict(self.preparation),
+            "profile": dict(self.profile),
             "frameworks": dict(self.frameworks),
             "host": dict(self.host),
             "timing": dict(self.timing),
@@ -227,6 +232,7 @@ class Run:
                 verification=typed(dict, data, "verification") if "verification" in data else {},
                 audits=typed(dict, data, "audits") if "audits" in data else {},
                 preparation=typed(dict, data, "preparation") if "preparation" in data else {},
+                profile=typed(dict, data, "profile") if "profile" in data else {},
             )
         except KeyError as error:
             raise ArtifactError(f"not a whole result file: {error} is missing") from None

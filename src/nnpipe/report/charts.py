@@ -106,6 +106,24 @@ class Bars:
     bars: tuple[Bar, ...]
 
 
+@dataclass(frozen=True, eq=False)
+class StackedBar:
+    """A bar of several parts (labels,) in a row, and a text beside it."""
+
+    label: str
+    parts: Floats
+    text: str
+
+
+@dataclass(frozen=True, eq=False)
+class StackedBars:
+    """Bars below each other whose parts have the same labels and colours."""
+
+    x_label: str
+    labels: tuple[str, ...]
+    bars: tuple[StackedBar, ...]
+
+
 @dataclass(frozen=True)
 class ChartPoint:
     """A point with its intervals in both directions, and the number of its colour and marker.
@@ -207,4 +225,36 @@ class BoxedFrame:
     picture: bytes = b""
 
 
-Chart = BoxedFrame | Lines | Areas | Histogram | Spreads | Bars | Scatter | Intervals | Heatmap | Dots
+@dataclass(frozen=True)
+class GraphBox:
+    """A box of a graph with two lines of text, its shade from 0 to 1, and the text shown when a reader points at it."""
+
+    label: str
+    detail: str
+    shade: float
+    tip: str = ""
+
+
+@dataclass(frozen=True)
+class BoxGraph:
+    """Boxes, each after those before it, and arrows between their numbers."""
+
+    boxes: tuple[GraphBox, ...]
+    arrows: tuple[tuple[int, int], ...]
+    scale_label: str
+
+
+Chart = (
+    BoxedFrame
+    | BoxGraph
+    | Lines
+    | Areas
+    | Histogram
+    | Spreads
+    | Bars
+    | StackedBars
+    | Scatter
+    | Intervals
+    | Heatmap
+    | Dots
+)

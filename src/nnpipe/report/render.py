@@ -12,18 +12,19 @@ from nnpipe.measuring.run import Run
 from nnpipe.report.document import Document, Section
 from nnpipe.report.formatting import clean
 from nnpipe.report.inputs.candidate import Candidate, candidates_of
+from nnpipe.report.sections.layers import layers
 from nnpipe.report.sections.outcome import Failure, failure_warnings
 from nnpipe.report.sections.performance import performance
 from nnpipe.report.sections.provenance import provenance
 from nnpipe.report.sections.summary import summary
 from nnpipe.report.task_section import task_section
 
-PERFORMANCE = "performance"
+PERFORMANCE, LAYERS = "performance", "layers"
 
 
 def known_report_types() -> tuple[str, ...]:
-    """Return the names of all sections that a report can be limited to: of times, and of each task."""
-    return (PERFORMANCE, *(task.name for task in all_tasks()))
+    """Return the names of all sections that a report can be limited to: of times, of layers, and of each task."""
+    return (PERFORMANCE, LAYERS, *(task.name for task in all_tasks()))
 
 
 def render(
@@ -73,7 +74,7 @@ def report_on(
         The title of the report.
     report_types
         Sections besides the summary and the provenance:
-        ``"performance"``, and the names of tasks; by default those for which
+        ``"performance"``, ``"layers"``, and the names of tasks; by default those for which
         some run has data.  A section says which runs have no data for it.
     failures
         Candidates that could not be measured, with reasons.
@@ -93,11 +94,13 @@ def report_on(
     sections = [*before, replace(first, blocks=(*failure_warnings(failures), *first.blocks))]
     tasks = {c.quality.task.name: c.quality.task for c in candidates if c.quality is not None}
     timed = any(c.latency is not None for c in candidates)
-    possible = [*([PERFORMANCE] if timed else []), *tasks]
+    profiled = any(c.profile is not None or c.no_profile for c in candidates)
+    possible = [*([PERFORMANCE] if timed else []), *([LAYERS] if profiled else []), *tasks]
+    makers = {PERFORMANCE: performance, LAYERS: layers}
     for name in dict.fromkeys(possible if report_types is None else report_types):
         if name not in possible:
             raise _not_possible(name)
-        sections.append(performance(candidates) if name == PERFORMANCE else task_section(tasks[name], candidates))
+        sections.append(makers[name](candidates) if name in makers else task_section(tasks[name], candidates))
     sections.append(provenance(candidates))
     return Document(clean(title, 200) or "Report", tuple(sections), _subtitle([c.run for c in candidates], measured))
 
@@ -106,7 +109,8 @@ def _not_possible(name: str) -> ConfigError:
     known = known_report_types()
     if name not in known:
         return ConfigError(f"there is no report type {name!r}{nearest(name, known)}; known: {', '.join(known)}")
-    needed = "inference times" if name == PERFORMANCE else "judged predictions of that task"
+    told = {PERFORMANCE: "inference times", LAYERS: "times of layers (measure with --profile)"}
+    needed = told.get(name, "judged predictions of that task")
     return ConfigError(f"report type {name!r} needs {needed}, and no result file given has any; leave it out")
 
 

@@ -37,17 +37,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
-from nnpipe.analysis.roofline import Ceilings
 from nnpipe.core.argument_kinds import Kind
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.runtime import Runtime
-from nnpipe.measuring.machine import machine_folder
+from nnpipe.modelwrappers.files.mimic import Mimic
 from nnpipe.scenarios._cli.command import execute, parse
 from nnpipe.scenarios._cli.option_types import input_shape, output_file
 from nnpipe.workflows.explanation.explain import explain
 from nnpipe.workflows.explanation.what_if import Speedup
-from nnpipe.workflows.roofline.roofline import ceilings_file, read_ceilings
+from nnpipe.workflows.roofline.roofline import kept_ceilings, read_ceilings
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -101,6 +100,10 @@ def _options(parser: argparse.ArgumentParser) -> None:
         metavar="FOLDER",
         help="also draw the memory by operation, the time by kind, and the roofline, here",
     )
+    parser.add_argument(
+        "--mimic", type=output_file, metavar="OUT.onnx",
+        help="also write a network that costs as much and has random weights and other names here, to be passed on",
+    )  # fmt: skip
     parser.add_argument("--csv", type=output_file, metavar="OUT.csv", help="also write a row for each operation here")
     parser.add_argument("--json", type=output_file, metavar="OUT.json", help="also write all figures here")
 
@@ -121,7 +124,9 @@ def _explain(argv: Sequence[str] | None) -> None:
     beside = cast(Runtime, parsed.make("--beside")) if parsed.classes["--beside"] else None
     if runtime is None and beside is not None:
         raise ConfigError("--beside needs a first runtime: name one with --runtime")
-    known = None if runtime is None else _ceilings(options.ceilings, runtime)
+    known = None
+    if runtime is not None:
+        known = read_ceilings(options.ceilings) if options.ceilings is not None else kept_ceilings(runtime)
     found = explain(
         options.model,
         shapes=dict(options.shape),
@@ -144,18 +149,14 @@ def _explain(argv: Sequence[str] | None) -> None:
         print("share of the roof: not known; nnpipe roofline measures what this machine can do")
     for path in found.save_pictures(options.pictures) if options.pictures is not None else ():
         print(f"drawn: {path}")
+    if options.mimic is not None:
+        shapes = tuple(f"{name}={','.join(map(str, shape))}" for name, shape in options.shape)
+        with Mimic(original=options.model, original_shapes=shapes).open() as live:
+            live.export(options.mimic, "onnx")
     if options.csv is not None:
         found.save_csv(options.csv)
     if options.json is not None:
         found.save_json(options.json)
-
-
-def _ceilings(given: Path | None, runtime: Runtime) -> Ceilings | None:
-    """Return the ceilings in a file, or those that are kept of this machine with as many threads as a runtime has."""
-    if given is not None:
-        return read_ceilings(given)
-    kept = ceilings_file(machine_folder(Path.home()), getattr(runtime, "num_threads", 1) or 1)
-    return read_ceilings(kept) if kept.exists() else None
 
 
 if __name__ == "__main__":

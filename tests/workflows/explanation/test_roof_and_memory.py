@@ -12,8 +12,8 @@ from installed import needs
 import nnpipe as nn
 from nnpipe.analysis.roofline import Ceiling, Ceilings, MemoryLevel
 from nnpipe.core.errors import ConfigError
+from nnpipe.report.memory_use import MemoryUse
 from nnpipe.scenarios.explain import main
-from nnpipe.workflows.explanation.memory_use import MemoryUse
 
 
 def machine(rate: float) -> Ceilings:
@@ -56,7 +56,11 @@ def test_layers_have_their_share_of_the_roof_and_a_doubt_above_it(network: Path,
     told = json.loads((tmp_path / "e.json").read_text())
     assert told["roof"][0]["limit"] == "arithmetic"
     drawn = {path.name for path in found.save_pictures(tmp_path)}
-    assert drawn == {"memory.svg", "breakdown.svg", "roofline.svg"}
+    assert drawn == {"memory.svg", "breakdown.svg", "graph-time.svg", "roofline.svg"}
+    graph = found.charts()["graph-time"]
+    assert [box.label for box in graph.boxes] == ["first", "second"]
+    assert graph.arrows == ((0, 1),)
+    assert max(box.shade for box in graph.boxes) == 1.0
     assert "layers" in (tmp_path / "roofline.svg").read_text()
 
 
@@ -78,12 +82,8 @@ def test_the_command_measures_memory_beside_what_lives_at_once(
 
 
 def test_why_memory_differs_is_told() -> None:
-    class Cost:
-        class peak:
-            live_bytes = 10_000_000
-
     def told(file: int, loaded: int, peak: int | None) -> str:
-        return " ".join(MemoryUse(file, loaded, peak).sentences(Cost))  # type: ignore[arg-type]
+        return " ".join(MemoryUse(file, loaded, peak).sentences(10_000_000))
 
     assert "copied into the layout" in told(5_000_000, 9_000_000, 10_000_000)
     assert "mapped file" in told(9_000_000, 5_000_000, 10_000_000)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from nnpipe.report.charts import Bars, ChartPoint, Intervals, Scatter, Spreads
-from nnpipe.report.drawing.axes import ROW, SMALL, WIDTH, Plane, Span, frame, length, plane
+from nnpipe.report.charts import Bars, ChartPoint, Intervals, Scatter, Spreads, StackedBars
+from nnpipe.report.drawing.axes import ROW, SMALL, WIDTH, Plane, Span, frame, legend, length, plane
 from nnpipe.report.drawing.shapes import Drawing, Path, Shape, Words, box, places, series, sign
 from nnpipe.report.formatting import clean, distinct
 
@@ -54,6 +54,35 @@ def bars(chart: Bars) -> Drawing:
             Words(area.left, middle - 9, labels[number], SMALL),
             Words(end + 4, middle + 4, clean(bar.text, 20), SMALL),
         ]
+    return Drawing(WIDTH, height, tuple(shapes))
+
+
+def stacked_bars(chart: StackedBars) -> Drawing:
+    """Return a drawing of bars whose parts are in a row, each bar with its name above it, and a legend."""
+    count = len(chart.bars)
+    keys = legend(chart.labels, 0, WIDTH - 20)
+    above = ROW + keys[-1][1] + 6 if keys else 0.0
+    height = 44.0 + 36 * count + above
+    longest = max(float(bar.parts.sum()) for bar in chart.bars) or 1.0
+    area = plane(height, Span(0.0, 1.2 * longest), Span(-0.3, count - 0.3), left=8.0, above=above)
+    shapes = frame(area, chart.x_label, lines="x")
+    labels = distinct([clean(bar.label) for bar in chart.bars], 52)
+    for number, bar in enumerate(chart.bars):
+        base = count - 1 - number
+        ends = np.concatenate([[0.0], np.cumsum(bar.parts)])
+        xs, middle = area.across(ends).tolist(), float(area.up(base))
+        for place, label in enumerate(chart.labels):
+            if bar.parts[place] > 0:
+                part = box(xs[place], middle - 7, xs[place + 1], middle + 7)
+                tip = f"{label}: {bar.parts[place]:.3g}"
+                shapes.append(Path((part,), fill=series(place), stroke="page", width=0.6, tip=tip))
+        shapes += [
+            Words(area.left, middle - 10, labels[number], SMALL),
+            Words(xs[-1] + 4, middle + 4, clean(bar.text, 20), SMALL),
+        ]
+    for place, (left, top, label) in enumerate(keys):
+        shapes.append(Path((box(area.left + left, top + 4, area.left + left + 13, top + 12),), fill=series(place)))
+        shapes.append(Words(area.left + left + 18, top + 12, label, SMALL))
     return Drawing(WIDTH, height, tuple(shapes))
 
 

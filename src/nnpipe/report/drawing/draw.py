@@ -9,6 +9,7 @@ from nnpipe.report.charts import (
     Areas,
     Bars,
     BoxedFrame,
+    BoxGraph,
     Chart,
     Dots,
     Heatmap,
@@ -17,8 +18,9 @@ from nnpipe.report.charts import (
     Lines,
     Scatter,
     Spreads,
+    StackedBars,
 )
-from nnpipe.report.drawing import box_charts, candidate_charts, class_charts, line_charts
+from nnpipe.report.drawing import box_charts, candidate_charts, class_charts, graph_charts, line_charts
 from nnpipe.report.drawing.shapes import Drawing
 
 _DRAWERS: dict[type[Any], Callable[[Any], Drawing]] = {
@@ -27,11 +29,13 @@ _DRAWERS: dict[type[Any], Callable[[Any], Drawing]] = {
     Histogram: line_charts.histogram,
     Spreads: candidate_charts.spreads,
     Bars: candidate_charts.bars,
+    StackedBars: candidate_charts.stacked_bars,
     Scatter: candidate_charts.scatter,
     Intervals: candidate_charts.intervals,
     Heatmap: class_charts.heatmap,
     Dots: class_charts.dots,
     BoxedFrame: box_charts.boxed_frame,
+    BoxGraph: graph_charts.box_graph,
 }
 
 

@@ -22,6 +22,7 @@ from nnpipe.measuring.series import Series
 from nnpipe.measuring.statistics import Summary
 from nnpipe.measuring.warmup import warm_up_calls
 from nnpipe.report.formatting import NOTHING, clean, shortened
+from nnpipe.report.inputs.layer_profile import LayerProfile
 from nnpipe.report.inputs.quality import Quality
 from nnpipe.report.quantity_text import written
 
@@ -63,6 +64,8 @@ class Candidate:
         empty if they were not compared.
     verified_samples, same_class
         The number of compared samples, and of those with the same class.
+    profile, no_profile
+        The times of its layers, or why there are none although they were asked for.
     """
 
     run: Run
@@ -88,6 +91,8 @@ class Candidate:
     verdict_reason: str
     verified_samples: float | None
     same_class: float | None
+    profile: LayerProfile | None
+    no_profile: str
 
     @classmethod
     def of(cls, run: Run, number: int = 0, name: str | None = None) -> Candidate:
@@ -129,6 +134,8 @@ class Candidate:
             verdict_reason=clean(run.verification.get("reason", ""), 300),
             verified_samples=_number(run.verification, "samples"),
             same_class=_number(run.verification, "same_class"),
+            profile=LayerProfile.from_json(run.profile) if "layers" in run.profile else None,
+            no_profile=clean(run.profile.get("reason", ""), 500),
         )
 
     @property

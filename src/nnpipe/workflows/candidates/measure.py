@@ -32,6 +32,7 @@ from nnpipe.measuring.run import Run
 from nnpipe.workflows.candidates.model_files import model_size
 from nnpipe.workflows.candidates.model_process import ModelProcess
 from nnpipe.workflows.candidates.spec import CandidateSpec
+from nnpipe.workflows.explanation.profile_apart import profile_apart
 from nnpipe.workflows.isolation.subprocess_worker import Worker
 from nnpipe.workflows.progress import bar
 from nnpipe.workflows.verification.claims import declared_claims
@@ -72,7 +73,8 @@ def measure_apart(
     candidate, dataset, options, command
         The candidate, the data set, the options, and the command line for the result file.
     output
-        The result file.  It is written after the measurement, and again with the verdict of the comparison.
+        The result file.  It is written after the measurement, and again with the verdict of the comparison and with
+        the times of the layers.
     verification
         The source's outputs; None for no comparison.
     seconds
@@ -85,7 +87,24 @@ def measure_apart(
     NNPipeError
         If measuring fails, or its process crashes or exceeds the time limit.
     """
-    what = f"measuring {candidate.title}"
+    measured = _measured(candidate, dataset, options, command, output, verification, seconds, load)
+    if options.profile:
+        measured = replace(measured, profile=profile_apart(replace(candidate, dataset=dataset), options, seconds))
+        measured.write(output)
+    _tell(measured)
+    return measured
+
+
+def _measured(
+    candidate: CandidateSpec,
+    dataset: Dataset,
+    options: MeasureOptions,
+    command: Sequence[str],
+    output: Path,
+    verification: Verification | None,
+    seconds: float,
+    load: LoadOptions | None,
+) -> Run:
     with contextlib.ExitStack() as stack:
         spec = stack.enter_context(replace(candidate, dataset=dataset).served())
         request = {
@@ -97,14 +116,12 @@ def measure_apart(
             "result": str(output),
         }
         worker = stack.enter_context(Worker(f"{__name__}:carry_out", shown=True))
-        worker.attempt(what, request, seconds)
+        worker.attempt(f"measuring {candidate.title}", request, seconds)
         run = Run.read(output)
         if verification is None or candidate.artifact is None:
-            _tell(run)
             return run
         run = replace(run, verification=_verification(worker, request, verification, seconds))
     run.write(output)
-    _tell(run)
     return run
 
 
@@ -142,6 +159,8 @@ def _tell(run: Run) -> None:
     for what, found in told.items():
         level = logging.WARNING if found["verdict"] in ("different", "failed", "unknown") else logging.INFO
         log.log(level, "%s: %s (%s)", what, found["verdict"], found["reason"])
+    if (reason := run.profile.get("reason")) is not None:
+        log.warning("%s: its layers were not timed: %s", run.title, reason)
     if (reason := run.timing.get("energy", {}).get("reason")) is not None:
         log.warning("%s: its energy was not measured: %s", run.title, reason)
     for doubt in quality_doubts(run):

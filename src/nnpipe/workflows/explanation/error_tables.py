@@ -19,7 +19,7 @@ _NAME = 60
 
 def with_errors(table: Table, errors: LayerErrors, covered: Sequence[Sequence[str]]) -> Table:
     """Return a table with the errors of the operations that each row covers."""
-    worst = _worst(errors, covered)
+    worst = worst_errors(errors, covered)
     rows = tuple(
         (*row, NOTHING if each is None else f"{each.median:.1f}", NOTHING if each is None else f"{each.lowest:.1f}")
         for row, each in zip(table.rows, worst, strict=True)
@@ -36,7 +36,7 @@ def error_columns(errors: LayerErrors, covered: Sequence[Sequence[str]]) -> list
             "error_whole_db": None if each is None else each.whole,
             "worst_channels": "" if each is None else " ".join(map(str, each.worst_channels)),
         }
-        for each in _worst(errors, covered)
+        for each in worst_errors(errors, covered)
     ]
 
 
@@ -77,7 +77,8 @@ def _loss(each: TensorError) -> str:
     )
 
 
-def _worst(errors: LayerErrors, covered: Sequence[Sequence[str]]) -> list[TensorError | None]:
+def worst_errors(errors: LayerErrors, covered: Sequence[Sequence[str]]) -> list[TensorError | None]:
+    """Return the worst error of each group of operations; ``None`` where the source has none of their tensors."""
     by_operation: dict[str, TensorError] = {}
     for each in errors.errors:
         before = by_operation.get(each.operation)

@@ -8,27 +8,29 @@ from pathlib import Path
 from typing import Any
 
 from nnpipe.analysis.layer_times import LayerTimes
-from nnpipe.analysis.operation_costs import GraphCost, graph_cost
+from nnpipe.analysis.operation_costs import graph_cost
 from nnpipe.analysis.roofline import Ceilings
 from nnpipe.core.argument_checks import check_call, check_range
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.dataset import Dataset
-from nnpipe.core.errors import ConfigError, NotSupported
+from nnpipe.core.errors import ConfigError
 from nnpipe.core.graph import Graph
 from nnpipe.core.graph_sizes import Shapes, random_inputs
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.registry import find
 from nnpipe.core.runtime import Runtime
-from nnpipe.workflows.candidates.model_files import artifact_of, format_of, wrapper_of
+from nnpipe.modelwrappers.files.file_formats import format_of
+from nnpipe.workflows.candidates.model_files import artifact_of
 from nnpipe.workflows.candidates.stages import prepared
 from nnpipe.workflows.explanation.explain_result import ExplainResult
+from nnpipe.workflows.explanation.graph_source import shown_by
 from nnpipe.workflows.explanation.layer_errors import LayerErrors, layer_errors
 from nnpipe.workflows.explanation.layer_times import layer_times
 from nnpipe.workflows.explanation.memory_use import memory_use
 from nnpipe.workflows.user_inputs.data import inputs_of
 from nnpipe.workflows.user_inputs.inputs import given, opened_by, working_folder
-from nnpipe.workflows.verification.claims import declared_claims, described, lineage, seen_claims
+from nnpipe.workflows.verification.claims import declared_claims, described, seen_claims
 from nnpipe.workflows.verification.compare_outputs import bound, prepared_samples
 
 
@@ -110,10 +112,10 @@ def explain(
     with working_folder() as folder:
         if made is not None or against is not None:
             path = _file_of(model)
-            with _shown_by(path) as live:
+            with shown_by(path) as live:
                 found = _explained(path.name, live, wanted)
                 if made is not None:
-                    found = replace(found, times=_timed(path, made, live, wanted, found.cost, runs), ceilings=ceilings)
+                    found = replace(found, times=_timed(path, made, live, wanted, runs), ceilings=ceilings)
                 if against is not None:
                     found = replace(found, errors=_compared(path, live, against, data, samples, folder))
             return found if made is None or not memory else replace(found, memory=memory_use(path, made, wanted))
@@ -143,25 +145,11 @@ def _file_of(model: Any) -> Path:
     raise ConfigError("explain: a runtime loads a file: give the path of one, or export the model first")
 
 
-def _shown_by(path: Path) -> LiveModel:
-    """Open a file, or the nearest one that it was made from that shows its graph."""
-    artifact = described(path)
-    formats = (
-        [(path, format_of(path))] if artifact is None else [(each.path, each.format) for each in lineage(artifact)]
-    )
-    for here, format in formats:
-        cls = wrapper_of(format)
-        if cls is not None and not cls.missing() and cls.offers("get_sized_graph") and here.exists():
-            wrapper: ModelWrapper = cls.from_json({"model_path": str(here)})
-            return wrapper.open(here)
-    raise NotSupported(f"{path}: neither it nor a file that it was made from shows its graph")
-
-
-def _timed(path: Path, runtime: Runtime, live: LiveModel, shapes: Shapes, cost: GraphCost, runs: int) -> LayerTimes:
+def _timed(path: Path, runtime: Runtime, live: LiveModel, shapes: Shapes, runs: int) -> LayerTimes:
     """Return the times of a file's layers in a runtime, on random inputs."""
     with runtime.load(artifact_of(path, format_of(path), runtime)) as session:
         times = session.profile(random_inputs(session.io, shapes), runs)
-    return layer_times(type(runtime).__name__, live.get_sized_graph(shapes), cost, times)
+    return layer_times(type(runtime).__name__, live.get_sized_graph(shapes), times)
 
 
 def _compared(path: Path, live: LiveModel, against: Any, data: Any, samples: int, folder: Path) -> LayerErrors:

@@ -19,7 +19,7 @@ from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import write_text
 from nnpipe.core.tensors import TensorSpec
-from nnpipe.report.charts import Bars, Lines
+from nnpipe.report.charts import BoxGraph, Lines, StackedBars
 from nnpipe.report.document import Table
 from nnpipe.report.drawing import svg
 from nnpipe.report.drawing.draw import draw
@@ -30,12 +30,13 @@ from nnpipe.report.layer_tables import (
     side_by_side_table,
     time_sentences,
 )
+from nnpipe.report.memory_use import MemoryUse, memory_chart
 from nnpipe.report.roof_shares import roof_chart, roof_sentences, roof_shares
 from nnpipe.report.writers.terminal import to_text
 from nnpipe.workflows.explanation.cost_tables import KindCost, kind_costs, kind_table, operation_table, sentences
 from nnpipe.workflows.explanation.error_tables import error_columns, error_sentence, faults, with_errors
+from nnpipe.workflows.explanation.graph_pictures import error_graph, time_graph
 from nnpipe.workflows.explanation.layer_errors import LayerErrors
-from nnpipe.workflows.explanation.memory_use import MemoryUse, memory_chart
 from nnpipe.workflows.explanation.reasons import Reason, reasons
 from nnpipe.workflows.explanation.what_if import Speedup, WhatIf, what_if
 from nnpipe.workflows.notebook import shown_table
@@ -151,7 +152,15 @@ class ExplainResult:
         told += [f"reason: {each.text}" for each in self.reasons]
         if self.errors is not None:
             told += [f"accuracy: {each}" for each in self.faults] + [error_sentence(self.errors)]
-        return [*told, *sentences(self.cost), *([] if self.memory is None else self.memory.sentences(self.cost))]
+        return [
+            *told,
+            *sentences(self.cost),
+            *(
+                []
+                if self.memory is None
+                else self.memory.sentences(None if self.cost.peak is None else self.cost.peak.live_bytes)
+            ),
+        ]
 
     def _with_errors(self, table: Table) -> Table:
         if self.errors is None:
@@ -181,11 +190,20 @@ class ExplainResult:
             raise ConfigError("side by side: both need the times of a runtime")
         return self.times, other.times
 
-    def charts(self) -> dict[str, Lines | Bars]:
-        """Return the pictures by name: ``memory``, ``breakdown`` of timed layers, and ``roofline`` with ceilings."""
-        found: dict[str, Lines | Bars | None] = {"memory": memory_chart(self.cost, self.memory)}
+    def charts(self) -> dict[str, Lines | StackedBars | BoxGraph]:
+        """Return the pictures by name.
+
+        ``memory``, ``breakdown`` and ``graph-time`` of timed layers, ``graph-error`` of errors, and ``roofline``
+        with ceilings. Graphs of more than 600 boxes are left out.
+        """
+        found: dict[str, Lines | StackedBars | BoxGraph | None] = {
+            "memory": memory_chart(self.cost.live_bytes, self.memory)
+        }
         if self.times is not None:
-            found["breakdown"] = breakdown_chart(self.times)
+            found["breakdown"] = breakdown_chart({self.times.runtime: self.times})
+            found["graph-time"] = time_graph(self.cost, self.times)
+        if self.errors is not None:
+            found["graph-error"] = error_graph(self.cost, self.errors)
         if self.times is not None and self.ceilings is not None:
             found["roofline"] = roof_chart(self.times, self.ceilings)
         return {name: chart for name, chart in found.items() if chart is not None}

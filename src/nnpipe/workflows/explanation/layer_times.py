@@ -4,37 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from nnpipe.analysis.fused_costs import fused_cost, importance, users_of
+from nnpipe.analysis.fused_costs import fused_cost, importance
 from nnpipe.analysis.kernel_sources import is_conversion, sources_of
 from nnpipe.analysis.layer_times import ADDED, CONVERSION, LayerTime, LayerTimes
-from nnpipe.analysis.operation_costs import GraphCost, OperationCost
+from nnpipe.analysis.operation_costs import OperationCost, graph_cost
 from nnpipe.core.graph import Graph
 from nnpipe.core.operation_times import KernelTime, OperationTimes
 from nnpipe.measuring.operation_statistics import middle_half, usual_times
 
 
-def layer_times(runtime: str, graph: Graph, cost: GraphCost, times: OperationTimes) -> LayerTimes:
+def layer_times(runtime: str, graph: Graph, times: OperationTimes) -> LayerTimes:
     """Return the times of a model's layers.
 
     Parameters
     ----------
     runtime
         What ran the model.
-    graph, cost
-        The model's graph with known lengths, and the cost of its operations.
+    graph
+        The model's graph with known lengths.
     times
         What :meth:`~nnpipe.InferenceSession.profile` returned.
     """
     usual, low, high = (array.tolist() for array in usual_times(times))
     whole = sum(usual)
     sources = sources_of(graph, times.kernels)
+    cost = graph_cost(graph, _apart(graph, sources))
     costs = {each.name: each for each in cost.operations}
     # The figures of an operation that several steps compute count once, in the longest of them.
     longest: dict[str, int] = {}
     for number, kernel in enumerate(times.kernels):
         for name in sources[kernel.name]:
             longest[name] = max(longest.get(name, number), number, key=lambda each: usual[each])
-    users = users_of(graph)
     converted = _converted(times.kernels, sources)
     layers = []
     for number, kernel in enumerate(times.kernels):
@@ -55,7 +55,7 @@ def layer_times(runtime: str, graph: Graph, cost: GraphCost, times: OperationTim
                 usual[number] / whole,
                 converts=() if names else converted[kernel.name],
                 after=kernel.after,
-                **vars(fused_cost(counted, users)),
+                **vars(fused_cost(counted, cost.stored)),
             )
         )
     rest = LayerTime(
@@ -65,6 +65,14 @@ def layer_times(runtime: str, graph: Graph, cost: GraphCost, times: OperationTim
     return LayerTimes(
         runtime, tuple(layers), rest, whole, plain, times.coverage, times.overhead, times.doubts, times.runs
     )  # fmt: skip
+
+
+def _apart(graph: Graph, sources: Mapping[str, tuple[str, ...]]) -> set[str]:
+    """Return the conversions to and from integers that are steps of their own."""
+    converting = {
+        each.name for each in graph.operations if {every.kind for every in each.primitives} == {"quantisation"}
+    }
+    return {name for names in sources.values() if converting.issuperset(names) for name in names}
 
 
 def _kind(names: Sequence[str], costs: Mapping[str, OperationCost], kernel: KernelTime) -> str:

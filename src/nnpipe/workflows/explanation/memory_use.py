@@ -4,84 +4,25 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import psutil
 
-from nnpipe.analysis.operation_costs import GraphCost
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.graph_sizes import Shapes, random_inputs
 from nnpipe.core.registry import component_from
 from nnpipe.core.runtime import Runtime
-from nnpipe.report.charts import Line, Lines
-from nnpipe.report.formatting import Scale, size
-from nnpipe.workflows.candidates.model_files import artifact_of, format_of, model_size
+from nnpipe.modelwrappers.files.file_formats import format_of
+from nnpipe.report.memory_use import MemoryUse
+from nnpipe.workflows.candidates.model_files import artifact_of, model_size
 from nnpipe.workflows.isolation.subprocess_worker import Worker
 
 _RUNS = 5
-_LEAST = 1 << 20  # bytes below which pages of the system hide a difference
-_NEAR = 0.2
 
 
-@dataclass(frozen=True)
-class MemoryUse:
-    """Memory of a process that loads and runs a model, beyond what its framework takes.
-
-    Parameters
-    ----------
-    file_bytes
-        The size of the model's files.
-    loaded_bytes
-        What loading adds.
-    peak_bytes
-        The peak of what runs add to that; ``None`` if the system does not tell a peak.
-    """
-
-    file_bytes: int
-    loaded_bytes: int
-    peak_bytes: int | None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the figures as JSON can hold them."""
-        return asdict(self)
-
-    def sentences(self, cost: GraphCost) -> list[str]:
-        """Return the figures beside those that follow from the graph, and why they differ."""
-        told = (
-            f"memory, measured in a process of its own: loading takes {size(self.loaded_bytes)}, for files of "
-            f"{size(self.file_bytes)}{self._why_loaded()}"
-        )
-        if self.peak_bytes is None:
-            return [f"{told}; this system tells no peak while a model runs"]
-        live = None if cost.peak is None else cost.peak.live_bytes
-        beside = "" if live is None else f", where {size(live)} live at once by the graph{self._why_peak(live)}"
-        return [told, f"memory while it runs: {size(self.peak_bytes)} more at the peak{beside}"]
-
-    def _why_loaded(self) -> str:
-        if max(self.loaded_bytes, self.file_bytes) < _LEAST:
-            return ""
-        if self.loaded_bytes > (1 + _NEAR) * self.file_bytes:
-            return ": weights are copied into the layout of the kernels, or the memory for values is taken already"
-        if self.loaded_bytes < (1 - _NEAR) * self.file_bytes:
-            return ": weights stay in the mapped file until they are read, or are shared with it"
-        return ""
-
-    def _why_peak(self, live: int) -> str:
-        peak = self.peak_bytes or 0
-        if max(peak, live) < _LEAST:
-            return "; both are too small to be told apart from the system's pages"
-        if peak > (1 + _NEAR) * live:
-            return ": an arena keeps more than lives at once, and kernels have buffers of their own"
-        if peak < (1 - _NEAR) * live:
-            return ": fused operations never store what passes between them, and memory from loading is used again"
-        return ""
-
-
-def memory_use(path: Path, runtime: Runtime, shapes: Shapes) -> MemoryUse:
-    """Return the memory that a runtime takes for a file, on random inputs.
+def memory_use(path: Path, runtime: Runtime, shapes: Shapes, seconds: float = 0.0) -> MemoryUse:
+    """Return the memory that a runtime takes for a file, on random inputs, within ``seconds``; 0 for no limit.
 
     Raises
     ------
@@ -94,21 +35,7 @@ def memory_use(path: Path, runtime: Runtime, shapes: Shapes) -> MemoryUse:
         "shapes": {name: list(shape) for name, shape in shapes.items()},
     }
     with Worker(f"{__name__}:measure_here") as worker:
-        return MemoryUse(**worker.attempt("measuring the memory", request, 0.0))
-
-
-def memory_chart(cost: GraphCost, use: MemoryUse | None) -> Lines | None:
-    """Return the live memory by operation beside the measured peak; ``None`` if a size is not known."""
-    if cost.peak is None:
-        return None
-    live = np.array([each.live_bytes or 0 for each in cost.operations], np.float64)
-    peak = None if use is None else use.peak_bytes
-    scale = Scale.of_sizes([float(live.max()), peak])
-    x = np.arange(1.0, len(live) + 1)
-    lines = [Line("values that live at once", x, live / scale.divisor)]
-    if peak is not None:
-        lines.append(Line("measured peak while it runs", x, np.full(len(live), peak / scale.divisor)))
-    return Lines("operation", f"memory, {scale.unit}", tuple(lines))
+        return MemoryUse(**worker.attempt("measuring the memory", request, seconds))
 
 
 # -- in the subprocess -----------------------------------------------------------------------------

@@ -15,7 +15,9 @@ from nnpipe.core.argument_checks import check_call, check_range
 from nnpipe.core.errors import ArtifactError, ConfigError
 from nnpipe.core.files import write_text
 from nnpipe.core.processor import instruction_sets
+from nnpipe.core.runtime import Runtime
 from nnpipe.measuring.host import host_facts
+from nnpipe.measuring.machine import machine_folder
 from nnpipe.workflows.isolation.subprocess_worker import Worker
 from nnpipe.workflows.roofline.compute_rates import Product, greatest_rate, products
 from nnpipe.workflows.roofline.memory_rates import SIZES, bandwidth
@@ -78,6 +80,18 @@ def roofline(*, threads: int = 1, seconds: float = 0.1, folder: str | Path | Non
 def ceilings_file(folder: Path, threads: int) -> Path:
     """Return the file for the ceilings of some threads in the folder of a machine."""
     return folder / f"ceilings-{threads}-thread{'s' if threads > 1 else ''}.json"
+
+
+def kept_ceilings(runtime: Runtime) -> Ceilings | None:
+    """Return the ceilings that are kept of this machine for the threads of a runtime; ``None`` if there are none.
+
+    Raises
+    ------
+    ArtifactError
+        If the file is damaged.
+    """
+    kept = ceilings_file(machine_folder(Path.home()), getattr(runtime, "num_threads", 1) or 1)
+    return read_ceilings(kept) if kept.exists() else None
 
 
 def read_ceilings(path: str | Path) -> Ceilings:
