@@ -39,6 +39,10 @@ class SweepCandidate:
         of the draws.
     doubts
         Kinds of doubts and their reasons.
+    stopped
+        Why it was not measured in full, in a sweep with a budget; empty if it was.
+    share
+        The share of a full measurement that its figures are from.
     """
 
     title: str
@@ -49,6 +53,8 @@ class SweepCandidate:
     on_front: bool
     front_share: float
     doubts: tuple[tuple[str, str], ...] = ()
+    stopped: str = ""
+    share: float = 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,6 +83,8 @@ class Found:
         Reasons, by title, why candidates were refuted, could not be measured, or are impossible.
     points
         All measured candidates.
+    spent
+        What a sweep with a budget measured, as a sentence; empty without a budget.
     """
 
     title: str
@@ -91,6 +99,7 @@ class Found:
     failed: Mapping[str, str]
     impossible: Mapping[str, str]
     points: tuple[SweepCandidate, ...]
+    spent: str = ""
 
     @classmethod
     def from_json(cls, data: Any) -> Found:
@@ -122,6 +131,7 @@ class Found:
                 failed=_reasons({str(each["title"]): each["reason"] for each in failed}),
                 impossible=_reasons(data["impossible"]),
                 points=tuple(_point(each) for each in _list(data, "points")),
+                spent=_spent(data.get("budget")),
             )
         except KeyError as error:
             raise ArtifactError(f"not a complete result of a sweep: {error} is missing") from None
@@ -157,6 +167,19 @@ def _point(data: Any) -> SweepCandidate:
         on_front=_of(bool, data["on_front"], "'on_front'"),
         front_share=_share(data["front_share"]),
         doubts=_doubts(data.get("doubts", [])),
+        stopped=clean(data.get("stopped", ""), 600),
+        share=_share(data.get("share", 1.0)),
+    )
+
+
+def _spent(data: Any) -> str:
+    if data is None:
+        return ""
+    data = _of(dict, data, "'budget'")
+    took, full, whole, all_ = (_number(data[key]) for key in ("seconds", "full_seconds", "whole", "candidates"))
+    return (
+        f"With a budget of {clean(data['budget'], 40)}, {whole:,.0f} of {all_:,.0f} candidates were measured in full, "
+        f"in {took:,.1f} s of the {full:,.1f} s that measuring all would have taken."
     )
 
 

@@ -30,6 +30,7 @@ def sweep_section(found: Found) -> Section:
             *_verdict(found),
             _table(found),
             *_pictures(found),
+            *_stopped(found),
             *_killed(found),
             *_left_out(found),
         ),
@@ -158,8 +159,8 @@ def _table(found: Found) -> Table:
     order = sorted(found.points, key=lambda p: (p.title != found.chosen, not p.qualifies, -p.front_share, p.title))
     columns = [("Candidate", [Cell(point.title) for point in order])]
     columns += [_column(metric, order) for metric in found.metrics]
-    columns.append(("Front", [Cell(share(point.front_share, 0), point.front_share) for point in order]))
-    if found.constraints:
+    columns.append(("Front", [_front_cell(point) for point in order]))
+    if found.constraints or found.spent:
         columns.append(("Verdict", [Cell(_judged(found, point)) for point in order]))
     columns.append(("Doubts", [Cell(_doubt_kinds(point.doubts)) for point in order]))
     again = " (the second measurement of the chosen one stands above)" if found.again is not None else ""
@@ -193,11 +194,17 @@ def _column(metric: Quantity, points: Sequence[SweepCandidate]) -> tuple[str, li
     return f"{metric.heading}, {scale.unit}", cells
 
 
+def _front_cell(point: SweepCandidate) -> Cell:
+    return Cell(NOTHING) if point.stopped else Cell(share(point.front_share, 0), point.front_share)
+
+
 def _judged(found: Found, point: SweepCandidate) -> str:
     if point.title == found.chosen:
         return "chosen"
     if point.title in found.refuted:
         return "refuted when measured again"
+    if point.stopped:
+        return f"stopped at {share(point.share, 0)}"
     if point.qualifies:
         return "qualifies"
     fails = [c.metric.heading for c in found.constraints if _fails(c, point)]
@@ -220,12 +227,28 @@ def _killed(found: Found) -> Iterator[Block]:
             ranged(constraint.metric, point.figures.get(constraint.metric.name)),
         )
         for point in found.points
+        if not point.stopped
         for constraint in found.constraints
         if point.claims.get(constraint.text) is not True
     ]
     if rows:
         header = ("Candidate", "Constraint", "Verdict", "Measured")
         yield Table(header, tuple(rows), sortable=True, caption="What kills each that does not qualify", folded=True)
+
+
+def _stopped(found: Found) -> Iterator[Block]:
+    rows = [(point.title, share(point.share, 0), point.stopped) for point in found.points if point.stopped]
+    if found.spent:
+        yield Paragraph(found.spent)
+    if rows:
+        header = ("Candidate", "Measured", "Why no further")
+        yield Table(
+            header,
+            tuple(rows),
+            sortable=True,
+            caption="Candidates that could not change the result any more, or for which the budget was too small",
+            folded=True,
+        )
 
 
 def _left_out(found: Found) -> Iterator[Block]:
@@ -268,7 +291,11 @@ def _picture(found: Found, cost: Quantity, gain: Quantity) -> document.Plot | No
             number,
             point.on_front,
             f"{point.title}: {_named(cost)} {ranged(cost, x)}, {_named(gain)} {ranged(gain, y)}; "
-            f"on the front in {share(point.front_share, 0)} of draws",
+            + (
+                f"stopped at {share(point.share, 0)}"
+                if point.stopped
+                else f"on the front in {share(point.front_share, 0)} of draws"
+            ),
         )
         for number, point, x, y in both
     )

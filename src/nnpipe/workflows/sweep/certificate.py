@@ -13,11 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from nnpipe.core.errors import ConfigError
-from nnpipe.measuring.benchmark import chosen_samples
 from nnpipe.measuring.constraints import Figure
 from nnpipe.measuring.quantities import Quantity
 from nnpipe.measuring.run import Run
+from nnpipe.workflows.sweep.budget import Spent
 from nnpipe.workflows.sweep.confirm import Confirmed
 from nnpipe.workflows.sweep.file import Sweep
 from nnpipe.workflows.sweep.select import Claim, Judged, level_of
@@ -27,7 +26,12 @@ SCHEMA = 1
 
 
 def certificate(
-    sweep: Sweep, chosen: Judged, found: Confirmed, level: Sequence[str], samples: np.ndarray
+    sweep: Sweep,
+    chosen: Judged,
+    found: Confirmed,
+    level: Sequence[str],
+    samples: np.ndarray,
+    spent: Spent | None = None,
 ) -> dict[str, Any]:
     """Return the certificate, as JSON can hold it.
 
@@ -44,6 +48,8 @@ def certificate(
         Titles of candidates that do not differ significantly from it in the metric ``choose``.
     samples
         Numbers of the test samples in the data set, ``(n,)``.
+    spent
+        What a sweep with a budget measured.
     """
     confirmation, artifact = found.run, chosen.done.artifact
     path = artifact if artifact is not None else chosen.done.point.model.path
@@ -70,6 +76,7 @@ def certificate(
         "right": _right(confirmation),
         "right_as_trained": _right(chosen.reference),
         "chosen_by": sweep.choose.name,
+        **({"budget": spent.to_json()} if spent else {}),
         "cannot_be_told_from": list(level),
         "front_share": chosen.front_share,
         "verification": dict(confirmation.verification or chosen.run.verification),
@@ -79,14 +86,6 @@ def certificate(
         "measured": confirmation.created,
         "command": list(confirmation.command),
     }
-
-
-def test_samples(sweep: Sweep) -> np.ndarray:
-    """Return the numbers of the test samples that a sweep measures."""
-    chosen = chosen_samples(sweep.dataset.split("test"), sweep.points[0].measure.measure_samples)
-    if not len(chosen):
-        raise ConfigError("the test split is empty")
-    return np.asarray(chosen)
 
 
 def _claim(claim: Claim) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from nnpipe.workflows.candidates.stages import check_plan
 from nnpipe.workflows.journal import digest_of
 from nnpipe.workflows.pipeline.entries import component_of, count_of, made_of, makes_weights, model_of, part_of, text_of
 from nnpipe.workflows.pipeline.file import file_name
+from nnpipe.workflows.sweep.budget import SweepBudget
 from nnpipe.workflows.sweep.choice_settings import (
     accepted_doubts,
     check_sources,
@@ -47,7 +48,7 @@ _MOST_POINTS = 100_000
 _KEYS = (
     "title", "output", "dataset", "calibration_samples", "measure", "verify", "models", "as_trained", "compilers",
     "runtimes", "threads", "batch_sizes", "time_limit", "constraints", "objectives", "choose", "confirmations",
-    "accept_doubts", "confidence", "seed",
+    "accept_doubts", "confidence", "seed", "budget",
 )  # fmt: skip
 _MODEL_KEYS = ("title", "class", "arguments", "path", "training")
 
@@ -123,6 +124,7 @@ class Sweep:
     confidence: float
     seed: int
     time_limit: float
+    budget: SweepBudget | None = None
 
     @property
     def metrics(self) -> tuple[Quantity, ...]:
@@ -189,6 +191,7 @@ class Sweep:
             confidence=confidence_of(data.get("confidence", 0.95)),
             seed=seed_of(data.get("seed", 0)),
             time_limit=made_of(LimitOptions, {k: data[k] for k in ("time_limit",) if k in data}, "sweep").time_limit,
+            budget=None if data.get("budget") is None else SweepBudget.parse(data["budget"]),
         )
 
 

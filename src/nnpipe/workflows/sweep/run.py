@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import random
 from collections import defaultdict
@@ -11,8 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nnpipe.core.artifact import Artifact
+from nnpipe.core.closing import Closing
 from nnpipe.core.errors import ArtifactError, ConfigError, NNPipeError
 from nnpipe.core.files import sha256_of
+from nnpipe.measuring.run import Run
 from nnpipe.workflows.candidates.measure import Verification, measure_apart, source_outputs
 from nnpipe.workflows.candidates.model_process import ModelProcess
 from nnpipe.workflows.candidates.spec import CandidateSpec
@@ -20,18 +23,34 @@ from nnpipe.workflows.candidates.stages import suffix, train_once
 from nnpipe.workflows.journal import Journal, Outcome, digest_of, said
 from nnpipe.workflows.pipeline.file import file_name
 from nnpipe.workflows.sweep.file import Model, Point, Sweep
+from nnpipe.workflows.verification.compare_outputs import VerifyOptions
 
 log = logging.getLogger("nnpipe")
 
 
 @dataclass(frozen=True)
 class Done:
-    """A point with its outcome, and the name of its files."""
+    """A point with its outcome, and the name of its files.
+
+    Parameters
+    ----------
+    point, key, outcome, artifact
+        The point, the name of its result, the result, and the compiled model.
+    share
+        The share of a full measurement that the outcome is of.
+    stopped
+        The reason why it was not measured in full; empty if it was, or failed.
+    reference
+        The model as trained, on the same samples; ``None`` if it is among the points.
+    """
 
     point: Point
     key: str
     outcome: Outcome
     artifact: Path | None
+    share: float = 1.0
+    stopped: str = ""
+    reference: Run | None = None
 
 
 def sweep_through(sweep: Sweep, command: Sequence[str], *, retrain: bool, retry: bool) -> tuple[Done, ...]:
@@ -40,52 +59,139 @@ def sweep_through(sweep: Sweep, command: Sequence[str], *, retrain: bool, retry:
     Models are processed one by one, and the points of each in a random order from the
     seed, so that drift does not favour a compiler or a runtime.
     """
-    for model in sweep.models:
-        if model.training is None and not model.makes_weights and not model.path.is_file():
-            raise ConfigError(
-                f"{model.title}: {model.path}: no such file; name the file of its weights as path, or say under "
-                "training how it is trained"
-            )
     by_model: dict[str, list[Point]] = defaultdict(list)
     for point in sweep.points:
         by_model[point.model.title].append(point)
     done: dict[str, Done] = {}
-    for model in sweep.models:
-        if by_model[model.title]:
-            found = _all_of(sweep, model, by_model[model.title], command, len(done), retrain, retry)
+    with PointMeasurer(sweep, command, retrain=retrain, retry=retry) as measurer:
+        for points in by_model.values():
+            found = [known for point in points if (known := measurer.known(point, sweep.verify)) is not None]
+            if found:
+                log.info("%s: %d of %d points are done already", points[0].model.title, len(found), len(points))
             done |= {each.point.title: each for each in found}
+            waiting = [point for point in points if point.title not in done]
+            random.Random(f"{sweep.seed} {points[0].model.title}").shuffle(waiting)
+            for point in waiting:
+                log.info("\n[%d/%d] %s", len(done) + 1, len(sweep.points), point.title)
+                done[point.title] = measurer.done(point, sweep.verify)
     return tuple(done[point.title] for point in sweep.points)
 
 
-def _all_of(
-    sweep: Sweep, model: Model, points: Sequence[Point], command: Sequence[str], before: int, retrain: bool, retry: bool
-) -> list[Done]:
-    record = sweep.output / "trained" / f"{file_name(model.title)}.training.json"
-    train_once(
-        model.wrapper, sweep.dataset, model.training, model.path, record=record, makes=model.makes_weights,
-        retrain=retrain,
-    )  # fmt: skip
-    journal, weights = Journal(sweep.output / "results"), sha256_of(model.path)
-    keys = {p.title: p.key(weights, sweep.dataset, sweep.calibration_samples, sweep.verify) for p in points}
-    known = {point.title: _known(journal, keys[point.title], retry) for point in points}
-    found = {title: outcome for title, outcome in known.items() if outcome is not None}
-    waiting = [point for point in points if point.title not in found]
-    random.Random(f"{sweep.seed} {model.title}").shuffle(waiting)
-    if found:
-        log.info("%s: %d of %d points are done already", model.title, len(found), len(points))
-    with ExitStack() as stack:
-        source = stack.enter_context(ModelProcess(model.wrapper, sweep.dataset, model.path))
+class PointMeasurer(Closing):
+    """Trains, compiles and measures the points of a sweep, each at most once; used in a ``with`` block.
+
+    The processes of one model are open at a time, so points of one model should follow each other.
+
+    Parameters
+    ----------
+    sweep, command
+        The sweep, and the command line for the result files.
+    retrain, retry
+        Whether to train even if the same training has been done, and to try failed points again.
+
+    Raises
+    ------
+    ConfigError
+        If the weights of a model are missing.
+    """
+
+    def __init__(self, sweep: Sweep, command: Sequence[str], *, retrain: bool, retry: bool) -> None:
+        for model in sweep.models:
+            if model.training is None and not model.makes_weights and not model.path.is_file():
+                raise ConfigError(
+                    f"{model.title}: {model.path}: no such file; name the file of its weights as path, or say under "
+                    "training how it is trained"
+                )
+        self._sweep, self._command, self._retrain, self._retry = sweep, command, retrain, retry
+        self._journal = Journal(sweep.output / "results")
+        self._weights: dict[str, str] = {}
+        self._done: dict[str, Done] = {}
+        self._opened = ""
+        self._stack = ExitStack()
+        self._source: ModelProcess | None = None
+        self._verification: tuple[Verification | None] | None = None
+
+    def known(self, point: Point, verify: VerifyOptions) -> Done | None:
+        """Return a point that has been done; ``None`` if it has not, or failed and is to be tried again."""
+        key = self._key(point, verify)
+        if key not in self._done:
+            outcome = self._journal.read(key)
+            if outcome is None:
+                return None
+            if outcome.run is None and self._retry:
+                self._journal.forget_failure(key)
+                return None
+            self._done[key] = Done(point, key, outcome, self._artifact_path(point))
+        return self._done[key]
+
+    def done(self, point: Point, verify: VerifyOptions) -> Done:
+        """Carry out a point unless that has been done, and return it."""
+        if (known := self.known(point, verify)) is not None:
+            return known
+        key = self._key(point, verify)
+        outcome = self._carried_out(point, verify, self._journal.working_path(key))
+        self._journal.write(key, point.title, outcome)
+        self._done[key] = Done(point, key, outcome, self._artifact_path(point))
+        return self._done[key]
+
+    def close(self) -> None:
+        """End the processes."""
+        self._stack.close()
+        self._opened, self._source, self._verification = "", None, None
+
+    def _key(self, point: Point, verify: VerifyOptions) -> str:
+        return point.key(self._weights_of(point.model), self._sweep.dataset, self._sweep.calibration_samples, verify)
+
+    def _weights_of(self, model: Model) -> str:
+        """Return the SHA-256 of a model's weights; train the model if needed."""
+        if model.title not in self._weights:
+            record = self._sweep.output / "trained" / f"{file_name(model.title)}.training.json"
+            train_once(
+                model.wrapper, self._sweep.dataset, model.training, model.path, record=record,
+                makes=model.makes_weights, retrain=self._retrain,
+            )  # fmt: skip
+            self._weights[model.title] = sha256_of(model.path)
+        return self._weights[model.title]
+
+    def _artifact_path(self, point: Point) -> Path | None:
+        if point.way is None:
+            return None
+        sweep = self._sweep
+        name = digest_of(point.made_from(self._weights_of(point.model), sweep.dataset, sweep.calibration_samples))
+        return sweep.output / "models" / (name + suffix(point.way, point.compilers))
+
+    def _carried_out(self, point: Point, verify: VerifyOptions, output: Path) -> Outcome:
+        path = self._artifact_path(point)
         verification = None
-        if any(point.way is not None for point in waiting):
-            verification = stack.enter_context(source_outputs(source, sweep.verify, sweep.time_limit))
-        for number, point in enumerate(waiting, before + len(found) + 1):
-            log.info("\n[%d/%d] %s", number, len(sweep.points), point.title)
-            outcome = _carried_out(
-                sweep, point, source, weights, journal.working_path(keys[point.title]), command, verification
-            )
-            journal.write(keys[point.title], point.title, outcome)
-            found[point.title] = outcome
-    return [Done(p, keys[p.title], found[p.title], _artifact_path(sweep, p, weights)) for p in points]
+        if verify.verify_samples and point.way is not None:
+            verification = self._compared_with(self._open(point.model), verify)
+        try:
+            artifact = self._compiled(point, path)
+        except NNPipeError as error:
+            log.error("%s failed: %s", point.title, error)
+            return Outcome(None, said(error))
+        return measured(self._sweep, point, artifact, output, self._command, verification)
+
+    def _compiled(self, point: Point, path: Path | None) -> Artifact | None:
+        with contextlib.suppress(ArtifactError):  # of another point or an earlier stage
+            return None if path is None else Artifact.read(path)
+        return compiled(self._sweep, point, self._open(point.model), path)
+
+    def _open(self, model: Model) -> ModelProcess:
+        if self._source is None or self._opened != model.title:
+            self.close()
+            self._source = self._stack.enter_context(ModelProcess(model.wrapper, self._sweep.dataset, model.path))
+            self._opened = model.title
+        return self._source
+
+    def _compared_with(self, source: ModelProcess, verify: VerifyOptions) -> Verification | None:
+        """Return the outputs of the source, which runs once for all points of a model."""
+        if not verify.verify_samples:
+            return None
+        if self._verification is None:
+            outputs = source_outputs(source, verify, self._sweep.time_limit)
+            self._verification = (self._stack.enter_context(outputs),)
+        return self._verification[0]
 
 
 def measured(
@@ -106,26 +212,6 @@ def measured(
     return Outcome(run)
 
 
-def _known(journal: Journal, key: str, retry: bool) -> Outcome | None:
-    outcome = journal.read(key)
-    if outcome is not None and outcome.run is None and retry:
-        journal.forget_failure(key)
-        return None
-    return outcome
-
-
-def _carried_out(
-    sweep: Sweep, point: Point, source: ModelProcess, weights: str, output: Path, command: Sequence[str],
-    verification: Verification | None,
-) -> Outcome:  # fmt: skip
-    try:
-        artifact = compiled(sweep, point, source, _artifact_path(sweep, point, weights))
-    except NNPipeError as error:
-        log.error("%s failed: %s", point.title, error)
-        return Outcome(None, said(error))
-    return measured(sweep, point, artifact, output, command, verification)
-
-
 def compiled(sweep: Sweep, point: Point, source: ModelProcess, path: Path | None) -> Artifact | None:
     """Return the compiled model; a file at ``path`` from another point or an earlier attempt is reused."""
     if path is None or point.way is None:
@@ -134,10 +220,3 @@ def compiled(sweep: Sweep, point: Point, source: ModelProcess, path: Path | None
         return Artifact.read(path)
     except ArtifactError:
         return source.compile(point.way, point.compilers, path, sweep.calibration_samples, sweep.time_limit)
-
-
-def _artifact_path(sweep: Sweep, point: Point, weights: str) -> Path | None:
-    if point.way is None:
-        return None
-    name = digest_of(point.made_from(weights, sweep.dataset, sweep.calibration_samples))
-    return sweep.output / "models" / (name + suffix(point.way, point.compilers))

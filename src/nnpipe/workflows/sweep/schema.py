@@ -73,6 +73,11 @@ def schema(of_plugins: bool = True) -> Schema:
                 "description": "doubts about predictions with which a candidate may be chosen all the same",
             },
             "confidence": {"type": "number", "minimum": 0.5, "exclusiveMaximum": 1, "default": 0.95},
+            "budget": {
+                "anyOf": [{"type": "number", "minimum": 0.1, "exclusiveMaximum": 1}, text, {"type": "null"}],
+                "description": "how long to measure: a share of the time of the full sweep, such as 40 %, or a time, "
+                "such as 10min; candidates are measured in full only while they can change the choice or the front",
+            },
             "seed": {"type": "integer", "minimum": 0, "default": 0},
         },
         ("dataset", "models", "runtimes"),

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
 from nnpipe.measuring.constraints import Figure, MetricConstraint
 from nnpipe.measuring.doubt import BARRING, Doubt
 from nnpipe.measuring.pareto_front import front_shares, on_front
+from nnpipe.measuring.racing import error_level
 from nnpipe.measuring.run import Run
 from nnpipe.report.quantity_text import ranged, written
 from nnpipe.workflows.sweep.estimates import Figures, drawn
@@ -18,6 +21,8 @@ from nnpipe.workflows.sweep.file import Sweep
 from nnpipe.workflows.sweep.run import Done
 
 _DRAWS = 2000
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -62,8 +67,11 @@ class Judged:
 
     @property
     def qualifies(self) -> bool:
-        """Whether every constraint holds with the sweep's confidence, and no doubt about its predictions bars it."""
-        return not self.barred and all(claim.holds for claim in self.claims)
+        """Whether every constraint holds with the sweep's confidence, and no doubt about its predictions bars it.
+
+        A candidate that was not measured in full does not qualify.
+        """
+        return not self.done.stopped and not self.barred and all(claim.holds for claim in self.claims)
 
     @property
     def killed_by(self) -> tuple[Claim, ...]:
@@ -77,23 +85,32 @@ def judge(sweep: Sweep, done: Sequence[Done]) -> tuple[Judged, ...]:
     if not measured:
         return ()
     references = _references(done)
-    known = [Figures(run, references.get(each.point.model.title)) for each, run in measured]
-    level = level_of(sweep)
-    figures = [{metric.name: each.of(metric, level) for metric in sweep.metrics} for each in known]
-    shares, best = _front(sweep, known, figures)
+    known = [Figures(run, each.reference or references.get(each.point.model.title)) for each, run in measured]
+    # A race stops a candidate because of its figures, so these have intervals that hold all the same.
+    levels = [race_level(sweep) if each.stopped else level_of(sweep) for each, _ in measured]
+    figures = [
+        {metric.name: each.of(metric, level) for metric in sweep.metrics}
+        for each, level in zip(known, levels, strict=True)
+    ]
+    whole = np.array([not each.stopped for each, _ in measured])
+    shares, best = np.zeros(len(measured)), np.zeros(len(measured), bool)
+    if whole.any():  # the others are not on the front, or it is not known
+        shares[whole], best[whole] = _front(sweep, list(_of(known, whole)), list(_of(figures, whole)))
     return tuple(
         Judged(
             each,
             own.run,
             own.reference,
             told,
-            claims_of(sweep, own),
+            claims_of(sweep, own, level),
             bool(front),
             float(share),
             own.doubts,
             barring(sweep, own.doubts),
         )
-        for (each, _), own, told, front, share in zip(measured, known, figures, best, shares, strict=True)
+        for (each, _), own, level, told, front, share in zip(
+            measured, known, levels, figures, best, shares, strict=True
+        )
     )
 
 
@@ -116,11 +133,16 @@ def level_of(sweep: Sweep) -> float:
     return 1 - (1 - sweep.confidence) / max(len(sweep.constraints), 1)
 
 
-def claims_of(sweep: Sweep, figures: Figures) -> tuple[Claim, ...]:
-    """Return a claim for each constraint, with the confidence of :func:`level_of`."""
+def race_level(sweep: Sweep) -> float:
+    """Return the confidence of each interval of a race, so that all hold together however often they are looked at."""
+    return error_level(sweep.confidence, len(sweep.points), len(sweep.metrics))
+
+
+def claims_of(sweep: Sweep, figures: Figures, level: float | None = None) -> tuple[Claim, ...]:
+    """Return a claim for each constraint, by default with the confidence of :func:`level_of`."""
     found = []
     for constraint in sweep.constraints:
-        known = figures.of(constraint.metric, level_of(sweep))
+        known = figures.of(constraint.metric, level_of(sweep) if level is None else level)
         found.append(Claim(constraint, known, constraint.judge(known)))
     return tuple(found)
 
@@ -161,6 +183,8 @@ def why_none(judged: Sequence[Judged], refuted: Mapping[str, str]) -> list[str]:
         elif one.qualifies:
             reason = f"qualifies, but was not measured again: better ones did not hold, and {len(refuted)} are the most"
             reason += " that this sweep measures again (confirmations)"
+        elif one.done.stopped:
+            reason = one.done.stopped
         elif one.barred and not one.killed_by:
             reason = told_barred(one.barred)
         else:
@@ -189,7 +213,12 @@ def _references(done: Sequence[Done]) -> dict[str, Run]:
     found: dict[str, tuple[int, Run]] = {}
     for each in done:
         size, title = each.point.measure.inference_batch_size, each.point.model.title
-        if each.point.runtime is None and each.outcome.run is not None and size < found.get(title, (size + 1,))[0]:
+        if (
+            each.point.runtime is None
+            and each.outcome.run is not None
+            and not each.stopped
+            and size < found.get(title, (size + 1,))[0]
+        ):
             found[title] = (size, each.outcome.run)
     return {title: run for title, (_, run) in found.items()}
 
@@ -201,6 +230,10 @@ def _front(
     points = np.array([[_number(each[metric.name]) for metric in sweep.objectives] for each in figures]) * signs
     draws = np.stack([drawn(candidates, metric, _DRAWS, sweep.seed) for metric in sweep.objectives], -1) * signs
     return front_shares(draws), on_front(points)
+
+
+def _of(values: Sequence[T], chosen: np.ndarray) -> Iterator[T]:
+    return itertools.compress(values, chosen)
 
 
 def _number(known: Figure) -> float:

@@ -13,6 +13,7 @@ from nnpipe.report.document import Cell, Table
 from nnpipe.report.inputs.sweep_file import KIND, SCHEMA
 from nnpipe.report.quantity_text import kinds, ranged, written
 from nnpipe.report.writers.terminal import to_text
+from nnpipe.workflows.sweep.budget import Spent
 from nnpipe.workflows.sweep.confirm import Confirmed
 from nnpipe.workflows.sweep.file import Sweep
 from nnpipe.workflows.sweep.run import Done
@@ -26,8 +27,8 @@ def table(sweep: Sweep, judged: Sequence[Judged]) -> str:
     rows = sorted(judged, key=lambda one: (not one.qualifies, -one.front_share, one.title))[:_ROWS]
     columns = [("Candidate", [Cell(one.title) for one in rows])]
     columns += [(m.heading, [_cell(m, one.figures[m.name]) for one in rows]) for m in sweep.metrics]
-    columns.append(("Front", [Cell(f"{100 * one.front_share:.0f} %", one.front_share) for one in rows]))
-    if sweep.constraints or any(one.barred for one in judged):
+    columns.append(("Front", [_front_cell(one) for one in rows]))
+    if sweep.constraints or any(one.barred or one.done.stopped for one in judged):
         columns.append(("Verdict", [Cell(_verdict(one)) for one in rows]))
     columns.append(("Doubts", [Cell(kinds(one.doubts)) for one in rows]))
     text = to_text(Table(tuple(head for head, _ in columns), tuple(zip(*(cells for _, cells in columns), strict=True))))
@@ -43,7 +44,9 @@ def told_again(sweep: Sweep, found: Confirmed) -> list[str]:
     return lines + [f"doubt: {doubt.kind}: {doubt.reason}" for doubt in found.doubts]
 
 
-def summary(sweep: Sweep, done: Sequence[Done], judged: Sequence[Judged], found: Confirmed) -> dict[str, Any]:
+def summary(
+    sweep: Sweep, done: Sequence[Done], judged: Sequence[Judged], found: Confirmed, spent: Spent | None = None
+) -> dict[str, Any]:
     """Return all results as JSON can hold them; times in seconds, sizes in bytes, shares from 0 to 1."""
     return {
         "schema": SCHEMA,
@@ -54,6 +57,7 @@ def summary(sweep: Sweep, done: Sequence[Done], judged: Sequence[Judged], found:
         "constraints": [constraint.text for constraint in sweep.constraints],
         "objectives": [metric.name for metric in sweep.objectives],
         "choose": sweep.choose.name,
+        "budget": spent.to_json() if spent else None,
         "chosen": found.chosen.title if found.chosen else None,
         "confirmed": _confirmed(found) if found.chosen else None,
         "refuted": dict(found.refuted),
@@ -74,6 +78,7 @@ def _point(sweep: Sweep, one: Judged) -> dict[str, Any]:
         "on_front": one.on_front,
         "front_share": one.front_share,
         "doubts": [_doubt(doubt) for doubt in one.doubts],
+        **({"share": one.done.share, "stopped": one.done.stopped} if one.done.stopped else {}),
     }
 
 
@@ -102,7 +107,13 @@ def _cell(metric: Quantity, known: Figure) -> Cell:
     return Cell(written(metric, known.value), known.value)
 
 
+def _front_cell(one: Judged) -> Cell:
+    return Cell("–") if one.done.stopped else Cell(f"{100 * one.front_share:.0f} %", one.front_share)
+
+
 def _verdict(one: Judged) -> str:
+    if one.done.stopped:
+        return f"stopped at {100 * one.done.share:g} %"
     if one.qualifies:
         return "qualifies"
     if one.killed_by:

@@ -20,10 +20,13 @@ from nnpipe.workflows.candidates.stages import prepared
 from nnpipe.workflows.journal import alone
 from nnpipe.workflows.pipeline.entries import made_from
 from nnpipe.workflows.reporting import place_of, write_document
-from nnpipe.workflows.sweep.certificate import certificate, test_samples
+from nnpipe.workflows.sweep.budget import Spent
+from nnpipe.workflows.sweep.certificate import certificate
 from nnpipe.workflows.sweep.confirm import Confirmed, confirmed
 from nnpipe.workflows.sweep.file import Sweep
-from nnpipe.workflows.sweep.run import Done, sweep_through
+from nnpipe.workflows.sweep.race import ENDED, Race
+from nnpipe.workflows.sweep.run import Done, PointMeasurer, sweep_through
+from nnpipe.workflows.sweep.samples import test_samples
 from nnpipe.workflows.sweep.select import Judged, judge, level_with, ranked, why_none
 from nnpipe.workflows.sweep.summary import summary, table, told_again
 
@@ -46,6 +49,8 @@ class SweepResult:
         The candidate that was confirmed by a second measurement, and the refuted ones.
     report
         The path of the report; ``None`` if packages for it are not installed.
+    spent
+        What a sweep with a budget took; ``None`` without a budget.
 
     Examples
     --------
@@ -61,6 +66,7 @@ class SweepResult:
     judged: tuple[Judged, ...]
     confirmed: Confirmed
     report: Path | None
+    spent: Spent | None = None
 
     @property
     def chosen(self) -> str | None:
@@ -90,7 +96,7 @@ class SweepResult:
     def __str__(self) -> str:
         """Return a table of the candidates, and the chosen one or why there is none."""
         sweep, found = self.sweep, self.confirmed
-        lines = [table(sweep, self.judged), ""]
+        lines = [table(sweep, self.judged), "", *([str(self.spent)] if self.spent else [])]
         lines += [f"failed: {title}: {reason}" for title, reason in self.failures.items()]
         if sweep.impossible:
             lines.append(f"{len(sweep.impossible)} combinations cannot be (--dry-run lists them)")
@@ -103,6 +109,11 @@ class SweepResult:
             level = level_with(sweep, found.chosen, ranked(sweep, self.judged))
             if level:
                 lines.append(f"  cannot be told from it in {sweep.choose.name}: {', '.join(level)}")
+            undecided = [each.point.title for each in self.done if each.stopped == ENDED]
+            if undecided:
+                lines.append(
+                    f"  the budget ended before it was certain that these are not better: {', '.join(undecided)}"
+                )
             lines += [f"model: {self.model}", f"certificate: {self.certificate}"]
         return "\n".join([*lines, *([place_of(self.report)] if self.report else [])])
 
@@ -208,25 +219,31 @@ def sweep(
     wanted = wanted.of_task(wanted.dataset.task)
     check_writable(wanted.output, folder=True)
     with alone(wanted.output):
-        done = sweep_through(wanted, command, retrain=retrain, retry=retry_failed)
+        spent = None
+        if wanted.budget is None:
+            done = sweep_through(wanted, command, retrain=retrain, retry=retry_failed)
+        else:
+            with PointMeasurer(wanted, command, retrain=retrain, retry=retry_failed) as measurer:
+                race = Race(wanted, measurer.done)
+                done, spent = race.run(), race.spent
         judged = judge(wanted, done)
         if not judged:
             reasons = "; ".join(f"{each.point.title}: {each.outcome.reason}" for each in done[:3])
             raise ConfigError(f"not one of {len(done)} points could be measured: {reasons}")
         found = confirmed(wanted, ranked(wanted, judged), command, retry=retry_failed)
-        _write(wanted, done, judged, found)
+        _write(wanted, done, judged, found, spent)
         report = _report(wanted, wanted.output / "report.rst")
-    return SweepResult(wanted, tuple(done), tuple(judged), found, report)
+    return SweepResult(wanted, tuple(done), tuple(judged), found, report, spent)
 
 
-def _write(sweep: Sweep, done: Sequence[Done], judged: Sequence[Judged], found: Confirmed) -> None:
+def _write(sweep: Sweep, done: Sequence[Done], judged: Sequence[Judged], found: Confirmed, spent: Spent | None) -> None:
     place = sweep.output / "certificate.json"
     if found.chosen is None:
         place.unlink(missing_ok=True)
     else:
         level = level_with(sweep, found.chosen, ranked(sweep, judged))
-        _dump(place, certificate(sweep, found.chosen, found, level, test_samples(sweep)))
-    _dump(sweep.output / "sweep.json", summary(sweep, done, judged, found))
+        _dump(place, certificate(sweep, found.chosen, found, level, test_samples(sweep), spent))
+    _dump(sweep.output / "sweep.json", summary(sweep, done, judged, found, spent))
 
 
 def _report(sweep: Sweep, output: Path) -> Path | None:
