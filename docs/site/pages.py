@@ -13,7 +13,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 CONTENTS = {
     "Choose": [
-        *("comparing", "sweeping", "mixing", "agreement", "reduce", "breadth", "zoo", "models-from-outside", "boards"),
+        *("comparing", "sweeping", "search", "mixing", "agreement", "reduce", "breadth", "zoo"),
+        *("models-from-outside", "boards"),
     ],
     "Examples": ["gallery/index"],
     "Measure": ["measuring", "quantities", "explain", "predict", "energy", "load", "defaults"],

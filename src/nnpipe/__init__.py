@@ -70,6 +70,8 @@ _HOMES = {
     "workflows.reduction.result": ("ReduceResult",),
     "workflows.roofline.roofline": ("read_ceilings", "roofline"),
     "workflows.roofline.roofline_result": ("RooflineResult",),
+    "workflows.search.result": ("SearchResult",),
+    "workflows.search.search": ("search",),
     "workflows.sweep.sweep": ("SweepResult", "read_sweep", "sweep"),
     "workflows.testrun.testrun": ("TestrunResult", "testrun"),
     "workflows.verification.compare_outputs": ("VerifyOptions",),

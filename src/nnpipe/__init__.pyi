@@ -126,6 +126,8 @@ from nnpipe.workflows.reduction.result import ReduceResult as ReduceResult
 from nnpipe.workflows.roofline.roofline import read_ceilings as read_ceilings
 from nnpipe.workflows.roofline.roofline import roofline as roofline
 from nnpipe.workflows.roofline.roofline_result import RooflineResult as RooflineResult
+from nnpipe.workflows.search.result import SearchResult as SearchResult
+from nnpipe.workflows.search.search import search as search
 from nnpipe.workflows.sweep.sweep import SweepResult as SweepResult
 from nnpipe.workflows.sweep.sweep import read_sweep as read_sweep
 from nnpipe.workflows.sweep.sweep import sweep as sweep

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from nnpipe.searching.trial import LeaseLost, Proposal, SearchTrial
+from nnpipe.searching.trial import EarlierTrial, LeaseLost, Proposal, SearchTrial
 from nnpipe.searching.trial_store import TrialStore
 
 Make = Callable[..., TrialStore]
@@ -164,3 +164,35 @@ class TrialStoreContract:
         assert isinstance(changed, SearchTrial)
         assert (changed.number, changed.reports) == (1, ((1, 0.5),))
         assert changed.version > seen.version
+
+    def test_nobody_waits_for_a_worker_that_is_known_to_be_dead(self, make: Make) -> None:
+        store = make()
+        dead, other = (store.lease(name, square, 2) for name in ("dead", "other"))
+        assert dead is not None
+        assert store.release("dead") == 1
+        lease = store.lease("new", square, 2)
+        assert lease is not None
+        assert (lease.trial.number, lease.fence) == (dead.trial.number, dead.fence + 1)
+        with pytest.raises(LeaseLost):
+            store.finish(dead, {"y": 0.0})
+        assert store.lease("new", square, 2) is None  # the other worker goes on
+        assert other is not None
+        store.finish(other, {"y": 0.0})
+
+    def test_what_was_tried_elsewhere_is_known_and_does_not_count(self, make: Make) -> None:
+        store = make()
+        assert store.enqueue({"x": 7})
+        earlier = [EarlierTrial({"x": x}, {"y": float(x)}, "run 1") for x in (5, 6, 6, 7)]
+        assert store.take_over(earlier) == 2
+        assert store.take_over(earlier) == 0
+        waiting, *taken = store.trials()
+        assert waiting.state == "waiting"
+        assert [(trial.state, trial.values, trial.origin) for trial in taken] == [
+            ("finished", {"y": 5.0}, "run 1"), ("finished", {"y": 6.0}, "run 1"),
+        ]  # fmt: skip
+        proposals = iter(range(5, 10))
+        found = []
+        while lease := store.lease("one", lambda number: Proposal({"x": next(proposals)}), 3):
+            found.append(lease.trial.configuration)
+            store.finish(lease, {"y": 0.0})
+        assert found == [{"x": 7}, {"x": 8}, {"x": 9}]

@@ -42,6 +42,8 @@ class SearchTrial:
         The name of the worker that has or had it.
     fence
         How many leases have been given for this trial.  A worker may write to it only with the last one.
+    origin
+        Where it was taken over from, such as an earlier run; empty for a trial of this search.
     version
         The version of the store in which the trial changed last.
     """
@@ -56,6 +58,7 @@ class SearchTrial:
     message: str = ""
     worker: str = ""
     fence: int = 0
+    origin: str = ""
     version: int = 0
 
     @property
@@ -70,6 +73,15 @@ class Proposal:
 
     configuration: Mapping[str, Any]
     notes: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class EarlierTrial:
+    """A configuration that was tried before a search, and the values that it gave."""
+
+    configuration: Mapping[str, Any]
+    values: Mapping[str, float]
+    origin: str
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,14 @@ import math
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
 from nnpipe.searching.trial import (
+    EarlierTrial,
     LeaseLost,
     Proposal,
     SearchTrial,
@@ -76,7 +77,7 @@ class TrialStore(ABC):
             Is called with the number of a trial that has no configuration yet, outside of any transaction; again if
             another worker has taken the configuration in the meantime.
         limit
-            The greatest number of trials.
+            The greatest number of trials, without those that were taken over.
         """
         check_call(TrialStore.lease, locals())
         lease = self._take(worker, limit)
@@ -122,6 +123,14 @@ class TrialStore(ABC):
         """Add a waiting trial; return whether it was added, and not known already."""
 
     @abstractmethod
+    def take_over(self, trials: Iterable[EarlierTrial]) -> int:
+        """Add finished trials from elsewhere; return how many: those whose configuration was not known."""
+
+    @abstractmethod
+    def release(self, worker: str) -> int:
+        """End the leases of a worker that is known to be dead, so that nobody waits for them; return how many."""
+
+    @abstractmethod
     def _take(self, worker: str, limit: int) -> TrialLease | None:
         """Lease the first waiting or expired trial, or a new one without configuration below the limit."""
 
@@ -140,6 +149,12 @@ class TrialStore(ABC):
     @abstractmethod
     def _end(self, lease: TrialLease, state: TrialState, values: Mapping[str, float], message: str) -> None:
         """End a trial."""
+
+
+def check_owned(lease: TrialLease, valid: bool) -> None:
+    """Raise :class:`~nnpipe.searching.trial.LeaseLost` unless a lease is valid."""
+    if not valid:
+        raise LeaseLost(f"trial {lease.trial.number} is no longer leased to {lease.worker}")
 
 
 class MemoryTrials(TrialStore):
@@ -166,6 +181,7 @@ class MemoryTrials(TrialStore):
         self._expires: dict[int, float] = {}
         self._started: dict[int, float] = {}
         self._version = 0
+        self._taken_over = 0
 
     def renew(self, lease: TrialLease) -> None:
         """Extend a lease by ``seconds`` from now."""
@@ -191,6 +207,26 @@ class MemoryTrials(TrialStore):
             self._put(SearchTrial(number=self._next(), configuration=dict(configuration)))
             return True
 
+    def take_over(self, trials: Iterable[EarlierTrial]) -> int:
+        """Add finished trials from elsewhere; return how many."""
+        with self._lock:
+            new = [each for each in trials if self._claim(each.configuration)]
+            for each in new:
+                trial = SearchTrial(
+                    number=self._next(), configuration=dict(each.configuration), state="finished",
+                    values=dict(each.values), origin=each.origin,
+                )  # fmt: skip
+                self._open.remove(self._put(trial).number)
+            self._taken_over += len(new)
+            return len(new)
+
+    def release(self, worker: str) -> int:
+        """End the leases of a worker that is known to be dead; return how many."""
+        with self._lock:
+            held = [number for number in self._open if self._trials[number].worker == worker]
+            self._expires |= dict.fromkeys(held, -math.inf)
+            return len(held)
+
     def _take(self, worker: str, limit: int) -> TrialLease | None:
         with self._lock:
             now = self._clock()
@@ -198,7 +234,7 @@ class MemoryTrials(TrialStore):
                 trial = self._trials[number]
                 if trial.state == "waiting" or self._expires[number] <= now:
                     return self._leased(trial, worker, now)
-            if len(self._trials) >= limit:
+            if len(self._trials) - self._taken_over >= limit:
                 return None
             return self._leased(SearchTrial(number=self._next(), configuration=None), worker, now)
 
@@ -238,9 +274,8 @@ class MemoryTrials(TrialStore):
 
     def _owned(self, lease: TrialLease) -> SearchTrial:
         trial = self._trials.get(lease.trial.number)
-        if trial is None or trial.state != "running" or trial.fence != lease.fence:
-            raise LeaseLost(f"trial {lease.trial.number} is no longer leased to {lease.worker}")
-        return trial
+        check_owned(lease, trial is not None and trial.state == "running" and trial.fence == lease.fence)
+        return self._trials[lease.trial.number]
 
     def _claim(self, configuration: Mapping[str, Any]) -> bool:
         key = configuration_key(configuration)

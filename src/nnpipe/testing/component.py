@@ -20,9 +20,9 @@ from nnpipe.core.errors import ConfigError
 from nnpipe.core.registry import find
 
 HEAVY = tuple(
-    "ai_edge_litert executorch fsspec h5py iree jax jinja2 keras matplotlib mlflow nncf onnx onnxruntime onnxscript "
-    "openvino PIL psycopg pynvml s3fs safetensors scipy skl2onnx sklearn skops sqlalchemy tensorboard tensorboardX "
-    "tensorflow tf2onnx tflite_runtime torch torchao torchvision tqdm tvm yaml".split()
+    "ai_edge_litert cmaes executorch fsspec h5py iree jax jinja2 keras matplotlib mlflow nncf onnx onnxruntime "
+    "onnxscript openvino optuna PIL psycopg pynvml s3fs safetensors scipy skl2onnx sklearn skops sqlalchemy "
+    "tensorboard tensorboardX tensorflow tf2onnx tflite_runtime torch torchao torchvision tqdm tvm yaml".split()
 )
 """Packages that a component's module may import only inside methods that need them."""
 

@@ -194,7 +194,7 @@ def test_who_waits_too_long_is_told(opened):
 def test_a_newer_schema_is_refused(opened, database):
     with database._connections.writing() as connection:
         connection.execute(sa.text("UPDATE nnpipe_about SET value = '99'"))
-    with pytest.raises(ArtifactError, match=r"written by a newer nnpipe \(schema 99, not 2\): upgrade nnpipe"):
+    with pytest.raises(ArtifactError, match=r"written by a newer nnpipe \(schema 99, not 3\): upgrade nnpipe"):
         opened()
 
 
@@ -226,14 +226,18 @@ def test_an_older_schema_is_migrated_or_left_as_it_was(opened, database, monkeyp
     assert opened().runs.get(run).reason == ""
 
 
-def test_a_database_of_before_there_were_jobs_gets_a_table_for_them(opened, database):
+@pytest.mark.parametrize("schema", [1, 2])
+def test_a_database_of_before_there_were_jobs_or_searches_gets_tables_for_them(opened, database, schema):
     run = database.runs.create("old")
     with database._connections.writing() as connection:
-        connection.execute(sa.text("DROP TABLE nnpipe_jobs"))
-        connection.execute(sa.text("UPDATE nnpipe_about SET value = '1'"))
+        for table in ("reports", "trials", "searches", *(["jobs"] if schema == 1 else [])):
+            connection.execute(sa.text(f"DROP TABLE nnpipe_{table}"))
+        connection.execute(sa.text(f"UPDATE nnpipe_about SET value = '{schema}'"))
     again = opened()
     assert again.runs.get(run).experiment == "old"
     assert again.jobs.find() == []
+    search = again.searches.open("new", {"y": "minimize"})
+    assert list(again.searches.among([run, search])) == [search]
     with pytest.raises(ConfigError, match="is no job"):
         again.jobs.get(run)
     with again._connections.reading() as connection:

@@ -130,7 +130,11 @@ def test_deleting_leaves_nothing_behind(database, tmp_path):
         database.figures.put_history(run, "h", [{"x": 1}])
         database.artifacts.put_arrays(run, "same", {"x": [1]})
     database.artifacts.put_arrays(gone, "own", {"x": [2]})
-    database.delete(["gone"])
+    search = database.searches.open("search", {"y": "minimize"})
+    trials = database.searches.trials(search)
+    trials.take("worker", 60, 1)
+    assert trials.report(0, 1, 1, 0.5, 60)
+    database.delete(["gone", search], even_if_running=True)
     import sqlalchemy as sa
 
     from nnpipe.experiment.database._tables import tables
@@ -143,7 +147,7 @@ def test_deleting_leaves_nothing_behind(database, tmp_path):
     assert counts == {
         "about": 1, "configurations": 1, "settings": 1, "runs": 1, "parents": 0, "statistics": 1, "histories": 1,
         "series": 1, "points": 1, "artifacts": 1, "origins": 0,
-        "jobs": 0,
+        "jobs": 0, "searches": 0, "trials": 0, "reports": 0,
     }  # fmt: skip
     assert len([path for path in (tmp_path / "store").rglob("*") if path.is_file()]) == 1
     assert database.artifacts.get_arrays(kept, "same")["x"].tolist() == [1]

@@ -77,6 +77,8 @@ def from_files() -> list[Path | None]:
     pipeline: nn.PipelineResult = nn.run_pipeline("pipeline.yaml", retrain=True)
     planned = nn.read_sweep("sweep.yaml", ["batch_sizes=[1]"])
     swept: nn.SweepResult = nn.sweep("sweep.yaml", retry_failed=len(planned.points) > 1)
+    searched: nn.SearchResult = nn.search(lambda x: x, {"x": {"kind": "bool"}}, sampler="grid", trials=2)
+    print(searched.best.values, searched.arguments)
     tried: nn.TestrunResult = nn.testrun("model.onnx", "scans.npy", "out", plugin="plugin.py", keep_going=True)
     vectors: nn.ConformanceResult = nn.conformance("vectors.tar.gz", only=[SignRuntime], jobs=2)
     support: nn.ONNXSupport = nn.onnx_support(["PyTorchONNXConversion"], opsets=[18])

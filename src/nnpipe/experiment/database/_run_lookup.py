@@ -86,7 +86,7 @@ def records(connection: Any, identities: Sequence[str]) -> list[RunRecord]:
     parents: dict[str, list[str]] = defaultdict(list)
     means: dict[str, dict[str, float]] = defaultdict(dict)
     trees: dict[str, Any] = {}
-    for some in _batches(identities):
+    for some in batches(identities):
         rows |= {row.id: row for row in connection.execute(sa.select(t.runs).where(t.runs.c.id.in_(some)))}
         query = sa.select(t.parents.c.run, t.parents.c.parent).where(t.parents.c.run.in_(some))
         for run, parent in connection.execute(query.order_by(t.parents.c.position)):
@@ -95,7 +95,7 @@ def records(connection: Any, identities: Sequence[str]) -> list[RunRecord]:
         query = query.where(t.statistics.c.run.in_(some)).order_by(t.statistics.c.position)
         for run, name, mean in connection.execute(query):
             means[run][name] = unreal(mean)
-    for some in _batches(sorted({row.configuration for row in rows.values()})):
+    for some in batches(sorted({row.configuration for row in rows.values()})):
         query = sa.select(t.configurations.c.digest, t.configurations.c.tree)
         for digest, tree in connection.execute(query.where(t.configurations.c.digest.in_(some))):
             trees[digest] = json.loads(tree)
@@ -110,7 +110,8 @@ def records(connection: Any, identities: Sequence[str]) -> list[RunRecord]:
     ]  # fmt: skip
 
 
-def _batches(values: Iterable[str]) -> Iterator[list[str]]:
+def batches(values: Iterable[str]) -> Iterator[list[str]]:
+    """Yield values in lists that are short enough for one statement."""
     listed = list(values)
     for begin in range(0, len(listed), _AT_ONCE):
         yield listed[begin : begin + _AT_ONCE]

@@ -16,7 +16,12 @@ def _add_jobs(connection: Any) -> None:
     tables().jobs.create(connection, checkfirst=True)
 
 
-MIGRATIONS: dict[int, Callable[[Any], None]] = {1: _add_jobs}
+def _add_searches(connection: Any) -> None:
+    for table in (tables().searches, tables().trials, tables().reports):
+        table.create(connection, checkfirst=True)
+
+
+MIGRATIONS: dict[int, Callable[[Any], None]] = {1: _add_jobs, 2: _add_searches}
 """By schema version: the function that updates the tables to the next version."""
 
 

@@ -11,7 +11,7 @@ import functools
 from dataclasses import dataclass
 from typing import Any
 
-SCHEMA = 2
+SCHEMA = 3
 """Version of the tables."""
 
 FLOAT, INTEGER, BOOLEAN, TEXT, NOTHING = range(5)
@@ -35,6 +35,9 @@ class Tables:
     artifacts: Any
     origins: Any
     jobs: Any
+    searches: Any
+    trials: Any
+    reports: Any
 
 
 @functools.cache
@@ -169,5 +172,50 @@ def tables() -> Tables:
             column("attempt", sa.Integer),
             column("settled", sa.Boolean, index=True),
             column("details", text),  # JSON
+        ),
+        searches=table(  # further columns of a run that is a search
+            "searches",
+            of_run(),
+            column("objectives", text),  # JSON: minimize or maximize, by name
+            column("version", sa.BigInteger),  # the number of changes to its trials
+            column("next", sa.BigInteger),  # the number of the next trial
+            column("trials", sa.BigInteger),  # without those taken over from elsewhere
+        ),
+        trials=table(
+            "trials",
+            sa.Column("search", text, sa.ForeignKey("nnpipe_searches.run", ondelete="CASCADE"), primary_key=True),
+            sa.Column("number", sa.BigInteger, primary_key=True, autoincrement=False),
+            column("state", text),
+            column("configuration", text, nullable=True),  # JSON
+            column("digest", text, nullable=True),  # SHA-256 of the configuration's key
+            column("notes", text),  # JSON
+            column("results", text),  # JSON: the value of each objective
+            column("seconds", sa.Double, nullable=True),
+            column("message", text),
+            column("worker", text),
+            column("origin", text),
+            column("fence", sa.BigInteger),
+            column("version", sa.BigInteger),
+            column("started", sa.Double, nullable=True),
+            column("expires", sa.Double, nullable=True),  # 0 while it waits, NULL when it has ended
+            sa.Index("nnpipe_trials_by_version", "search", "version"),
+            sa.Index("nnpipe_trials_by_digest", "search", "digest"),
+            sa.Index(
+                "nnpipe_trials_not_ended",
+                "search",
+                "number",
+                sqlite_where=sa.text("expires IS NOT NULL"),
+                postgresql_where=sa.text("expires IS NOT NULL"),
+            ),
+        ),
+        reports=table(  # intermediate values of trials
+            "reports",
+            sa.Column("search", text, primary_key=True),
+            sa.Column("number", sa.BigInteger, primary_key=True, autoincrement=False),
+            sa.Column("step", sa.BigInteger, primary_key=True, autoincrement=False),
+            column("value", sa.Double, nullable=True),
+            sa.ForeignKeyConstraint(
+                ("search", "number"), ("nnpipe_trials.search", "nnpipe_trials.number"), ondelete="CASCADE"
+            ),
         ),
     )

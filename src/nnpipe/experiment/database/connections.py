@@ -82,8 +82,14 @@ class Connections:
                 yield connection
 
     @contextmanager
-    def writing(self) -> Iterator[Any]:
-        """Yield a connection for a write transaction; only one process at a time has one."""
+    def writing(self, *, alone: bool = True) -> Iterator[Any]:
+        """Yield a connection for a write transaction; only one process at a time has one.
+
+        Parameters
+        ----------
+        alone
+            Whether it waits for other writers in PostgreSQL, too, where only those that lock the same rows need to.
+        """
         joined = self.joined
         if joined is not None:
             try:
@@ -96,7 +102,7 @@ class Connections:
         with self._told(), self.engine.connect().execution_options(nnpipe_writes=True) as connection:
             with connection.begin():
                 connection.info.pop(_run_lookup.SEEN, None)
-                if self.postgresql:
+                if self.postgresql and alone:
                     import sqlalchemy as sa
 
                     connection.execute(sa.text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})

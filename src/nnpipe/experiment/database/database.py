@@ -16,6 +16,7 @@ from nnpipe.experiment.database.connections import Connections
 from nnpipe.experiment.database.jobs import Jobs
 from nnpipe.experiment.database.run_statistics import RunFigures
 from nnpipe.experiment.database.runs import Runs
+from nnpipe.experiment.database.searches import Searches
 from nnpipe.experiment.provenance import Origin
 
 
@@ -71,6 +72,7 @@ class RunDatabase(Closing):
         self.runs = Runs(self._connections)
         self.figures = RunFigures(self._connections)
         self.jobs = Jobs(self._connections)
+        self.searches = Searches(self._connections)
         self.artifacts = Artifacts(self._connections, None if store is None else Path(store))
 
     @property

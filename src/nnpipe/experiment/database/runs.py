@@ -171,11 +171,12 @@ class Runs:
         """
         import sqlalchemy as sa
 
-        table, jobs, around = tables().runs, tables().jobs, environment()
+        table, around = tables().runs, environment()
         with self._connections.writing() as connection:
-            # A job may have the name of the experiment that it carries out, but is not one of its runs.
+            # A job or search may have the name of the experiment that it carries out, but is not one of its runs.
             newest = sa.select(table.c.id).where(table.c.experiment == experiment)
-            newest = newest.where(~sa.exists().where(jobs.c.run == table.c.id))
+            for other in (tables().jobs, tables().searches):
+                newest = newest.where(~sa.exists().where(other.c.run == table.c.id))
             found = connection.scalar(newest.order_by(table.c.created.desc(), table.c.id).limit(1))
             if found is None:
                 found = insert(connection, experiment, configuration, parents, around)
@@ -256,7 +257,7 @@ def insert(
     now, identity = time.time(), uuid.uuid4().hex
     values = {
         "id": identity, "experiment": text_checked(experiment, "experiment"),
-        "configuration": _configured(connection, configuration or Configuration({})),
+        "configuration": configured(connection, configuration or Configuration({})),
         "status": "created", "reason": "", "done": 0, "total": 0, "created": now, "host": platform.node(),
         "environment": json.dumps(dict(environment or {}), allow_nan=False),
     }  # fmt: skip
@@ -284,7 +285,7 @@ def digest_of(configuration: Configuration) -> str:
     return hashlib.sha256(json.dumps(configuration.tree, sort_keys=True).encode()).hexdigest()
 
 
-def _configured(connection: Any, configuration: Configuration) -> str:
+def configured(connection: Any, configuration: Configuration) -> str:
     """Store a configuration unless it is stored already, and return its digest."""
     tree, digest = configuration.tree, digest_of(configuration)
     if connection.scalar(_sql_statements.select("configurations", "digest", "digest"), {"of": digest}) is None:

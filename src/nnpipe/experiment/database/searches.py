@@ -1,0 +1,159 @@
+"""Searches: runs whose trials are rows."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nnpipe.core.argument_checks import check_call
+from nnpipe.core.errors import ConfigError
+from nnpipe.experiment.configuration import Configuration
+from nnpipe.experiment.database import _run_lookup
+from nnpipe.experiment.database._run_ownership import holder
+from nnpipe.experiment.database._tables import tables
+from nnpipe.experiment.database.connections import Connections
+from nnpipe.experiment.database.records import RunRecord
+from nnpipe.experiment.database.runs import configured, insert
+from nnpipe.experiment.database.trials import TrialRows
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchRecord:
+    """A search as it was when the database was read.
+
+    Parameters
+    ----------
+    run
+        The search's run.
+    objectives
+        ``minimize`` or ``maximize``, by the name of each value.
+    counts
+        The number of trials by state.
+    taken_over
+        How many of them were taken over from elsewhere.
+    """
+
+    run: RunRecord
+    objectives: Mapping[str, str]
+    counts: Mapping[str, int]
+    taken_over: int
+
+
+class Searches:
+    """The searches of a database."""
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+
+    def open(
+        self,
+        name: str,
+        objectives: Mapping[str, str],
+        configuration: Configuration | None = None,
+        *,
+        environment: Mapping[str, Any] | None = None,
+    ) -> str:
+        """Go on with the newest search of a name, or create it; its status becomes ``running``.
+
+        Parameters
+        ----------
+        name
+            The name of the search.
+        objectives
+            ``minimize`` or ``maximize``, by the name of each value.
+        configuration
+            What is searched and how.  It replaces an earlier one, so that choices may grow.
+        environment
+            The environment as JSON can hold it.
+
+        Returns
+        -------
+        str
+            The identity of the search's run.
+
+        Raises
+        ------
+        ConfigError
+            If the search was begun with other objectives, or a text cannot be stored.
+        """
+        check_call(Searches.open, locals())
+        import sqlalchemy as sa
+
+        runs, searches = tables().runs, tables().searches
+        described = json.dumps(dict(objectives))
+        with self._connections.writing() as connection:
+            newest = sa.select(runs.c.id, searches.c.objectives).join(searches, searches.c.run == runs.c.id)
+            newest = newest.where(runs.c.experiment == name).order_by(runs.c.created.desc(), runs.c.id).limit(1)
+            found = connection.execute(newest).first()
+            if found is None:
+                run = insert(connection, name, configuration, (), environment)
+                row = {"run": run, "objectives": described, "version": 0, "next": 0, "trials": 0}
+                connection.execute(searches.insert(), row)
+            elif json.loads(found.objectives) != dict(objectives):
+                raise ConfigError(
+                    f"search {name} was begun with the objectives {found.objectives}, not {described}; "
+                    "take another name for this one"
+                )
+            else:
+                run = found.id
+            values = {**holder(), "status": "running", "reason": "", "started": time.time(), "ended": None}
+            if configuration is not None:
+                values["configuration"] = configured(connection, configuration)
+            connection.execute(runs.update().where(runs.c.id == run).values(**values))
+            return str(run)
+
+    def trials(self, search: str, clock: Callable[[], float] | None = None) -> TrialRows:
+        """Return the rows of a search's trials; see :class:`~nnpipe.searching.database_trials.DatabaseTrials`.
+
+        Raises
+        ------
+        ConfigError
+            If there is no such run, or it is not a search.
+        """
+        return TrialRows(self._connections, self.get(search).run.id, clock)
+
+    def get(self, search: str) -> SearchRecord:
+        """Return a search by the identity of its run, the beginning of one, or its name.
+
+        Raises
+        ------
+        ConfigError
+            If there is no such run, or it is not a search.
+        """
+        with self._connections.reading() as connection:
+            identity = _run_lookup.identity(connection, search)
+            found = self._records(connection, [identity])
+        if not found:
+            raise ConfigError(f"run {identity[:12]} is no search")
+        return found[identity]
+
+    def among(self, runs: Iterable[str]) -> dict[str, SearchRecord]:
+        """Return those of the runs that are searches, by identity."""
+        with self._connections.reading() as connection:
+            return self._records(connection, list(runs))
+
+    def _records(self, connection: Any, identities: list[str]) -> dict[str, SearchRecord]:
+        import sqlalchemy as sa
+
+        t, searches = tables().trials, tables().searches
+        objectives: dict[str, Any] = {}
+        counts: dict[str, dict[str, int]] = defaultdict(dict)
+        taken_over: dict[str, int] = defaultdict(int)
+        for some in _run_lookup.batches(identities):
+            query = sa.select(searches.c.run, searches.c.objectives).where(searches.c.run.in_(some))
+            objectives |= {row.run: json.loads(row.objectives) for row in connection.execute(query)}
+            elsewhere = sa.func.sum(sa.case((t.c.origin != "", 1), else_=0))
+            found = sa.select(t.c.search, t.c.state, sa.func.count(), elsewhere).where(t.c.search.in_(some))
+            for search, state, count, taken in connection.execute(found.group_by(t.c.search, t.c.state)):
+                counts[search][state] = count
+                taken_over[search] += taken
+        return {
+            run.id: SearchRecord(
+                run=run, objectives=objectives[run.id], counts=counts[run.id], taken_over=taken_over[run.id]
+            )
+            for run in _run_lookup.records(connection, list(objectives))
+        }

@@ -1,0 +1,324 @@
+"""The trials of a search as rows: leased, written with a fencing number, read by version.
+
+Several processes write at the same time, so every transaction locks the row of its trial first and the row of the
+search second, and keeps the latter, which counts versions and numbers, for a statement or two only.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from nnpipe.core.errors import ConfigError
+from nnpipe.experiment.database._tables import tables
+from nnpipe.experiment.database._values import real, unreal
+from nnpipe.experiment.database.connections import Connections
+from nnpipe.experiment.database.runs import tellable
+
+_NO_LIMIT = (1 << 63) - 1
+_WAITING = 0.0  # when the lease of a waiting trial expired
+
+
+class TrialRows:
+    """The trials of one search in a database.
+
+    Trials are returned as the fields of :class:`~nnpipe.searching.trial.SearchTrial` by name.  Every method is one
+    transaction.  Those that take a fencing number return whether it is the last one that was given for the trial; if
+    not, they write nothing.
+
+    Parameters
+    ----------
+    connections
+        The database.
+    search
+        The identity of the search's run.
+    clock
+        Returns the time in seconds since 1970 UTC; by default PostgreSQL's own, which all machines share, or the time
+        of this machine.
+    """
+
+    def __init__(self, connections: Connections, search: str, clock: Callable[[], float] | None = None) -> None:
+        self._connections = connections
+        self.search = search
+        self._clock = clock or time.time
+        self._of_server = connections.postgresql and clock is None
+        self._do = _statements(self._of_server)
+
+    def since(self, version: int) -> tuple[int, list[dict[str, Any]]]:
+        """Return the version now, and the trials that changed after another one, in the order of their changes."""
+        of = self._of() | {"after": version}
+        reports: dict[int, list[tuple[int, float]]] = defaultdict(list)
+        with self._connections.reading() as connection:
+            now = connection.scalar(self._do.version, of)
+            if now is None:
+                raise self._gone()
+            rows = [] if now <= version else connection.execute(self._do.changed, of).all()
+            for number, step, value in connection.execute(self._do.reported, of) if rows else ():
+                reports[number].append((step, unreal(value)))
+        return int(now), [_fields(row, tuple(reports[row.number])) for row in rows]
+
+    def take(self, worker: str, seconds: float, limit: int) -> tuple[dict[str, Any], float] | None:
+        """Lease the first trial that waits or whose lease has expired, or a new one below the limit.
+
+        Returns
+        -------
+        tuple of dict and float, or None
+            The trial, and when its lease expires; ``None`` if there is nothing to do.
+        """
+        worker = tellable(worker)
+        with self._connections.writing(alone=False) as connection:
+            row = connection.execute(self._do.first_open, self._of() | self._at()).first()
+            moved = self._moved(connection) if row is not None else self._moved(connection, 1, 1, limit)
+            if moved is None:
+                return None
+            expires = moved.now + seconds
+            fence = row.fence + 1 if row is not None else 1
+            shown = {"state": "running", "worker": worker, "version": moved.version, "fence": fence}
+            leased = {**shown, "started": moved.now, "expires": expires}
+            if row is not None:
+                connection.execute(self._do.change, self._of(row.number) | leased)
+                connection.execute(self._do.forget_reports, self._of(row.number))
+                return _fields(row, ()) | shown, expires
+            number = {"search": self.search, "number": moved.next - 1}
+            connection.execute(self._do.insert, {**_NEW, **number, **leased})
+            return {"number": moved.next - 1, "configuration": None, **shown}, expires
+
+    def configure(
+        self, number: int, fence: int, configuration: Mapping[str, Any], notes: Mapping[str, Any], key: str | None
+    ) -> tuple[bool, int | None]:
+        """Store the configuration of a trial.
+
+        Parameters
+        ----------
+        number, fence
+            The trial, and the lease's fencing number.
+        configuration, notes
+            What is stored.
+        key
+            A text that is equal for equal configurations; nothing is stored if another trial has it.  ``None`` if
+            several trials may have one configuration.
+
+        Returns
+        -------
+        tuple of bool and int or None
+            Whether the lease is valid, and the version; ``None`` if nothing was stored.
+        """
+        digest = None if key is None else _digest(key)
+        with self._owning(number, fence) as (connection, row):
+            if row is None:
+                return False, None
+            version = self._moved(connection).version  # locks the search before the look at what is known
+            if self._known(connection, digest):
+                return True, None
+            values = {**_configured(configuration, digest), "notes": json.dumps(dict(notes)), "version": version}
+            connection.execute(self._do.change, self._of(number) | values)
+            return True, version
+
+    def withdraw(self, number: int, fence: int) -> bool:
+        """Remove a trial that has no configuration."""
+        with self._owning(number, fence) as (connection, row):
+            if row is not None:
+                connection.execute(self._do.remove, self._of(number))
+                connection.execute(self._do.give_back, self._of(number))
+            return row is not None
+
+    def report(self, number: int, fence: int, step: int, value: float, seconds: float) -> bool:
+        """Store an intermediate value, and extend the lease to ``seconds`` from now."""
+        with self._owning(number, fence) as (connection, row):
+            if row is None:
+                return False
+            of = self._of(number) | {"of_step": step, "value": real(value)}
+            if not connection.execute(self._do.change_report, of).rowcount:
+                report = {"search": self.search, "number": number, "step": step, "value": real(value)}
+                connection.execute(self._do.insert_report, report)
+            moved = self._moved(connection)
+            values = {"version": moved.version, "expires": moved.now + seconds}
+            connection.execute(self._do.change, self._of(number) | values)
+            return True
+
+    def renew(self, number: int, fence: int, seconds: float) -> bool:
+        """Extend a lease to ``seconds`` from now."""
+        of = self._of(number) | self._at() | {"of_fence": fence, "lasting": seconds}
+        with self._connections.writing(alone=False) as connection:
+            return bool(connection.execute(self._do.renew, of).rowcount)
+
+    def end(self, number: int, fence: int, state: str, values: Mapping[str, float], message: str) -> bool:
+        """End a trial."""
+        with self._owning(number, fence) as (connection, row):
+            if row is None:
+                return False
+            moved = self._moved(connection)
+            ended = {
+                "state": state, "results": json.dumps(dict(values)), "message": tellable(message), "expires": None,
+                "seconds": moved.now - row.started, "version": moved.version,
+            }  # fmt: skip
+            connection.execute(self._do.change, self._of(number) | ended)
+            return True
+
+    def release(self, worker: str) -> int:
+        """End the leases of a worker; return how many it had."""
+        with self._connections.writing(alone=False) as connection:
+            return int(connection.execute(self._do.release, self._of() | {"of_worker": tellable(worker)}).rowcount)
+
+    def add(self, trials: Sequence[tuple[Mapping[str, Any], str | None, Mapping[str, Any]]], counted: bool) -> int:
+        """Add trials.
+
+        Parameters
+        ----------
+        trials
+            For each its configuration, its key as in :meth:`configure`, and the columns that differ from those of a
+            waiting trial.
+        counted
+            Whether they count towards the limit of :meth:`take`.
+
+        Returns
+        -------
+        int
+            How many were added: those whose configuration was not known.
+        """
+        with self._connections.writing(alone=False) as connection:
+            before = self._moved(connection, 0)  # locks the search before the look at what is known
+            rows: dict[str | int, dict[str, Any]] = {}
+            for configuration, key, columns in trials:
+                digest = None if key is None else _digest(key)
+                if self._known(connection, digest):
+                    continue
+                row = {**_NEW, "search": self.search, **_configured(configuration, digest), **columns}
+                rows.setdefault(digest or len(rows), row)
+            for place, row in enumerate(rows.values()):
+                row |= {"number": before.next + place, "version": before.version + place + 1}
+            if rows:
+                connection.execute(self._do.insert, list(rows.values()))
+                self._moved(connection, len(rows), len(rows) if counted else 0, numbers=len(rows))
+            return len(rows)
+
+    @contextmanager
+    def _owning(self, number: int, fence: int) -> Iterator[tuple[Any, Any]]:
+        """Yield a connection with a trial's row locked, and the row; ``None`` if another fencing number is the last."""
+        with self._connections.writing(alone=False) as connection:
+            yield connection, connection.execute(self._do.own, self._of(number) | {"of_fence": fence}).first()
+
+    def _moved(
+        self, connection: Any, versions: int = 1, trials: int = 0, limit: int = _NO_LIMIT, numbers: int | None = None
+    ) -> Any:
+        """Lock and count up the search; return its version, its next number and the time, or ``None`` at the limit."""
+        counts = {"versions": versions, "new": trials, "numbers": trials if numbers is None else numbers}
+        moved = connection.execute(self._do.move, self._of() | self._at() | counts | {"limit": limit}).first()
+        if moved is None and connection.scalar(self._do.version, self._of()) is None:
+            raise self._gone()
+        return moved
+
+    def _known(self, connection: Any, digest: str | None) -> bool:
+        of = self._of() | {"of_digest": digest}
+        return digest is not None and connection.scalar(self._do.known, of) is not None
+
+    def _of(self, number: int | None = None) -> dict[str, Any]:
+        return {"of_search": self.search} | ({} if number is None else {"of_number": number})
+
+    def _at(self) -> dict[str, float]:
+        return {} if self._of_server else {"time": self._clock()}
+
+    def _gone(self) -> ConfigError:
+        return ConfigError(f"{self._connections.shown}: search {self.search[:12]} has been deleted")
+
+
+_NEW: dict[str, Any] = {
+    "state": "waiting", "configuration": None, "digest": None, "notes": "{}", "results": "{}", "message": "",
+    "worker": "", "origin": "", "fence": 0, "started": None, "expires": _WAITING, "seconds": None,
+}  # fmt: skip
+
+
+def _configured(configuration: Mapping[str, Any], digest: str | None) -> dict[str, Any]:
+    return {"configuration": json.dumps(dict(configuration)), "digest": digest}
+
+
+def _digest(key: str) -> str:
+    return hashlib.sha256(key.encode()).hexdigest()
+
+
+def _fields(row: Any, reports: tuple[tuple[int, float], ...]) -> dict[str, Any]:
+    alike = ("number", "state", "seconds", "message", "worker", "origin", "fence", "version")
+    return {name: getattr(row, name) for name in alike} | {
+        "configuration": None if row.configuration is None else json.loads(row.configuration),
+        "values": json.loads(row.results),
+        "notes": json.loads(row.notes),
+        "reports": reports,
+    }
+
+
+@dataclass(frozen=True)
+class _Statements:
+    """The statements, built once: building one takes longer than executing it."""
+
+    version: Any
+    changed: Any
+    reported: Any
+    first_open: Any
+    own: Any
+    known: Any
+    move: Any
+    insert: Any
+    change: Any
+    renew: Any
+    release: Any
+    remove: Any
+    give_back: Any
+    insert_report: Any
+    change_report: Any
+    forget_reports: Any
+
+
+@functools.cache
+def _statements(of_server: bool) -> _Statements:
+    import sqlalchemy as sa
+
+    t, searches, reports = tables().trials, tables().searches, tables().reports
+    search: Any = sa.bindparam("of_search")
+    number: Any = sa.bindparam("of_number")
+    now: Any = sa.bindparam("time", type_=sa.Double())
+    if of_server:
+        now = sa.cast(sa.extract("epoch", sa.func.clock_timestamp()), sa.Double())
+    later = now + sa.bindparam("lasting", type_=sa.Double())
+    this_search, this_trial = searches.c.run == search, (t.c.search == search) & (t.c.number == number)
+    leased = this_trial & (t.c.fence == sa.bindparam("of_fence")) & (t.c.state == "running")
+    this_report = (reports.c.search == search) & (reports.c.number == number)
+    same_trial = (t.c.search == reports.c.search) & (t.c.number == reports.c.number)
+    recent = (t.c.search == search) & (t.c.version > sa.bindparam("after"))
+    not_ended = (t.c.search == search) & t.c.expires.is_not(None)
+    of_worker = not_ended & (t.c.worker == sa.bindparam("of_worker")) & (t.c.state == "running")
+    counted = {
+        "version": searches.c.version + sa.bindparam("versions"),
+        "next": searches.c.next + sa.bindparam("numbers"),
+        "trials": searches.c.trials + sa.bindparam("new"),
+    }
+    return _Statements(
+        version=sa.select(searches.c.version).where(this_search),
+        changed=sa.select(t).where(recent).order_by(t.c.version),
+        reported=sa.select(reports.c.number, reports.c.step, reports.c.value)
+        .join(t, same_trial).where(recent).order_by(reports.c.number, reports.c.step),
+        first_open=sa.select(t).where(not_ended & (t.c.expires <= now)).order_by(t.c.number).limit(1)
+        .with_for_update(skip_locked=True),
+        own=sa.select(t.c.started).where(leased).with_for_update(),
+        known=sa.select(t.c.number).where(t.c.search == search, t.c.digest == sa.bindparam("of_digest")).limit(1),
+        move=searches.update().where(this_search, searches.c.trials < sa.bindparam("limit")).values(counted)
+        .returning(searches.c.version, searches.c.next, now.label("now")),
+        insert=t.insert(),
+        change=t.update().where(this_trial),
+        renew=t.update().where(leased).values(expires=later),
+        release=t.update().where(of_worker).values(expires=_WAITING),
+        remove=t.delete().where(this_trial),
+        give_back=searches.update().where(this_search).values(
+            trials=searches.c.trials - 1,
+            next=sa.case((searches.c.next == number + 1, number), else_=searches.c.next),
+        ),
+        insert_report=reports.insert(),
+        change_report=reports.update().where(this_report & (reports.c.step == sa.bindparam("of_step"))),
+        forget_reports=reports.delete().where(this_report),
+    )  # fmt: skip

@@ -1,0 +1,116 @@
+"""Search good arguments of a function, or good settings of a pipeline, trial after trial.
+
+One YAML or JSON file says what is searched and how:
+
+    title: widths
+    function: mymodule.train     # any Python function by its import path
+    arguments: {epochs: 10}      # the same in all trials
+    space:
+      rate: {kind: power, low: -5, high: -1}            # 0.00001 to 0.1
+      units: {kind: int, low: 8, high: 512, log: true}
+      optimiser: {kind: discrete, values: [adam, sgd]}
+      momentum: {kind: uniform, low: 0, high: 0.9, when: optimiser == 'sgd'}
+    constraints: [units * rate <= 5]
+    objectives: {accuracy: maximize, size: minimize}    # what it returns
+    sampler: tpe      # random, grid, tpe, cmaes, nsga2, gp, evolution
+    pruner: {kind: hyperband, most: 27}                 # or median, asha
+    trials: 100
+
+Instead of a function, any setting of a pipeline file can be searched; the
+names are paths in it, and the objectives are metrics as in sweeps:
+
+    pipeline: digits.yaml
+    candidate: int8              # whose metrics count; left out: the last one
+    space:
+      model.training.learning_rate: {kind: power, low: -4, high: -2}
+      candidates.1.runtime.arguments.num_threads: {kind: discrete, values: [1, 2]}
+    objectives: [accuracy, latency_median]
+
+Each trial is printed when it ends; a star marks a new best one.  Trials are
+kept in the run database under the title: repeat the command to go on after any
+interruption, or with a greater number of trials or more choices.  Start it
+several times for several processes on one search.  The exit status is 0 if a
+trial finished and 1 if none did.  --schema prints a JSON Schema for editors.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from nnpipe.core.argument_kinds import Kind
+from nnpipe.core.errors import ConfigError
+from nnpipe.experiment.database.database import RunDatabase
+from nnpipe.scenarios._cli.command import execute, parse
+from nnpipe.scenarios._cli.run_database import add_database, database_of
+from nnpipe.searching.trial import SearchTrial
+from nnpipe.workflows.search.file import schema
+from nnpipe.workflows.search.run_file import read_search, run_search
+from nnpipe.workflows.search.table import TrialTable
+
+NONE_FINISHED = 1
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run ``nnpipe search SEARCH.yaml [KEY=VALUE ...]``."""
+    return execute(_search, argv, "search")
+
+
+def _options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("search", type=Path, nargs="?", metavar="SEARCH", help="a YAML or JSON file")
+    parser.add_argument("changes", nargs="*", metavar="KEY=VALUE", help="settings that differ from the file's")
+    add_database(parser)
+    parser.add_argument(
+        "--workers", type=Kind(int, minimum=1, maximum=256), default=1, metavar="N",
+        help="trials at the same time, in threads of this process (default: 1)",
+    )  # fmt: skip
+    parser.add_argument("--dry-run", action="store_true", help="check the file, show the space, and stop")
+    parser.add_argument(
+        "--optuna", metavar="URL", help="also write a study of Optuna, for example sqlite:///study.db, at the end"
+    )
+    parser.add_argument("--schema", action="store_true", help="print the JSON Schema of search files and stop")
+
+
+def _search(argv: Sequence[str] | None) -> int:
+    options = parse(argv, "search", __doc__ or "", (), _options).options
+    if options.schema:
+        print(json.dumps(schema(), indent=2))
+        return 0
+    if options.search is None:
+        raise ConfigError("name a search file (nnpipe search -h explains)")
+    settings = read_search(options.search, options.changes)
+    if options.dry_run:
+        count = settings.space.count
+        many = "infinitely many" if count is None else f"at most {count:,}"
+        for name, parameter in settings.space.parameters.items():
+            print(f"{name}: {parameter.text}")
+        print(f"{many} configurations, {settings.trials} trials")
+        return 0
+    table = TrialTable(settings.space, settings.objectives)
+    with RunDatabase(database_of(options), store=options.store) as database:
+
+        def begin(trials: Sequence[SearchTrial]) -> None:
+            ended = [trial for trial in trials if trial.ended]
+            if ended:
+                print(f"going on after {len(ended)} trials")
+            table.skip(ended)
+            print(table.head, flush=True)
+
+        def watch(trial: SearchTrial) -> None:
+            print(table.line(trial), flush=True)
+
+        found = run_search(settings, database, workers=options.workers, begin=begin, watch=watch)
+    print(f"\n{found}")
+    for name in settings.objectives.names if found.finished else ():
+        print(f"\n{found.importance(name)}")
+    if options.optuna:
+        found.to_optuna(options.optuna, settings.title)
+        print(f"\nwritten for Optuna: {options.optuna} (optuna-dashboard {options.optuna} shows it)")
+    return 0 if found.finished else NONE_FINISHED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

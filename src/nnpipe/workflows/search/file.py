@@ -1,0 +1,149 @@
+"""The content of a search file, checked completely before the first trial."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nnpipe.core.errors import ConfigError
+from nnpipe.experiment.settings import check_keys, read_settings
+from nnpipe.measuring.constraints import metric_of
+from nnpipe.searching.engine import SearchEngine
+from nnpipe.searching.objectives import Objectives
+from nnpipe.searching.pruners import PRUNERS, SearchPruner, pruner_from_json
+from nnpipe.searching.samplers import SAMPLERS, SearchSampler, sampler_from_json
+from nnpipe.searching.space import SearchSpace, space_schema
+from nnpipe.searching.trial_store import MemoryTrials
+from nnpipe.workflows.pipeline.entries import count_of, text_of
+from nnpipe.workflows.pipeline.schema_parts import DIALECT, Schema, object_schema
+from nnpipe.workflows.search.subjects import SearchedFunction, SearchedPipeline, SearchSubject
+
+TRIALS = 100
+_KEYS = (
+    "title", "function", "arguments", "pipeline", "candidate", "space", "constraints", "objectives", "sampler",
+    "pruner", "prune_by", "trials", "seed", "repeats", "output",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class SearchSettings:
+    """A whole search; its title is its name in the run database."""
+
+    title: str
+    subject: SearchSubject
+    space: SearchSpace
+    objectives: Objectives
+    sampler: SearchSampler
+    pruner: SearchPruner | None
+    prune_by: str | None
+    trials: int
+    seed: int
+    repeats: bool
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any]) -> SearchSettings:
+        """Return the search of these settings.
+
+        Raises
+        ------
+        NNPipeError
+            If a setting is wrong; the message names its place in the file.
+        """
+        data = check_keys(dict(settings), _KEYS, "search", ("space",))
+        subject = _subject(data)
+        title = text_of(data.get("title", "search"), "title")
+        space = SearchSpace.from_json(data["space"], data.get("constraints") or [])
+        objectives = _objectives(data.get("objectives"), isinstance(subject, SearchedPipeline))
+        subject.check(space, objectives)
+        repeats = data.get("repeats", False)
+        if not isinstance(repeats, bool):
+            raise ConfigError(f"repeats: expected true or false, found {repeats!r}")
+        seed = data.get("seed", 0)
+        if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
+            raise ConfigError(f"seed: expected a whole number of at least 0, found {seed!r}")
+        prune_by = None if data.get("prune_by") is None else text_of(data["prune_by"], "prune_by")
+        found = cls(
+            title, subject, space, objectives, sampler_from_json(data.get("sampler", "tpe")),
+            None if data.get("pruner") is None else pruner_from_json(data["pruner"]), prune_by,
+            count_of(data.get("trials", TRIALS), "trials"), seed, repeats,
+        )  # fmt: skip
+        # An engine checks whether these fit together.
+        SearchEngine(space, objectives, MemoryTrials(), found.sampler, found.pruner, found.prune_by, seed)
+        return found
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what the run database keeps of the search."""
+        return {
+            **self.subject.to_json(), "space": self.space.to_json(), "objectives": dict(self.objectives.by_name),
+            "sampler": self.sampler.to_json(), "pruner": self.pruner.to_json() if self.pruner else None,
+            "prune_by": self.prune_by, "trials": self.trials, "seed": self.seed, "repeats": self.repeats,
+        }  # fmt: skip
+
+
+def _subject(data: Mapping[str, Any]) -> SearchSubject:
+    if (data.get("function") is None) == (data.get("pipeline") is None):
+        raise ConfigError("search: give either function: an import path, or pipeline: a file or its content")
+    if data.get("function") is not None:
+        if data.get("candidate") is not None:
+            raise ConfigError("search: a function has no candidate")
+        arguments = data.get("arguments") or {}
+        if not isinstance(arguments, dict):
+            raise ConfigError(f"arguments: expected an object, found {type(arguments).__name__}")
+        return SearchedFunction.imported(text_of(data["function"], "function"), arguments)
+    if data.get("arguments") is not None:
+        raise ConfigError("search: a pipeline has no arguments; change its settings in its own file")
+    given = data["pipeline"]
+    settings = given if isinstance(given, dict) else read_settings(Path(text_of(given, "pipeline")))
+    candidate = "" if data.get("candidate") is None else text_of(data["candidate"], "candidate")
+    return SearchedPipeline(settings, candidate, Path(text_of(data.get("output", "build/search"), "output")))
+
+
+def _objectives(given: Any, of_pipeline: bool) -> Objectives:
+    if given is None and not of_pipeline:
+        return Objectives({"value": "minimize"})
+    if of_pipeline and isinstance(given, list) and given:
+        metrics = [metric_of(text_of(name, f"objectives.{place}")) for place, name in enumerate(given)]
+        return Objectives({each.name: "minimize" if each.less_is_better else "maximize" for each in metrics})
+    if not isinstance(given, dict):
+        more = ", or a list of metrics" if of_pipeline else ""
+        raise ConfigError(f"objectives: expected names, each with minimize or maximize{more}")
+    return Objectives(given)
+
+
+def schema() -> Schema:
+    """Return the JSON Schema (draft 2020-12) of search files."""
+    text, count = {"type": "string", "minLength": 1}, {"type": "integer", "minimum": 1}
+
+    def of_kinds(kinds: Mapping[str, Any], what: str) -> Schema:
+        entry = {"type": "object", "properties": {"kind": {"enum": list(kinds)}}, "required": ["kind"]}
+        return {"anyOf": [{"enum": list(kinds)}, entry], "description": what}
+
+    root = object_schema(
+        {
+            "title": text | {"description": "the search's name in the run database", "default": "search"},
+            "function": text | {"description": "the import path of a Python function, such as package.module.train"},
+            "arguments": {"type": "object", "description": "arguments of the function that are the same in all trials"},
+            "pipeline": {"type": ["string", "object"], "description": "a pipeline file, or its content"},
+            "candidate": text | {"description": "the candidate whose metrics count; left out: the last one"},
+            "space": space_schema(),
+            "constraints": {"type": "array", "items": text | {"description": "such as: units * layers <= 4096"}},
+            "objectives": {
+                "anyOf": [
+                    {"type": "object", "additionalProperties": {"enum": ["minimize", "maximize"]}, "minProperties": 1},
+                    {"type": "array", "items": text, "minItems": 1},
+                ],
+                "description": "each with its direction; of a pipeline, a list of metrics will do",
+            },
+            "sampler": of_kinds(SAMPLERS, "chooses configurations; left out: tpe"),
+            "pruner": of_kinds(PRUNERS, "ends trials early; left out: none"),
+            "prune_by": text | {"description": "the objective that a function reports, where there are several"},
+            "trials": count | {"default": TRIALS},
+            "seed": {"type": "integer", "minimum": 0, "default": 0},
+            "repeats": {"type": "boolean", "default": False, "description": "whether to try a configuration again"},
+            "output": text | {"description": "folder for the pipelines' results", "default": "build/search"},
+        },
+        ("space",),
+    )
+    return {"$schema": DIALECT, "title": "nnpipe search", **root}

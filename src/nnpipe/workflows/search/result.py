@@ -1,0 +1,141 @@
+"""The result of a search."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from nnpipe.core.errors import ConfigError
+from nnpipe.searching.importance import Importance, OptunaMethod, importance_by_optuna, importance_for
+from nnpipe.searching.objectives import Objectives
+from nnpipe.searching.space import SearchSpace
+from nnpipe.searching.trial import SearchTrial
+from nnpipe.workflows.search.table import trial_table
+
+if TYPE_CHECKING:
+    import optuna
+
+_SHOWN = 10
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """The result of a search.
+
+    Parameters
+    ----------
+    space
+        What was searched.
+    objectives
+        The objectives with their directions.
+    trials
+        All trials by number.
+
+    Examples
+    --------
+    >>> import nnpipe
+    >>> space = {"n": {"kind": "int", "low": 0, "high": 9}}
+    >>> found = nnpipe.search(lambda n: (n - 3) ** 2, space, sampler="grid", trials=20)
+    >>> len(found.trials), found.best.values, found.arguments
+    (5, {'value': 1.0}, {'n': 2})
+    """
+
+    space: SearchSpace
+    objectives: Objectives
+    trials: tuple[SearchTrial, ...]
+
+    @property
+    def finished(self) -> tuple[SearchTrial, ...]:
+        """The trials that were carried out to their end."""
+        return tuple(trial for trial in self.trials if trial.state == "finished")
+
+    @property
+    def best(self) -> SearchTrial:
+        """The finished trial with the best value of the only objective.
+
+        Raises
+        ------
+        ConfigError
+            If there are several objectives, or no trial was finished.
+        """
+        found = self.objectives.best(self.trials, self.objectives.one(None, "best"))
+        if found is None:
+            raise ConfigError("no trial was finished")
+        return found
+
+    @property
+    def front(self) -> tuple[SearchTrial, ...]:
+        """The finished trials that no other one beats in every objective (the Pareto front)."""
+        return self.objectives.front(self.trials)
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """What the values of the best trial stand for, by name of the parameter."""
+        return self.space.arguments(self.best.configuration or {})
+
+    def importance(self, objective: str | None = None) -> Importance:
+        """Return how much each parameter matters for an objective, by an additive model and by PED-ANOVA.
+
+        Parameters
+        ----------
+        objective
+            The name of the objective; needed where there are several.
+
+        Raises
+        ------
+        ConfigError
+            If there is no such objective.
+        """
+        name = self.objectives.one(objective, "objective")
+        return importance_for(self.space, self.objectives, self.trials, name)
+
+    def importance_by(self, method: OptunaMethod, objective: str | None = None) -> dict[str, float]:
+        """Return the share of each parameter by a method of Optuna, greatest first.
+
+        Parameters
+        ----------
+        method
+            ``ped-anova``, or ``fanova``, which is warned of.
+        objective
+            The name of the objective; needed where there are several.
+
+        Raises
+        ------
+        ConfigError
+            If there is no such objective or method.
+        """
+        name = self.objectives.one(objective, "objective")
+        return importance_by_optuna(self.space, self.objectives, self.finished, name, method)
+
+    def to_optuna(self, storage: str | None = None, name: str = "search") -> optuna.Study:
+        """Return the search as a study of Optuna, for its own analyses and for optuna-dashboard.
+
+        Parameters
+        ----------
+        storage
+            The URL of a database to write it to, such as ``sqlite:///study.db``; by default it is in memory.
+        name
+            The name of the study.
+
+        Raises
+        ------
+        ConfigError
+            If there is a study of this name already, or a trial is not of the space.
+        MissingDependency
+            If Optuna is not installed.
+        """
+        from nnpipe.searching.optuna_export import exported
+
+        return exported(self.space, self.objectives, self.trials, storage, name)
+
+    def __str__(self) -> str:
+        counts = {
+            state: sum(trial.state == state for trial in self.trials) for state in ("finished", "pruned", "failed")
+        }
+        lines = [", ".join(f"{count} {state}" for state, count in counts.items() if count) or "no trials"]
+        front = self.front
+        if front:
+            one = len(self.objectives.names) == 1
+            lines.append("best:" if one else f"Pareto front, {len(front)} trials:")
+            lines.append(trial_table(front[:_SHOWN], self.space, self.objectives))
+        return "\n".join(lines)

@@ -1,0 +1,155 @@
+"""Carrying out the trials of a search, one after the other or in several threads."""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from nnpipe.core.errors import ConfigError
+from nnpipe.searching.engine import SearchEngine
+from nnpipe.searching.trial import LeaseLost, SearchTrial, TrialLease
+from nnpipe.searching.trial_store import TrialStore
+from nnpipe.workflows.search.trial_report import TrialPruned, TrialReport
+
+log = logging.getLogger("nnpipe")
+
+Evaluate = Callable[[SearchTrial, Mapping[str, Any], TrialReport], Any]
+"""Carries out a trial, given its arguments, and returns the value of the objective, or values by name."""
+Watch = Callable[[SearchTrial], None]
+"""Is told each trial that has ended."""
+
+_ALL_FAILED = 5
+_RENEWALS = 4  # in the time for which a lease is valid
+_WAIT = 0.5  # seconds between two looks at the trials of others
+
+
+class SearchWorkers:
+    """The workers of one process.
+
+    Parameters
+    ----------
+    engine
+        Chooses configurations, and writes to the store.
+    evaluate
+        Carries out a trial.
+    trials
+        The greatest number of trials, those of other processes included.
+    watch
+        Is told each trial that has ended, one at a time.
+    name
+        The name of this process in the store; its workers are numbered.
+    """
+
+    def __init__(self, engine: SearchEngine, evaluate: Evaluate, trials: int, watch: Watch, name: str) -> None:
+        self.engine, self.store = engine, engine.store
+        self._evaluate, self._limit, self._watch, self._name = evaluate, trials, watch, name
+        self._lock = threading.Lock()
+        self._failed_first = 0
+        self._succeeded = any(trial.state in ("finished", "pruned") for trial in self.store.trials())
+        self._error: BaseException | None = None
+        self._stop = threading.Event()
+
+    def run(self, workers: int) -> None:
+        """Carry out trials until all have ended.
+
+        Raises
+        ------
+        ConfigError
+            If the first trials all fail, or a value is not as declared.
+        """
+        threads = [
+            threading.Thread(target=self._work, args=(f"{self._name}-{number}",), daemon=True)
+            for number in range(1, workers)
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            self._work(f"{self._name}-0")
+        finally:
+            self._stop.set()
+            for thread in threads:
+                thread.join()
+        if self._error is not None:
+            raise self._error
+
+    def _work(self, worker: str) -> None:
+        try:
+            while not self._stop.is_set():
+                lease = self.store.lease(worker, self.engine.propose, self._limit)
+                if lease is not None:
+                    self._carry_out(lease)
+                elif self._others_may_die():
+                    time.sleep(_WAIT)
+                else:
+                    return
+        except Exception as error:
+            with self._lock:
+                self._error = self._error or error
+            self._stop.set()
+
+    def _others_may_die(self) -> bool:
+        """Return whether trials of other processes run, which would come here if their leases expired."""
+        return math.isfinite(self.store.seconds) and any(not trial.ended for trial in self.store.trials())
+
+    def _carry_out(self, lease: TrialLease) -> None:
+        report = TrialReport(self.engine, lease)
+        arguments = self.engine.space.arguments(lease.trial.configuration or {})
+        try:
+            with _renewed(self.store, lease):
+                try:
+                    values = self.engine.objectives.values(self._evaluate(lease.trial, arguments, report))
+                except TrialPruned:
+                    last = {} if report.last is None else {self.engine.prune_by: report.last}
+                    self.store.prune(lease, last)
+                except LeaseLost:
+                    raise
+                except Exception as error:
+                    self.store.fail(lease, " ".join(f"{type(error).__name__}: {error}".split())[:500])
+                    log.debug("trial %d failed", lease.trial.number, exc_info=True)
+                else:
+                    self.store.finish(lease, values)
+        except LeaseLost:
+            log.warning("trial %d was given to another worker, because this one was not heard of", lease.trial.number)
+            return
+        self._told(lease)
+
+    def _told(self, lease: TrialLease) -> None:
+        changed = self.store.since(lease.trial.version).trials
+        trial = next(trial for trial in changed if trial.number == lease.trial.number)
+        with self._lock:
+            self._watch(trial)
+            self._succeeded = self._succeeded or trial.state != "failed"
+            self._failed_first += not self._succeeded
+            if not self._succeeded and self._failed_first >= min(_ALL_FAILED, self._limit):
+                raise ConfigError(f"the first {self._failed_first} trials failed, the last one with {trial.message}")
+
+
+@contextmanager
+def _renewed(store: TrialStore, lease: TrialLease) -> Iterator[None]:
+    """Renew a lease again and again while the block runs."""
+    if not math.isfinite(store.seconds):
+        yield
+        return
+    over = threading.Event()
+
+    def renew() -> None:
+        while not over.wait(store.seconds / _RENEWALS):
+            try:
+                store.renew(lease)
+            except LeaseLost:
+                return  # the trial's own next write says so
+            except Exception as error:
+                log.warning("trial %d: its lease could not be renewed: %s", lease.trial.number, error)
+
+    thread = threading.Thread(target=renew, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()

@@ -1,0 +1,109 @@
+"""``nn.search``: any Python function, its failures, its reports, and what comes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.tools.installed import needs
+
+import nnpipe
+from nnpipe.core.errors import ConfigError
+from nnpipe.searching.trial import SearchTrial
+from nnpipe.searching.trial_store import MemoryTrials
+
+needs("optuna")
+
+SPACE = {"x": {"kind": "uniform", "low": -1, "high": 1}, "n": {"kind": "int", "low": 1, "high": 9}}
+
+
+def parabola(x: float, n: int = 3) -> float:
+    return x * x + abs(n - 4)
+
+
+def test_the_best_configuration_of_a_function_is_found() -> None:
+    seen: list[SearchTrial] = []
+    found = nnpipe.search(parabola, SPACE, trials=60, watch=seen.append)
+    assert found.best.values["value"] < 0.3
+    assert found.front == (found.best,)
+    assert [trial.number for trial in seen] == list(range(60))
+    assert "60 finished" in str(found)
+    assert parabola(**found.arguments) == found.best.values["value"]
+
+
+def test_trials_of_a_store_are_gone_on_with_in_several_threads() -> None:
+    store = MemoryTrials()
+    nnpipe.search(parabola, SPACE, trials=5, sampler="random", store=store)
+    found = nnpipe.search(parabola, SPACE, trials=24, sampler="random", store=store, workers=3)
+    assert len(found.finished) == 24
+
+
+def test_reports_let_the_pruner_end_trials() -> None:
+    steps = []
+
+    def trained(x: float, report: Callable[[int, float], None]) -> float:
+        for epoch in range(1, 10):
+            report(epoch, 1 - x * x)
+            steps.append(epoch)
+        return 1 - x * x
+
+    found = nnpipe.search(
+        trained, {"x": SPACE["x"]}, objectives={"accuracy": "maximize"}, sampler="random", trials=30, pruner="asha"
+    )
+    pruned = [trial for trial in found.trials if trial.state == "pruned"]
+    assert pruned
+    assert len(steps) < 30 * 9 / 2
+    assert all(trial.values["accuracy"] == trial.reports[-1][1] for trial in pruned)
+
+
+def test_a_failed_trial_is_told_and_the_search_goes_on() -> None:
+    def picky(x: float) -> float:
+        if x > 0:
+            raise ValueError("x is\ntoo large")
+        return x
+
+    found = nnpipe.search(picky, {"x": SPACE["x"]}, trials=12, sampler="random")
+    messages = {trial.message for trial in found.trials if trial.state == "failed"}
+    assert messages == {"ValueError: x is too large"}
+    assert found.best.values["value"] < 0
+    assert nnpipe.search(lambda x: float("nan") if x > 0 else x, {"x": SPACE["x"]}, trials=12).finished
+
+
+def test_values_have_names_where_there_are_several() -> None:
+    goals: Any = {"gain": "maximize", "cost": "minimize"}
+    found = nnpipe.search(lambda n: {"gain": n, "cost": n, "more": 0}, {"n": SPACE["n"]}, objectives=goals, trials=9)
+    assert len(found.front) == 9
+    with pytest.raises(ConfigError, match="best: name one of the objectives: gain, cost"):
+        found.best  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("space", "more", "said"),
+    [
+        ({"y": SPACE["x"]}, {}, "space: parabola takes no argument 'y'; it takes: x, n"),
+        ({"n": SPACE["n"]}, {}, "space: parabola needs the argument 'x', which is no parameter"),
+        (SPACE, {"objectives": {"loss": "least"}}, "objectives.loss: expected minimize or maximize, found 'least'"),
+        (SPACE, {"sampler": "tpee"}, "sampler: expected an object with a kind"),
+        (SPACE, {"trials": 0}, "trials"),
+        (SPACE, {"constraints": ["x <"]}, "constraints.0: 'x <' is no expression"),
+    ],
+)
+def test_what_does_not_fit_is_refused_in_one_line(space: Any, more: Any, said: str) -> None:
+    with pytest.raises(ConfigError, match=said) as error:
+        nnpipe.search(parabola, space, **more)
+    assert "\n" not in str(error.value)
+
+
+def test_a_function_that_always_fails_ends_the_search() -> None:
+    def broken(x: float) -> float:
+        raise RuntimeError("out of cheese")
+
+    with pytest.raises(ConfigError, match="the first 5 trials failed, the last one with RuntimeError: out of cheese"):
+        nnpipe.search(broken, {"x": SPACE["x"]})
+
+
+def test_a_search_is_a_study_of_optuna() -> None:
+    study = nnpipe.search(parabola, SPACE, trials=12).to_optuna()
+    assert len(study.trials) == 12
+    assert study.best_value == min(trial.value for trial in study.trials)
