@@ -14,7 +14,8 @@ from nnpipe.searching.objectives import Objectives
 from nnpipe.searching.optuna_values import from_optuna
 from nnpipe.searching.parameters import SearchParameter
 from nnpipe.searching.pruners import SearchPruner
-from nnpipe.searching.samplers import GridSearch, SearchSampler, check_installed, check_objectives
+from nnpipe.searching.sampler import SearchSampler
+from nnpipe.searching.samplers import GridSearch, check_installed, check_objectives
 from nnpipe.searching.space import SearchSpace
 from nnpipe.searching.trial import Proposal, TrialLease, configuration_key
 from nnpipe.searching.trial_mirror import STUDY_ID, TrialMirror

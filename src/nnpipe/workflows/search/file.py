@@ -13,7 +13,8 @@ from nnpipe.measuring.constraints import metric_of
 from nnpipe.searching.engine import SearchEngine
 from nnpipe.searching.objectives import Objectives
 from nnpipe.searching.pruners import PRUNERS, SearchPruner, pruner_from_json
-from nnpipe.searching.samplers import SAMPLERS, SearchSampler, sampler_from_json
+from nnpipe.searching.sampler import SearchSampler
+from nnpipe.searching.samplers import SAMPLERS, sampler_from_json
 from nnpipe.searching.space import SearchSpace, space_schema
 from nnpipe.searching.trial_store import MemoryTrials
 from nnpipe.workflows.pipeline.entries import count_of, text_of
