@@ -22,14 +22,14 @@ from typing import Any, TypeVar
 from nnpipe.core.arguments import arguments_of
 from nnpipe.core.component import Component
 from nnpipe.core.dataset import Dataset
-from nnpipe.core.errors import NNPipeError
+from nnpipe.core.errors import CompileError, NNPipeError
 from nnpipe.core.model import ModelWrapper
 from nnpipe.measuring.benchmark import benchmark
 from nnpipe.measuring.load_options import LoadOptions
 from nnpipe.measuring.measure_options import MeasureOptions
 from nnpipe.measuring.quality_doubts import quality_doubts
 from nnpipe.measuring.run import Run
-from nnpipe.workflows.candidates.model_files import model_size
+from nnpipe.workflows.candidates.model_files import model_size, remove_model
 from nnpipe.workflows.candidates.model_process import ModelProcess
 from nnpipe.workflows.candidates.spec import CandidateSpec
 from nnpipe.workflows.explanation.profile_apart import profile_apart
@@ -84,10 +84,17 @@ def measure_apart(
 
     Raises
     ------
+    CompileError
+        If the runtime refuses the compiled model, which is then removed.
     NNPipeError
         If measuring fails, or its process crashes or exceeds the time limit.
     """
-    measured = _measured(candidate, dataset, options, command, output, verification, seconds, load)
+    try:
+        measured = _measured(candidate, dataset, options, command, output, verification, seconds, load)
+    except CompileError:
+        if candidate.artifact is not None:
+            remove_model(candidate.artifact.path)
+        raise
     if options.profile:
         measured = replace(measured, profile=profile_apart(replace(candidate, dataset=dataset), options, seconds))
         measured.write(output)

@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from nnpipe.core.argument_checks import check_call
-from nnpipe.core.errors import CompileError, ConfigError
+from nnpipe.core.errors import ConfigError
 from nnpipe.core.progress import Progress
 from nnpipe.measuring.load_options import LoadOptions, call_size
 from nnpipe.measuring.measure_options import MeasureOptions
 from nnpipe.workflows.candidates.deployment import Deployment, check_reached
 from nnpipe.workflows.candidates.measure import measure_apart, source_outputs, title_of
-from nnpipe.workflows.candidates.model_files import remove_model
 from nnpipe.workflows.candidates.model_process import ModelProcess
 from nnpipe.workflows.candidates.spec import CandidateSpec
 from nnpipe.workflows.candidates.stages import prepared, suffix
@@ -154,12 +153,7 @@ def measure(
                 title or _title(chosen), chosen.wrapper, chosen.path, chosen.compilers, chosen.runtime, artifact,
                 deployment,
             )  # fmt: skip
-            try:
-                run = measure_apart(candidate, dataset, options, command, result, verification, time_limit, load)
-            except CompileError:  # the runtime refuses what was compiled for it
-                if artifact is not None:
-                    remove_model(artifact.path)
-                raise
+            run = measure_apart(candidate, dataset, options, command, result, verification, time_limit, load)
         measurement = Measurement(run, artifact)
         # A temporary folder is removed together with the result.
         weakref.finalize(measurement, stack.pop_all().close)
