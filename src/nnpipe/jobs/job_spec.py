@@ -44,6 +44,8 @@ class JobSpec:
         Further files that the job needs on another machine.
     storage
         The storage in which script, progress and outputs are published, or None.
+    cpus
+        Processors that a cluster reserves for it; with 0, Ray runs it on the head node.
     """
 
     file: Path
@@ -56,6 +58,7 @@ class JobSpec:
     grace: float = 10.0
     send: Sequence[Path] = ()
     storage: str | None = None
+    cpus: float = 0.0
 
     @property
     def of_nnpipe(self) -> bool:
@@ -75,6 +78,8 @@ class JobSpec:
             raise ConfigError(f"{self.directory}: no such folder; a job runs in one")
         if not 0 <= self.grace <= 3600:
             raise ConfigError(f"grace: expected 0 to 3600 seconds, not {self.grace:g}")
+        if self.cpus < 0:
+            raise ConfigError(f"cpus: expected 0 or more, not {self.cpus:g}")
         for name in self.outputs:
             if not name or "\0" in name:
                 raise ConfigError("an output has no name")
@@ -133,7 +138,7 @@ class JobSpec:
             "file": str(self.file), "arguments": list(self.arguments), "outputs": list(self.outputs),
             "directory": str(self.directory), "variables": sorted({*self.environment, *self.variables}),
             "python": self.python, "grace": self.grace, "send": [str(path) for path in self.send],
-            "storage": self.storage,
+            "storage": self.storage, "cpus": self.cpus,
         }  # fmt: skip
 
     @classmethod

@@ -126,6 +126,7 @@ class RayCluster(Place):
                 client.submit_job(
                     entrypoint=f"{shlex.quote(work.python)} -E {NAME} carry .", submission_id=name,
                     runtime_env={"working_dir": directory}, metadata={"nnpipe_attempt": str(attempt)},
+                    entrypoint_num_cpus=work.cpus or None,
                 )  # fmt: skip
 
     @contextmanager

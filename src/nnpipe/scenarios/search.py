@@ -28,9 +28,10 @@ names are paths in it, and the objectives are metrics as in sweeps:
 
 Each trial is printed when it ends; a star marks a new best one.  Trials are
 kept in the run database under the title: repeat the command to go on after any
-interruption, or with a greater number of trials or more choices.  Start it
-several times for several processes on one search.  The exit status is 0 if a
-trial finished and 1 if none did.  --schema prints a JSON Schema for editors.
+interruption, or with a greater number of trials or more choices.  --workers
+and --on start processes that carry out trials, here and on other machines; they
+are started again when they die.  The exit status is 0 if a trial finished and 1
+if none did.  --schema prints a JSON Schema for editors.
 """
 
 from __future__ import annotations
@@ -41,11 +42,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from nnpipe.core.argument_kinds import Kind
 from nnpipe.core.errors import ConfigError
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.scenarios._cli.command import execute, parse
 from nnpipe.scenarios._cli.run_database import add_database, database_of
+from nnpipe.scenarios._cli.worker_options import add_workers, workers_of
 from nnpipe.searching.trial import SearchTrial
 from nnpipe.workflows.search.file import schema
 from nnpipe.workflows.search.run_file import read_search, run_search
@@ -63,10 +64,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("search", type=Path, nargs="?", metavar="SEARCH", help="a YAML or JSON file")
     parser.add_argument("changes", nargs="*", metavar="KEY=VALUE", help="settings that differ from the file's")
     add_database(parser)
-    parser.add_argument(
-        "--workers", type=Kind(int, minimum=1, maximum=256), default=1, metavar="N",
-        help="trials at the same time, in threads of this process (default: 1)",
-    )  # fmt: skip
+    add_workers(parser, "trials")
     parser.add_argument("--dry-run", action="store_true", help="check the file, show the space, and stop")
     parser.add_argument(
         "--optuna", metavar="URL", help="also write a study of Optuna, for example sqlite:///study.db, at the end"
@@ -102,7 +100,8 @@ def _search(argv: Sequence[str] | None) -> int:
         def watch(trial: SearchTrial) -> None:
             print(table.line(trial), flush=True)
 
-        found = run_search(settings, database, workers=options.workers, begin=begin, watch=watch)
+        workers = workers_of(options, options.folder or Path("build/search/workers"))
+        found = run_search(settings, database, workers=workers, begin=begin, watch=watch)
     print(f"\n{found}")
     for name in settings.objectives.names if found.finished else ():
         print(f"\n{found.importance(name)}")

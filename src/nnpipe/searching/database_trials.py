@@ -66,6 +66,10 @@ class DatabaseTrials(TrialStore):
         now, found = self._rows.since(version)
         return TrialChanges(now, tuple(SearchTrial(**fields) for fields in found))
 
+    def unended(self) -> tuple[SearchTrial, ...]:
+        """Return the trials that have not ended, by number and without their reports."""
+        return tuple(SearchTrial(**fields) for fields in self._rows.unended())
+
     def enqueue(self, configuration: Mapping[str, Any]) -> bool:
         """Add a waiting trial; return whether it was added, and not known already."""
         return bool(self._rows.add([(configuration, self._key(configuration), {})], counted=True))

@@ -119,6 +119,10 @@ class TrialStore(ABC):
         """Return the trials that changed after a version, in the order of their changes; 0 is before all changes."""
 
     @abstractmethod
+    def unended(self) -> tuple[SearchTrial, ...]:
+        """Return the trials that have not ended, by number and without their reports."""
+
+    @abstractmethod
     def enqueue(self, configuration: Mapping[str, Any]) -> bool:
         """Add a waiting trial; return whether it was added, and not known already."""
 
@@ -198,6 +202,11 @@ class MemoryTrials(TrialStore):
                     break
                 found.append(self._trials[self._by_version[changed]])
             return TrialChanges(self._version, tuple(reversed(found)))
+
+    def unended(self) -> tuple[SearchTrial, ...]:
+        """Return the trials that have not ended, by number."""
+        with self._lock:
+            return tuple(self._trials[number] for number in self._open)
 
     def enqueue(self, configuration: Mapping[str, Any]) -> bool:
         """Add a waiting trial; return whether it was added, and not known already."""

@@ -64,6 +64,11 @@ class TrialRows:
                 reports[number].append((step, unreal(value)))
         return int(now), [_fields(row, tuple(reports[row.number])) for row in rows]
 
+    def unended(self) -> list[dict[str, Any]]:
+        """Return the trials that have not ended, by number and without their reports."""
+        with self._connections.reading() as connection:
+            return [_fields(row, ()) for row in connection.execute(self._do.unended, self._of())]
+
     def take(self, worker: str, seconds: float, limit: int) -> tuple[dict[str, Any], float] | None:
         """Lease the first trial that waits or whose lease has expired, or a new one below the limit.
 
@@ -260,6 +265,7 @@ class _Statements:
     version: Any
     changed: Any
     reported: Any
+    unended: Any
     first_open: Any
     own: Any
     known: Any
@@ -303,6 +309,7 @@ def _statements(of_server: bool) -> _Statements:
         changed=sa.select(t).where(recent).order_by(t.c.version),
         reported=sa.select(reports.c.number, reports.c.step, reports.c.value)
         .join(t, same_trial).where(recent).order_by(reports.c.number, reports.c.step),
+        unended=sa.select(t).where(not_ended).order_by(t.c.number),
         first_open=sa.select(t).where(not_ended & (t.c.expires <= now)).order_by(t.c.number).limit(1)
         .with_for_update(skip_locked=True),
         own=sa.select(t.c.started).where(leased).with_for_update(),

@@ -42,6 +42,7 @@ class SearchSettings:
     trials: int
     seed: int
     repeats: bool
+    given: Mapping[str, Any]  # the content of the file
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> SearchSettings:
@@ -68,7 +69,7 @@ class SearchSettings:
         found = cls(
             title, subject, space, objectives, sampler_from_json(data.get("sampler", "tpe")),
             None if data.get("pruner") is None else pruner_from_json(data["pruner"]), prune_by,
-            count_of(data.get("trials", TRIALS), "trials"), seed, repeats,
+            count_of(data.get("trials", TRIALS), "trials"), seed, repeats, data,
         )  # fmt: skip
         # An engine checks whether these fit together.
         SearchEngine(space, objectives, MemoryTrials(), found.sampler, found.pruner, found.prune_by, seed)

@@ -15,10 +15,12 @@ from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.searching.database_trials import DatabaseTrials
 from nnpipe.searching.trial import SearchTrial
 from nnpipe.workflows.pipeline.entries import made_from
+from nnpipe.workflows.search.coordinate import coordinate
 from nnpipe.workflows.search.file import SearchSettings
 from nnpipe.workflows.search.result import SearchResult
 from nnpipe.workflows.search.search import searched
 from nnpipe.workflows.search.workers import Watch
+from nnpipe.workflows.workers.worker_options import WorkerOptions
 
 _OF_SUBJECT = ("function", "arguments", "pipeline", "candidate")
 
@@ -39,7 +41,7 @@ def run_search(
     settings: SearchSettings,
     database: RunDatabase,
     *,
-    workers: int = 1,
+    workers: WorkerOptions | None = None,
     begin: Callable[[Sequence[SearchTrial]], None] | None = None,
     watch: Watch | None = None,
 ) -> SearchResult:
@@ -55,7 +57,7 @@ def run_search(
     database
         Where its trials are.
     workers
-        How many threads of this process carry out trials.
+        Where processes that carry out trials are started; by default this one carries them out.
     begin
         Is called once with the trials that there are already.
     watch
@@ -66,6 +68,8 @@ def run_search(
     ConfigError
         If the database has a search of this title of something else, or the first trials all fail.
     """
+    if workers is not None:
+        workers.check(database)
     described = settings.to_json()
     _check_same(database, settings.title, described)
     search = database.searches.open(settings.title, settings.objectives.by_name, Configuration(described))
@@ -74,11 +78,15 @@ def run_search(
     if begin is not None:
         begin(store.trials())
     try:
-        found = searched(
-            settings.subject.evaluate, settings.space, settings.objectives, trials=settings.trials,
-            sampler=settings.sampler, pruner=settings.pruner, prune_by=settings.prune_by, seed=settings.seed,
-            workers=workers, store=store, watch=watch,
-        )  # fmt: skip
+        if workers is not None:
+            coordinate(settings, database, search, store, workers, watch or (lambda trial: None))
+            found = SearchResult(settings.space, settings.objectives, store.trials())
+        else:
+            found = searched(
+                settings.subject.evaluate, settings.space, settings.objectives, trials=settings.trials,
+                sampler=settings.sampler, pruner=settings.pruner, prune_by=settings.prune_by, seed=settings.seed,
+                workers=1, store=store, watch=watch,
+            )  # fmt: skip
     except ConfigError as error:
         database.runs.enter(search, "failed", str(error)[:500])
         raise
@@ -108,7 +116,7 @@ def _release_dead(store: DatabaseTrials) -> None:
     import psutil
 
     own = re.compile(re.escape(socket.gethostname()) + r"-(\d+)-\d+")
-    for trial in store.trials():
+    for trial in store.unended():
         worker = own.fullmatch(trial.worker) if trial.state == "running" else None
         if worker and not psutil.pid_exists(int(worker[1])):
             store.release(trial.worker)

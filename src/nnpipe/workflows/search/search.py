@@ -116,11 +116,13 @@ def search(
 def searched(
     evaluate: Evaluate, space: SearchSpace, objectives: Objectives, *, trials: int, sampler: SearchSampler,
     pruner: SearchPruner | None, prune_by: str | None, seed: int, workers: int, store: TrialStore, watch: Watch | None,
+    name: str | None = None,
 ) -> SearchResult:  # fmt: skip
-    """Carry out a search whose parts have been checked each for itself."""
+    """Carry out a search whose parts have been checked each for itself; ``name`` is that of this process."""
     check_range("trials", trials, 1, 10_000_000)
     check_range("workers", workers, 1, 256)
     engine = SearchEngine(space, objectives, store, sampler, pruner, prune_by, seed)
-    name = f"{socket.gethostname()}-{os.getpid()}"
-    SearchWorkers(engine, evaluate, trials, watch or (lambda trial: None), name).run(workers)
+    SearchWorkers(
+        engine, evaluate, trials, watch or (lambda trial: None), name or f"{socket.gethostname()}-{os.getpid()}"
+    ).run(workers)
     return SearchResult(space, objectives, store.trials())

@@ -28,6 +28,11 @@ _RENEWALS = 4  # in the time for which a lease is valid
 _WAIT = 0.5  # seconds between two looks at the trials of others
 
 
+def worker_name(name: str, number: int) -> str:
+    """Return what the worker of a number, from 0, is called in the store, by the name of its process."""
+    return f"{name}-{number}"
+
+
 class SearchWorkers:
     """The workers of one process.
 
@@ -63,13 +68,13 @@ class SearchWorkers:
             If the first trials all fail, or a value is not as declared.
         """
         threads = [
-            threading.Thread(target=self._work, args=(f"{self._name}-{number}",), daemon=True)
+            threading.Thread(target=self._work, args=(worker_name(self._name, number),), daemon=True)
             for number in range(1, workers)
         ]
         for thread in threads:
             thread.start()
         try:
-            self._work(f"{self._name}-0")
+            self._work(worker_name(self._name, 0))
         finally:
             self._stop.set()
             for thread in threads:
@@ -94,7 +99,7 @@ class SearchWorkers:
 
     def _others_may_die(self) -> bool:
         """Return whether trials of other processes run, which would come here if their leases expired."""
-        return math.isfinite(self.store.seconds) and any(not trial.ended for trial in self.store.trials())
+        return math.isfinite(self.store.seconds) and bool(self.store.unended())
 
     def _carry_out(self, lease: TrialLease) -> None:
         report = TrialReport(self.engine, lease)

@@ -1,0 +1,66 @@
+"""A PostgreSQL server for benchmarks, in a folder of its own."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+
+def program(name: str) -> str | None:
+    """Return the path of a program of PostgreSQL; Debian keeps them out of the way."""
+    places = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"))
+    return shutil.which(name) or (str(places[-1]) if places else None)
+
+
+@contextmanager
+def postgresql(connections: int = 100) -> Iterator[str | None]:
+    """Yield the address of a new server; ``None`` if PostgreSQL is not installed."""
+    postgres, initdb = program("postgres"), program("initdb")
+    if postgres is None or initdb is None:
+        yield None
+        return
+    import psycopg
+
+    options: dict[str, Any] = {}
+    folder = Path(tempfile.mkdtemp(prefix="nnpipe-pg-", dir="/tmp"))  # paths of sockets are short
+    if os.geteuid() == 0:  # the server refuses to run as root
+        nobody = pwd.getpwnam("nobody")
+        os.chown(folder, nobody.pw_uid, nobody.pw_gid)
+        options = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
+    server = None
+    try:
+        subprocess.run(
+            [initdb, "-D", str(folder / "data"), "-U", "tester", "-A", "trust", "-E", "UTF8"],
+            cwd=folder, check=True, capture_output=True, **options,
+        )  # fmt: skip
+        with open(folder / "log", "wb") as log:
+            server = subprocess.Popen(
+                [postgres, "-D", str(folder / "data"), "-k", str(folder), "-c", "listen_addresses=",
+                 "-c", f"max_connections={connections}"],
+                cwd=folder, stdout=log, stderr=log, **options,
+            )  # fmt: skip
+        address = f"postgresql://tester@/postgres?host={folder}"
+        limit = time.monotonic() + 60
+        while True:
+            try:
+                psycopg.connect(address, connect_timeout=5).close()
+                break
+            except psycopg.OperationalError:
+                if server.poll() is not None or time.monotonic() > limit:
+                    raise
+                time.sleep(0.05)
+        yield address
+    finally:
+        if server is not None:
+            server.send_signal(signal.SIGINT)  # fast shutdown
+            server.wait(30)
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,52 @@
+"""The options that say where the workers of a search or a sweep run."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from nnpipe.core.argument_kinds import Kind
+from nnpipe.scenarios._cli.option_types import assignment
+from nnpipe.workflows.workers.worker_options import WorkerOptions
+from nnpipe.workflows.workers.worker_place import MOST_WORKERS, places_of
+
+
+def add_workers(parser: argparse.ArgumentParser, what: str) -> None:
+    """Declare the options of workers that carry out ``what``."""
+    parser.add_argument(
+        "--workers", type=Kind(int, minimum=1, maximum=MOST_WORKERS), metavar="N",
+        help=f"carry out N {what} at the same time, in processes of their own, at each place (default: 1)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--on", action="append", default=[], metavar="PLACE",
+        help="where workers run: here, ssh:HOST, ssh://USER@HOST:PORT or ray://HEAD:8265, with =N for N of them; may "
+        "be given several times; other machines need nnpipe, and a run database in PostgreSQL",
+    )  # fmt: skip
+    parser.add_argument(
+        "--python", default="python3", metavar="PROGRAM", help="the interpreter on other machines (default: python3)"
+    )
+    parser.add_argument(
+        "--send", action="append", default=[], type=Path, metavar="PATH",
+        help="a file or folder that workers on other machines need; may be given several times",
+    )  # fmt: skip
+    parser.add_argument(
+        "--env", action="append", type=assignment, default=[], metavar="NAME=VALUE",
+        help="a variable of the workers' environment",
+    )  # fmt: skip
+    parser.add_argument("--folder", type=Path, metavar="FOLDER", help="folder for the jobs of workers on this machine")
+
+
+def workers_of(options: argparse.Namespace, folder: Path) -> WorkerOptions | None:
+    """Return where workers run; ``None`` if this process does the work.
+
+    Raises
+    ------
+    ConfigError
+        If a place cannot be read.
+    """
+    if not options.on and options.workers in (None, 1):
+        return None
+    return WorkerOptions(
+        places_of(options.on, options.workers or 1), options.python, options.send, dict(options.env),
+        options.folder or folder,
+    )  # fmt: skip

@@ -1,0 +1,101 @@
+"""A search by workers in processes of their own: it is watched from here, and the dead are replaced."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sysconfig
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from nnpipe.experiment.database.database import RunDatabase
+from nnpipe.experiment.settings import read_settings
+from nnpipe.searching.database_trials import DatabaseTrials
+from nnpipe.searching.trial import LeaseLost, TrialLease
+from nnpipe.workflows.search.file import SearchSettings
+from nnpipe.workflows.search.subjects import SearchedFunction
+from nnpipe.workflows.search.workers import Watch, worker_name
+from nnpipe.workflows.workers.worker_jobs import WorkerJobs, WorkerProgram
+from nnpipe.workflows.workers.worker_options import WorkerOptions
+from nnpipe.workflows.workers.worker_process import SETTINGS, WorkerTask, write_script
+
+_PAUSE = 0.25
+_MOST_ATTEMPTS = 6  # of a trial whose workers die
+
+
+def coordinate(
+    settings: SearchSettings, database: RunDatabase, search: str, store: DatabaseTrials, options: WorkerOptions,
+    watch: Watch,
+) -> None:  # fmt: skip
+    """Let workers carry out all trials of a search.
+
+    Raises
+    ------
+    NNPipeError
+        If a worker cannot be started, or meets an error that the user can mend.
+    """
+    address, artifacts = database.opened_by
+
+    def environment(name: str, here: bool) -> Mapping[str, str]:
+        directory = str(Path.cwd()) if here else ""
+        task = WorkerTask(name, address, artifacts, search, directory, options.storage)
+        return {**options.environment, **task.environment()}
+
+    folder = options.folder.absolute() / search
+    script = write_script(folder, "nnpipe.workflows.search.worker_process", _self_contained(settings))
+    send = [folder / SETTINGS, *_modules(settings), *options.send]
+    program = WorkerProgram(script, send, environment, options.python)
+
+    def died(worker: str) -> None:
+        name = worker_name(worker, 0)
+        for trial in store.unended():
+            if trial.worker == name and trial.state == "running" and trial.fence >= _MOST_ATTEMPTS:
+                _give_up(store, TrialLease(trial, name, trial.fence, 0.0))
+        store.release(name)
+
+    version = store.since(0).version
+    with WorkerJobs(database, settings.title, options.places, program, folder, died) as workers:
+        workers.start()
+        alive = True
+        while alive:
+            time.sleep(_PAUSE)
+            changes = store.since(version)
+            version = changes.version
+            ended = [trial for trial in changes.trials if trial.ended]
+            for trial in ended:
+                watch(trial)
+            alive = workers.look(bool(ended))
+
+
+def _give_up(store: DatabaseTrials, lease: TrialLease) -> None:
+    try:
+        store.fail(lease, f"its worker died in each of {lease.fence} attempts")
+    except LeaseLost:
+        return  # somebody else has it already
+
+
+def _self_contained(settings: SearchSettings) -> dict[str, Any]:
+    """Return the content of the search file with the pipeline in it, whose file other machines lack."""
+    found = dict(settings.given)
+    if isinstance(found.get("pipeline"), str):
+        found["pipeline"] = read_settings(Path(found["pipeline"]))
+    return found
+
+
+def _modules(settings: SearchSettings) -> list[Path]:
+    """Return the file or the package of a searched function, unless it is installed."""
+    subject = settings.subject
+    if not isinstance(subject, SearchedFunction):
+        return []
+    module = importlib.import_module(subject.path.partition(".")[0])
+    file = inspect.getsourcefile(module)
+    paths = sysconfig.get_paths()
+    if file is None or module.__name__ == "nnpipe":
+        return []
+    path = Path(file).resolve()
+    installed = [Path(paths[name]).resolve() for name in ("purelib", "platlib", "stdlib")]
+    if any(each in path.parents for each in installed):
+        return []
+    return [path.parent if path.name == "__init__.py" else path]

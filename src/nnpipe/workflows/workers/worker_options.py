@@ -1,0 +1,52 @@
+"""Where workers run, and with what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from nnpipe.core.errors import ConfigError
+from nnpipe.experiment.database.database import RunDatabase
+from nnpipe.workflows.workers.worker_place import WorkerPlace
+
+
+@dataclass(frozen=True)
+class WorkerOptions:
+    """Where the workers of a search or a sweep run, and with what.
+
+    Parameters
+    ----------
+    places
+        The places, each with its number of workers.
+    python
+        The interpreter on other machines, which has nnpipe.
+    send
+        Files and folders that workers on other machines need beside them.
+    environment
+        Further environment variables of workers.
+    folder
+        The folder of the jobs on this machine.
+    storage
+        The storage through which workers exchange files; empty without one.
+    """
+
+    places: Sequence[WorkerPlace]
+    python: str = "python3"
+    send: Sequence[Path] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    folder: Path = Path("build/workers")
+    storage: str = ""
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether some are on other machines."""
+        return any(not place.here for place in self.places)
+
+    def check(self, database: RunDatabase) -> None:
+        """Raise :class:`ConfigError` if workers elsewhere cannot reach a database."""
+        if self.elsewhere and "://" not in database.opened_by[0]:
+            raise ConfigError(
+                f"{database.shown}: a file of SQLite is for one machine; workers on others need PostgreSQL: "
+                "--database postgresql://user@host/name"
+            )
