@@ -102,9 +102,9 @@ def test_an_error_of_the_function_ends_all_workers_with_one_line(folder: Path, c
 
 @pytest.mark.slow
 def test_a_trial_that_kills_each_of_its_workers_fails_in_the_end(folder: Path, capsys: Any) -> None:
-    changes = ["function=worked_on_module.deadly", "title=deadly", "space.n.high=5", "sampler=grid", "trials=6"]
+    changes = ["function=worked_on_module.deadly", "title=deadly", "space.n={kind: discrete, values: [1, 2, 3]}"]
     assert main(["search.yaml", *changes, "--workers", "2"]) == 0
-    assert "5 finished, 1 failed" in capsys.readouterr().out
+    assert "2 finished, 1 failed" in capsys.readouterr().out
     with RunDatabase("runs.sqlite") as database:
         (failed,) = [trial for trial in DatabaseTrials(database, "deadly").trials() if trial.state == "failed"]
     assert failed.configuration == {"n": 3}
