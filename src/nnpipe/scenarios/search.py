@@ -92,8 +92,11 @@ def _search(argv: Sequence[str] | None) -> int:
 
         def begin(trials: Sequence[SearchTrial]) -> None:
             ended = [trial for trial in trials if trial.ended]
-            if ended:
-                print(f"going on after {len(ended)} trials")
+            known = sum(bool(trial.origin) for trial in ended)
+            if known:
+                print(f"{known} trials of earlier runs are known")
+            if len(ended) > known:
+                print(f"going on after {len(ended) - known} trials")
             table.skip(ended)
             print(table.head, flush=True)
 

@@ -98,7 +98,7 @@ class TrialMirror:
             if not set(self.objectives.names) <= trial.values.keys():
                 return None
             values = [trial.values[name] for name in self.objectives.names]
-        ended = None if trial.seconds is None else _START + timedelta(seconds=trial.seconds)
+        ended = _START + timedelta(seconds=trial.seconds or 0.0)  # what was taken over from elsewhere has no time
         return FrozenTrial(
             number=trial.number, trial_id=trial.number, state=state, value=None, values=values,
             params={name: to_optuna(self.space.parameters[name], value) for name, value in configuration.items()},

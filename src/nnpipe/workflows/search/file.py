@@ -20,11 +20,12 @@ from nnpipe.searching.trial_store import MemoryTrials
 from nnpipe.workflows.pipeline.entries import count_of, text_of
 from nnpipe.workflows.pipeline.schema_parts import DIALECT, Schema, object_schema
 from nnpipe.workflows.search.subjects import SearchedFunction, SearchedPipeline, SearchSubject
+from nnpipe.workflows.search.warm_start import check_query
 
 TRIALS = 100
 _KEYS = (
     "title", "function", "arguments", "pipeline", "candidate", "space", "constraints", "objectives", "sampler",
-    "pruner", "prune_by", "trials", "seed", "repeats", "output",
+    "pruner", "prune_by", "trials", "seed", "repeats", "warm_start", "output",
 )  # fmt: skip
 
 
@@ -42,6 +43,7 @@ class SearchSettings:
     trials: int
     seed: int
     repeats: bool
+    warm_start: str
     given: Mapping[str, Any]  # the content of the file
 
     @classmethod
@@ -66,10 +68,11 @@ class SearchSettings:
         if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
             raise ConfigError(f"seed: expected a whole number of at least 0, found {seed!r}")
         prune_by = None if data.get("prune_by") is None else text_of(data["prune_by"], "prune_by")
+        query = "" if data.get("warm_start") is None else check_query(text_of(data["warm_start"], "warm_start"))
         found = cls(
             title, subject, space, objectives, sampler_from_json(data.get("sampler", "tpe")),
             None if data.get("pruner") is None else pruner_from_json(data["pruner"]), prune_by,
-            count_of(data.get("trials", TRIALS), "trials"), seed, repeats, data,
+            count_of(data.get("trials", TRIALS), "trials"), seed, repeats, query, data,
         )  # fmt: skip
         # An engine checks whether these fit together.
         SearchEngine(space, objectives, MemoryTrials(), found.sampler, found.pruner, found.prune_by, seed)
@@ -144,6 +147,8 @@ def schema() -> Schema:
             "trials": count | {"default": TRIALS},
             "seed": {"type": "integer", "minimum": 0, "default": 0},
             "repeats": {"type": "boolean", "default": False, "description": "whether to try a configuration again"},
+            "warm_start": text
+            | {"description": "a condition on earlier runs, whose values the search knows at its start"},
             "output": text | {"description": "folder for the pipelines' results", "default": "build/search"},
         },
         ("space",),

@@ -19,6 +19,7 @@ from nnpipe.workflows.search.coordinate import coordinate
 from nnpipe.workflows.search.file import SearchSettings
 from nnpipe.workflows.search.result import SearchResult
 from nnpipe.workflows.search.search import searched
+from nnpipe.workflows.search.warm_start import warm_start
 from nnpipe.workflows.search.workers import Watch
 from nnpipe.workflows.workers.worker_options import WorkerOptions
 
@@ -75,6 +76,8 @@ def run_search(
     search = database.searches.open(settings.title, settings.objectives.by_name, Configuration(described))
     store = DatabaseTrials(database, search, repeats=settings.repeats)
     _release_dead(store)
+    if settings.warm_start:
+        warm_start(database, search, store, settings.warm_start, settings.space, settings.objectives)
     if begin is not None:
         begin(store.trials())
     try:
