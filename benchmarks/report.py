@@ -94,10 +94,10 @@ def many_results(folder: Path, number: int = 300, samples: int = 2000) -> dict[s
         dataclasses.replace(run, host={"before": {"load_average": [seed / 100, 0.2, 0.1]}}).write(paths[-1])
     page = folder / "many.html"
     seconds, _ = metered("-m", "nnpipe.scenarios.render_report", *paths, "Many", str(page))
-    return {"results": number, "MB": page.stat().st_size / 1e6, "CPU, s": seconds, **_in_browser(page)}
+    return {"results": number, "MB": page.stat().st_size / 1e6, "CPU, s": seconds, **in_browser(page)}
 
 
-def _in_browser(page: Path) -> dict[str, float | None]:
+def in_browser(page: Path) -> dict[str, float | None]:
     unknown: dict[str, float | None] = {"nodes": None, "load, s": None, "px": None}
     path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     try:

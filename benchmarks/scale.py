@@ -17,7 +17,15 @@ from typing import Any
 
 from _table import report
 
-MODULES = ("_scale_sweep", "_scale_database", "_scale_report", "_scale_files", "_scale_checkpoint", "_scale_graph")
+MODULES = (
+    "_scale_sweep",
+    "_scale_database",
+    "_scale_report",
+    "_scale_files",
+    "_scale_checkpoint",
+    "_scale_graph",
+    "_scale_explain",
+)
 
 
 def main() -> int:

@@ -8,7 +8,15 @@ from typing import Any
 import pytest
 
 from nnpipe.core.errors import SpecMismatch
-from nnpipe.core.primitives import ConvolutionPrimitive, MatrixProduct, PlainPrimitive, PoolingPrimitive, Primitive
+from nnpipe.core.primitives import (
+    AttentionPrimitive,
+    ConvolutionPrimitive,
+    MatrixProduct,
+    PlainPrimitive,
+    PoolingPrimitive,
+    Primitive,
+    RecurrentPrimitive,
+)
 
 
 @pytest.mark.parametrize(
@@ -24,6 +32,24 @@ from nnpipe.core.primitives import ConvolutionPrimitive, MatrixProduct, PlainPri
 )
 def test_the_kind_of_a_convolution_follows_from_its_groups_and_kernel(primitive: Primitive, kind: str) -> None:
     assert primitive.kind == kind
+
+
+@pytest.mark.parametrize(
+    ("primitive", "details"),
+    [
+        (ConvolutionPrimitive(9, (3, 5), 8, 16, strides=(1, 1), dilations=(1, 1)), "3 x 5"),
+        (ConvolutionPrimitive(9, (3, 3), 8, 8, 8, (2, 1), (4, 4)), "3 x 3, stride 2 x 1, dilation 4, 8 groups"),
+        (MatrixProduct(1, 7, 64, None), "7 x 64 x ?"),
+        (MatrixProduct(12, 7, 64, 7), "12 of 7 x 64 x 7"),
+        (AttentionPrimitive(8, 10, 20, 64, 32), "8 of 10 queries, 20 keys, 64 deep"),
+        (RecurrentPrimitive("lstm", 1, 9, 4, 6, directions=2), "9 steps, 4 to 6, 2 directions"),
+        (PoolingPrimitive("max", (3, 3), (2, 2)), "max 3 x 3, stride 2"),
+        (PoolingPrimitive("mean"), "mean"),
+        (PlainPrimitive("elementwise", "relu"), "relu"),
+    ],
+)
+def test_details_tell_what_the_kind_does_not(primitive: Primitive, details: str) -> None:
+    assert primitive.details == details
 
 
 @pytest.mark.parametrize(

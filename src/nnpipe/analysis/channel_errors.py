@@ -34,6 +34,8 @@ class TensorError:
         one does not see channels that are small beside others.
     channels
         The ratio of each channel.
+    within
+        The operations with weights of the source whose error it is: those between it and the tensors before it.
     """
 
     operation: str
@@ -44,6 +46,7 @@ class TensorError:
     lowest: float
     whole: float
     channels: tuple[float, ...]
+    within: tuple[str, ...] = ()
 
     @property
     def worst_channels(self) -> tuple[int, ...]:
@@ -77,7 +80,7 @@ class ErrorSums:
         self._signal = signal if self._signal is None else self._signal + signal
         self._noise = noise if self._noise is None else self._noise + noise
 
-    def error(self, operation: str, tensor: str, source: str, kind: str) -> TensorError:
+    def error(self, operation: str, tensor: str, source: str, kind: str, within: tuple[str, ...] = ()) -> TensorError:
         """Return the ratios.
 
         Channels with less than a hundredth of the usual signal do not count to the median, nor those with less than a
@@ -103,6 +106,7 @@ class ErrorSums:
             float(loud.min()),
             whole,
             tuple(levels.tolist()),
+            within,
         )
 
 

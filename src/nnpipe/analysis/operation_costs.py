@@ -16,6 +16,7 @@ from nnpipe.analysis.operation_arithmetic import Arithmetic, arithmetic_of
 from nnpipe.analysis.stored_values import StoredValues, stored_values
 from nnpipe.core.graph import Graph, Operation
 from nnpipe.core.primitive_shapes import product
+from nnpipe.core.primitives import Primitive
 from nnpipe.core.tensors import TensorSpec
 
 # Kinds whose constants are indices, shapes and paddings, not parameters.
@@ -45,6 +46,8 @@ class OperationCost:
         The numbers that are stored with the model and that it uses.
     live_bytes
         All values that exist while it runs, see :func:`~nnpipe.analysis.live_memory.live_memory`.
+    computes
+        The primitives: what it mainly computes, and what is fused to it; empty if that is not known.
     """
 
     name: str
@@ -58,6 +61,12 @@ class OperationCost:
     bytes_written: int | None
     parameters: int
     live_bytes: int | None
+    computes: tuple[Primitive, ...] = ()
+
+    @property
+    def details(self) -> str:
+        """Return the window, strides, groups or sizes of what it mainly computes; empty if that is not known."""
+        return self.computes[0].details if self.computes else ""
 
     @property
     def traffic(self) -> int | None:
@@ -167,6 +176,7 @@ def _cost(
         bytes_written,
         parameters,
         live,
+        operation.primitives,
     )
 
 

@@ -49,6 +49,11 @@ class Primitive:
         """Return the word for tables and groups, such as ``"depthwise convolution"``."""
         raise NotImplementedError
 
+    @property
+    def details(self) -> str:
+        """Return what the kind does not tell, such as ``"3 x 3, stride 2, 32 groups"``."""
+        raise NotImplementedError
+
     def to_json(self) -> dict[str, Any]:
         """Return the kind and all fields in JSON form."""
         return {"kind": self.kind, **{each.name: _json(getattr(self, each.name)) for each in fields(self)}}
@@ -75,8 +80,9 @@ class ConvolutionPrimitive(Primitive):
 
     Examples
     --------
-    >>> ConvolutionPrimitive(112 * 112, (3, 3), 32, 32, groups=32).kind
-    'depthwise convolution'
+    >>> found = ConvolutionPrimitive(112 * 112, (3, 3), 32, 32, groups=32, strides=(2, 2))
+    >>> found.kind, found.details
+    ('depthwise convolution', '3 x 3, stride 2, 32 groups')
     """
 
     positions: Length
@@ -104,6 +110,12 @@ class ConvolutionPrimitive(Primitive):
             return "depthwise convolution"
         return "pointwise convolution" if all(length == 1 for length in self.kernel) else "convolution"
 
+    @property
+    def details(self) -> str:
+        """Return the window, and the groups if there are several."""
+        window = _window(self.kernel, self.strides, self.dilations)
+        return f"{window}, {self.groups} groups" if self.groups > 1 else window
+
 
 @dataclass(frozen=True)
 class MatrixProduct(Primitive):
@@ -118,6 +130,12 @@ class MatrixProduct(Primitive):
     def kind(self) -> str:
         """Return ``"matrix product"``."""
         return "matrix product"
+
+    @property
+    def details(self) -> str:
+        """Return the sizes: rows, the length that is summed over, columns."""
+        sizes = _times((self.rows, self.depth, self.columns))
+        return sizes if self.batch == 1 else f"{_length(self.batch)} of {sizes}"
 
 
 @dataclass(frozen=True)
@@ -144,6 +162,12 @@ class AttentionPrimitive(Primitive):
     def kind(self) -> str:
         """Return ``"attention"``."""
         return "attention"
+
+    @property
+    def details(self) -> str:
+        """Return the lengths of the sequences, and the depth."""
+        sizes = f"{_length(self.queries)} queries, {_length(self.keys)} keys"
+        return f"{_length(self.batch)} of {sizes}, {_length(self.depth)} deep"
 
 
 @dataclass(frozen=True)
@@ -174,6 +198,12 @@ class RecurrentPrimitive(Primitive):
         """Return the kind of cell."""
         return self.cell
 
+    @property
+    def details(self) -> str:
+        """Return the steps, the numbers of an element and of the state, and the directions if there are two."""
+        sizes = f"{_length(self.steps)} steps, {_length(self.inputs)} to {_length(self.units)}"
+        return f"{sizes}, {self.directions} directions" if self.directions > 1 else sizes
+
 
 @dataclass(frozen=True)
 class PoolingPrimitive(Primitive):
@@ -188,6 +218,11 @@ class PoolingPrimitive(Primitive):
     def kind(self) -> str:
         """Return ``"pooling"``."""
         return "pooling"
+
+    @property
+    def details(self) -> str:
+        """Return the function and the window."""
+        return f"{self.function} {_window(self.kernel, self.strides, self.dilations)}".rstrip()
 
 
 @dataclass(frozen=True)
@@ -218,6 +253,27 @@ class PlainPrimitive(Primitive):
         """Return the sort of computation."""
         return self.plain
 
+    @property
+    def details(self) -> str:
+        """Return the function."""
+        return self.function
+
 
 def _json(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
+
+
+def _window(kernel: tuple[int, ...], strides: tuple[int, ...], dilations: tuple[int, ...]) -> str:
+    told = [_times(kernel)]
+    for word, lengths in (("stride", strides), ("dilation", dilations)):
+        if any(length != 1 for length in lengths):
+            told.append(f"{word} {lengths[0] if len(set(lengths)) == 1 else _times(lengths)}")
+    return ", ".join(each for each in told if each)
+
+
+def _times(lengths: tuple[Length, ...]) -> str:
+    return " x ".join(map(_length, lengths))
+
+
+def _length(length: Length) -> str:
+    return "?" if length is None else str(length)

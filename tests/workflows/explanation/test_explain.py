@@ -99,6 +99,7 @@ def test_an_unknown_operation_is_named_with_its_number(tmp_path: Path) -> None:
     rows = list(csv.DictReader((tmp_path / "m.csv").read_text("utf-8").splitlines()))
     assert [(row["name"], row["macs"]) for row in rows] == [("a", ""), ("b", ""), ("sum", "0")]
     assert rows[2]["outputs"] == "1x6:float32"
+    assert rows[2]["details"] == "add"
 
 
 def test_a_notebook_shows_names_without_their_markup(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from nnpipe.analysis.operation_costs import UNKNOWN_KIND, GraphCost, OperationCo
 from nnpipe.report.document import Table
 from nnpipe.report.formatting import NOTHING, clean, count, digits, share, shortened, size
 
-_NAME, _MOST_KINDS = 48, 12
+_NAME, _DETAILS, _MOST_KINDS = 48, 32, 12
 
 
 @dataclass(frozen=True)
@@ -66,12 +66,13 @@ def kind_costs(cost: GraphCost) -> tuple[KindCost, ...]:
 def operation_table(cost: GraphCost) -> Table:
     """Return a table with a row for each operation."""
     header = (
-        "operation", "kind", "output", "MACs", "parameters", "read", "written", "live", "operations/byte",
+        "operation", "kind", "details", "output", "MACs", "parameters", "read", "written", "live", "operations/byte",
     )  # fmt: skip
     rows = tuple(
         (
             shortened(clean(each.name), _NAME),
             each.primitive if each.primitive != UNKNOWN_KIND else f"{UNKNOWN_KIND} ({shortened(clean(each.kind), 24)})",
+            shortened(clean(each.details), _DETAILS),
             _shapes(each),
             count(None if each.arithmetic is None else each.arithmetic.macs),
             count(each.parameters),

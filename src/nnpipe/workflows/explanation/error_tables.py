@@ -15,6 +15,7 @@ from nnpipe.workflows.explanation.layer_errors import LayerErrors
 
 _MOST = 3
 _NAME = 60
+_FEW_LARGE = 10.0  # decibels by which all values together have less noise than half of the channels
 
 
 def with_errors(table: Table, errors: LayerErrors, covered: Sequence[Sequence[str]]) -> Table:
@@ -46,7 +47,8 @@ def faults(errors: LayerErrors) -> tuple[str, ...]:
     Tensors of which half the channels are lost come first: rounding allows that loss, but few networks bear it.
     """
     lost = outlying(errors.errors)
-    told = [f"{_named(each)} ({shortened(clean(each.source), _NAME)} of the source): {_loss(each)}" for each in lost]
+    suspects = {each.level.operation: each.told for each in reversed(errors.suspects)}
+    told = [f"{_named(each)}: {_loss(each, suspects.get(each.source, ''))}" for each in lost]
     known = {each.source for each in lost}
     told += [
         f"{shortened(clean(each.name), _NAME)}: {each.told}"
@@ -66,15 +68,18 @@ def error_sentence(errors: LayerErrors) -> str:
 
 
 def _named(each: TensorError) -> str:
-    return shortened(clean(each.operation), _NAME)
+    names = dict.fromkeys((*each.within, each.source))
+    source = ", ".join(shortened(clean(name), _NAME) for name in names)
+    return f"{shortened(clean(each.operation), _NAME)} ({source} of the source)"
 
 
-def _loss(each: TensorError) -> str:
-    if each.median < COARSE:
-        return f"half of its channels have {each.median:.1f} dB or less; few large channels may take all its range"
-    return (
-        f"channel {each.worst_channels[0]} has only {each.lowest:.1f} dB, half of the others {each.median:.1f} or more"
-    )
+def _loss(each: TensorError, cause: str) -> str:
+    if each.median >= COARSE:
+        worst = f"channel {each.worst_channels[0]} has only {each.lowest:.1f} dB"
+        return f"{worst}, half of the others {each.median:.1f} or more"
+    if each.whole > each.median + _FEW_LARGE:
+        cause = "few large channels take all its range"
+    return f"half of its channels have {each.median:.1f} dB or less{f'; {cause}' if cause else ''}"
 
 
 def worst_errors(errors: LayerErrors, covered: Sequence[Sequence[str]]) -> list[TensorError | None]:

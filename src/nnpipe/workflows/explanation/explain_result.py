@@ -6,13 +6,12 @@ import csv
 import io
 import json
 import sys
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from nnpipe.analysis.layer_times import LayerTimes
-from nnpipe.analysis.operation_costs import GraphCost, OperationCost
+from nnpipe.analysis.operation_costs import GraphCost
 from nnpipe.analysis.paired_layers import PairedLayers, side_by_side
 from nnpipe.analysis.roofline import Ceilings, RoofShare
 from nnpipe.core.argument_checks import check_call
@@ -33,6 +32,7 @@ from nnpipe.report.layer_tables import (
 from nnpipe.report.memory_use import MemoryUse, memory_chart
 from nnpipe.report.roof_shares import roof_chart, roof_sentences, roof_shares
 from nnpipe.report.writers.terminal import to_text
+from nnpipe.workflows.explanation.cost_rows import OPERATION_COLUMNS, layer_rows, operation_figures, operation_rows
 from nnpipe.workflows.explanation.cost_tables import KindCost, kind_costs, kind_table, operation_table, sentences
 from nnpipe.workflows.explanation.error_tables import error_columns, error_sentence, faults, with_errors
 from nnpipe.workflows.explanation.graph_pictures import error_graph, time_graph
@@ -40,11 +40,6 @@ from nnpipe.workflows.explanation.layer_errors import LayerErrors
 from nnpipe.workflows.explanation.reasons import Reason, reasons
 from nnpipe.workflows.explanation.what_if import Speedup, WhatIf, what_if
 from nnpipe.workflows.notebook import shown_table
-
-_COLUMNS = (
-    "name", "kind", "layer", "primitive", "inputs", "outputs", "macs", "other_operations", "bytes_read",
-    "bytes_written", "parameters", "live_bytes", "intensity",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -165,9 +160,14 @@ class ExplainResult:
     def _with_errors(self, table: Table) -> Table:
         if self.errors is None:
             return table
-        names = [(each.name,) for each in self.cost.operations]
-        covered = names if self.times is None else [each.operations for each in self.times.rows]
-        return with_errors(table, self.errors, covered)
+        return with_errors(table, self.errors, self._covered)
+
+    @property
+    def _covered(self) -> list[tuple[str, ...]]:
+        """Return the operations of each row."""
+        if self.times is None:
+            return [(each.name,) for each in self.cost.operations]
+        return [each.operations for each in self.times.rows]
 
     def beside(self, other: ExplainResult) -> tuple[PairedLayers, ...]:
         """Return the times of the same operations here and in another run of the network, layer by layer.
@@ -256,7 +256,7 @@ class ExplainResult:
                 "folded": len(self.cost.folded),
             },
             "kinds": [each.to_json() for each in self.kinds],
-            "operations": [_figures(each) for each in self.cost.operations],
+            "operations": [operation_figures(each) for each in self.cost.operations],
             "times": None if self.times is None else self.times.to_json(),
             "reasons": [each.to_json() for each in self.reasons],
             "errors": None if self.errors is None else self.errors.to_json(),
@@ -286,43 +286,12 @@ class ExplainResult:
             If the file cannot be written.
         """
         check_call(ExplainResult.save_csv, locals())
-        text = io.StringIO()
-        if self.times is not None:
-            rows = [{**each.to_json(), "operations": " ".join(each.operations)} for each in self.times.rows]
-            covered = [each.operations for each in self.times.rows]
-            columns: tuple[str, ...] = tuple(rows[0])
-        else:
-            found = [_figures(each) for each in self.cost.operations]
-            rows = [{**row, "inputs": _tensors(row["inputs"]), "outputs": _tensors(row["outputs"])} for row in found]
-            covered, columns = [(each.name,) for each in self.cost.operations], _COLUMNS
+        rows = operation_rows(self.cost) if self.times is None else layer_rows(self.times)
         if self.errors is not None:
-            added = error_columns(self.errors, covered)
+            added = error_columns(self.errors, self._covered)
             rows = [{**row, **more} for row, more in zip(rows, added, strict=True)]
-            columns = (*columns, *added[0]) if added else columns
-        writer = csv.DictWriter(text, columns, lineterminator="\n")
+        text = io.StringIO()
+        writer = csv.DictWriter(text, rows[0] if rows else OPERATION_COLUMNS, lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
         write_text(path, text.getvalue())
-
-
-def _figures(each: OperationCost) -> dict[str, Any]:
-    known = each.arithmetic
-    return {
-        "name": each.name,
-        "kind": each.kind,
-        "layer": each.layer,
-        "primitive": each.primitive,
-        "inputs": [spec.to_json() for spec in each.inputs],
-        "outputs": [spec.to_json() for spec in each.outputs],
-        "macs": None if known is None else known.macs,
-        "other_operations": None if known is None else known.others,
-        "bytes_read": each.bytes_read,
-        "bytes_written": each.bytes_written,
-        "parameters": each.parameters,
-        "live_bytes": each.live_bytes,
-        "intensity": each.intensity,
-    }
-
-
-def _tensors(specs: list[Mapping[str, Any]]) -> str:
-    return " ".join(f"{'x'.join(map(str, spec['shape'])) or '1'}:{spec['dtype']}" for spec in specs)

@@ -25,6 +25,7 @@ from nnpipe.workflows.verification.first_difference import (
     divergence,
     joined_values,
     paired_values,
+    weighted_within,
 )
 
 _VALUES_TOGETHER = 4_000_000
@@ -105,8 +106,15 @@ def layer_errors(
         expected = rerun({name: array for name, array in given.items() if name not in values.outputs})
         for pair, total in zip(values.pairs, sums, strict=True):
             total.add(np.asarray(expected[pair.source.tensor], np.float64), given[pair.source.tensor], axis)
+    within = weighted_within(values)
     errors = tuple(
-        total.error(pair.other.operation, pair.other.tensor, pair.source.operation, pair.source.kind)
+        total.error(
+            pair.other.operation,
+            pair.other.tensor,
+            pair.source.operation,
+            pair.source.kind,
+            within[pair.source.tensor],
+        )
         for pair, total in zip(values.pairs, sums, strict=True)
     )
     return LayerErrors(errors, found.suspects, len(samples))

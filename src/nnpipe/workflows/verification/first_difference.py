@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from nnpipe.analysis.channel_noise import Array
-from nnpipe.analysis.suspect_operations import Level, Suspect, coarsest, sure_for, suspects_among
+from nnpipe.analysis.suspect_operations import Level, Suspect, between, coarsest, sure_for, suspects_among
 from nnpipe.analysis.tensor_pairing import ComputedTensor, Pair, TensorPairing, comparable
 from nnpipe.analysis.weight_changes import Weighing
 from nnpipe.core.batch_conversion import adapt
@@ -169,18 +169,37 @@ def divergence(values: PairedValues, claims: Iterable[Claim]) -> Divergence:
     """Judge each operation of the source by its counterpart's values; ``claims`` are those of the conversion."""
     graph, pairs, axis = values.graph, values.pairs, values.source.wrapper.channel_axis
     at_rest = values.recompute({pair.source.tensor: np.zeros_like(pair.expected) for pair in pairs}, resting=True)
-    computed = {tensor: operation.inputs for operation in graph.operations for tensor in operation.outputs}
+    computed, weighted = _computed(graph), _weighted(graph)
+    places = _places(values.other_graph)
+    levels, suspects = suspects_among(pairs, axis, tuple(claims), computed, weighted, places, at_rest)
+    return Divergence(levels, suspects, coarsest(levels, weighted))
+
+
+def weighted_within(values: PairedValues) -> dict[str, tuple[str, ...]]:
+    """Return by tensor of each pair the source's operations with weights that compute it from the pairs before it."""
+    computed, weighted = _computed(values.graph), _weighted(values.graph)
+    known = {pair.source.tensor for pair in values.pairs}
+    return {
+        tensor: tuple(name for each in between(tensor, known, computed)[::-1] for name in weighted.get(each, ()))
+        for tensor in known
+    }
+
+
+def _computed(graph: Graph) -> dict[str, tuple[str, ...]]:
+    """Return by tensor the inputs of the operation that computes it."""
+    return {tensor: operation.inputs for operation in graph.operations for tensor in operation.outputs}
+
+
+def _weighted(graph: Graph) -> dict[str, tuple[str, ...]]:
+    """Return by tensor the operation that computes it, if it uses weights."""
     live = varying(graph)
-    weighted = {
+    return {
         tensor: (operation.name,)
         for operation in graph.operations
         if not live.issuperset(operation.inputs)
         for tensor in operation.outputs
         if tensor in live
     }
-    places = _places(values.other_graph)
-    levels, suspects = suspects_among(pairs, axis, tuple(claims), computed, weighted, places, at_rest)
-    return Divergence(levels, suspects, coarsest(levels, weighted))
 
 
 def judged(found: Mapping[str, Any], where: Divergence | None, weights: Weighing | None = None) -> dict[str, Any]:
