@@ -11,10 +11,13 @@ pytest.importorskip("jinja2", reason="Jinja2 writes the page")
 pytest.importorskip("playwright.sync_api", reason="Playwright drives the browser")
 
 from page_fit import assert_fits
+from tests.tools.search_files import made_up_search
 
 from nnpipe.report.inputs.candidate import candidates_of
+from nnpipe.report.inputs.search_file import SearchFile
 from nnpipe.report.render import render, report_on
 from nnpipe.report.result_files import subject
+from nnpipe.report.search_page import search_page
 from nnpipe.report.writers.html import write_html
 
 PHONE, DESK = {"width": 390, "height": 844}, {"width": 1280, "height": 900}
@@ -37,7 +40,7 @@ def page_file(make_run, make_profile, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def pages(page_file, comparison, make_run, tmp_path_factory):
-    """A page of each kind: candidates beside each other, candidates that took turns, and a sweep of thirty points."""
+    """A page of each kind: candidates beside each other, candidates that took turns, a sweep and a search."""
     folder = tmp_path_factory.mktemp("pages")
     comparison.write(folder / "comparison.json")
     (folder / "results").mkdir()
@@ -71,6 +74,8 @@ def pages(page_file, comparison, make_run, tmp_path_factory):
         of = subject([folder / f"{kind}.json"])
         found[kind] = folder / f"{kind}.html"
         write_html(report_on(candidates_of(of.runs, of.sources), kind, before=of.sections), found[kind])
+    found["search"] = folder / "search.html"
+    write_html(search_page(SearchFile.from_json(made_up_search(objectives=2, uncertain=True))), found["search"])
     return found
 
 
@@ -138,7 +143,7 @@ def test_a_click_on_a_heading_sorts_and_another_turns_round(opened):
     assert heading.get_attribute("aria-sort") is None
 
 
-@pytest.mark.parametrize("kind", ["comparison", "sweep"])
+@pytest.mark.parametrize("kind", ["comparison", "sweep", "search"])
 def test_every_table_sorts_by_every_column_and_loses_no_row(opened, kind):
     page = opened(kind=kind)
     page.evaluate("document.querySelectorAll('details').forEach(folded => { folded.open = true; })")
@@ -199,7 +204,7 @@ def test_short_tables_have_no_filter(opened):
     )
 
 
-@pytest.mark.parametrize("kind", ["candidates", "comparison", "sweep"])
+@pytest.mark.parametrize("kind", ["candidates", "comparison", "sweep", "search"])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_telephone_shows_the_page_without_scrolling_sideways(opened, scheme, kind):
     page = opened(PHONE, kind, color_scheme=scheme)
@@ -312,6 +317,21 @@ def test_names_are_broken_at_separators(opened):
     tiles = page.locator(".tiles dd")
     for tile in tiles.all():
         assert tile.evaluate("element => element.scrollWidth <= element.clientWidth + 1")
+
+
+def test_the_trials_of_a_search_are_filtered_by_their_state_and_every_picture_is_described(opened):
+    page = opened(kind="search")
+    table = page.locator("table.sortable").last
+    page.get_by_role("searchbox").last.fill("pruned")
+    shown = [row for row in table.locator("tbody tr").all() if row.is_visible()]
+    assert len(shown) == 9
+    pictures = page.locator("svg.plot")
+    assert pictures.count() >= 20
+    assert pictures.evaluate_all(
+        "all => all.every(one => one.getAttribute('role') == 'img' && one.ariaLabel.length > 20)"
+    )
+    tips = page.locator("svg path > title").all_text_contents()
+    assert any(tip.startswith("trial ") and "accuracy" in tip for tip in tips)
 
 
 def test_pointing_at_a_candidate_tells_its_figures(opened):

@@ -12,6 +12,8 @@ from nnpipe.experiment.configuration import Configuration
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.experiment.provenance import Origin
 from nnpipe.scenarios.runs import main
+from nnpipe.searching.database_trials import DatabaseTrials
+from nnpipe.searching.trial import Proposal
 
 pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed")
 
@@ -41,6 +43,34 @@ def runs(address):
 
 def lines(capsys):
     return capsys.readouterr().out.splitlines()
+
+
+def test_searches_are_listed_shown_and_found_by_their_best_value(address, capsys):
+    with RunDatabase(address) as database:
+        for title, accuracies in (("widths", (0.5, 0.9, 0.7)), ("rates", (0.6,)), ("empty", ())):
+            search = database.searches.open(title, {"accuracy": "maximize", 'odd "size"': "minimize"})
+            trials = DatabaseTrials(database, search)
+            for number, accuracy in enumerate(accuracies):
+                lease = trials.lease("one", lambda number: Proposal({"units": number}), 9)
+                trials.finish(lease, {"accuracy": accuracy, 'odd "size"': 3.0 - number})
+            trials.fail(trials.lease("one", lambda number: Proposal({"units": 99}), 9), "no more paper")
+    assert main(["query", "best.accuracy > 0.55", "--order=-best.accuracy"]) == 0
+    header, *rows = lines(capsys)
+    assert [row.split()[1] for row in rows] == ["widths", "rates"]
+    assert header.index("best accuracy") > header.index("trials finished") > 0
+    assert "0.9" in rows[0]
+    assert main(["query", """best.'odd "size"' <= 1 and trials.failed = 1"""]) == 0
+    assert lines(capsys)[1].split()[1] == "widths"
+    assert main(["query", "best.accuracy = null and trials.failed > 0"]) == 0
+    assert [row.split()[1] for row in lines(capsys)[1:]] == ["empty"]
+    assert main(["show", "widths"]) == 0
+    shown = capsys.readouterr().out
+    assert "trials: 3 finished, 1 failed" in shown
+    assert "accuracy, to maximize: best 0.9" in shown
+    assert main(["query", "trials.done > 1"]) == 2
+    assert "no trials are 'done'; there are: finished" in capsys.readouterr().err
+    assert main(["export", "widths", "--report", "x.html"]) == 2
+    assert "its space was not stored" in capsys.readouterr().err
 
 
 def test_lists_the_newest_first_or_those_of_experiments(address, capsys):

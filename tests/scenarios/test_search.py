@@ -13,6 +13,8 @@ import yaml
 from tests.tools.installed import needs
 
 from nnpipe.datasets.arrays import write_arrays
+from nnpipe.scenarios.render_report import main as render
+from nnpipe.scenarios.runs import main as runs
 from nnpipe.scenarios.search import main
 from nnpipe.testing.model_files import write_onnx_classifier
 from nnpipe.workflows.search.file import schema
@@ -62,6 +64,23 @@ def test_a_search_goes_on_with_its_trials_and_is_exported(folder: Path, capsys: 
     assert "11 finished" in second
     assert (folder / "study.db").is_file()
     jsonschema.validate(SEARCH, schema())
+
+
+def test_a_report_is_written_and_rendered_again(folder: Path, capsys: Any) -> None:
+    needs("jinja2")
+    assert main(["search.yaml", "--report", "page.html"]) == 0
+    assert "report: page.html" in capsys.readouterr().out
+    page = (folder / "page.html").read_text("utf-8")
+    assert "What matters" in page
+    assert "own_search_module.trained" in page
+    assert render(["page.search.json", "Widths again", "again.md"]) == 0
+    assert "# Widths again" in (folder / "again.md").read_text("utf-8")
+    assert runs(["export", "widths", "--report", "later.html", "--optuna", "sqlite:///study.db"]) == 0
+    assert (folder / "later.html").read_text("utf-8").count("<svg") == page.count("<svg")
+    assert main(["search.yaml", "--report", "page.pdf"]) == 2
+    assert "must end in .rst, .md, .html" in capsys.readouterr().err
+    assert render(["page.search.json", "search.yaml", "Title", "x.html"]) == 2
+    assert "makes a report by itself" in capsys.readouterr().err
 
 
 def test_a_dry_run_shows_the_space(folder: Path, capsys: Any) -> None:

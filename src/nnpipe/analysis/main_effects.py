@@ -48,11 +48,14 @@ class Factor:
         ``categories`` the number of the category; NaN where the factor does not exist.
     categories
         The number of categories, for a factor whose values have no order; ``None`` for one with an order.
+    values
+        The number of values of a factor with an order; ``None`` if they are real numbers, or not counted.
     """
 
     name: str
     positions: npt.NDArray[Any]
     categories: int | None = None
+    values: int | None = None
 
 
 @dataclass(frozen=True)

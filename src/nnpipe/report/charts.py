@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from nnpipe.report.point_charts import ParallelAxes, Points
+
 Floats = npt.NDArray[np.float64]
 
 
@@ -257,4 +259,6 @@ Chart = (
     | Intervals
     | Heatmap
     | Dots
+    | Points
+    | ParallelAxes
 )

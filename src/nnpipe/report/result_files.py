@@ -11,6 +11,8 @@ from nnpipe.measuring.comparison import Comparison
 from nnpipe.measuring.result_json import COMPARISON, read_json
 from nnpipe.measuring.run import Run
 from nnpipe.report.document import Paragraph, Section
+from nnpipe.report.inputs.search_file import KIND as SEARCH
+from nnpipe.report.inputs.search_file import SearchFile
 from nnpipe.report.inputs.sweep_file import KIND, Found
 from nnpipe.report.sections.comparison import contest
 from nnpipe.report.sections.outcome import Failure
@@ -52,10 +54,35 @@ def subject(paths: Sequence[Path]) -> Subject:
     return Subject(tuple(each for each in found if isinstance(each, Run)), tuple(paths))
 
 
+def read_search_file(path: Path) -> SearchFile:
+    """Return the content of the file of a search.
+
+    Raises
+    ------
+    ArtifactError
+        If it is missing or damaged, or is not the result of a search; the message names it.
+    """
+    try:
+        return SearchFile.from_json(read_json(path))
+    except ArtifactError as error:
+        raise ArtifactError(f"{path}: {error}") from None
+
+
+def is_search_file(path: Path) -> bool:
+    """Return whether a file says that it is the result of a search."""
+    try:
+        data = read_json(path)
+    except ArtifactError:
+        return False
+    return isinstance(data, dict) and data.get("kind") == SEARCH
+
+
 def _read(path: Path) -> Run | Comparison | Found:
     try:
         data = read_json(path)
         kind = data.get("kind") if isinstance(data, dict) else None
+        if kind == SEARCH:
+            raise ArtifactError("the result of a search makes a report by itself; leave out the others")
         if kind == COMPARISON:
             return Comparison.from_json(data)
         return Found.from_json(data) if kind == KIND else Run.from_json(data)

@@ -1,7 +1,8 @@
 """Render result files as a report: one HTML page, RST or Markdown with pictures, and a summary for programs.
 
 With several result files the report compares them; differences are against the first.
-IN may also be the one file of a sweep (sweep.json) or of a comparison (nnpipe compare).
+IN may also be the one file of a sweep (sweep.json), of a comparison (nnpipe
+compare) or of a search (nnpipe search --report, OUT.search.json).
 The ending of OUT decides what is written beside OUT.html and OUT.summary.json:
 reStructuredText (.rst), Markdown (.md), or nothing (.html).
 """
@@ -15,10 +16,10 @@ from pathlib import Path
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.report.render import known_report_types
-from nnpipe.report.result_files import subject
+from nnpipe.report.result_files import is_search_file, read_search_file, subject
 from nnpipe.scenarios._cli.command import execute, parse
 from nnpipe.scenarios._cli.option_types import output_file, output_folder
-from nnpipe.workflows.reporting import SUFFIXES, write_report
+from nnpipe.workflows.reporting import SUFFIXES, write_report, write_search_report
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -55,6 +56,15 @@ def _render(argv: Sequence[str] | None) -> None:
         )
     if not options.title.strip() or _is_file(options.title):
         raise ConfigError(f"{options.title!r} is no title for a report: give IN.json ... TITLE OUT.rst")
+    if len(options.results) == 1 and is_search_file(options.results[0]):
+        if options.report_types:
+            raise ConfigError("--report-types: the report on a search always has all its sections")
+        told = write_search_report(
+            read_search_file(options.results[0]), options.output, options.title, image_folder=options.img_dir,
+            root_dir=options.root_dir, image_format=options.image_format,
+        )  # fmt: skip
+        print(told)
+        return
     found = subject(options.results)
     told = write_report(
         found.runs,

@@ -2,16 +2,19 @@
 
   nnpipe runs list                       the newest runs; with names, of these experiments
   nnpipe runs query 'statistics.accuracy > 0.98 and configuration.seed = 1'
+  nnpipe runs query 'best.accuracy > 0.9' --order=-best.accuracy    searches by their best value
   nnpipe runs show digits                everything about a run
   nnpipe runs compare 3f2a 91bc          where settings, code and figures differ
   nnpipe runs delete 3f2a --yes          without --yes it only lists what would be deleted
   nnpipe runs export digits --mlflow http://host:5000 --tensorboard logs --json runs.json
+  nnpipe runs export widths --report widths.html --optuna sqlite:///study.db       a search
 
 A RUN is an identity, the beginning of one, or an experiment, which stands for
 its newest run.  A condition names fields (id, experiment, status, reason, host,
 done, total, created, started, ended, duration, parent, statistics.NAME,
-configuration.PATH), compares them by = != < <= > >= or ~ (contains), and joins
-comparisons by and, or, not and brackets.  Dates are such as 2026-11-21 (UTC).
+configuration.PATH, and of searches best.OBJECTIVE and trials.STATE), compares
+them by = != < <= > >= or ~ (contains), and joins comparisons by and, or, not
+and brackets.  Dates are such as 2026-11-21 (UTC).
 """
 
 from __future__ import annotations
@@ -32,6 +35,7 @@ from nnpipe.scenarios._cli.option_types import output_file, output_folder
 from nnpipe.scenarios._cli.run_database import add_database, database_of
 from nnpipe.scenarios._cli.run_tables import comparison, details, listing, to_json
 from nnpipe.workflows.progress import bar
+from nnpipe.workflows.search.recorded_search import recorded_search
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -53,6 +57,12 @@ def _options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--mlflow", metavar="ADDRESS", help="export: MLflow's tracking address, or a folder")
     parser.add_argument("--tensorboard", type=output_folder, metavar="FOLDER", help="export: folder of event files")
+    parser.add_argument(
+        "--report", type=output_file, metavar="OUT", help="export: report on a search, also a running one"
+    )
+    parser.add_argument(
+        "--optuna", metavar="URL", help="export: study of Optuna of a search, such as sqlite:///study.db"
+    )
     parser.add_argument("--yes", action="store_true", help="delete: do it")
 
 
@@ -79,7 +89,8 @@ def _query(database: RunDatabase, options: argparse.Namespace) -> list[str]:
 def _listed(database: RunDatabase, options: argparse.Namespace, where: str) -> list[str]:
     found = database.runs.find(where, order=options.order, limit=options.limit)
     fields = [name.strip() for name in options.columns.split(",") if name.strip()]
-    print(listing(found, fields) if found else "no such runs")
+    searches = database.searches.among([run.id for run in found])
+    print(listing(found, fields, searches) if found else "no such runs")
     return [run.id for run in found]
 
 
@@ -109,8 +120,16 @@ def _delete(database: RunDatabase, options: argparse.Namespace) -> list[str]:
 
 def _export(database: RunDatabase, options: argparse.Namespace) -> list[str]:
     chosen = _chosen(database, options, least=1)
-    if options.mlflow is None and options.tensorboard is None and options.json is None:
-        raise ConfigError("export: to where? give --mlflow ADDRESS, --tensorboard FOLDER or --json OUT.json")
+    targets = (options.mlflow, options.tensorboard, options.json, options.report, options.optuna)
+    if all(target is None for target in targets):
+        raise ConfigError(
+            "export: to where? give --mlflow ADDRESS, --tensorboard FOLDER or --json OUT.json, or of a search --report "
+            "OUT.html or --optuna URL"
+        )
+    if options.report or options.optuna:
+        _export_search(database, chosen, options)
+    if options.mlflow is None and options.tensorboard is None:
+        return chosen
     done, uri = export_runs(database, chosen, tensorboard=options.tensorboard, mlflow=options.mlflow, progress=bar)
     for each in done:
         for place in filter(None, (each.tensorboard, each.mlflow and f"MLflow run {each.mlflow}")):
@@ -118,6 +137,17 @@ def _export(database: RunDatabase, options: argparse.Namespace) -> list[str]:
     if uri is not None and uri.startswith("sqlite:"):
         print(f"open it: mlflow ui --backend-store-uri {shlex.quote(uri)}")
     return chosen
+
+
+def _export_search(database: RunDatabase, chosen: list[str], options: argparse.Namespace) -> None:
+    if len(chosen) > 1:
+        raise ConfigError("export: --report and --optuna take one search")
+    found = recorded_search(database, chosen[0])
+    if options.report:
+        print(found.report(options.report))
+    if options.optuna:
+        found.to_optuna(options.optuna, found.title)
+        print(f"written for Optuna: {options.optuna} (optuna-dashboard {options.optuna} shows it)")
 
 
 def _chosen(database: RunDatabase, options: argparse.Namespace, *, least: int) -> list[str]:

@@ -45,9 +45,11 @@ from pathlib import Path
 from nnpipe.core.errors import ConfigError
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.scenarios._cli.command import execute, parse
+from nnpipe.scenarios._cli.option_types import output_file
 from nnpipe.scenarios._cli.run_database import add_database, database_of
 from nnpipe.scenarios._cli.worker_options import add_workers, workers_of
 from nnpipe.searching.trial import SearchTrial
+from nnpipe.workflows.reporting import report_suffix
 from nnpipe.workflows.search.file import schema
 from nnpipe.workflows.search.run_file import read_search, run_search
 from nnpipe.workflows.search.table import TrialTable
@@ -69,6 +71,12 @@ def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--optuna", metavar="URL", help="also write a study of Optuna, for example sqlite:///study.db, at the end"
     )
+    parser.add_argument(
+        "--report", type=output_file, metavar="OUT", help="also write a report at the end: .html, .rst or .md"
+    )
+    parser.add_argument(
+        "--fanova", action="store_true", help="importance by fANOVA in the report, too, with a warning (slow)"
+    )
     parser.add_argument("--schema", action="store_true", help="print the JSON Schema of search files and stop")
 
 
@@ -79,6 +87,8 @@ def _search(argv: Sequence[str] | None) -> int:
         return 0
     if options.search is None:
         raise ConfigError("name a search file (nnpipe search -h explains)")
+    if options.report:
+        report_suffix(options.report)
     settings = read_search(options.search, options.changes)
     if options.dry_run:
         count = settings.space.count
@@ -108,6 +118,8 @@ def _search(argv: Sequence[str] | None) -> int:
     print(f"\n{found}")
     for name in settings.objectives.names if found.finished else ():
         print(f"\n{found.importance(name)}")
+    if options.report:
+        print(f"\n{found.report(options.report, fanova=options.fanova)}")
     if options.optuna:
         found.to_optuna(options.optuna, settings.title)
         print(f"\nwritten for Optuna: {options.optuna} (optuna-dashboard {options.optuna} shows it)")

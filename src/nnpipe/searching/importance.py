@@ -10,7 +10,8 @@ from typing import Literal
 
 import numpy as np
 
-from nnpipe.analysis.main_effects import Factor, MainEffects, main_effects
+from nnpipe.analysis.main_effects import Factor, MainEffect, MainEffects, main_effects
+from nnpipe.analysis.ped_anova import BestShare, ped_anova
 from nnpipe.core.errors import ConfigError, SpecMismatch
 from nnpipe.searching.objectives import Objectives
 from nnpipe.searching.optuna_export import exported
@@ -37,31 +38,41 @@ class Importance:
     effects
         The shares by an additive model, with 95 % intervals; see :func:`~nnpipe.analysis.main_effects.main_effects`.
     ped_anova
-        The shares by PED-ANOVA, by name: how much the best tenth of trials differs from all in a parameter alone.
-        Empty without Optuna.
+        The shares by PED-ANOVA, greatest first, with 95 % intervals: how much the best tenth of trials differs from all
+        in a parameter alone; see :func:`~nnpipe.analysis.ped_anova.ped_anova`.
+    trials
+        How many trials they are from.
     """
 
     objective: str
     effects: MainEffects
-    ped_anova: dict[str, float]
+    ped_anova: tuple[BestShare, ...]
+    trials: int
 
     def __str__(self) -> str:
-        found = self.effects
-        width = max((len(effect.name) for effect in found.effects), default=0)
-        lines = [f"importance for {self.objective} (additive model, its 95 % interval; PED-ANOVA):"]
-        for effect in found.effects:
-            other = f"{self.ped_anova[effect.name]:8.1%}" if effect.name in self.ped_anova else f"{'-':>8}"
-            lines.append(
-                f"  {effect.name:<{width}} {effect.share:6.1%} {effect.low:6.1%} to {effect.high:6.1%} {other}"
-            )
-        if not found.effects:
-            lines += [f"  {name}: {share:.1%}" for name, share in list(self.ped_anova.items())[:_SHOWN]]
-        if found.explained < _SURE:
-            lines.append(
-                f"  single parameters explain {max(found.explained, 0.0):.0%} of the variance; "
-                "the rest are joint effects, or noise"
-            )
+        best = {row.name: row for row in self.ped_anova}
+        names = [effect.name for effect in self.effects.effects] or list(best)[:_SHOWN]
+        effects = {effect.name: effect for effect in self.effects.effects}
+        width = max((len(name) for name in names), default=0)
+        lines = [f"importance for {self.objective} (additive model; PED-ANOVA; each with its 95 % interval):"]
+        lines += [f"  {name:<{width}} {_ranged(effects.get(name))}   {_ranged(best[name])}" for name in names]
+        if self.remark:
+            lines.append(f"  {self.remark}")
         return "\n".join(lines)
+
+    @property
+    def remark(self) -> str:
+        """What is to be known before the shares are believed; empty if there is nothing."""
+        if self.effects.explained >= _SURE:
+            return ""
+        return (
+            f"single parameters explain {max(self.effects.explained, 0.0):.0%} of the variance; "
+            "the rest are joint effects, or noise"
+        )
+
+
+def _ranged(row: MainEffect | BestShare | None) -> str:
+    return f"{'-':>23}" if row is None else f"{row.share:6.1%} {row.low:6.1%} to {row.high:6.1%}"
 
 
 def importance_for(
@@ -74,16 +85,14 @@ def importance_for(
         if trial.state == "finished" and objective in trial.values and space.fits(trial.configuration or {})
     ]
     factors = [factor_of(name, parameter, found) for name, parameter in space.parameters.items()]
+    values = np.array([trial.values[objective] for trial in found], np.float64)
     try:
-        effects = main_effects(factors, [trial.values[objective] for trial in found])
+        effects = main_effects(factors, values)
     except SpecMismatch as error:
         log.warning("no additive model: %s", error)
         effects = MainEffects((), 1.0)
-    try:
-        import optuna  # noqa: F401
-    except ModuleNotFoundError:
-        return Importance(objective, effects, {})
-    return Importance(objective, effects, importance_by_optuna(space, objectives, found, objective, "ped-anova"))
+    sign = -1.0 if objectives.by_name[objective] == "maximize" else 1.0
+    return Importance(objective, effects, ped_anova(factors, sign * values), len(found))
 
 
 def factor_of(name: str, parameter: SearchParameter, trials: Sequence[SearchTrial]) -> Factor:
@@ -92,7 +101,7 @@ def factor_of(name: str, parameter: SearchParameter, trials: Sequence[SearchTria
     known = [name in (trial.configuration or {}) for trial in trials]
     if parameter.in_order:
         found = [parameter.position(value) if there else np.nan for value, there in zip(values, known, strict=True)]
-        return Factor(name, np.array(found, np.float64))
+        return Factor(name, np.array(found, np.float64), values=parameter.count)
     choices = {choice: place for place, choice in enumerate(parameter.choices())}
     places = [choices[value] if there else np.nan for value, there in zip(values, known, strict=True)]
     return Factor(name, np.array(places, np.float64), categories=len(choices))

@@ -14,7 +14,9 @@ from nnpipe.report.document import Document, Section
 from nnpipe.report.drawing.pictures import Pictures
 from nnpipe.report.inputs.candidate import Candidate, candidates_of
 from nnpipe.report.inputs.comparability import unlike_samples
+from nnpipe.report.inputs.search_file import SearchFile
 from nnpipe.report.render import report_on
+from nnpipe.report.search_page import search_page
 from nnpipe.report.sections.outcome import Failure, outcome
 from nnpipe.report.writers.html import write_html
 from nnpipe.report.writers.json_figures import figures
@@ -82,14 +84,62 @@ def write_document(
     ConfigError
         If a file cannot be written.
     """
-    pictures, writer = Pictures(), _WRITERS[output.suffix]
     try:
-        if writer is not None:
-            writer(document, output, image_folder, root_dir, image_format=image_format, pictures=pictures)
-        write_html(document, output.with_suffix(".html"), pictures=pictures)
+        _write_pages(document, output, image_folder, root_dir, image_format)
         _dump(output.with_suffix(".summary.json"), figures(candidates, document.title, failures))
     except OSError as error:
         raise ConfigError(f"the report cannot be written: {error}") from None
+
+
+def write_search_report(
+    found: SearchFile,
+    output: Path,
+    title: str = "",
+    *,
+    image_folder: Path | None = None,
+    root_dir: Path | None = None,
+    image_format: ImageFormat = "svg",
+) -> str:
+    """Write a report on a search, and return a line with its path.
+
+    Parameters
+    ----------
+    found
+        The content of the search's file.
+    output
+        The path of the text, ``.rst`` or ``.md``, beside which there is an HTML page; or of the page only, ``.html``.
+    title
+        The title of the report; by default that of the search.
+    image_folder, root_dir, image_format
+        As for :func:`~nnpipe.report.writers.rst.write_rst`.
+
+    Raises
+    ------
+    ConfigError
+        If the ending is unknown, or a file cannot be written.
+    """
+    report_suffix(output)
+    try:
+        _write_pages(search_page(found, title), output, image_folder, root_dir, image_format)
+    except OSError as error:
+        raise ConfigError(f"the report cannot be written: {error}") from None
+    page = output.with_suffix(".html")
+    return f"report: {page} (in the browser)" + ("" if output == page else f" and {output}")
+
+
+def report_suffix(output: Path) -> None:
+    """Raise :class:`ConfigError` unless a report can be written to a path."""
+    if output.suffix not in SUFFIXES:
+        raise ConfigError(f"the report's file must end in {', '.join(SUFFIXES)}, not {output.name!r}")
+
+
+def _write_pages(
+    document: Document, output: Path, image_folder: Path | None, root_dir: Path | None, image_format: ImageFormat
+) -> None:
+    pictures, writer = Pictures(), _WRITERS[output.suffix]
+    if writer is not None:
+        writer(document, output, image_folder, root_dir, image_format=image_format, pictures=pictures)
+    write_html(document, output.with_suffix(".html"), pictures=pictures)
 
 
 def place_of(output: Path) -> str:

@@ -40,6 +40,7 @@ def test_a_search_goes_on_by_its_name_and_its_choices_may_grow(opened: Callable[
         ({"x": 1}, {"y": math.inf}), ({"x": 2}, {"y": math.inf}),
     ]  # fmt: skip
     assert math.isnan(grown.trials()[0].reports[0][1])
+    assert again.searches.get(search).best == {}  # infinite values are no best ones
     assert grown.lease("one", lambda number: Proposal({"x": 3}), 3) is not None
     with pytest.raises(ConfigError, match=r'begun with the objectives \{"y": "minimize"\}, not \{"y": "maximize"\}'):
         again.searches.open("widths", {"y": "maximize"})
@@ -54,6 +55,9 @@ def test_a_search_is_counted_by_state_and_deleted_with_its_trials(database: RunD
     trials.report(lease, 1, 0.5)
     found = database.searches.get("widths")
     assert (found.counts, found.taken_over) == ({"finished": 1, "running": 1}, 1)
+    assert found.best == {"y": 1.0}
+    for condition in ("best.y <= 1", "not best.y > 1 and trials.running = 1", "best.z = null"):
+        assert [run.id for run in database.runs.find(condition, order="-best.y")] == [search]
     database.delete([search], even_if_running=True)
     for write in (lambda: trials.lease("one", lambda number: None, 9), trials.trials):
         with pytest.raises(ConfigError, match="has been deleted"):

@@ -64,7 +64,7 @@ def matching(connection: Any, where: str, order: str, limit: int | None, *, post
 
     table = tables().runs
     field, descending = parse_order(order)
-    column = _sql_conditions.sortable(field)
+    column = _sql_conditions.sortable(field, postgresql=postgresql)
     query = sa.select(table.c.id)
     if where.strip():
         query = query.where(_sql_conditions.clause(parse_condition(where), postgresql=postgresql))

@@ -20,7 +20,7 @@ def clause(condition: Condition, *, postgresql: bool) -> Any:
     return _comparison(condition, postgresql)
 
 
-def sortable(field: QueryField) -> Any:
+def sortable(field: QueryField, *, postgresql: bool) -> Any:
     """Return the expression to sort runs by: a number, or else a text."""
     import sqlalchemy as sa
 
@@ -29,6 +29,8 @@ def sortable(field: QueryField) -> Any:
         query = sa.select(t.statistics.c.mean).where(_belongs(t.statistics.c.run), t.statistics.c.name == field.name)
     elif field.group == "configuration":
         query = sa.select(t.settings.c.number).where(_configures(), t.settings.c.path == field.name)
+    elif field.group in ("best", "trials"):
+        return _of_search(field, postgresql)
     elif field.group == "parent":
         query = sa.select(sa.func.min(t.parents.c.parent)).where(_belongs(t.parents.c.run))
     else:
@@ -41,6 +43,11 @@ def _comparison(comparison: FieldComparison, postgresql: bool) -> Any:
 
     t, field = tables(), comparison.field
     sign, value = comparison.sign, comparison.value
+    if field.group in ("best", "trials"):
+        found = _of_search(field, postgresql)
+        if value is None:
+            return found.is_(None) if sign == "=" else found.is_not(None)
+        return sa.func.coalesce(_held(found, sign, value, postgresql), sa.false())
     if value is None:
         there = _there(field)
         return sa.not_(there) if sign == "=" else there
@@ -69,6 +76,44 @@ def _there(field: QueryField) -> Any:
     if field.group == "parent":
         return _exists(_belongs(t.parents.c.run))
     return _column(field).is_not(None)
+
+
+def best_value(name: str, postgresql: bool) -> Any:
+    """Return the best value of an objective among some rows of trials, as an aggregate; NULL without a value."""
+    import sqlalchemy as sa
+
+    t = tables()
+    value: Any = sa.cast(json_text(t.trials.c.results, name, postgresql), sa.Double())
+    way = sa.func.min(json_text(t.searches.c.objectives, name, postgresql))
+    return sa.case((way == "maximize", sa.func.max(value)), (way == "minimize", sa.func.min(value)))
+
+
+def json_text(column: Any, name: str, postgresql: bool) -> Any:
+    """Return the value of a name in a column of JSON objects as text; NULL where there are infinite values or NaN."""
+    import sqlalchemy as sa
+
+    if postgresql:
+        found = sa.cast(column, sa.JSON)[name].as_string()
+    else:
+        # A path cannot name every key: SQLite knows no escapes within its quotes.
+        each = sa.func.json_each(column).table_valued("key", "value")
+        chosen = sa.select(each.c.value).where(each.c.key == sa.bindparam(None, name, sa.Text(), unique=True))
+        found = chosen.correlate(column.table).scalar_subquery()
+    # Python writes these as words that are no JSON, and a cast of them is an error.
+    words = [column.contains(f": {word}") for word in ("NaN", "Infinity", "-Infinity")]
+    return sa.case((sa.not_(sa.or_(*words)), found))
+
+
+def _of_search(field: QueryField, postgresql: bool) -> Any:
+    """Return the best value of a search's objective, or how many of its trials are in a state; NULL for other runs."""
+    import sqlalchemy as sa
+
+    t = tables()
+    state = "finished" if field.group == "best" else field.name
+    joined = t.searches.outerjoin(t.trials, (t.trials.c.search == t.searches.c.run) & (t.trials.c.state == state))
+    found = best_value(field.name, postgresql) if field.group == "best" else sa.func.count(t.trials.c.number)
+    query = sa.select(found).select_from(joined).where(_belongs(t.searches.c.run)).group_by(t.searches.c.run)
+    return query.correlate(t.runs).scalar_subquery()
 
 
 def _setting(sign: Sign, value: Value, postgresql: bool) -> Any:

@@ -9,8 +9,10 @@
 Fields: ``id``, ``experiment``, ``status``, ``reason``, ``host``, ``done``,
 ``total``, ``created``, ``started``, ``ended`` (seconds since 1970, or dates
 such as 2026-11-21, as UTC), ``duration`` in seconds, ``parent``,
-``statistics.NAME`` and ``configuration.PATH``; a name with spaces or signs is
-quoted, with ``"`` or ``'``: ``statistics."top 5"``.  Comparisons: ``=``, ``!=``,
+``statistics.NAME``, ``configuration.PATH``, and for searches ``best.NAME``, the
+best value of an objective, and ``trials.STATE``, how many trials are finished,
+pruned, failed, running or waiting; a name with spaces or signs is quoted, with
+``"`` or ``'``: ``statistics."top 5"``.  Comparisons: ``=``, ``!=``,
 ``<``, ``<=``, ``>``, ``>=`` and ``~`` (contains).  Values are numbers, ``true``,
 ``false``, ``null`` (missing or NaN; only with ``=`` and ``!=``), and texts, which
 need quotes only around spaces and signs.  ``not`` binds more tightly than
@@ -36,7 +38,8 @@ Sign = Literal["=", "!=", "<", "<=", ">", ">=", "~"]
 TEXTS = ("id", "experiment", "status", "reason", "host", "parent")
 NUMBERS = ("done", "total", "created", "started", "ended", "duration")
 _TIMES = ("created", "started", "ended")
-_GROUPS = ("statistics", "configuration")
+_GROUPS = ("statistics", "configuration", "best", "trials")
+TRIAL_STATES = ("finished", "pruned", "failed", "running", "waiting")
 
 _TOKEN = re.compile(
     r"""\s*(?:(?P<open>\() | (?P<close>\)) | (?P<sign><=|>=|!=|=|<|>|~)
@@ -48,7 +51,7 @@ _MOST, _DEEPEST = 10_000, 50
 
 @dataclass(frozen=True)
 class QueryField:
-    """A field of a run: a column, or a name within ``statistics`` or ``configuration``."""
+    """A field of a run: a column, or a name within ``statistics``, ``configuration``, ``best`` or ``trials``."""
 
     group: str
     name: str = ""
@@ -114,6 +117,9 @@ def parse_field(text: str) -> QueryField:
     plain = _unquoted(text)
     group, dot, name = plain.partition(".")
     if dot and name and group in _GROUPS and "\0" not in name:
+        if group == "trials" and name not in TRIAL_STATES:
+            hint = nearest(name[:80], TRIAL_STATES) or f"; there are: {', '.join(TRIAL_STATES)}"
+            raise ConfigError(f"no trials are {name[:80]!r}{hint}")
         return QueryField(group, name)
     if plain in (*TEXTS, *NUMBERS):
         return QueryField(plain)
@@ -225,9 +231,9 @@ def _check(field: QueryField, sign: Sign, value: Value) -> None:
     if field.group == "status" and isinstance(value, str) and sign in ("=", "!=") and value not in NEXT:
         hint = nearest(value[:60], NEXT) or f"; there are: {', '.join(NEXT)}"
         raise ConfigError(f"condition: no run has the status {value[:60]!r}{hint}")
-    if isinstance(value, str) and (field.group in NUMBERS or field.group == "statistics"):
+    if isinstance(value, str) and (field.group in (*NUMBERS, "statistics", "best", "trials")):
         raise ConfigError(f"condition: {shown} is a number, and {value[:60]!r} is not")
-    if isinstance(value, (bool, float)) and field.group in NUMBERS and sign == "~":
+    if isinstance(value, (bool, float)) and field.group in (*NUMBERS, "best", "trials") and sign == "~":
         raise ConfigError(f"condition: {shown} ~: a number contains nothing")
     if isinstance(value, float) and sign == "~":
         raise ConfigError(f"condition: {shown} ~: put the text into quotes")

@@ -14,6 +14,7 @@ from nnpipe.core.errors import ConfigError
 from nnpipe.experiment.configuration import Configuration
 from nnpipe.experiment.database import _run_lookup
 from nnpipe.experiment.database._run_ownership import holder
+from nnpipe.experiment.database._sql_conditions import best_value
 from nnpipe.experiment.database._tables import tables
 from nnpipe.experiment.database.connections import Connections
 from nnpipe.experiment.database.records import RunRecord
@@ -35,12 +36,15 @@ class SearchRecord:
         The number of trials by state.
     taken_over
         How many of them were taken over from elsewhere.
+    best
+        The best value of each objective among the finished trials; without those that have none.
     """
 
     run: RunRecord
     objectives: Mapping[str, str]
     counts: Mapping[str, int]
     taken_over: int
+    best: Mapping[str, float]
 
 
 class Searches:
@@ -151,9 +155,36 @@ class Searches:
             for search, state, count, taken in connection.execute(found.group_by(t.c.search, t.c.state)):
                 counts[search][state] = count
                 taken_over[search] += taken
+        best = self._best(connection, objectives)
         return {
             run.id: SearchRecord(
-                run=run, objectives=objectives[run.id], counts=counts[run.id], taken_over=taken_over[run.id]
+                run=run,
+                objectives=objectives[run.id],
+                counts=counts[run.id],
+                taken_over=taken_over[run.id],
+                best=best[run.id],
             )
             for run in _run_lookup.records(connection, list(objectives))
+        }
+
+    def _best(self, connection: Any, objectives: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, float]]:
+        import sqlalchemy as sa
+
+        t = tables()
+        found: dict[str, dict[str, float]] = {search: {} for search in objectives}
+        by_name: dict[str, list[str]] = defaultdict(list)
+        for search, ways in objectives.items():
+            for name in ways:
+                by_name[name].append(search)
+        joined = t.trials.join(t.searches, t.trials.c.search == t.searches.c.run)
+        for name, searches in by_name.items():
+            value = best_value(name, self._connections.postgresql)
+            for some in _run_lookup.batches(searches):
+                query = sa.select(t.trials.c.search, value).select_from(joined)
+                query = query.where(t.trials.c.search.in_(some), t.trials.c.state == "finished")
+                for search, best in connection.execute(query.group_by(t.trials.c.search)):
+                    if best is not None:
+                        found[search][name] = float(best)
+        return {
+            search: {name: best[name] for name in objectives[search] if name in best} for search, best in found.items()
         }

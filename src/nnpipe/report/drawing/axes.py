@@ -40,6 +40,8 @@ class Span:
         The greatest number of intervals between ticks on a linear axis.
     whole
         Whether ticks are whole numbers only.
+    names
+        The names of the whole numbers from 0, which are the ticks then; an empty name has no tick.
     """
 
     low: float
@@ -47,6 +49,7 @@ class Span:
     log: bool = False
     divisions: int = 5
     whole: bool = False
+    names: tuple[str, ...] = ()
 
     @classmethod
     def around(cls, values: Iterable[float], margin: float = 0.0, log: bool = False, divisions: int = 5) -> Span:
@@ -70,6 +73,8 @@ class Span:
 
     def ticks(self) -> list[float]:
         """Return the values of the ticks."""
+        if self.names:
+            return [float(number) for number, name in enumerate(self.names) if name]
         if self.log:
             decades = math.log10(self.high / self.low)
             steps = (1, 2, 5) if decades < 2 else (1, 3) if decades < 4 else (1,)
@@ -80,6 +85,10 @@ class Span:
             if len(found) >= 3:
                 return found
         return self._even()
+
+    def text(self, tick: float) -> str:
+        """Return the text of a tick."""
+        return self.names[int(tick)] if self.names else written(tick)
 
     def _even(self) -> list[float]:
         rough = (self.high - self.low) / self.divisions
@@ -132,8 +141,8 @@ def plane(
         Points kept free at the upper and the lower edge.
     """
     if left is None:
-        left = 24 + max(length(text, SMALL) for text in [""] + [written(tick) for tick in y.ticks()])
-    ends = [written(tick) for tick in x.ticks()][-1:] or [""]
+        left = 24 + max(length(text, SMALL) for text in [""] + [y.text(tick) for tick in y.ticks()])
+    ends = [x.text(tick) for tick in x.ticks()][-1:] or [""]
     right = max(10.0, 2 + length(ends[0], SMALL) / 2)
     return Plane(left, 8 + above, WIDTH - right, height - 36 - below, x, y)
 
@@ -155,10 +164,11 @@ def frame(area: Plane, x_label: str, y_label: str = "", *, lines: str = "xy") ->
     shapes.append(Path(tuple(edge), stroke="line", width=0.8))
     base = area.bottom + 5 + SMALL
     shapes += [
-        Words(x, base, text, SMALL, "muted", "middle") for x, text in _apart(xs, [written(tick) for tick in x_ticks])
+        Words(x, base, text, SMALL, "muted", "middle")
+        for x, text in _apart(xs, [area.x.text(tick) for tick in x_ticks])
     ]
     for y, tick in zip(ys, y_ticks, strict=True):
-        shapes.append(Words(area.left - 5, y + 0.36 * SMALL, written(tick), SMALL, "muted", "end"))
+        shapes.append(Words(area.left - 5, y + 0.36 * SMALL, area.y.text(tick), SMALL, "muted", "end"))
     shapes.append(Words((area.left + area.right) / 2, base + 14, clean(x_label, 60), NAME, "muted", "middle"))
     if y_label:
         middle = (area.top + area.bottom) / 2

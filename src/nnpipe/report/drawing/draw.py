@@ -20,8 +20,9 @@ from nnpipe.report.charts import (
     Spreads,
     StackedBars,
 )
-from nnpipe.report.drawing import box_charts, candidate_charts, class_charts, graph_charts, line_charts
+from nnpipe.report.drawing import box_charts, candidate_charts, class_charts, graph_charts, line_charts, point_charts
 from nnpipe.report.drawing.shapes import Drawing
+from nnpipe.report.point_charts import ParallelAxes, Points
 
 _DRAWERS: dict[type[Any], Callable[[Any], Drawing]] = {
     Lines: line_charts.lines,
@@ -36,6 +37,8 @@ _DRAWERS: dict[type[Any], Callable[[Any], Drawing]] = {
     Dots: class_charts.dots,
     BoxedFrame: box_charts.boxed_frame,
     BoxGraph: graph_charts.box_graph,
+    Points: point_charts.points,
+    ParallelAxes: point_charts.parallel_axes,
 }
 
 

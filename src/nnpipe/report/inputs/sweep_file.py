@@ -6,18 +6,16 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Any, TypeVar
+from typing import Any
 
 from nnpipe.core.errors import ArtifactError, ConfigError
 from nnpipe.measuring.constraints import Figure, MetricConstraint, metric_of
 from nnpipe.measuring.quantities import Quantity
 from nnpipe.report.formatting import clean
+from nnpipe.report.inputs.checked_values import listed, number_of, of_type, share_of
 
 SCHEMA, KIND = 1, "nnpipe sweep"
-_MOST = 100_000  # greatest number of entries in a list
 _MOST_DOUBTS = 100
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,22 +113,22 @@ class Found:
         if data.get("schema") != SCHEMA:
             raise ArtifactError(f"schema {clean(data.get('schema'), 40)} is unknown, this version reads {SCHEMA}")
         try:
-            failed = [_of(dict, each, "an entry of 'failed'") for each in _list(data, "failed")]
+            failed = [of_type(dict, each, "an entry of 'failed'") for each in listed(data, "failed")]
             return cls(
                 title=clean(data["title"], 200),
-                confidence=_share(data["confidence"]),
-                level=_share(data.get("confidence_of_each", data["confidence"])),
+                confidence=share_of(data["confidence"]),
+                level=share_of(data.get("confidence_of_each", data["confidence"])),
                 constraints=tuple(
-                    MetricConstraint.parse(_of(str, text, "a constraint")) for text in _list(data, "constraints")
+                    MetricConstraint.parse(of_type(str, text, "a constraint")) for text in listed(data, "constraints")
                 ),
-                objectives=tuple(metric_of(_of(str, name, "an objective")) for name in _list(data, "objectives")),
-                choose=metric_of(_of(str, data["choose"], "'choose'")),
+                objectives=tuple(metric_of(of_type(str, name, "an objective")) for name in listed(data, "objectives")),
+                choose=metric_of(of_type(str, data["choose"], "'choose'")),
                 chosen=None if data["chosen"] is None else clean(data["chosen"], 120),
                 again=_again(data.get("confirmed")),
                 refuted=_reasons(data["refuted"]),
                 failed=_reasons({str(each["title"]): each["reason"] for each in failed}),
                 impossible=_reasons(data["impossible"]),
-                points=tuple(_point(each) for each in _list(data, "points")),
+                points=tuple(_point(each) for each in listed(data, "points")),
                 spent=_spent(data.get("budget")),
             )
         except KeyError as error:
@@ -151,32 +149,32 @@ class Found:
 
 
 def _point(data: Any) -> SweepCandidate:
-    data = _of(dict, data, "an entry of 'points'")
-    result = PurePosixPath(_of(str, data["result"], "'result'"))
+    data = of_type(dict, data, "an entry of 'points'")
+    result = PurePosixPath(of_type(str, data["result"], "'result'"))
     if result.is_absolute() or ".." in result.parts:
         raise ValueError(f"the result {clean(result, 100)!r} lies outside of the sweep's folder")
-    claims = _of(dict, data["claims"], "'claims'")
+    claims = of_type(dict, data["claims"], "'claims'")
     if any(holds not in (True, False, None) or (holds in (0, 1) and type(holds) is int) for holds in claims.values()):
         raise TypeError("a claim holds, fails, or is null")
     return SweepCandidate(
         title=clean(data["title"], 120),
         result=result,
-        figures={clean(n, 60): _figure(each) for n, each in _of(dict, data["figures"], "'figures'").items()},
+        figures={clean(n, 60): _figure(each) for n, each in of_type(dict, data["figures"], "'figures'").items()},
         claims=dict(claims),
-        qualifies=_of(bool, data["qualifies"], "'qualifies'"),
-        on_front=_of(bool, data["on_front"], "'on_front'"),
-        front_share=_share(data["front_share"]),
+        qualifies=of_type(bool, data["qualifies"], "'qualifies'"),
+        on_front=of_type(bool, data["on_front"], "'on_front'"),
+        front_share=share_of(data["front_share"]),
         doubts=_doubts(data.get("doubts", [])),
         stopped=clean(data.get("stopped", ""), 600),
-        share=_share(data.get("share", 1.0)),
+        share=share_of(data.get("share", 1.0)),
     )
 
 
 def _spent(data: Any) -> str:
     if data is None:
         return ""
-    data = _of(dict, data, "'budget'")
-    took, full, whole, all_ = (_number(data[key]) for key in ("seconds", "full_seconds", "whole", "candidates"))
+    data = of_type(dict, data, "'budget'")
+    took, full, whole, all_ = (number_of(data[key]) for key in ("seconds", "full_seconds", "whole", "candidates"))
     return (
         f"With a budget of {clean(data['budget'], 40)}, {whole:,.0f} of {all_:,.0f} candidates were measured in full, "
         f"in {took:,.1f} s of the {full:,.1f} s that measuring all would have taken."
@@ -186,54 +184,28 @@ def _spent(data: Any) -> str:
 def _again(data: Any) -> Again | None:
     if data is None:
         return None
-    data = _of(dict, data, "'confirmed'")
-    known = {clean(n, 60): _figure(each) for n, each in _of(dict, data["figures"], "'figures'").items()}
+    data = of_type(dict, data, "'confirmed'")
+    known = {clean(n, 60): _figure(each) for n, each in of_type(dict, data["figures"], "'figures'").items()}
     return Again(known, _doubts(data["doubts"]))
 
 
 def _doubts(data: Any) -> tuple[tuple[str, str], ...]:
-    found = [_of(dict, each, "a doubt") for each in _of(list, data, "'doubts'")[:_MOST_DOUBTS]]
+    found = [of_type(dict, each, "a doubt") for each in of_type(list, data, "'doubts'")[:_MOST_DOUBTS]]
     return tuple((clean(each["kind"], 40), clean(each["reason"], 600)) for each in found)
 
 
 def _figure(data: Any) -> Figure:
-    data = _of(dict, data, "a figure")
+    data = of_type(dict, data, "a figure")
     if data["value"] is None:
         return Figure.unknown(clean(data.get("reason", ""), 300))
     low, high = data.get("low"), data.get("high")
     return Figure(
-        _number(data["value"]),
-        -math.inf if low is None else _number(low),
-        math.inf if high is None else _number(high),
-        int(_number(data.get("count", 0))),
+        number_of(data["value"]),
+        -math.inf if low is None else number_of(low),
+        math.inf if high is None else number_of(high),
+        int(number_of(data.get("count", 0))),
     )
 
 
 def _reasons(data: Any) -> dict[str, str]:
-    return {clean(title, 120): clean(reason, 600) for title, reason in _of(dict, data, "a list of reasons").items()}
-
-
-def _list(data: Mapping[str, Any], name: str) -> list[Any]:
-    found = _of(list, data[name], repr(name))
-    if len(found) > _MOST:
-        raise ValueError(f"{name!r} has too many entries")
-    return found
-
-
-def _share(value: Any) -> float:
-    number = _number(value)
-    if not 0 <= number <= 1:
-        raise ValueError(f"{number:g} is not a share from 0 to 1")
-    return number
-
-
-def _number(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < 1e300:
-        raise TypeError(f"{clean(repr(value), 40)} is not a number")
-    return float(value)
-
-
-def _of(kind: type[T], value: Any, what: str) -> T:
-    if not isinstance(value, kind):
-        raise TypeError(f"{what} should be a {kind.__name__}, not {clean(repr(value), 40)}")
-    return value
+    return {clean(title, 120): clean(reason, 600) for title, reason in of_type(dict, data, "a list of reasons").items()}

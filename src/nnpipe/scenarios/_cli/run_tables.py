@@ -5,28 +5,40 @@ from __future__ import annotations
 import datetime
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.experiment.database.query import QueryField, parse_field
 from nnpipe.experiment.database.records import RunRecord
+from nnpipe.experiment.database.searches import SearchRecord
 from nnpipe.experiment.settings import leaves
 from nnpipe.report.document import Cell, Table
 from nnpipe.report.formatting import clean
 from nnpipe.report.writers.terminal import to_text
+from nnpipe.scenarios._cli.search_tables import search_details
 
 _SHOWN = 5  # statistics in a list
 
 
-def listing(runs: Sequence[RunRecord], fields: Sequence[str]) -> str:
-    """Return a table of runs, with the given fields, or with the statistics that most of the runs have."""
-    columns = [parse_field(name) for name in fields] or _common(runs)
+def listing(runs: Sequence[RunRecord], fields: Sequence[str], searches: Mapping[str, SearchRecord]) -> str:
+    """Return a table of runs, with the given fields, or with the figures that most of the runs have.
+
+    Parameters
+    ----------
+    runs
+        The runs.
+    fields
+        The names of fields; by default statistics, and the best values of searches.
+    searches
+        Those of the runs that are searches, by identity.
+    """
+    columns = [parse_field(name) for name in fields] or _common(runs, searches)
     header = ("run", "experiment", "status", "began (UTC)", "took", *(_name(column) for column in columns))
     rows = [
         (
             run.id[:12], clean(run.experiment), run.status, _when(run.started or run.created), _took(run),
-            *(_value(_of(run, column)) for column in columns),
+            *(_value(_of(run, column, searches.get(run.id))) for column in columns),
         )
         for run in runs
     ]  # fmt: skip
@@ -50,6 +62,9 @@ def details(database: RunDatabase, identity: str) -> str:
         ("children", ", ".join(child.id[:12] for child in database.runs.children(run.id)) or "-"),
     ]
     parts = ["\n".join(f"{name:<11}{value}" for name, value in facts)]
+    search = database.searches.among([run.id]).get(run.id)
+    if search is not None:
+        parts += search_details(database, search)
     settings = [f"  {clean(path)} = {clean(_plain(value))}" for path, value in leaves(run.configuration)]
     parts.append(_section("configuration", settings))
     statistics = database.figures.statistics(run.id)
@@ -93,6 +108,7 @@ def to_json(database: RunDatabase, identity: str) -> dict[str, Any]:
     return {
         **found,
         "parents": list(run.parents),
+        **_search_json(database, run.id),
         "environment": run.environment,
         "configuration": _finite(run.configuration),
         "statistics": {
@@ -108,20 +124,44 @@ def to_json(database: RunDatabase, identity: str) -> dict[str, Any]:
     }
 
 
+def _search_json(database: RunDatabase, identity: str) -> dict[str, Any]:
+    search = database.searches.among([identity]).get(identity)
+    if search is None:
+        return {}
+    names = ("number", "state", "configuration", "values", "reports", "seconds", "message", "worker", "origin")
+    trials = database.searches.trials(identity).since(0)[1]
+    return {
+        "search": {
+            "objectives": dict(search.objectives),
+            "best": dict(search.best),
+            "trials": [
+                {name: _finite(list(map(list, trial[name])) if name == "reports" else trial[name]) for name in names}
+                for trial in sorted(trials, key=lambda trial: trial["number"])
+            ],
+        }
+    }
+
+
 def _packages(run: RunRecord) -> dict[str, Any]:
     found = run.environment.get("packages")
     return found if isinstance(found, dict) else {}
 
 
-def _common(runs: Sequence[RunRecord]) -> list[QueryField]:
-    counts: dict[str, int] = {}
+def _common(runs: Sequence[RunRecord], searches: Mapping[str, SearchRecord]) -> list[QueryField]:
+    counts: dict[QueryField, int] = {}
     for run in runs:
-        for name in run.statistics:
-            counts[name] = counts.get(name, 0) + 1
-    return [QueryField("statistics", name) for name in sorted(counts, key=lambda name: -counts[name])[:_SHOWN]]
+        best = searches[run.id].best if run.id in searches else {}
+        fields = [QueryField("statistics", name) for name in run.statistics]
+        for field in (*fields, *(QueryField("best", name) for name in best)):
+            counts[field] = counts.get(field, 0) + 1
+    found = sorted(counts, key=lambda field: -counts[field])[:_SHOWN]
+    return [*([QueryField("trials", "finished")] if searches else []), *found]
 
 
-def _of(run: RunRecord, field: QueryField) -> Any:
+def _of(run: RunRecord, field: QueryField, search: SearchRecord | None = None) -> Any:
+    if field.group in ("best", "trials"):
+        of = {} if search is None else search.best if field.group == "best" else search.counts
+        return of.get(field.name, 0 if field.group == "trials" and search else None)
     if field.group == "statistics":
         return run.statistics.get(field.name)
     if field.group == "configuration":
@@ -133,6 +173,8 @@ def _of(run: RunRecord, field: QueryField) -> Any:
 
 
 def _name(field: QueryField) -> str:
+    if field.group in ("best", "trials"):
+        return clean(f"best {field.name}" if field.group == "best" else f"trials {field.name}")
     return clean(field.name or field.group)
 
 

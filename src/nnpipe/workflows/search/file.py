@@ -78,6 +78,11 @@ class SearchSettings:
         SearchEngine(space, objectives, MemoryTrials(), found.sampler, found.pruner, found.prune_by, seed)
         return found
 
+    @property
+    def facts(self) -> dict[str, str]:
+        """What is searched and how, by name, for reports."""
+        return {**self.subject.facts, **facts_of(self.sampler, self.pruner, self.trials, self.seed, self.repeats)}
+
     def to_json(self) -> dict[str, Any]:
         """Return what the run database keeps of the search."""
         return {
@@ -85,6 +90,24 @@ class SearchSettings:
             "sampler": self.sampler.to_json(), "pruner": self.pruner.to_json() if self.pruner else None,
             "prune_by": self.prune_by, "trials": self.trials, "seed": self.seed, "repeats": self.repeats,
         }  # fmt: skip
+
+
+def facts_of(
+    sampler: SearchSampler, pruner: SearchPruner | None, trials: int, seed: int, repeats: bool
+) -> dict[str, str]:
+    """Return how something is searched, by name, for reports."""
+    return {
+        "Sampler": _told(sampler.to_json()),
+        "Pruner": "none" if pruner is None else _told(pruner.to_json()),
+        "Trials at most": f"{trials:,}",
+        "Seed": str(seed),
+        "A configuration": "may be tried again" if repeats else "is tried once",
+    }
+
+
+def _told(settings: Mapping[str, Any]) -> str:
+    more = ", ".join(f"{name} {value}" for name, value in settings.items() if name != "kind")
+    return str(settings["kind"]) + (f" ({more})" if more else "")
 
 
 def _subject(data: Mapping[str, Any]) -> SearchSubject:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nnpipe.core.errors import ConfigError
+from nnpipe.core.files import write_text
+from nnpipe.report.result_files import read_search_file
 from nnpipe.searching.importance import Importance, OptunaMethod, importance_by_optuna, importance_for
 from nnpipe.searching.objectives import Objectives
 from nnpipe.searching.space import SearchSpace
 from nnpipe.searching.trial import SearchTrial
+from nnpipe.workflows.reporting import report_suffix, write_search_report
+from nnpipe.workflows.search.search_file import search_content
 from nnpipe.workflows.search.table import trial_table
 
 if TYPE_CHECKING:
@@ -30,6 +37,10 @@ class SearchResult:
         The objectives with their directions.
     trials
         All trials by number.
+    title
+        The title of the search.
+    facts
+        What was searched and how, by name, for reports.
 
     Examples
     --------
@@ -43,6 +54,8 @@ class SearchResult:
     space: SearchSpace
     objectives: Objectives
     trials: tuple[SearchTrial, ...]
+    title: str = "Search"
+    facts: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def finished(self) -> tuple[SearchTrial, ...]:
@@ -106,6 +119,54 @@ class SearchResult:
         """
         name = self.objectives.one(objective, "objective")
         return importance_by_optuna(self.space, self.objectives, self.finished, name, method)
+
+    def write(self, path: str | Path, *, fanova: bool = False) -> None:
+        """Write everything to a JSON file, of which ``nnpipe render_report`` makes a report.
+
+        Parameters
+        ----------
+        path
+            The file.
+        fanova
+            Whether to compute the importance by fANOVA, too, which reports warn of.
+
+        Raises
+        ------
+        ConfigError
+            If the file cannot be written.
+        """
+        names = self.objectives.names if len(self.finished) > 1 else ()
+        content = search_content(
+            self.title, self.space, self.objectives, self.trials, {name: self.importance(name) for name in names},
+            {name: self.importance_by("fanova", name) for name in names if fanova}, self.facts,
+        )  # fmt: skip
+        try:
+            write_text(path, json.dumps(content, allow_nan=False) + "\n")
+        except OSError as error:
+            raise ConfigError(f"the result of the search cannot be written: {error}") from None
+
+    def report(self, path: str | Path, *, fanova: bool = False) -> str:
+        """Write a report, and the file that it is made from beside it; return a line with their paths.
+
+        Parameters
+        ----------
+        path
+            The report, which ends in ``.html``, ``.rst`` or ``.md``; the file beside it ends in ``.search.json``.
+        fanova
+            As for :meth:`write`.
+
+        Raises
+        ------
+        ConfigError
+            If the ending is another one, or a file cannot be written.
+        MissingDependency
+            If Jinja2 is not installed.
+        """
+        output = Path(path)
+        content = output.with_suffix(".search.json")
+        report_suffix(output)
+        self.write(content, fanova=fanova)
+        return f"{write_search_report(read_search_file(content), output)}, from {content}"
 
     def to_optuna(self, storage: str | None = None, name: str = "search") -> optuna.Study:
         """Return the search as a study of Optuna, for its own analyses and for optuna-dashboard.

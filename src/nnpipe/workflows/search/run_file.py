@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +99,7 @@ def run_search(
         raise
     if all(trial.ended for trial in found.trials) and database.runs.get(search).status == "running":
         database.runs.enter(search, "completed")
-    return found
+    return replace(found, title=settings.title, facts=settings.facts)
 
 
 def _check_same(database: RunDatabase, title: str, described: Mapping[str, Any]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from nnpipe.core.argument_checks import check_call, check_range
@@ -15,6 +16,7 @@ from nnpipe.searching.sampler import SearchSampler
 from nnpipe.searching.samplers import sampler_from_json
 from nnpipe.searching.space import SearchSpace
 from nnpipe.searching.trial_store import MemoryTrials, TrialStore
+from nnpipe.workflows.search.file import facts_of
 from nnpipe.workflows.search.result import SearchResult
 from nnpipe.workflows.search.subjects import SearchedFunction
 from nnpipe.workflows.search.workers import Evaluate, SearchWorkers, Watch
@@ -106,11 +108,13 @@ def search(
     goals = Objectives({"value": "minimize"} if objectives is None else objectives)
     subject = SearchedFunction(function)
     subject.check(declared, goals)
-    return searched(
-        subject.evaluate, declared, goals, trials=trials, sampler=sampler_from_json(sampler),
-        pruner=None if pruner is None else pruner_from_json(pruner), prune_by=prune_by, seed=seed, workers=workers,
-        store=MemoryTrials(repeats=repeats) if store is None else store, watch=watch,
+    chooses, prunes = sampler_from_json(sampler), None if pruner is None else pruner_from_json(pruner)
+    found = searched(
+        subject.evaluate, declared, goals, trials=trials, sampler=chooses, pruner=prunes, prune_by=prune_by, seed=seed,
+        workers=workers, store=MemoryTrials(repeats=repeats) if store is None else store, watch=watch,
     )  # fmt: skip
+    facts = {**subject.facts, **facts_of(chooses, prunes, trials, seed, repeats)}
+    return replace(found, title=f"Search of {subject.facts['Function']}", facts=facts)
 
 
 def searched(

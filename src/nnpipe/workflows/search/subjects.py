@@ -44,6 +44,11 @@ class SearchSubject(ABC):
     def to_json(self) -> dict[str, Any]:
         """Return what it is; two that differ cannot share trials."""
 
+    @property
+    @abstractmethod
+    def facts(self) -> dict[str, str]:
+        """What it is, by name, for reports."""
+
 
 class SearchedFunction(SearchSubject):
     """A Python function.
@@ -112,6 +117,13 @@ class SearchedFunction(SearchSubject):
         """Return the import path and the fixed arguments."""
         return {"function": self.path, "arguments": self.fixed}
 
+    @property
+    def facts(self) -> dict[str, str]:
+        """The function and its fixed arguments."""
+        name = self.path or str(getattr(self.function, "__name__", type(self.function).__name__))
+        fixed = {"Fixed arguments": json.dumps(self.fixed, default=str)} if self.fixed else {}
+        return {"Function": name, **fixed}
+
 
 class SearchedPipeline(SearchSubject):
     """A pipeline file, of which each parameter is a setting: ``model.arguments.units``.
@@ -162,6 +174,12 @@ class SearchedPipeline(SearchSubject):
     def to_json(self) -> dict[str, Any]:
         """Return the candidate, and a digest of the settings."""
         return {"pipeline": digest_of(self.settings), "candidate": self.candidate}
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """The pipeline's title and the candidate."""
+        title = str(self.settings.get("title") or "without a title")
+        return {"Pipeline": title, "Candidate": self.candidate or "the last one"}
 
     def _changed(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         return override(self.settings, [f"{name}={json.dumps(value)}" for name, value in arguments.items()])

@@ -1,0 +1,153 @@
+"""The section on where good trials of a search lie: parallel coordinates, slices, and pairs of parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+
+import numpy as np
+import numpy.typing as npt
+
+from nnpipe.report.document import Block, Plot, Section
+from nnpipe.report.formatting import count
+from nnpipe.report.inputs.search_file import SearchAxis, TrialEntry
+from nnpipe.report.inputs.search_view import SearchView, chart_axis, spread_out
+from nnpipe.report.point_charts import ParallelAxes, PointGroup, Points, Strands
+from nnpipe.report.sections.search_importance import told_shares
+
+_AXES, _SLICES, _MORE, _PAIRED = 10, 6, 30, 4
+_LINES, _BEST_LINES = 400, 100
+_TIPS = 60
+_OTHERS, _GOOD = 0, 1  # colours
+
+
+def search_places(view: SearchView) -> Section | None:
+    """Return the section; ``None`` without two finished trials or a parameter that varies."""
+    blocks: list[Block] = []
+    for number, objective in enumerate(view.found.objectives, 1):
+        axes = view.axes(objective)
+        if len(view.finished) < 2 or not axes:
+            return None
+        pictures: list[Block] = [_parallel(view, objective, axes, number), *_slices(view, objective, axes, number)]
+        pictures += _pairs(view, objective, axes, number)
+        more = _slices(view, objective, axes[_SLICES : _SLICES + _MORE], number, _SLICES)
+        if more:
+            pictures.append(
+                Section(f"Other parameters and {objective}", tuple(more), folded=True, note=count(len(more)))
+            )
+        if len(view.found.objectives) > 1:
+            blocks.append(Section(f"For {objective}", tuple(pictures), folded=number > 1))
+        else:
+            blocks += pictures
+    return Section("Where good trials are", tuple(blocks))
+
+
+def _groups(view: SearchView, objective: str) -> tuple[tuple[str, npt.NDArray[np.bool_], int, float], ...]:
+    best = view.best(objective, view.shown)
+    return (("other trials", ~best, _OTHERS, 0.4), ("best tenth", best, _GOOD, 0.9))
+
+
+def _parallel(view: SearchView, objective: str, axes: Sequence[SearchAxis], number: int) -> Plot:
+    shown = axes[:_AXES]
+    numbers = [trial.number for trial in view.shown]
+    columns = [spread_out(axis, view.places(axis, view.shown), numbers) for axis in shown]
+    table = np.column_stack([*columns, view.values(objective, view.shown)])
+    groups = []
+    for label, chosen, colour, strength in _groups(view, objective):
+        rows, most = table[chosen], _BEST_LINES if colour == _GOOD else _LINES
+        if len(rows) > most:
+            rows = rows[np.linspace(0, len(rows) - 1, most).astype(np.int64)]
+        groups.append(Strands(label, rows, colour, 0.6 * strength))
+    left_out = f" The {len(shown)} most important of {len(axes)} parameters." if len(shown) < len(axes) else ""
+    return Plot(
+        ParallelAxes((*(chart_axis(axis) for axis in shown), view.value_axis(objective)), tuple(groups)),
+        f"parallel-{number}",
+        f"Each line is a trial, across its parameters and its {objective}.{left_out}{view.told_shown}",
+        f"Lines of {count(len(view.shown))} trials across {', '.join(axis.name for axis in shown)} and {objective}. "
+        + _told_best(view, objective, shown[:3]),
+    )
+
+
+def _slices(view: SearchView, objective: str, axes: Sequence[SearchAxis], number: int, first: int = 0) -> list[Block]:
+    known = view.found.importance.get(objective)
+    shares = {} if known is None else told_shares(known.additive or known.ped_anova)
+    found: list[Block] = []
+    for place, axis in enumerate(axes[: _MORE if first else _SLICES], first + 1):
+        matters = f", with {shares[axis.name]} of the importance" if axis.name in shares else ""
+        groups = []
+        for label, chosen, colour, strength in _groups(view, objective):
+            trials = _chosen(view.shown, chosen)
+            x, y = view.places(axis, trials), view.values(objective, trials)
+            there = ~np.isnan(x)
+            trials = _chosen(trials, there)
+            groups.append(
+                PointGroup(
+                    label, spread_out(axis, x[there], [trial.number for trial in trials]), y[there], colour, strength,
+                    tips=_tips(trials, objective) if colour == _GOOD and len(trials) <= _TIPS else (),
+                )
+            )  # fmt: skip
+        found.append(
+            Plot(
+                Points(chart_axis(axis), view.value_axis(objective), tuple(groups)),
+                f"slice-{number}-{place}",
+                f"{objective} by {axis.name}{matters}.{view.told_shown}",
+                f"{objective} by {axis.name}. {_told_best(view, objective, [axis])}",
+            )
+        )
+    return found
+
+
+def _pairs(view: SearchView, objective: str, axes: Sequence[SearchAxis], number: int) -> list[Plot]:
+    found = []
+    for one, other in combinations(axes[:_PAIRED], 2):
+        groups = []
+        for label, chosen, colour, strength in _groups(view, objective):
+            trials = _chosen(view.shown, chosen)
+            x, y = view.places(one, trials), view.places(other, trials)
+            there = ~np.isnan(x) & ~np.isnan(y)
+            trials = _chosen(trials, there)
+            # The two places are moved independently, or choices of both would lie on lines.
+            turned = [trial.number * 7 + 3 for trial in trials]
+            groups.append(
+                PointGroup(
+                    label, spread_out(one, x[there], [trial.number for trial in trials]),
+                    spread_out(other, y[there], turned), colour, strength,
+                )
+            )  # fmt: skip
+        places = [view.found.axes.index(axis) + 1 for axis in (one, other)]
+        found.append(
+            Plot(
+                Points(chart_axis(one), chart_axis(other), tuple(groups)),
+                f"pair-{number}-{places[0]}-{places[1]}",
+                f"{other.name} against {one.name}: where the best tenth in {objective} lies.{view.told_shown}",
+                f"{other.name} against {one.name}. {_told_best(view, objective, [one, other])}",
+            )
+        )
+    return found
+
+
+def _told_best(view: SearchView, objective: str, axes: Sequence[SearchAxis]) -> str:
+    """Return a sentence on where the best tenth lies, for readers who cannot see it."""
+    trials = _chosen(view.finished, view.best(objective, view.finished))
+    told = []
+    for axis in axes:
+        places = view.places(axis, trials)
+        places = places[~np.isnan(places)]
+        if not len(places):
+            continue
+        if axis.choices:
+            counts = np.bincount(places.astype(np.int64), minlength=len(axis.choices))
+            most = int(np.argmax(counts))
+            told.append(f"{axis.name} {axis.choices[most]} in {counts[most]:,} of {len(places):,}")
+        else:
+            low, middle, high = np.quantile(places, (0.1, 0.5, 0.9)).tolist()
+            told.append(f"{axis.name} mostly {low:.3g} to {high:.3g}, with the median {middle:.3g}")
+    return f"The best tenth has {'; '.join(told)}." if told else ""
+
+
+def _tips(trials: Sequence[TrialEntry], objective: str) -> tuple[str, ...]:
+    return tuple(f"trial {trial.number}: {objective} {trial.values[objective]:.5g}" for trial in trials)
+
+
+def _chosen(trials: Sequence[TrialEntry], which: npt.NDArray[np.bool_]) -> tuple[TrialEntry, ...]:
+    return tuple(trial for trial, wanted in zip(trials, which.tolist(), strict=True) if wanted)
