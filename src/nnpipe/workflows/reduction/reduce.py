@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from nnpipe.workflows.user_inputs.inputs import given, working_folder
 from nnpipe.workflows.ways import Planned, Way
 
 _LEAST_SECONDS, _TIMES_LONGER = 5.0, 20.0
+_ENOUGH_TRIES, _TIMES_LONGEST = 3, 8.0  # after so many tries that ended, parts hang that take so often the longest
 _LEAST_IN_A_NEW_PROCESS = 30.0  # seconds
 _PREPARING = 3600.0  # seconds for exporting and for computing the reference
 
@@ -71,7 +72,8 @@ def reduce(
     tolerances
         How far outputs may differ, as ``verify`` judges it.
     hang_after
-        Seconds after which the whole model hangs.  For its parts, 20 times as long as one that does not hang is enough.
+        Seconds after which the whole model hangs.  For its parts, 20 times as long as one that does not hang is enough,
+        and 8 times as long as the longest of three or more.
     time_limit
         Seconds to search at most; then the smallest part so far is written.
     progress
@@ -186,6 +188,8 @@ class _Search:
     ended: str = ""
     free: bool = False
     warm: bool = False
+    seconds: list[float] = field(default_factory=list)
+    """Of tries in forks that ended."""
 
     def begin(self) -> None:
         """Find out what is wrong with the whole model, and how its parts are best tried.
@@ -246,12 +250,18 @@ class _Search:
         return made
 
     def _attempt(self, places: Sequence[int]) -> TryOutcome | None:
-        return self.trying.attempt(self.whole, self.values, places, self.free, self.limit, self.warm)
+        tried = self.trying.attempt(self.whole, self.values, places, self.free, self.limit, self.warm)
+        if self.warm and tried is not None and (tried.symptom is None or tried.symptom.kind != "hang"):
+            self.seconds.append(tried.seconds)
+        return tried
 
     def _alike(self, tried: TryOutcome | None) -> bool:
         return tried is not None and self.symptom.is_shown_by(tried.symptom, self.names, self.operators)
 
     def _shows(self, places: Sequence[int]) -> bool:
+        if self.symptom.kind == "hang" and len(self.seconds) >= _ENOUGH_TRIES:
+            # One slow try alone would make every hang cost 20 times as long; a new process confirms the last part.
+            self.limit = min(self.limit, max(_LEAST_SECONDS, _TIMES_LONGEST * max(self.seconds)))
         if not self._alike(self._attempt(places)):
             return False
         # A fault that comes and goes, or a part that is no model by itself, would lead astray.

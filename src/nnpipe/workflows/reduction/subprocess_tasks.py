@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import math
 import os
 import resource
+import signal
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -42,13 +45,18 @@ STAGE, REPLY = "stage", "reply.json"
 """Files in the folder of a try: what was being done last, and what came of it."""
 
 _MOST_BYTES = 4 << 30  # of recorded values
+_PAUSE = 0.01  # seconds between looks at a child
 
 
 class Tries:
     """Carries out each request in a fork of this process, which has imported the frameworks already."""
 
     def __call__(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the reply of a task, or ``{"crash": SIGNAL}`` if its process ended before it was done."""
+        """Return the reply of a task.
+
+        It is ``{"crash": SIGNAL}`` if its process ended before it was done, and ``{"hang": True}`` if that did not end
+        within the seconds of ``"within"``, where they are given.
+        """
         if request["do"] == "import":
             for compiler in map(_compiler, request["compilers"]):
                 compiler.check_installed()
@@ -62,12 +70,32 @@ class Tries:
             child = os.fork()
         if not child:
             _child(parent, request)
-        _, status = os.waitpid(child, 0)
-        code = os.waitstatus_to_exitcode(status)
+        code = _exit_code(child, request.get("within"))
+        if code is None:
+            return {"hang": True}
         if code:
             return {"crash": signal_name(-code) if code < 0 else f"status {code}"}
         reply: dict[str, Any] = json.loads(Path(request["folder"], REPLY).read_text("utf-8"))
         return reply
+
+
+def _exit_code(child: int, seconds: float | None) -> int | None:
+    """Wait for a child; return ``None`` if it does not end in time, and kill it and all that it started."""
+    end = math.inf if seconds is None else time.monotonic() + seconds
+    while time.monotonic() < end:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(_PAUSE)
+    import psutil
+
+    with contextlib.suppress(psutil.NoSuchProcess):
+        for process in psutil.Process(child).children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return None
 
 
 def _child(parent: int, request: Mapping[str, Any]) -> None:

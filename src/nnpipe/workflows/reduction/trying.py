@@ -17,6 +17,7 @@ from nnpipe.workflows.reduction.subprocess_tasks import STAGE, TASKS
 from nnpipe.workflows.reduction.symptom import Symptom
 
 _IMPORTING = 600.0  # seconds
+_ENDING = 30.0  # seconds for ending a try that hangs
 
 
 @dataclass(frozen=True)
@@ -78,9 +79,12 @@ class Trying(Closing):
         request = self._request(folder, values, part.inputs, part.outputs)
         self.count += 1
         try:
-            reply = self._worker.call({"do": "try", **request, **self._chain}, seconds)
+            # The worker outlives a try that hangs: the next one need not import the frameworks again.
+            reply = self._worker.call({"do": "try", "within": seconds, **request, **self._chain}, seconds + _ENDING)
         except TooLong:
             self._warm = False  # the worker has ended with the try
+            reply = {"hang": True}
+        if "hang" in reply:
             return TryOutcome(Symptom("hang", _stage(folder), message=f"{seconds:.3g} s"), seconds)
         if "crash" in reply:
             return TryOutcome(Symptom("crash", _stage(folder), reply["crash"]), 0.0)
