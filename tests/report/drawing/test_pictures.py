@@ -48,6 +48,9 @@ CHARTS = {
     "one point": Lines("time, s", "y", (Line("", ONE, ONE),)),
     "nothing but zeros": Lines("time, s", "y", (Line("", SOME, SOME * 0),), flat=True),
     "logarithmic lines": Lines("time, s", "y", (Line("", SOME, 10.0**SOME),), log_y=True),
+    "many lines and points": Lines(
+        "x", "y", (*(Line(f"line {n}", SOME, SOME + n) for n in range(9)), Line("p", SOME, SOME, loose=True))
+    ),
     "areas": Areas("time, s", "ms", SOME, ((HOSTILE, SOME), ("wire", SOME), ("host", SOME))),
     "areas of one call": Areas("time, s", "ms", ONE, (("target", ONE), ("wire", ONE))),
     "histogram": Histogram("ms", "calls", np.arange(6.0), np.arange(5), ((HOSTILE, 1.0), ("p90", 1.01), ("p99", 4.9))),
@@ -127,6 +130,15 @@ def test_texts_of_boxes_are_apart_from_each_other():
         for other in texts[:place]:
             beside = min(one.x + length(one.text, 10.5), other.x + length(other.text, 10.5)) <= max(one.x, other.x)
             assert beside or abs(one.y - other.y) >= 10.5, (one, other)
+
+
+def test_no_two_lines_look_alike_and_points_have_a_colour_of_their_own():
+    shapes = [shape for shape in draw(CHARTS["many lines and points"]).shapes if isinstance(shape, Path)]
+    series = [shape for shape in shapes if shape.stroke.startswith("series")]
+    styles = [(shape.stroke, shape.dashed) for shape in series]
+    assert len(set(styles)) == 9
+    assert len(styles) == 18, "each line and its key"
+    assert [len(shape.parts) for shape in shapes if shape.fill == "ink"] == [len(SOME), 1]
 
 
 def test_rings_are_closed():

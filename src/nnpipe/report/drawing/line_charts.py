@@ -6,38 +6,48 @@ from itertools import pairwise
 
 import numpy as np
 
-from nnpipe.report.charts import Areas, Floats, Histogram, Lines
+from nnpipe.report.charts import Areas, Floats, Histogram, Line, Lines
 from nnpipe.report.drawing.axes import ROW, SMALL, WIDTH, Span, frame, legend, length, plane
-from nnpipe.report.drawing.shapes import Drawing, Path, Shape, Words, box, places, series, sign
+from nnpipe.report.drawing.shapes import SERIES, Drawing, Path, Shape, Words, box, places, series, sign
 from nnpipe.report.formatting import clean
 
 _MARKED = 60  # curves with fewer points have a marker at each point
+_KEYS = 2  # rows of names above a chart; with more it is higher
 
 
 def lines(chart: Lines) -> Drawing:
     """Return a drawing of curves with their bands."""
-    height = 155.0 if chart.flat else 200.0
     y = _upward(chart)
     x = Span.around(_ends([line.x for line in chart.lines]), 0.01, chart.log_x, divisions=6)
     keys = legend([line.label for line in chart.lines], 0, WIDTH - 60) if len(chart.lines) > 1 else []
     above = ROW + keys[-1][1] if keys else 0.0
+    height = (155.0 if chart.flat else 200.0) + max(0.0, above - _KEYS * ROW)
     area = plane(height, x, y, above=above)
     shapes = frame(area, chart.x_label, chart.y_label)
     for number, line in enumerate(chart.lines):
-        colour = series(number)
+        colour, again = _style(number, line)
         if line.low is not None and line.high is not None:
             band = np.concatenate([area.curve(line.x, line.high), area.curve(line.x, line.low)[::-1]])
             shapes.append(Path((band,), fill=colour, opacity=0.28))
         curve = area.curve(line.x, line.y)
         if not line.loose:
-            shapes.append(Path((curve,), stroke=colour))
+            shapes.append(Path((curve,), stroke=colour, dashed=again))
         if len(curve) < _MARKED or line.loose:
             shapes.append(Path(tuple(sign(0, place, 1.5) for place in curve), fill=colour))
-    for number, (left, top, label) in enumerate(keys):
-        stroke = places((area.left + left, top + 8.5), (area.left + left + 13, top + 8.5))
-        shapes.append(Path((stroke,), stroke=series(number), width=2))
+    for number, (line, (left, top, label)) in enumerate(zip(chart.lines, keys, strict=False)):  # one has no key
+        colour, again = _style(number, line)
+        if line.loose:
+            shapes.append(Path((sign(0, (area.left + left + 6.5, top + 8.5), 2.5),), fill=colour))
+        else:
+            stroke = places((area.left + left, top + 8.5), (area.left + left + 13, top + 8.5))
+            shapes.append(Path((stroke,), stroke=colour, width=2, dashed=again))
         shapes.append(Words(area.left + left + 18, top + 12, label, SMALL))
     return Drawing(WIDTH, height, tuple(shapes))
+
+
+def _style(number: int, line: Line) -> tuple[str, bool]:
+    """Return the colour of a line, and whether it is dashed because another one has that colour."""
+    return ("ink", False) if line.loose else (series(number), number >= SERIES)
 
 
 def areas(chart: Areas) -> Drawing:

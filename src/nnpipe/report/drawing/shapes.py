@@ -20,7 +20,8 @@ COLOURS = {
     "series-0": "#0072b2", "series-1": "#d55e00", "series-2": "#009e73", "series-3": "#cc79a7",
     "series-4": "#e69f00", "series-5": "#56b4e9", "series-6": "#7a5fb5",
 }  # fmt: skip
-_SERIES = 7
+SERIES = 7
+"""The number of colours of series; more begin again."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +107,7 @@ class Drawing:
 
 def series(number: int) -> str:
     """Return the name of the colour of a candidate or curve."""
-    return f"series-{number % _SERIES}"
+    return f"series-{number % SERIES}"
 
 
 def places(*points: tuple[float, float]) -> Floats:
