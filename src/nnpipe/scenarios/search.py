@@ -26,7 +26,8 @@ names are paths in it, and the objectives are metrics as in sweeps:
       candidates.1.runtime.arguments.num_threads: {kind: discrete, values: [1, 2]}
     objectives: [accuracy, latency_median]
 
-Each trial is printed when it ends; a star marks a new best one.  Trials are
+Each trial is printed when it ends; a star marks a new best one.  On a terminal,
+a table below says what runs, the best so far, and the time left.  Trials are
 kept in the run database under the title: repeat the command to go on after any
 interruption, or with a greater number of trials or more choices.  --workers
 and --on start processes that carry out trials, here and on other machines; they
@@ -39,7 +40,8 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from nnpipe.core.errors import ConfigError
@@ -48,10 +50,13 @@ from nnpipe.scenarios._cli.command import execute, parse
 from nnpipe.scenarios._cli.option_types import output_file
 from nnpipe.scenarios._cli.run_database import add_database, database_of
 from nnpipe.scenarios._cli.worker_options import add_workers, workers_of
+from nnpipe.searching.database_trials import DatabaseTrials
 from nnpipe.searching.trial import SearchTrial
 from nnpipe.workflows.reporting import report_suffix
 from nnpipe.workflows.search.file import schema
+from nnpipe.workflows.search.live_table import LiveTable
 from nnpipe.workflows.search.run_file import read_search, run_search
+from nnpipe.workflows.search.search_progress import SearchProgress
 from nnpipe.workflows.search.table import TrialTable
 
 NONE_FINISHED = 1
@@ -98,7 +103,8 @@ def _search(argv: Sequence[str] | None) -> int:
         print(f"{many} configurations, {settings.trials} trials")
         return 0
     table = TrialTable(settings.space, settings.objectives)
-    with RunDatabase(database_of(options), store=options.store) as database:
+    with RunDatabase(database_of(options), store=options.store) as database, ExitStack() as stack:
+        show: Callable[[str], None] = print_now
 
         def begin(trials: Sequence[SearchTrial]) -> None:
             ended = [trial for trial in trials if trial.ended]
@@ -109,9 +115,14 @@ def _search(argv: Sequence[str] | None) -> int:
                 print(f"going on after {len(ended) - known} trials")
             table.skip(ended)
             print(table.head, flush=True)
+            if sys.stdout.isatty():
+                nonlocal show
+                progress = SearchProgress(settings.objectives, settings.trials)
+                store = DatabaseTrials(database, settings.title)
+                show = stack.enter_context(LiveTable(store, progress, sys.stdout)).draw
 
         def watch(trial: SearchTrial) -> None:
-            print(table.line(trial), flush=True)
+            show(table.line(trial))
 
         workers = workers_of(options, options.folder or Path("build/search/workers"))
         found = run_search(settings, database, workers=workers, begin=begin, watch=watch)
@@ -124,6 +135,11 @@ def _search(argv: Sequence[str] | None) -> int:
         found.to_optuna(options.optuna, settings.title)
         print(f"\nwritten for Optuna: {options.optuna} (optuna-dashboard {options.optuna} shows it)")
     return 0 if found.finished else NONE_FINISHED
+
+
+def print_now(line: str) -> None:
+    """Print a line, also into a pipe, at once."""
+    print(line, flush=True)
 
 
 if __name__ == "__main__":

@@ -130,7 +130,7 @@ def importance_by_optuna(
         raise ConfigError(f"method: expected ped-anova or fanova, found {method!r}")
     if len(trials) < 2:
         return {}
-    study = exported(space, objectives, trials, None, "importance")
+    study = exported(space, objectives, trials, None, "importance", places=True)
     place = objectives.names.index(objective)
     sign = -1.0 if objectives.by_name[objective] == "maximize" else 1.0
     with warnings.catch_warnings():

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from nnpipe.core.errors import ConfigError, MissingDependency
 from nnpipe.searching.objectives import Objectives
+from nnpipe.searching.optuna_values import shown_distribution
 from nnpipe.searching.space import SearchSpace
 from nnpipe.searching.trial import SearchTrial
 from nnpipe.searching.trial_mirror import TrialMirror
@@ -17,11 +18,27 @@ if TYPE_CHECKING:
 
 
 def exported(
-    space: SearchSpace, objectives: Objectives, trials: Sequence[SearchTrial], storage: str | None, name: str
+    space: SearchSpace,
+    objectives: Objectives,
+    trials: Sequence[SearchTrial],
+    storage: str | None,
+    name: str,
+    *,
+    places: bool = False,
 ) -> Study:
     """Return a new study of Optuna with all trials that have ended.
 
-    Values of lists in order, and of real numbers with a step, become their places, from 0.
+    Why a trial failed, its worker and its origin are user attributes.
+
+    Parameters
+    ----------
+    space, objectives, trials
+        What was searched for, and the trials.
+    storage, name
+        The URL of a database, or ``None`` for memory, and the study's name in it.
+    places
+        Whether values of lists in order, and of real numbers with a step, become their places, from 0, so that Optuna
+        sees their order.
 
     Raises
     ------
@@ -48,6 +65,18 @@ def exported(
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         study.set_metric_names(list(objectives.names))
     mirror = TrialMirror(space, objectives)
-    found = (mirror.frozen(trial) for trial in trials if trial.ended)
-    study.add_trials([trial for trial in found if trial is not None])
+    distributions = {name: shown_distribution(each) for name, each in space.parameters.items()}
+    found = []
+    for trial in trials:
+        frozen = mirror.frozen(trial) if trial.ended else None
+        if frozen is None:
+            continue
+        if not places:
+            configuration = dict(trial.configuration or {})
+            frozen.params = configuration
+            frozen.distributions = {name: distributions[name] for name in configuration}
+        about = {"message": trial.message, "worker": trial.worker, "origin": trial.origin}
+        frozen.user_attrs = {name: text for name, text in about.items() if text}
+        found.append(frozen)
+    study.add_trials(found)
     return study

@@ -35,6 +35,19 @@ def distribution_of(parameter: SearchParameter) -> BaseDistribution:
     return CategoricalDistribution(parameter.choices())
 
 
+def shown_distribution(parameter: SearchParameter) -> BaseDistribution:
+    """Return Optuna's distribution of the very values of a parameter, for readers; see :func:`distribution_of`."""
+    from optuna.distributions import CategoricalDistribution, FloatDistribution
+
+    match parameter:
+        case UniformParameter(step=float() | int()):
+            greatest = parameter.value_at(1.0)
+            return FloatDistribution(parameter.low, greatest, step=parameter.step)
+        case DiscreteParameter():
+            return CategoricalDistribution(parameter.choices())
+    return distribution_of(parameter)
+
+
 def counts_places(parameter: SearchParameter) -> bool:
     """Return whether Optuna sees the places of a parameter's values instead of the values themselves.
 

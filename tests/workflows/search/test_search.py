@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -101,6 +102,48 @@ def test_a_function_that_always_fails_ends_the_search() -> None:
 
     with pytest.raises(ConfigError, match="the first 5 trials failed, the last one with RuntimeError: out of cheese"):
         nnpipe.search(broken, {"x": SPACE["x"]})
+
+
+def test_a_study_of_optuna_holds_the_very_values_states_and_reports(tmp_path: Path) -> None:
+    import optuna
+
+    space: Any = {
+        "rate": {"kind": "power", "low": -4, "high": -1},
+        "units": {"kind": "discrete", "values": [16, 64, 256], "ordered": True},
+        "drop": {"kind": "uniform", "low": 0, "high": 0.5, "step": 0.1},
+        "head": {"kind": "mapping", "values": {"small": {"n": 1}, "large": {"n": 9}}},
+        "bias": {"kind": "bool"},
+        "n": {"kind": "int", "low": 1, "high": 9, "when": "bias"},
+    }
+
+    def trained(rate: float, units: int, drop: float, head: Any, bias: bool, report: Any, n: int = 0) -> float:
+        if units == 16 and bias:
+            raise ValueError("too small")
+        for epoch in range(1, 10):
+            report(epoch, rate * epoch)
+        return rate + drop
+
+    found = nnpipe.search(trained, space, trials=40, sampler="random", pruner="asha", objectives={"loss": "minimize"})
+    url = f"sqlite:///{tmp_path / 'study.db'}"
+    found.to_optuna(url, "mine")
+    study = optuna.load_study(study_name="mine", storage=url)
+    states = {"finished": "COMPLETE", "pruned": "PRUNED", "failed": "FAIL"}
+    assert {trial.state for trial in found.trials} == states.keys()
+    for ours, theirs in zip(found.trials, study.trials, strict=True):
+        assert theirs.number == ours.number
+        assert theirs.state.name == states[ours.state]
+        assert theirs.params == ours.configuration
+        assert theirs.intermediate_values == dict(ours.reports)
+        assert theirs.user_attrs.get("message", "") == ours.message
+        if ours.state == "finished":
+            assert theirs.value == ours.values["loss"]
+    distributions = {name: each for trial in study.trials for name, each in trial.distributions.items()}
+    assert distributions["units"].choices == (16, 64, 256)
+    assert (distributions["drop"].low, distributions["drop"].high, distributions["drop"].step) == (0, 0.5, 0.1)
+    assert distributions["rate"].log
+    assert study.metric_names == ["loss"]
+    with pytest.raises(ConfigError, match="there is a study 'mine' already"):
+        found.to_optuna(url, "mine")
 
 
 def test_a_search_is_a_study_of_optuna() -> None:
