@@ -50,3 +50,15 @@ def test_a_runtime_needs_a_file() -> None:
     needs("onnx_ir", "onnxruntime")
     with pytest.raises(ConfigError, match="give the path"):
         explain(object(), runtime="ONNXRuntime")
+
+
+def test_a_second_runtime_is_shown_layer_by_layer_with_its_own_doubts(
+    shared_data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    needs("onnx_ir", "onnxruntime")
+    model = str(shared_data / "models" / "mnist-8.onnx")
+    assert main([model, "--runtime", "ONNXRuntime", "--beside", "ONNXRuntime", "--runs", "4"]) == 0
+    told = capsys.readouterr().out
+    beside = told[told.index("second/first") :]
+    assert "Convolution28" in beside
+    assert "do not rely on times of single layers: a run takes only" in beside

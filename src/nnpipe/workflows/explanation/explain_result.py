@@ -181,9 +181,10 @@ class ExplainResult:
         return side_by_side(*self._both(other))
 
     def beside_text(self, other: ExplainResult) -> str:
-        """Return :meth:`beside` as a table in text."""
+        """Return :meth:`beside` as a table in text, and below it what a run takes there, and the doubts."""
         check_call(ExplainResult.beside_text, locals())
-        return to_text(side_by_side_table(*self._both(other)))
+        first, second = self._both(other)
+        return "\n\n".join((to_text(side_by_side_table(first, second)), "\n".join(time_sentences(second))))
 
     def _both(self, other: ExplainResult) -> tuple[LayerTimes, LayerTimes]:
         if self.times is None or other.times is None:
