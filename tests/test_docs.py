@@ -455,6 +455,7 @@ def flags_of(parser: argparse.ArgumentParser) -> set[str]:
 LEFT = {
     "README.md": "report.html", "docs/index.md": "report.html", "docs/plugins.md": "tried/index.html",
     "docs/codegen.md": "train_digits_keras.py",
+    "docs/architecture-search.md": "build/architectures/trials/1/network.yaml",
 }  # fmt: skip
 """What the commands of a page leave."""
 

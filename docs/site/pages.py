@@ -13,7 +13,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 CONTENTS = {
     "Choose": [
-        *("comparing", "sweeping", "search", "mixing", "agreement", "reduce", "breadth", "zoo"),
+        *("comparing", "sweeping", "search", "architecture-search", "mixing", "agreement", "reduce", "breadth", "zoo"),
         *("models-from-outside", "boards"),
     ],
     "Examples": ["gallery/index"],

@@ -26,6 +26,12 @@ names are paths in it, and the objectives are metrics as in sweeps:
       candidates.1.runtime.arguments.num_threads: {kind: discrete, values: [1, 2]}
     objectives: [accuracy, latency_median]
 
+With an architecture, its networks are trained and measured by the pipeline:
+
+    architecture:
+      cell: {operations: [none, skip_connect, nor_conv_3x3, avg_pool_3x3]}
+      channels: [8, 16]
+
 Each trial is printed when it ends; a star marks a new best one.  On a terminal,
 a table below says what runs, the best so far, and the time left.  Trials are
 kept in the run database under the title: repeat the command to go on after any

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nnpipe.architectures.architecture_schema import architecture_schema
 from nnpipe.core.errors import ConfigError
 from nnpipe.experiment.settings import check_keys, read_settings
 from nnpipe.measuring.constraints import metric_of
@@ -19,13 +20,14 @@ from nnpipe.searching.space import SearchSpace, space_schema
 from nnpipe.searching.trial_store import MemoryTrials
 from nnpipe.workflows.pipeline.entries import count_of, text_of
 from nnpipe.workflows.pipeline.schema_parts import DIALECT, Schema, object_schema
+from nnpipe.workflows.search.searched_architecture import SearchedArchitecture
 from nnpipe.workflows.search.subjects import SearchedFunction, SearchedPipeline, SearchSubject
 from nnpipe.workflows.search.warm_start import check_query
 
 TRIALS = 100
 _KEYS = (
-    "title", "function", "arguments", "pipeline", "candidate", "space", "constraints", "objectives", "sampler",
-    "pruner", "prune_by", "trials", "seed", "repeats", "warm_start", "output",
+    "title", "function", "arguments", "pipeline", "candidate", "architecture", "space", "constraints", "objectives",
+    "sampler", "pruner", "prune_by", "trials", "seed", "repeats", "warm_start", "output",
 )  # fmt: skip
 
 
@@ -55,10 +57,10 @@ class SearchSettings:
         NNPipeError
             If a setting is wrong; the message names its place in the file.
         """
-        data = check_keys(dict(settings), _KEYS, "search", ("space",))
+        data = check_keys(dict(settings), _KEYS, "search", () if "architecture" in settings else ("space",))
         subject = _subject(data)
         title = text_of(data.get("title", "search"), "title")
-        space = SearchSpace.from_json(data["space"], data.get("constraints") or [])
+        space = _space(data, subject)
         objectives = _objectives(data.get("objectives"), isinstance(subject, SearchedPipeline))
         subject.check(space, objectives)
         repeats = data.get("repeats", False)
@@ -114,6 +116,8 @@ def _subject(data: Mapping[str, Any]) -> SearchSubject:
     if (data.get("function") is None) == (data.get("pipeline") is None):
         raise ConfigError("search: give either function: an import path, or pipeline: a file or its content")
     if data.get("function") is not None:
+        if data.get("architecture") is not None:
+            raise ConfigError("search: a function has no architecture; give a pipeline that trains the networks")
         if data.get("candidate") is not None:
             raise ConfigError("search: a function has no candidate")
         arguments = data.get("arguments") or {}
@@ -125,7 +129,17 @@ def _subject(data: Mapping[str, Any]) -> SearchSubject:
     given = data["pipeline"]
     settings = given if isinstance(given, dict) else read_settings(Path(text_of(given, "pipeline")))
     candidate = "" if data.get("candidate") is None else text_of(data["candidate"], "candidate")
-    return SearchedPipeline(settings, candidate, Path(text_of(data.get("output", "build/search"), "output")))
+    output = Path(text_of(data.get("output", "build/search"), "output"))
+    if data.get("architecture") is not None:
+        return SearchedArchitecture(data["architecture"], settings, candidate, output)
+    return SearchedPipeline(settings, candidate, output)
+
+
+def _space(data: Mapping[str, Any], subject: SearchSubject) -> SearchSpace:
+    parameters, constraints = data.get("space") or {}, data.get("constraints") or []
+    if isinstance(subject, SearchedArchitecture) and isinstance(parameters, dict) and isinstance(constraints, list):
+        return subject.space(parameters, constraints)
+    return SearchSpace.from_json(parameters, constraints)
 
 
 def _objectives(given: Any, of_pipeline: bool) -> Objectives:
@@ -155,6 +169,7 @@ def schema() -> Schema:
             "arguments": {"type": "object", "description": "arguments of the function that are the same in all trials"},
             "pipeline": {"type": ["string", "object"], "description": "a pipeline file, or its content"},
             "candidate": text | {"description": "the candidate whose metrics count; left out: the last one"},
+            "architecture": architecture_schema(),
             "space": space_schema(),
             "constraints": {"type": "array", "items": text | {"description": "such as: units * layers <= 4096"}},
             "objectives": {
@@ -174,6 +189,6 @@ def schema() -> Schema:
             | {"description": "a condition on earlier runs, whose values the search knows at its start"},
             "output": text | {"description": "folder for the pipelines' results", "default": "build/search"},
         },
-        ("space",),
     )
-    return {"$schema": DIALECT, "title": "nnpipe search", **root}
+    either = {"anyOf": [{"required": ["space"]}, {"required": ["architecture"]}]}
+    return {"$schema": DIALECT, "title": "nnpipe search", **root, **either}

@@ -24,7 +24,7 @@ from nnpipe.workflows.search.warm_start import warm_start
 from nnpipe.workflows.search.workers import Watch
 from nnpipe.workflows.workers.worker_options import WorkerOptions
 
-_OF_SUBJECT = ("function", "arguments", "pipeline", "candidate")
+_OF_SUBJECT = ("function", "arguments", "pipeline", "candidate", "architecture")
 
 
 def read_search(settings: str | Path | Mapping[str, Any], changes: Sequence[str] = ()) -> SearchSettings:

@@ -143,13 +143,17 @@ class SearchedPipeline(SearchSubject):
 
     def check(self, space: SearchSpace, objectives: Objectives) -> None:
         """Raise :class:`ConfigError` unless its settings can be changed so, and there are such metrics."""
+        middle = space.configuration(lambda _, parameter: parameter.value_at(0.5))
+        self.check_settings(self.changed(space.arguments(middle)), objectives, f"with {json.dumps(middle)[:200]}: ")
+
+    def check_settings(self, settings: Mapping[str, Any], objectives: Objectives, told: str = "") -> None:
+        """Raise :class:`ConfigError` unless these are settings of a pipeline with the candidate and the metrics."""
         for name in objectives.names:
             metric_of(name)
-        middle = space.configuration(lambda _, parameter: parameter.value_at(0.5))
         try:
-            pipeline = Pipeline.from_settings(self._changed(space.arguments(middle)))
+            pipeline = Pipeline.from_settings(settings)
         except NNPipeError as error:
-            raise type(error)(f"pipeline: with {json.dumps(middle)[:200]}: {error}") from None
+            raise type(error)(f"pipeline: {told}{error}") from None
         titles = [candidate.title for model in pipeline.models for candidate in model.candidates]
         if self.candidate and self.candidate not in titles:
             hint = nearest(self.candidate, titles) or f"; there are: {', '.join(titles)}"
@@ -157,8 +161,7 @@ class SearchedPipeline(SearchSubject):
 
     def evaluate(self, trial: SearchTrial, arguments: Mapping[str, Any], report: TrialReport) -> Any:
         """Carry out the pipeline, and return all metrics that are objectives."""
-        settings = {**self._changed(arguments), "output": str(self.output / "trials" / str(trial.number))}
-        found = run_pipeline(settings, progress=silent)
+        found = run_pipeline(self.settings_of(trial, arguments), progress=silent)
         run = found.run_of(self.candidate) if self.candidate else found.runs[-1]
         if not self.candidate and found.failures:
             raise ConfigError(f"{found.failures[-1].title}: {found.failures[-1].cause}")
@@ -181,7 +184,12 @@ class SearchedPipeline(SearchSubject):
         title = str(self.settings.get("title") or "without a title")
         return {"Pipeline": title, "Candidate": self.candidate or "the last one"}
 
-    def _changed(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    def settings_of(self, trial: SearchTrial, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the settings of a trial's pipeline."""
+        return {**self.changed(arguments), "output": str(self.output / "trials" / str(trial.number))}
+
+    def changed(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the settings of the pipeline with those of a trial."""
         return override(self.settings, [f"{name}={json.dumps(value)}" for name, value in arguments.items()])
 
 
