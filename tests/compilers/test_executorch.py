@@ -173,6 +173,8 @@ def test_tensors_kept_in_floats_leave_the_rest_in_integers(network: Artifact, tm
 
     plain, mixed, floats = error(), error(keep_float=("hardtanh*",)), error(keep_float=("*",))
     assert floats < 1e-4 < mixed < plain
+    # By the name of an input, and by that of a normalisation that is folded into a convolution.
+    assert error(keep_float=("image", "batch_norm*")) < plain
 
 
 @pytest.mark.slow

@@ -181,5 +181,38 @@ def test_tensors_kept_in_floats_are_not_rounded(tmp_path: Path, quantizer: Any) 
     assert "hardtanh_1" in plain
     assert mixed < plain
     assert mixed.isdisjoint(("hardtanh_1", "conv2d_1"))
+    assert rounded(keep_float=("batch_norm_1",)) == mixed  # folded into the convolution that is clipped
+    assert "given_image" in plain - rounded(keep_float=("image",))  # the name of the input in the graph, and outside
     with pytest.raises(ConfigError, match="'hardtan' is no tensor of the model; near it are 'hardtanh'"):
         rounded(keep_float=("hardtan",))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("quantizer", ["x86", "xnnpack"])
+def test_training_with_rounded_numbers_restores_what_rounding_loses(tmp_path: Path, quantizer: Any) -> None:
+    """One channel is so large that all values of the others round to 0; the weights learn to do without them."""
+    if quantizer == "xnnpack":
+        needs_executorch()
+    torch.manual_seed(0)
+    network = torch.nn.Sequential(torch.nn.Linear(6, 16), torch.nn.ReLU(), torch.nn.Linear(16, 4))
+    with torch.no_grad():
+        network[0].weight[3] *= 200
+        network[0].bias[3] *= 200
+        network[2].weight[:, 3] /= 200
+    program = torch.export.export(network, (torch.zeros(2, 6),), dynamic_shapes=({0: torch.export.Dim("n")},))
+    torch.export.save(program, tmp_path / "network.pt2")
+    io = PyTorchRuntime().io_of(tmp_path / "network.pt2")
+    source = Artifact.of(tmp_path / "network.pt2", "torch-export", io)
+    samples = [random_batch(io, 1, seed) for seed in range(256)]
+    unseen = [random_batch(io, 64, 1000)]
+
+    def error(steps: int) -> float:
+        compiler = TorchPT2EQuantizer(quantizer=quantizer, fine_tuning_steps=steps, fine_tuning_rate=0.01)
+        made = compiler.compile(source, tmp_path / "made.pt2", lambda: samples)
+        assert made.claims == (("int8", "fine-tuned") if steps else ("int8",))
+        weights = torch.export.load(made.path).state_dict.values()
+        assert {tensor.dtype for tensor in weights if tensor.ndim > 1} == {torch.int8}
+        found, wanted = (outputs_of(PyTorchRuntime(), each, io, unseen)[0] for each in (made, source))
+        return float(np.mean([np.square(found[name] - wanted[name]).mean() for name in wanted]))
+
+    assert error(300) < error(0) / 2

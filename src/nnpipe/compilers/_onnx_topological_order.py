@@ -40,7 +40,7 @@ def _order(graph: Any) -> list[int]:
     users: dict[int, list[int]] = {}
     waiting: dict[int, int] = {}
     for number, node in enumerate(graph.node):
-        before = {makers[name] for name in _taken(node) if name in makers} - {number}
+        before = {makers[name] for name in taken_by(node) if name in makers} - {number}
         waiting[number] = len(before)
         for maker in before:
             users.setdefault(maker, []).append(number)
@@ -55,13 +55,13 @@ def _order(graph: Any) -> list[int]:
     return order if len(order) == len(waiting) else list(waiting)  # later steps reject a cycle
 
 
-def _taken(node: Any) -> set[str]:
+def taken_by(node: Any) -> set[str]:
     """Return the inputs of a node, including the outer values that its subgraphs use."""
     found = set(filter(None, node.input))
     for attribute in node.attribute:
         for graph in (attribute.g, *attribute.graphs) if attribute.type in (5, 10) else ():  # GRAPH, GRAPHS
             for inner in graph.node:
-                found |= _taken(inner)
+                found |= taken_by(inner)
             found |= {value.name for value in graph.output}
     return found
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from nnpipe.compilers._float_tensors import GraphStep, chosen, merged
 from nnpipe.compilers.writing_compiler import WritingCompiler
@@ -24,7 +24,16 @@ class IntegerIOCompiler(WritingCompiler):
 
 
 class FloatKeepingCompiler(WritingCompiler):
-    """Base of quantisers that leave some tensors in floats."""
+    """Base of quantisers that leave some tensors in floats.
+
+    Attributes
+    ----------
+    names_from_result
+        Whether the tensors have the names that they get in the result, such as those of a converter, and not those
+        that they have in the source.
+    """
+
+    names_from_result: ClassVar[bool] = False
 
     keep_float: tuple[str, ...] = argument(
         (),

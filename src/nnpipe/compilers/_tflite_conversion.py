@@ -48,6 +48,7 @@ class TFLiteConverting(IntegerIOCompiler, FloatKeepingCompiler):
 
     produces: ClassVar[str] = "tflite"
     suffix: ClassVar[str] = ".tflite"
+    names_from_result: ClassVar[bool] = True
 
     target: Literal["default", "float16", "dynamic", "int8", "edgetpu"] = argument(
         "default",

@@ -1,4 +1,4 @@
-"""Distillation without labels: a pruned network is trained to reproduce the original's outputs."""
+"""Distillation without labels: a changed network is trained to reproduce the original's outputs."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class DistillingCompiler(TorchProgramCompiler):
 
     fine_tuning_steps: int = argument(
         0,
-        help="training steps towards the source's outputs on calibration samples, after pruning; 0 for none, some "
-        "hundreds restore most of the accuracy",
+        help="training steps towards the source's outputs on calibration samples, after pruning, or with rounded "
+        "numbers; 0 for none, some hundreds restore most of the accuracy",
         minimum=0,
     )
     fine_tuning_rate: float = argument(0.0005, help="learning rate of the fine-tuning (Adam)", minimum=0.0)
@@ -47,14 +47,14 @@ class DistillingCompiler(TorchProgramCompiler):
         masks: Mapping[str, Any],
         calibration: Calibration,
     ) -> None:
-        """Train a pruned module of the program towards the program's original outputs.
+        """Train a changed module of the program towards the program's original outputs.
 
         Parameters
         ----------
         loaded
             The source program.
         student
-            The pruned module; its weights are trained in place.
+            The changed module; its weights are trained in place.
         masks
             Masks by weight name: 1 where a weight may change, 0 where it stays 0.
         calibration

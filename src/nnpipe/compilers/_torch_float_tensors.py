@@ -18,7 +18,11 @@ _PASSING = frozenset(
 _ANNOTATION = "quantization_annotation"
 
 
-def keeping_types(quantiser: Any, kept: Callable[[Sequence[GraphStep]], set[str]] | None = None) -> Any:
+def keeping_types(
+    quantiser: Any,
+    kept: Callable[[Sequence[GraphStep]], set[str]] | None = None,
+    before: Sequence[GraphStep] = (),
+) -> Any:
     """Return a quantiser that does what another does, but leaves integers and some tensors of floats as they are.
 
     XNNPACK's quantiser (ExecuTorch 1.5) also observes integers, such as indices, of which PyTorch computes no
@@ -30,6 +34,9 @@ def keeping_types(quantiser: Any, kept: Callable[[Sequence[GraphStep]], set[str]
         A ``Quantizer`` of torchao.
     kept
         Returns the tensors to keep in floats, given the operations of the program; by default none.
+    before
+        The operations of the program before torchao changes it, from :func:`steps_of`: a normalisation that is folded
+        into a convolution stands for the convolution then.
     """
     from torchao.quantization.pt2e.quantizer import Quantizer
 
@@ -41,7 +48,9 @@ def keeping_types(quantiser: Any, kept: Callable[[Sequence[GraphStep]], set[str]
             model = quantiser.annotate(model)
             untouched = {node for node in model.graph.nodes if _takes_or_gives_integers(node)}
             if kept is not None:
-                steps = _steps(model)
+                steps = steps_of(model)
+                there = {step.name for step in steps}
+                steps += [step for step in before if step.passing and step.name not in there]
                 floats = {step.name for step in touching(kept(steps), steps)}
                 untouched |= {node for node in model.graph.nodes if node.name in floats}
             _withdraw(model, untouched)
@@ -53,12 +62,23 @@ def keeping_types(quantiser: Any, kept: Callable[[Sequence[GraphStep]], set[str]
     return TypeKeeping()
 
 
-def _steps(model: Any) -> list[GraphStep]:
-    found = []
+def steps_of(model: Any, inputs: Sequence[str] = ()) -> list[GraphStep]:
+    """Return the operations and inputs of a ``torch.fx.GraphModule``.
+
+    Parameters
+    ----------
+    model
+        The module.
+    inputs
+        Names by which its inputs are known, in order.
+    """
+    found, names = [], iter(inputs)
     for node in model.graph.nodes:
         if node.op in ("placeholder", "call_function"):
             taken = tuple(given.name for given in node.all_input_nodes if given.op != "get_attr")
             found.append(GraphStep(node.name, taken, (node.name,), _kind(node) in _PASSING))
+        if node.op == "placeholder" and (known := next(names, node.name)) != node.name:
+            found.append(GraphStep(known, (node.name,), (known,), passing=True))
     return found
 
 

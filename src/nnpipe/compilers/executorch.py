@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 
 from nnpipe.compilers._executorch_operators import fit_windows, slow_parts
 from nnpipe.compilers._quantisation import FloatKeepingCompiler
-from nnpipe.compilers._torch_float_tensors import keeping_types
+from nnpipe.compilers._torch_float_tensors import keeping_types, steps_of
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import SLOW_PARTS, Artifact
 from nnpipe.core.batching import FixesBatch, with_batch
@@ -95,7 +95,7 @@ class ExecuTorchCompiler(FloatKeepingCompiler, FixesBatch):
             # Read outside the block, so that errors about samples keep their messages.
             samples = [_repeated(tensors_in_order(io, batch), self.batch) for batch in calibration()]
             with hushed():
-                program = exported_anew(self._quantised(program, samples), io, most, lengths)
+                program = exported_anew(self._quantised(program, io, samples), io, most, lengths)
         found = io_of_program(program, io)
         fit_windows(program)
         with hushed():
@@ -111,7 +111,7 @@ class ExecuTorchCompiler(FloatKeepingCompiler, FixesBatch):
         notes = read_sealed(destination, FORMAT).notes
         return {SLOW_PARTS: notes[SLOW_PARTS]} if SLOW_PARTS in notes else {}
 
-    def _quantised(self, program: Any, samples: list[list[Any]]) -> Any:
+    def _quantised(self, program: Any, io: IOSpec, samples: list[list[Any]]) -> Any:
         from executorch.backends.xnnpack.quantizer.xnnpack_quantizer import (
             XNNPACKQuantizer,
             get_symmetric_quantization_config,
@@ -122,7 +122,8 @@ class ExecuTorchCompiler(FloatKeepingCompiler, FixesBatch):
         module = program.module(check_guards=False)
         keep_integers(module)
         store_kernels(module)
-        prepared = prepare_pt2e(module, keeping_types(quantiser, self._kept if self.keep_float else None))
+        before = steps_of(module, [spec.name for spec in io.inputs])
+        prepared = prepare_pt2e(module, keeping_types(quantiser, self._kept if self.keep_float else None, before))
         for tensors in samples:
             prepared(*tensors)
         return convert_pt2e(prepared)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import tempfile
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -20,6 +21,7 @@ from nnpipe.compilers._onnx_attention import (
     gathers_of_activations,
     has_attention,
 )
+from nnpipe.compilers._onnx_bias_correction import MOST_SAMPLES, correct_biases, give_biases
 from nnpipe.compilers._onnx_integer_io import give_integers, take_integers
 from nnpipe.compilers._onnx_steps import steps_of, surviving
 from nnpipe.compilers._quantisation import FloatKeepingCompiler, IntegerIOCompiler, WeightQuantisingCompiler
@@ -67,6 +69,11 @@ class ONNXStaticQuantizer(_OperatorChoice, IntegerIOCompiler, FloatKeepingCompil
         minimum=50.0,
         maximum=100.0,
     )
+    correct_biases: bool = argument(
+        False,
+        help="shift the biases of convolutions and Gemm such that the mean of each channel is that of the model in "
+        "floats, for samples; it helps most with --no-per-channel",
+    )
 
     def validate(self) -> None:
         """Check that kernels exist for the pair of types."""
@@ -88,7 +95,7 @@ class ONNXStaticQuantizer(_OperatorChoice, IntegerIOCompiler, FloatKeepingCompil
 
     def variant(self) -> str:
         """Return the kind of quantisation."""
-        return "int8"
+        return "int8-corrected" if self.correct_biases else "int8"
 
     def _write(self, artifact: Artifact, destination: Path, calibration: Calibration | None) -> IOSpec:
         import onnx
@@ -97,7 +104,7 @@ class ONNXStaticQuantizer(_OperatorChoice, IntegerIOCompiler, FloatKeepingCompil
         assert calibration is not None  # checked by compile()
         with tempfile.TemporaryDirectory() as folder:
             quantised = Path(folder, "quantised.onnx")
-            prepared = _prepared(artifact.path, Path(folder))
+            prepared = _prepared(artifact.path, Path(folder), with_biases=self.correct_biases)
             graph = onnx.load_model(str(prepared), load_external_data=False).graph
             attention = has_attention(graph)
             types = self.operator_types or (ATTENTION_TYPES if attention else ())
@@ -126,6 +133,8 @@ class ONNXStaticQuantizer(_OperatorChoice, IntegerIOCompiler, FloatKeepingCompil
                 },
             )
             model = onnx.load_model(str(quantised))
+            if self.correct_biases:
+                correct_biases(onnx.load_model(str(prepared)), model, list(islice(calibration(), MOST_SAMPLES)))
         if self.inference_input_type != "float32":
             take_integers(model.graph, self.inference_input_type)
         if self.inference_output_type != "float32":
@@ -198,7 +207,7 @@ class _Reader:
         return map(dict, self._batches)
 
 
-def _prepared(source: Path, folder: Path) -> Path:
+def _prepared(source: Path, folder: Path, with_biases: bool = False) -> Path:
     """Return the model in the best form for quantisation: a recent operator set, fused, with inferred shapes."""
     import onnx
 
@@ -213,6 +222,8 @@ def _prepared(source: Path, folder: Path) -> Path:
     optimised(recent, fused, "ORT_ENABLE_BASIC")
     model = onnx.load_model(str(fused))
     _name_nodes(model.graph)
+    if with_biases:
+        give_biases(model.graph)
     _flatten_biases(model.graph)
     _separate_biases(model.graph)
     _forget_stated_shapes(model.graph)

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from nnpipe.compilers._quantisation import FloatKeepingCompiler
-from nnpipe.compilers._torch_float_tensors import keeping_types
-from nnpipe.compilers._torch_program_compiler import TorchProgramCompiler
+from nnpipe.compilers._torch_distillation import DistillingCompiler
+from nnpipe.compilers._torch_fake_quantisation import fold_normalisations, observe
+from nnpipe.compilers._torch_float_tensors import keeping_types, steps_of
 from nnpipe.compilers._torch_source_modules import tell_sources
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
@@ -20,7 +21,7 @@ from nnpipe.frameworks.torch_integers import keep_integers
 from nnpipe.frameworks.torch_program import QUANTISED, LoadedProgram, exported_anew, load_program, quiet, tensors_of
 
 
-class TorchPT2EQuantizer(TorchProgramCompiler, FloatKeepingCompiler):
+class TorchPT2EQuantizer(DistillingCompiler, FloatKeepingCompiler):
     """Quantises exported PyTorch programs to 8 bits, with ranges of activations from calibration samples.
 
     The quantisation is part of the program: integers are dequantised before each
@@ -30,6 +31,11 @@ class TorchPT2EQuantizer(TorchProgramCompiler, FloatKeepingCompiler):
 
     Batch normalisations are folded into convolutions.  Inputs and outputs stay
     floats.
+
+    With ``fine_tuning_steps``, this is quantisation-aware training (Jacob et al.
+    2018, arXiv:1712.05877): weights are trained while they and the activations
+    are rounded, and gradients pass the rounding unchanged.  It needs no labels,
+    as the outputs of the program in floats are what it learns.
     """
 
     requires: ClassVar[tuple[str, ...]] = ("torch", "torchao")
@@ -61,12 +67,13 @@ class TorchPT2EQuantizer(TorchProgramCompiler, FloatKeepingCompiler):
         return True
 
     def claims(self) -> tuple[Claim, ...]:
-        """Return 8-bit weights and activations."""
-        return ("int8",)
+        """Return 8-bit weights and activations, and whether weights were trained."""
+        return ("int8", "fine-tuned") if self.fine_tuning_steps else ("int8",)
 
     def variant(self) -> str:
         """Return the kind of quantisation."""
-        return "int8" if self.quantizer == "x86" else "int8-xnnpack"
+        kind = "int8" if self.quantizer == "x86" else "int8-xnnpack"
+        return f"{kind}-trained" if self.fine_tuning_steps else kind
 
     def _write(self, artifact: Artifact, destination: Path, calibration: Calibration | None) -> IOSpec:
         assert calibration is not None  # checked by compile()
@@ -76,8 +83,7 @@ class TorchPT2EQuantizer(TorchProgramCompiler, FloatKeepingCompiler):
         return self._save(exported_anew(loaded, module), destination)
 
     def _quantised(self, loaded: LoadedProgram, calibration: Calibration) -> Any:
-        import torch
-        from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+        from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
 
         module = loaded.module()
         if any(str(node.target).startswith(QUANTISED) for node in module.graph.nodes):
@@ -85,21 +91,41 @@ class TorchPT2EQuantizer(TorchProgramCompiler, FloatKeepingCompiler):
         tell_sources(module)
         keep_integers(module)
         store_kernels(module)
-        rules = self._rules()
-        prepared = prepare_pt2e(module, keeping_types(rules, self._kept if self.keep_float else None))
-        with torch.no_grad():
-            for batch in calibration():
-                loaded.call(prepared, tensors_of(batch))
-        converted = convert_pt2e(prepared)
+        converted = convert_pt2e(self._prepared(loaded, module, calibration))
         if not any(str(node.target).startswith(QUANTISED) for node in converted.graph.nodes):
             raise CompileError(f"the {self.quantizer} quantiser knows none of its operators")
         return converted
+
+    def _prepared(self, loaded: LoadedProgram, module: Any, calibration: Calibration) -> Any:
+        """Return the module with the ranges of its activations, and with trained weights if that was asked for."""
+        import torch
+        from torchao.quantization.pt2e.quantize_pt2e import prepare_pt2e, prepare_qat_pt2e
+
+        rules = keeping_types(
+            self._rules(),
+            self._kept if self.keep_float else None,
+            steps_of(module, [spec.name for spec in loaded.io.inputs]),
+        )
+        if self.fine_tuning_steps:
+            fold_normalisations(module)
+            prepared = prepare_qat_pt2e(module, rules)
+            batches = self._batches(loaded, [tensors_of(batch) for batch in calibration()])
+            observe(prepared, batches, loaded.call)
+            self._fine_tune(loaded, prepared, {}, calibration)
+            return prepared
+        prepared = prepare_pt2e(module, rules)
+        with torch.no_grad():
+            for batch in calibration():
+                loaded.call(prepared, tensors_of(batch))
+        return prepared
 
     def _rules(self) -> Any:
         if self.quantizer == "x86":
             from torchao.quantization.pt2e.quantizer import x86_inductor_quantizer as x86
 
-            config = x86.get_default_x86_inductor_quantization_config(reduce_range=self.reduce_range)
+            config = x86.get_default_x86_inductor_quantization_config(
+                is_qat=self.fine_tuning_steps > 0, reduce_range=self.reduce_range
+            )
             return x86.X86InductorQuantizer().set_global(config)
         try:
             from executorch.backends.xnnpack.quantizer import xnnpack_quantizer as xnnpack
@@ -108,5 +134,7 @@ class TorchPT2EQuantizer(TorchProgramCompiler, FloatKeepingCompiler):
                 "TorchPT2EQuantizer needs executorch for --quantizer xnnpack, which is not installed: "
                 "pip install 'nnpipe[executorch]'"
             ) from None
-        config = xnnpack.get_symmetric_quantization_config(is_per_channel=self.per_channel)
+        config = xnnpack.get_symmetric_quantization_config(
+            is_per_channel=self.per_channel, is_qat=self.fine_tuning_steps > 0
+        )
         return xnnpack.XNNPACKQuantizer().set_global(config)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from installed import needs
 
 import nnpipe as nn
 from nnpipe.core.errors import ConfigError
@@ -75,6 +76,32 @@ def test_the_spoilt_tensor_is_found_and_kept_in_floats(tmp_path: Path, data: tup
     found.save_report(tmp_path / "mix.html")
     found.save_json(tmp_path / "mix.json")
     assert "positive" in (tmp_path / "mix.html").read_text("utf-8")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["openvino-int8", "tflite-int8", "executorch-int8", "inductor-int8"])
+def test_a_spoilt_network_of_pytorch_is_mended_on_every_way(way: str, tmp_path: Path, data: tuple[Any, Any]) -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    for runtime in {"openvino-int8": ("openvino", "nncf"), "tflite-int8": ("tensorflow",), "executorch-int8": (
+        "executorch",), "inductor-int8": ("torchao",)}[way]:  # fmt: skip
+        needs(runtime)
+    write_spoilt(tmp_path / "model.onnx", *data)
+    weights = {
+        each.name: onnx.numpy_helper.to_array(each) for each in onnx.load(tmp_path / "model.onnx").graph.initializer
+    }
+    layers = [torch.nn.Linear(6, 6), torch.nn.ReLU(), torch.nn.Linear(6, 6), torch.nn.Linear(6, 4)]
+    names = (("first", "bias"), ("second", "back"), ("third", "last"))
+    for layer, (weight, bias) in zip((layers[0], *layers[2:]), names, strict=True):
+        layer.weight.data = torch.tensor(weights[weight].T)
+        layer.bias.data = torch.tensor(weights[bias])
+    found = nn.mix(
+        torch.nn.Sequential(*layers), tmp_path / "mixed", data=data, way=way, max_loss=0.03, calibration_samples=50,
+        search_samples=100, max_seconds=1, progress=silent,
+    )  # fmt: skip
+    assert found.steps[0].loss > 0.2
+    assert found.chosen is not None
+    assert 1 <= len(found.chosen.kept) <= 2
+    assert found.verdict == "proven"
 
 
 def test_a_way_without_a_quantiser_that_keeps_tensors_is_refused(tmp_path: Path, data: tuple[Any, Any]) -> None:

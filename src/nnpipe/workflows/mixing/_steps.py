@@ -110,8 +110,7 @@ class MixingSteps:
 
     def _ranking(self, samples: np.ndarray[Any, Any]) -> list[tuple[str, float]]:
         quantised, _ = self._made((), self.place / "integers")
-        # What the quantiser takes, as its tensors have the names to keep.
-        source = _ancestors(quantised)[len(self.chain.way.compilers) - self.chain.place - 1]
+        source = self._named_alike(quantised)
         spec = self._spec(INTEGERS, quantised, self.chain.way.compilers)
         request = {
             "do": "rank", "source": str(source.path), "quantised": str(quantised.path), "candidate": spec.to_json(),
@@ -121,6 +120,14 @@ class MixingSteps:
         if not found:
             raise ConfigError("none of the tensors that the quantiser rounds is known by its name in the source")
         return found
+
+    def _named_alike(self, quantised: Artifact) -> Artifact:
+        """Return the model in floats whose tensors have the names to keep: what the quantiser takes, or converts to."""
+        place, count = self.chain.place, len(self.chain.way.compilers)
+        quantiser: Any = self.chain.way.compilers[place]
+        if quantiser.names_from_result:
+            return _history(self._floats()[0])[count - 1 - place]
+        return _history(quantised)[count - place]
 
     def finalists(self, best: MixStep | None, to: Path) -> list[CandidateSpec]:
         """Return the model in floats, that in integers, and the chosen one, which is written to its place."""
@@ -153,9 +160,9 @@ class MixingSteps:
         return self.worker.attempt(what, request, self.limit)
 
 
-def _ancestors(artifact: Artifact) -> list[Artifact]:
-    found = []
-    parent = artifact.parent
+def _history(artifact: Artifact) -> list[Artifact]:
+    """Return an artifact, what it was made from, what that was made from, and so on."""
+    found, parent = [artifact], artifact.parent
     while parent is not None:
         found.append(parent)
         parent = parent.parent

@@ -18,6 +18,7 @@ from nnpipe.core.graph import Selector
 from nnpipe.core.quality_metric import QualityMetric
 from nnpipe.core.session import InferenceSession
 from nnpipe.formats.onnx_nodes import read_nodes
+from nnpipe.formats.tflite_graph import read_graph
 from nnpipe.frameworks.openvino_models import read_model
 from nnpipe.measuring.sample_route import Item, SampleRoute, fixed_size
 from nnpipe.workflows.candidates.spec import CandidateSpec
@@ -137,4 +138,11 @@ def rounded_tensors(artifact: Artifact) -> set[str] | None:
         operations = read_model(artifact.path, artifact.format).native.get_ordered_ops()
         ports = [each.input_value(0) for each in operations if each.get_type_name() == "FakeQuantize"]
         return {name for port in ports for name in port.get_names()}
+    if artifact.format == "tflite":
+        graph = read_graph(artifact.path)
+        return {
+            graph.names[number]
+            for number, tensor in graph.tensors.items()
+            if tensor.dtype in ("int8", "uint8") and number not in graph.constants
+        }
     return None

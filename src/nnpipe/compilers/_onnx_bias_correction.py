@@ -1,0 +1,223 @@
+"""Correction of the biases of quantised ONNX models.
+
+Rounding weights and activations shifts the mean of what a layer computes, channel by channel.  The shift is the same
+for every sample, so it can be subtracted from the bias: M. Nagel et al., "Data-Free Quantization Through Weight
+Equalization and Bias Correction", ICCV 2019 (arXiv:1906.04721), section 4.2 and appendix D, in the empirical
+form, in which samples give the means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from nnpipe.compilers._onnx_topological_order import taken_by
+from nnpipe.core.tensors import Batch
+
+MOST_SAMPLES = 64
+"""Samples to take the means over: the values of all of them are in memory between two layers."""
+
+_LAYERS = ("Conv", "ConvTranspose", "Gemm")
+_INT32 = np.iinfo(np.int32)
+
+Values = npt.NDArray[np.float64]
+
+
+def give_biases(graph: Any) -> None:
+    """Add a bias of 0 to convolutions and matrix products that have none and whose weights are constants.
+
+    Parameters
+    ----------
+    graph
+        An ``onnx.GraphProto`` in floats; it is modified in place, and nodes have unique names.
+    """
+    from onnx import numpy_helper
+
+    sizes = {constant.name: tuple(constant.dims) for constant in graph.initializer if constant.data_type == 1}
+    for node in graph.node:
+        if node.op_type not in _LAYERS or len(node.input) > 2 or node.input[1] not in sizes:
+            continue
+        bias = f"{node.output[0]}/bias"
+        zeros = np.zeros(_channels(node, sizes[node.input[1]]), np.float32)
+        graph.initializer.append(numpy_helper.from_array(zeros, bias))
+        node.input.append(bias)
+
+
+def correct_biases(floats: Any, quantised: Any, samples: Sequence[Batch]) -> int:
+    """Shift biases of a quantised model such that the means of its layers are those of the model in floats.
+
+    Layers are corrected in order, each with the results of the corrected ones before it: the shift that they cause
+    would otherwise be corrected twice.
+
+    Parameters
+    ----------
+    floats
+        An ``onnx.ModelProto`` in floats.
+    quantised
+        The same model in QDQ form, with the same names of nodes; its biases are modified in place.
+    samples
+        Batches to take the means over.
+
+    Returns
+    -------
+    int
+        The number of biases.
+    """
+    names = {node.name for node in floats.graph.node}
+    layers = [layer for layer in _layers_of(quantised.graph) if layer.name in names]
+    if not layers:
+        return 0
+    wanted = _means(floats, [layer.name for layer in layers], samples)
+    for layer, results in zip(layers, _results(quantised, layers, samples), strict=True):
+        shift = layer.bias.moved(wanted[layer.name] - np.mean([_mean(array) for array in results], axis=0))
+        for array in results:  # what the layers after it take
+            array += shift.astype(array.dtype).reshape(-1, *(1,) * (array.ndim - 2))
+    return len(layers)
+
+
+@dataclass
+class _Bias:
+    """The bias of a layer, in floats or in 32-bit integers with a scale."""
+
+    constant: Any
+    scale: Values | None
+
+    def moved(self, shift: Values) -> Values:
+        """Add to the bias as far as its type allows, and return what was added."""
+        from onnx import numpy_helper
+
+        before = numpy_helper.to_array(self.constant)
+        if self.scale is None:
+            after = (before + shift.reshape(before.shape)).astype(before.dtype)
+        else:
+            moved = before.astype(np.float64) + np.rint(shift / self.scale).reshape(before.shape)
+            after = np.clip(moved, _INT32.min, _INT32.max).astype(np.int32)
+        self.constant.CopyFrom(numpy_helper.from_array(after, self.constant.name))
+        added = after.astype(np.float64) - before
+        return np.ravel(added if self.scale is None else added * self.scale)
+
+
+@dataclass
+class _Layer:
+    name: str
+    output: str
+    bias: _Bias
+
+
+def _layers_of(graph: Any) -> list[_Layer]:
+    from onnx import numpy_helper
+
+    constants = {constant.name: constant for constant in graph.initializer}
+    makers = {node.output[0]: node for node in graph.node if node.op_type == "DequantizeLinear"}
+    uses: dict[str, int] = {}
+    for node in graph.node:
+        for name in node.input:
+            uses[name] = uses.get(name, 0) + 1
+    found = []
+    for node in graph.node:
+        if node.op_type not in _LAYERS or len(node.input) < 3:
+            continue
+        bias, scale = node.input[2], None
+        if bias in makers:
+            bias, factor = makers[bias].input[:2]
+            scale = numpy_helper.to_array(constants[factor]).astype(np.float64) if factor in constants else None
+            if scale is None:
+                continue
+        if bias in constants and uses[bias] == 1 and uses[node.input[2]] == 1:
+            found.append(_Layer(node.name, node.output[0], _Bias(constants[bias], scale)))
+    return found
+
+
+def _channels(node: Any, shape: tuple[int, ...]) -> int:
+    given = {attribute.name: attribute.i for attribute in node.attribute}
+    if node.op_type == "Conv":
+        return shape[0]
+    if node.op_type == "ConvTranspose":
+        return shape[1] * (given.get("group") or 1)
+    return shape[0] if given.get("transB") else shape[1]
+
+
+def _mean(array: npt.NDArray[np.floating[Any]]) -> Values:
+    """Return the mean of each channel of the result of a layer, whose second axis has the channels."""
+    found: Values = array.mean(axis=(0, *range(2, array.ndim)), dtype=np.float64)
+    return found
+
+
+def _means(model: Any, names: Sequence[str], samples: Sequence[Batch]) -> dict[str, Values]:
+    """Return the mean of each channel of the results of some layers."""
+    made = {node.name: node.output[0] for node in model.graph.node}
+    outputs = [made[name] for name in names]
+    session = _session(_part(model, outputs, ()))
+    runs = (map(_mean, session.run(outputs, _given(session, sample))) for sample in samples)
+    return dict(zip(names, (np.mean(means, axis=0) for means in zip(*runs, strict=True)), strict=True))
+
+
+def _results(model: Any, layers: Sequence[_Layer], samples: Sequence[Batch]) -> Iterator[list[Any]]:
+    """Yield the results of each layer for all samples; those that were yielded before are what the next one takes.
+
+    So all layers together cost as much as running the model once for each sample.
+    """
+    outputs = [layer.output for layer in layers]
+    needs = [_sources(model.graph, output, set(outputs[:place])) for place, output in enumerate(outputs)]
+    last = {name: place for place, names in enumerate(needs) for name in names}
+    known: dict[str, list[Any]] = {}
+    for place, output in enumerate(outputs):
+        taken = {name: known[name] for name in needs[place]}
+        session = _session(_part(model, [output], taken))
+        known[output] = [
+            session.run([output], _given(session, {**sample, **{name: arrays[n] for name, arrays in taken.items()}}))[0]
+            for n, sample in enumerate(samples)
+        ]
+        yield known[output]
+        known = {name: arrays for name, arrays in known.items() if last.get(name, -1) > place}
+
+
+def _sources(graph: Any, output: str, known: set[str]) -> set[str]:
+    """Return the known tensors from which a tensor is computed."""
+    return {name for node in _between(graph, [output], known) for name in taken_by(node)} & known
+
+
+def _between(graph: Any, outputs: Sequence[str], known: Collection[str]) -> list[Any]:
+    """Return the nodes that compute some tensors from the known ones and the inputs, in order."""
+    makers = {name: number for number, node in enumerate(graph.node) for name in node.output if name}
+    found: set[int] = set()
+    waiting = [makers[name] for name in outputs]
+    while waiting:
+        number = waiting.pop()
+        if number not in found:
+            found.add(number)
+            waiting += [makers[name] for name in taken_by(graph.node[number]) if name in makers and name not in known]
+    return [graph.node[number] for number in sorted(found)]
+
+
+def _part(model: Any, outputs: Sequence[str], known: Collection[str]) -> Any:
+    """Return the part of a model that computes some tensors from the known ones and the inputs."""
+    from onnx import TensorProto, helper
+
+    nodes = _between(model.graph, outputs, known)
+    taken = {name for node in nodes for name in taken_by(node)}
+    inputs = [value for value in model.graph.input if value.name in taken]
+    inputs += [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in known]
+    results = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs]
+    constants = [constant for constant in model.graph.initializer if constant.name in taken]
+    graph = helper.make_graph(nodes, "part", inputs, results, constants)
+    return helper.make_model(graph, opset_imports=model.opset_import, ir_version=model.ir_version)
+
+
+def _session(model: Any) -> Any:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    # The numbers of each layer by itself are asked for, not those of fused ones.
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.intra_op_num_threads = 1
+    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+
+
+def _given(session: Any, values: Batch) -> dict[str, Any]:
+    return {each.name: values[each.name] for each in session.get_inputs()}
