@@ -370,6 +370,7 @@ QUICK = ("MobileNetV3-small", "DenseNet", "transformer", "perceptron", "TCN", "R
 
 def written(folder: Path, names: tuple[str, ...]) -> Iterator[tuple[str, Path]]:
     """Yield the name and the file of each network, which is written unless it is there."""
+    folder.mkdir(parents=True, exist_ok=True)
     for name in names:
         path = folder / f"{name}.onnx"
         if not path.exists():
