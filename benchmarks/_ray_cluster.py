@@ -35,6 +35,7 @@ class Cluster:
     def __init__(self, nodes: int, cpus: int, environment: Mapping[str, str]) -> None:
         self._folder = Path("/tmp") / f"ray-{uuid.uuid4().hex[:8]}"  # paths of sockets are short
         self._environment = {**os.environ, **environment, "RAY_USAGE_STATS_ENABLED": "0"}
+        self._log = self._folder.with_suffix(".log")
         self._port, dashboard = free_port(), free_port()
         self.address = f"ray://127.0.0.1:{dashboard}"
         self._started: list[subprocess.Popen[bytes]] = []
@@ -43,9 +44,11 @@ class Cluster:
             f"--dashboard-port={dashboard}", f"--temp-dir={self._folder}",
         )  # fmt: skip
         self._wait(f"http://127.0.0.1:{dashboard}", 1)
-        for _ in range(nodes):
-            self._start(f"--address=127.0.0.1:{self._port}", f"--num-cpus={cpus}")
-        self._wait(f"http://127.0.0.1:{dashboard}", 1 + nodes)
+        for number in range(nodes):
+            # Through its agent a node shows the logs of its jobs; on one machine each needs a port of its own.
+            agent = f"--dashboard-agent-listen-port={free_port()}"
+            self._start(f"--address=127.0.0.1:{self._port}", f"--num-cpus={cpus}", agent)
+            self._wait(f"http://127.0.0.1:{dashboard}", 2 + number)
 
     def kill_node(self, number: int) -> int:
         """Kill a node with all that runs on it, as if its machine failed; return the number of processes."""
@@ -57,15 +60,17 @@ class Cluster:
             kill(process.pid)
             process.wait()
         shutil.rmtree(self._folder, ignore_errors=True)
+        self._log.unlink(missing_ok=True)
 
     def _start(self, *options: str) -> None:
         program = Path(sys.executable).with_name("ray")
-        self._started.append(
-            subprocess.Popen(
-                [program, "start", "--block", _MEMORY, *options], stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL, env=self._environment, start_new_session=True,
-            )
-        )  # fmt: skip
+        with open(self._log, "ab") as log:
+            self._started.append(
+                subprocess.Popen(
+                    [program, "start", "--block", _MEMORY, *options], stdout=log, stderr=log, env=self._environment,
+                    start_new_session=True,
+                )
+            )  # fmt: skip
 
     def _wait(self, dashboard: str, nodes: int) -> None:
         import requests
@@ -73,7 +78,7 @@ class Cluster:
         limit = time.monotonic() + _PATIENCE
         while time.monotonic() < limit:
             if self._started[-1].poll() is not None:
-                raise SystemExit("Ray ended while it was starting")
+                raise SystemExit(f"Ray ended while it was starting: {self._log.read_text('utf-8', 'replace')[-2000:]}")
             try:
                 found = requests.get(f"{dashboard}/nodes?view=summary", timeout=5).json()["data"]["summary"]
                 jobs = requests.get(f"{dashboard}/api/jobs/", timeout=5)

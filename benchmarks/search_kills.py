@@ -29,6 +29,7 @@ from typing import Any
 from _postgresql import postgresql
 from _table import EPYC, report
 
+import nnpipe
 from nnpipe.core.errors import NNPipeError
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.jobs.agent.processes import processes_with_variable
@@ -216,7 +217,7 @@ def on_ray(address: str, trials: int, kills: int) -> dict[str, Any]:
         raise SystemExit("--ray needs Ray: pip install 'nnpipe[ray]'")
     from _ray_cluster import cluster
 
-    with cluster(3, 2, {"PYTHONPATH": os.pathsep.join(sys.path)}) as found:
+    with cluster(3, 2, {"PYTHONPATH": str(Path(nnpipe.__file__).parents[1])}) as found:
         options = ["--on", f"{found.address}={WORKERS}", "--python", sys.executable]
         return killed("four workers, Ray with three nodes", address, trials, kills, options, lambda: found.kill_node(0))
 

@@ -81,7 +81,12 @@ class RayCluster(Place):
                     return Look(state=ABSENT)
                 raise
             status = str(getattr(info.status, "value", info.status))
-            text = "" if status == "PENDING" else client.get_job_logs(folder)
+            try:
+                text = "" if status == "PENDING" else client.get_job_logs(folder)
+            except RuntimeError:
+                if status not in _DONE:
+                    raise
+                text = ""  # they are gone with the node that it ran on
         written, told, end_of = separated(text)
         data = written.encode("utf-8", "replace")
         state, reason = (CREATING if status == "PENDING" else INITIALISING), ""

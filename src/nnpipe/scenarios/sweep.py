@@ -13,7 +13,8 @@ One YAML or JSON file has the combinations, the constraints and the metric to ch
 
 The output folder holds the results, the Pareto front (sweep.json), the report,
 and the chosen model's certificate (certificate.json).  Repeat the command to
-continue a sweep that was interrupted in any way.  The exit status is 0 if a
+continue a sweep that was interrupted in any way.  --workers and --on start
+processes that train and measure, here and on other machines.  The exit status is 0 if a
 candidate qualifies and 1 if none does.  --schema prints a
 JSON Schema that editors use to complete and check such files.
 """
@@ -24,10 +25,14 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from nnpipe.core.errors import ConfigError
+from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.scenarios._cli.command import execute, parse
+from nnpipe.scenarios._cli.run_database import add_database, database_of
+from nnpipe.scenarios._cli.worker_options import add_exchange, add_workers, workers_of
 from nnpipe.workflows.sweep.schema import schema
 from nnpipe.workflows.sweep.sweep import read_sweep, sweep
 
@@ -45,6 +50,9 @@ def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="list the combinations, possible or not, and stop")
     parser.add_argument("--retry-failed", action="store_true", help="try again what failed before")
     parser.add_argument("--retrain", action="store_true", help="train even if the same training has been done")
+    add_database(parser)
+    add_workers(parser, "points")
+    add_exchange(parser)
     parser.add_argument("--schema", action="store_true", help="print the JSON Schema of sweep files and stop")
 
 
@@ -64,10 +72,15 @@ def _sweep(argv: Sequence[str] | None) -> int:
             print(f"cannot be: {title}: {reason}")
         print(f"{len(wanted.points)} points, {len(wanted.impossible)} impossible combinations")
         return 0
-    found = sweep(
-        options.sweep, options.changes, retrain=options.retrain, retry_failed=options.retry_failed,
-        command=parsed.command,
-    )  # fmt: skip
+    workers = workers_of(options, options.folder or Path("build/sweep/workers"))
+    with ExitStack() as stack:
+        database = None
+        if workers is not None:
+            database = stack.enter_context(RunDatabase(database_of(options), store=options.store))
+        found = sweep(
+            options.sweep, options.changes, retrain=options.retrain, retry_failed=options.retry_failed,
+            command=parsed.command, workers=workers, database=database,
+        )  # fmt: skip
     print(f"\n{found}")
     return 0 if found.chosen else NONE_QUALIFIES
 

@@ -74,6 +74,10 @@ class DatabaseTrials(TrialStore):
         """Add a waiting trial; return whether it was added, and not known already."""
         return bool(self._rows.add([(configuration, self._key(configuration), {})], counted=True))
 
+    def enqueue_all(self, configurations: Iterable[Mapping[str, Any]]) -> int:
+        """Add waiting trials in one transaction; return how many were added, and not known already."""
+        return self._rows.add([(each, self._key(each), {}) for each in configurations], counted=True)
+
     def take_over(self, trials: Iterable[EarlierTrial]) -> int:
         """Add finished trials from elsewhere; return how many."""
         rows = [

@@ -37,7 +37,7 @@ class SearchTrial:
     seconds
         The time from the start of its last attempt to its end; ``None`` before the end.
     message
-        Why it failed.
+        Why it failed, or what else there is to say about its end.
     worker
         The name of the worker that has or had it.
     fence

@@ -94,9 +94,9 @@ class TrialStore(ABC):
         check_call(TrialStore.report, locals())
         self._report(lease, step, float(value))
 
-    def finish(self, lease: TrialLease, values: Mapping[str, float]) -> None:
-        """End a trial with the value of each objective."""
-        self._end(lease, "finished", {name: float(value) for name, value in values.items()}, "")
+    def finish(self, lease: TrialLease, values: Mapping[str, float], message: str = "") -> None:
+        """End a trial with the value of each objective; ``message`` is what else there is to say."""
+        self._end(lease, "finished", {name: float(value) for name, value in values.items()}, message)
 
     def prune(self, lease: TrialLease, values: Mapping[str, float] | None = None) -> None:
         """End a trial that is not worth going on with; ``values`` are the last known ones."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 
 from nnpipe.core.argument_kinds import Kind
 from nnpipe.scenarios._cli.option_types import assignment
 from nnpipe.workflows.workers.worker_options import WorkerOptions
 from nnpipe.workflows.workers.worker_place import MOST_WORKERS, places_of
+
+LOCATION = "NNPIPE_STORAGE"
 
 
 def add_workers(parser: argparse.ArgumentParser, what: str) -> None:
@@ -36,6 +39,19 @@ def add_workers(parser: argparse.ArgumentParser, what: str) -> None:
     parser.add_argument("--folder", type=Path, metavar="FOLDER", help="folder for the jobs of workers on this machine")
 
 
+def add_exchange(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of workers that exchange models and measure times."""
+    parser.add_argument(
+        "--storage", metavar="ADDRESS",
+        help="a folder or s3://BUCKET/PREFIX through which workers exchange models and results (default on one "
+        f"machine: in the output folder; else the variable {LOCATION})",
+    )  # fmt: skip
+    parser.add_argument(
+        "--measure-on", default="", metavar="KIND",
+        help="measure only on machines of this kind: a part of the name of the processor, board, GPU or machine",
+    )  # fmt: skip
+
+
 def workers_of(options: argparse.Namespace, folder: Path) -> WorkerOptions | None:
     """Return where workers run; ``None`` if this process does the work.
 
@@ -48,5 +64,11 @@ def workers_of(options: argparse.Namespace, folder: Path) -> WorkerOptions | Non
         return None
     return WorkerOptions(
         places_of(options.on, options.workers or 1), options.python, options.send, dict(options.env),
-        options.folder or folder,
+        options.folder or folder, _storage_of(options), getattr(options, "measure_on", ""),
     )  # fmt: skip
+
+
+def _storage_of(options: argparse.Namespace) -> str:
+    if not hasattr(options, "storage"):
+        return ""
+    return str(options.storage or os.environ.get(LOCATION, ""))

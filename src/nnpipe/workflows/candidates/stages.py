@@ -115,9 +115,7 @@ def train_once(
             with wrapper.open() as model:
                 model.save(path)
         return
-    prepared(dataset)
-    wanted = {"wrapper": wrapper.describe(), "dataset": dataset.describe(), "training": options.to_json()}
-    wanted["data"] = DatasetSequence(dataset).settings()["content"]
+    wanted = _described(wrapper, dataset, options)
     changes = None if retrain else _changes(record, wanted, path)
     if changes == []:
         log.info("using the weights in %s: this training has been done (--retrain repeats it)", path)
@@ -127,6 +125,23 @@ def train_once(
     record.unlink(missing_ok=True)
     fit(wrapper, dataset, options, path, progress)
     write_text(record, json.dumps(wanted, indent=2) + "\n")
+
+
+def is_trained(wrapper: ModelWrapper, dataset: Dataset, options: TrainingOptions, path: Path, record: Path) -> bool:
+    """Return whether exactly this training has been done, so that :func:`train_once` would do nothing."""
+    return _changes(record, _described(wrapper, dataset, options), path) == []
+
+
+def record_training(wrapper: ModelWrapper, dataset: Dataset, options: TrainingOptions, record: Path) -> None:
+    """Record that a training was done, possibly elsewhere, whose weights are here."""
+    write_text(record, json.dumps(_described(wrapper, dataset, options), indent=2) + "\n")
+
+
+def _described(wrapper: ModelWrapper, dataset: Dataset, options: TrainingOptions) -> dict[str, Any]:
+    prepared(dataset)
+    wanted = {"wrapper": wrapper.describe(), "dataset": dataset.describe(), "training": options.to_json()}
+    wanted["data"] = DatasetSequence(dataset).settings()["content"]
+    return wanted
 
 
 def _is_trained(path: Path) -> bool:

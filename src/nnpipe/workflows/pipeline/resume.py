@@ -132,13 +132,17 @@ def _made_of(component: Component) -> dict[str, Any]:
     return {**component.describe(), "code": sha256_of(file) if file and Path(file).is_file() else None}
 
 
-def _weights(path: Path) -> dict[str, str]:
-    """Return the SHA-256 of the model file, of its description, and of the files with weights beside it."""
+def weight_paths(path: Path) -> list[Path]:
+    """Return those of the model file, its description, and the files with weights beside it that exist."""
     found = [path, sidecar_of(path)]
     if path.suffix.lower() == ".onnx":
         with contextlib.suppress(ArtifactError):
             found += [path.parent / name for name in read_onnx(path).external]
-    return {file.name: sha256_of(file) for file in found if file.is_file()}
+    return [file for file in found if file.is_file()]
+
+
+def _weights(path: Path) -> dict[str, str]:
+    return {file.name: sha256_of(file) for file in weight_paths(path)}
 
 
 def _content(dataset: Dataset) -> list[Any]:

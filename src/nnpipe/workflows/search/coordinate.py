@@ -13,16 +13,14 @@ from typing import Any
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.experiment.settings import read_settings
 from nnpipe.searching.database_trials import DatabaseTrials
-from nnpipe.searching.trial import LeaseLost, TrialLease
 from nnpipe.workflows.search.file import SearchSettings
 from nnpipe.workflows.search.subjects import SearchedFunction
 from nnpipe.workflows.search.workers import Watch, worker_name
-from nnpipe.workflows.workers.worker_jobs import WorkerJobs, WorkerProgram
+from nnpipe.workflows.workers.worker_jobs import WorkerJobs, WorkerProgram, end_leases
 from nnpipe.workflows.workers.worker_options import WorkerOptions
 from nnpipe.workflows.workers.worker_process import SETTINGS, WorkerTask, write_script
 
 _PAUSE = 0.25
-_MOST_ATTEMPTS = 6  # of a trial whose workers die
 
 
 def coordinate(
@@ -48,15 +46,15 @@ def coordinate(
     send = [folder / SETTINGS, *_modules(settings), *options.send]
     program = WorkerProgram(script, send, environment, options.python)
 
-    def died(worker: str) -> None:
-        name = worker_name(worker, 0)
-        for trial in store.unended():
-            if trial.worker == name and trial.state == "running" and trial.fence >= _MOST_ATTEMPTS:
-                _give_up(store, TrialLease(trial, name, trial.fence, 0.0))
-        store.release(name)
-
     version = store.since(0).version
-    with WorkerJobs(database, settings.title, options.places, program, folder, died) as workers:
+    with WorkerJobs(
+        database,
+        settings.title,
+        options.places,
+        program,
+        folder,
+        lambda worker: end_leases(store, worker_name(worker, 0)),
+    ) as workers:
         workers.start()
         alive = True
         while alive:
@@ -67,13 +65,6 @@ def coordinate(
             for trial in ended:
                 watch(trial)
             alive = workers.look(bool(ended))
-
-
-def _give_up(store: DatabaseTrials, lease: TrialLease) -> None:
-    try:
-        store.fail(lease, f"its worker died in each of {lease.fence} attempts")
-    except LeaseLost:
-        return  # somebody else has it already
 
 
 def _self_contained(settings: SearchSettings) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from nnpipe.searching.database_trials import DatabaseTrials
@@ -12,7 +13,7 @@ from nnpipe.workflows.search.search import searched
 from nnpipe.workflows.workers.worker_process import WorkerTask
 
 
-def work(task: WorkerTask, settings: Mapping[str, Any]) -> None:
+def work(task: WorkerTask, settings: Mapping[str, Any], folder: Path) -> None:
     """Carry out trials until all have ended.
 
     Raises

@@ -105,7 +105,7 @@ class SearchWorkers:
         report = TrialReport(self.engine, lease)
         arguments = self.engine.space.arguments(lease.trial.configuration or {})
         try:
-            with _renewed(self.store, lease):
+            with renewed(self.store, lease):
                 try:
                     values = self.engine.objectives.values(self._evaluate(lease.trial, arguments, report))
                 except TrialPruned:
@@ -135,7 +135,7 @@ class SearchWorkers:
 
 
 @contextmanager
-def _renewed(store: TrialStore, lease: TrialLease) -> Iterator[None]:
+def renewed(store: TrialStore, lease: TrialLease) -> Iterator[None]:
     """Renew a lease again and again while the block runs."""
     if not math.isfinite(store.seconds):
         yield

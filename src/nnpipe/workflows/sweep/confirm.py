@@ -9,7 +9,7 @@ allows.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
@@ -24,7 +24,7 @@ from nnpipe.workflows.candidates.model_process import ModelProcess
 from nnpipe.workflows.journal import Journal, Outcome, said
 from nnpipe.workflows.sweep.estimates import Figures
 from nnpipe.workflows.sweep.file import Sweep
-from nnpipe.workflows.sweep.run import compiled, measured
+from nnpipe.workflows.sweep.run import Done, compiled, measured
 from nnpipe.workflows.sweep.select import Claim, Judged, barring, claims_of, level_of, tell, told_barred
 
 log = logging.getLogger("nnpipe")
@@ -54,16 +54,23 @@ class Confirmed:
         return self.measurement
 
 
-def confirmed(sweep: Sweep, candidates: Sequence[Judged], command: Sequence[str], *, retry: bool = False) -> Confirmed:
+def confirmed(
+    sweep: Sweep, candidates: Sequence[Judged], command: Sequence[str], *, retry: bool = False,
+    again: Callable[[Done], Outcome] | None = None,
+) -> Confirmed:  # fmt: skip
     """Measure candidates again, the best first, until one is confirmed or ``sweep.confirmations`` have been measured.
 
-    With ``retry``, candidates that could not be measured in an earlier run are tried again.
+    With ``retry``, candidates that could not be measured in an earlier run are tried again.  ``again`` measures one
+    elsewhere, as it was measured the first time; by default it is measured here.
     """
     journal = Journal(sweep.output / "confirmations")
     refuted: dict[str, str] = {}
     for candidate in candidates[: sweep.confirmations]:
         try:
-            outcome = _outcome(sweep, candidate, journal, command, retry)
+            if again is None:
+                outcome = _outcome(sweep, candidate, journal, command, retry)
+            else:
+                outcome = _outcome_elsewhere(candidate, journal, again, retry)
         except NNPipeError as error:  # the model is missing, and cannot be compiled again
             refuted[candidate.title] = said(error)
             continue
@@ -122,6 +129,18 @@ def _outcome(sweep: Sweep, candidate: Judged, journal: Journal, command: Sequenc
         log.info("\nmeasuring the best again: %s", candidate.title)
         found = measured(sweep, point, artifact, journal.working_path(key), command, verification)
     journal.write(key, candidate.title, found)
+    return found
+
+
+def _outcome_elsewhere(candidate: Judged, journal: Journal, again: Callable[[Done], Outcome], retry: bool) -> Outcome:
+    known = journal.read(candidate.done.key)
+    if known is not None and not (known.run is None and retry):
+        first = candidate.run.artifact.get("sha256")
+        if known.run is None or known.run.artifact.get("sha256") == first:
+            return known
+    log.info("\nmeasuring the best again: %s", candidate.title)
+    found = again(candidate.done)
+    journal.write(candidate.done.key, candidate.title, found)
     return found
 
 

@@ -7,7 +7,7 @@ import logging
 import random
 from collections import defaultdict
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from nnpipe.workflows.journal import Journal, Outcome, digest_of, said
 from nnpipe.workflows.pipeline.file import file_name
 from nnpipe.workflows.sweep.file import Model, Point, Sweep
 from nnpipe.workflows.verification.compare_outputs import VerifyOptions
+from nnpipe.workflows.workers.machine_turns import MachineTurns
 
 log = logging.getLogger("nnpipe")
 
@@ -88,6 +89,8 @@ class PointMeasurer(Closing):
         The sweep, and the command line for the result files.
     retrain, retry
         Whether to train even if the same training has been done, and to try failed points again.
+    turns
+        When this process may compile and measure, if others work on this machine, too.
 
     Raises
     ------
@@ -95,7 +98,9 @@ class PointMeasurer(Closing):
         If the weights of a model are missing.
     """
 
-    def __init__(self, sweep: Sweep, command: Sequence[str], *, retrain: bool, retry: bool) -> None:
+    def __init__(
+        self, sweep: Sweep, command: Sequence[str], *, retrain: bool, retry: bool, turns: MachineTurns | None = None
+    ) -> None:
         for model in sweep.models:
             if model.training is None and not model.makes_weights and not model.path.is_file():
                 raise ConfigError(
@@ -103,6 +108,7 @@ class PointMeasurer(Closing):
                     "training how it is trained"
                 )
         self._sweep, self._command, self._retrain, self._retry = sweep, command, retrain, retry
+        self._turns = turns
         self._journal = Journal(sweep.output / "results")
         self._weights: dict[str, str] = {}
         self._done: dict[str, Done] = {}
@@ -111,9 +117,14 @@ class PointMeasurer(Closing):
         self._source: ModelProcess | None = None
         self._verification: tuple[Verification | None] | None = None
 
+    @property
+    def points(self) -> tuple[Point, ...]:
+        """The points of the sweep."""
+        return self._sweep.points
+
     def known(self, point: Point, verify: VerifyOptions) -> Done | None:
         """Return a point that has been done; ``None`` if it has not, or failed and is to be tried again."""
-        key = self._key(point, verify)
+        key = self.key(point, verify)
         if key not in self._done:
             outcome = self._journal.read(key)
             if outcome is None:
@@ -121,25 +132,43 @@ class PointMeasurer(Closing):
             if outcome.run is None and self._retry:
                 self._journal.forget_failure(key)
                 return None
-            self._done[key] = Done(point, key, outcome, self._artifact_path(point))
+            self._done[key] = Done(point, key, outcome, self.artifact_path(point))
         return self._done[key]
 
     def done(self, point: Point, verify: VerifyOptions) -> Done:
         """Carry out a point unless that has been done, and return it."""
         if (known := self.known(point, verify)) is not None:
             return known
-        key = self._key(point, verify)
+        key = self.key(point, verify)
         outcome = self._carried_out(point, verify, self._journal.working_path(key))
         self._journal.write(key, point.title, outcome)
-        self._done[key] = Done(point, key, outcome, self._artifact_path(point))
+        self._done[key] = Done(point, key, outcome, self.artifact_path(point))
         return self._done[key]
+
+    def add(self, point: Point, verify: VerifyOptions, outcome: Outcome) -> None:
+        """Record the outcome of a point that was carried out elsewhere."""
+        self._journal.write(self.key(point, verify), point.title, outcome)
+
+    def measured_again(self, point: Point) -> Outcome:
+        """Measure a point once more, whether it has been done or not; nothing is recorded."""
+        path = self.artifact_path(point)
+        with self._turn(alone=False):
+            artifact = self._compiled(point, path)
+        with self._turn(alone=True):
+            return measured(self._sweep, point, artifact, self._sweep.output / ".again.json", self._command)
+
+    def _turn(self, *, alone: bool) -> AbstractContextManager[None]:
+        if self._turns is None:
+            return contextlib.nullcontext()
+        return self._turns.measuring() if alone else self._turns.working()
 
     def close(self) -> None:
         """End the processes."""
         self._stack.close()
         self._opened, self._source, self._verification = "", None, None
 
-    def _key(self, point: Point, verify: VerifyOptions) -> str:
+    def key(self, point: Point, verify: VerifyOptions) -> str:
+        """Return the name of a point's result; its model is trained if needed."""
         return point.key(self._weights_of(point.model), self._sweep.dataset, self._sweep.calibration_samples, verify)
 
     def _weights_of(self, model: Model) -> str:
@@ -153,7 +182,8 @@ class PointMeasurer(Closing):
             self._weights[model.title] = sha256_of(model.path)
         return self._weights[model.title]
 
-    def _artifact_path(self, point: Point) -> Path | None:
+    def artifact_path(self, point: Point) -> Path | None:
+        """Return the path of a point's compiled model; ``None`` if nothing is compiled."""
         if point.way is None:
             return None
         sweep = self._sweep
@@ -161,16 +191,18 @@ class PointMeasurer(Closing):
         return sweep.output / "models" / (name + suffix(point.way, point.compilers))
 
     def _carried_out(self, point: Point, verify: VerifyOptions, output: Path) -> Outcome:
-        path = self._artifact_path(point)
+        path = self.artifact_path(point)
         verification = None
-        if verify.verify_samples and point.way is not None:
-            verification = self._compared_with(self._open(point.model), verify)
-        try:
-            artifact = self._compiled(point, path)
-        except NNPipeError as error:
-            log.error("%s failed: %s", point.title, error)
-            return Outcome(None, said(error))
-        return measured(self._sweep, point, artifact, output, self._command, verification)
+        with self._turn(alone=False):
+            if verify.verify_samples and point.way is not None:
+                verification = self._compared_with(self._open(point.model), verify)
+            try:
+                artifact = self._compiled(point, path)
+            except NNPipeError as error:
+                log.error("%s failed: %s", point.title, error)
+                return Outcome(None, said(error))
+        with self._turn(alone=True):
+            return measured(self._sweep, point, artifact, output, self._command, verification)
 
     def _compiled(self, point: Point, path: Path | None) -> Artifact | None:
         with contextlib.suppress(ArtifactError):  # of another point or an earlier stage

@@ -6,6 +6,7 @@ import json
 import logging
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError, MissingDependency
 from nnpipe.core.files import check_writable, write_text
+from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.report.inputs.candidate import candidates_of
 from nnpipe.report.render import report_on
 from nnpipe.report.result_files import subject
@@ -23,12 +25,14 @@ from nnpipe.workflows.reporting import place_of, write_document
 from nnpipe.workflows.sweep.budget import Spent
 from nnpipe.workflows.sweep.certificate import certificate
 from nnpipe.workflows.sweep.confirm import Confirmed, confirmed
+from nnpipe.workflows.sweep.distribute import SweepWorkers
 from nnpipe.workflows.sweep.file import Sweep
 from nnpipe.workflows.sweep.race import ENDED, Race
 from nnpipe.workflows.sweep.run import Done, PointMeasurer, sweep_through
 from nnpipe.workflows.sweep.samples import test_samples
 from nnpipe.workflows.sweep.select import Judged, judge, level_with, ranked, why_none
 from nnpipe.workflows.sweep.summary import summary, table, told_again
+from nnpipe.workflows.workers.worker_options import WorkerOptions
 
 log = logging.getLogger("nnpipe")
 
@@ -155,6 +159,8 @@ def sweep(
     retrain: bool = False,
     retry_failed: bool = False,
     command: Sequence[str] = (),
+    workers: WorkerOptions | None = None,
+    database: RunDatabase | None = None,
 ) -> SweepResult:
     """Measure every combination of models, compilers, runtimes and batch sizes, and choose one.
 
@@ -173,6 +179,10 @@ def sweep(
         Whether to try failed combinations again.
     command
         The command line, for the result files.
+    workers
+        Where processes that train and measure are started; by default this one does it.
+    database
+        The run database through which workers learn what is to be done; needed for them.
 
     Returns
     -------
@@ -218,9 +228,17 @@ def sweep(
     prepared(wanted.dataset)
     wanted = wanted.of_task(wanted.dataset.task)
     check_writable(wanted.output, folder=True)
-    with alone(wanted.output):
-        spent = None
-        if wanted.budget is None:
+    if workers is not None and database is None:
+        raise ConfigError("workers: they learn from a run database what is to be done; give one")
+    with alone(wanted.output), ExitStack() as stack:
+        spent, measure_again = None, None
+        if workers is not None and database is not None:
+            content = made_from(settings, changes, dict)
+            many = stack.enter_context(
+                SweepWorkers(wanted, content, command, database, workers, retrain=retrain, retry=retry_failed)
+            )
+            done, measure_again = many.through(), many.again
+        elif wanted.budget is None:
             done = sweep_through(wanted, command, retrain=retrain, retry=retry_failed)
         else:
             with PointMeasurer(wanted, command, retrain=retrain, retry=retry_failed) as measurer:
@@ -230,7 +248,7 @@ def sweep(
         if not judged:
             reasons = "; ".join(f"{each.point.title}: {each.outcome.reason}" for each in done[:3])
             raise ConfigError(f"not one of {len(done)} points could be measured: {reasons}")
-        found = confirmed(wanted, ranked(wanted, judged), command, retry=retry_failed)
+        found = confirmed(wanted, ranked(wanted, judged), command, retry=retry_failed, again=measure_again)
         _write(wanted, done, judged, found, spent)
         report = _report(wanted, wanted.output / "report.rst")
     return SweepResult(wanted, tuple(done), tuple(judged), found, report, spent)

@@ -6,6 +6,7 @@ The jobs go on when the process that started them is killed; the same command fi
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +20,10 @@ from nnpipe.experiment.database.jobs import COMPLETED, JobRecord
 from nnpipe.jobs.job_spec import JobSpec
 from nnpipe.jobs.jobs import cancel, refresh, resume, submit
 from nnpipe.jobs.local import HERE
+from nnpipe.jobs.place import JobError
 from nnpipe.jobs.place_address import place_at
+from nnpipe.searching.trial import LeaseLost, TrialLease
+from nnpipe.searching.trial_store import TrialStore
 from nnpipe.workflows.workers.worker_place import WorkerPlace
 from nnpipe.workflows.workers.worker_process import USER_ERROR
 
@@ -28,6 +32,7 @@ log = logging.getLogger("nnpipe")
 _EVERY, _EVERY_AFAR = 0.5, 5.0  # seconds between two looks at a worker here, and elsewhere
 _MOST_DEATHS = 10  # of one worker without any progress of the whole
 _GRACE = 5.0
+_MOST_ATTEMPTS = 6  # of a trial whose workers die
 _SHOWN = 4096  # bytes of a log's end, in which the error stands
 
 
@@ -101,7 +106,10 @@ class WorkerJobs(Closing):
         self._workers = [_Worker(name, place.address) for place in self.places for name in place.names()]
         for worker in self._workers:
             known = self.database.jobs.find(f"{self.title}: {worker.name}", limit=1)
-            job = refresh(self.database, known[0], collect=False) if known and known[0].folder else None
+            job = known[0] if known and known[0].folder else None
+            if job is not None:
+                with contextlib.suppress(JobError):  # its place may answer later
+                    job = refresh(self.database, job, collect=False)
             if job is not None and not job.ended:
                 log.info("worker %s still runs", worker.name)
                 worker.job = job
@@ -186,3 +194,13 @@ class WorkerJobs(Closing):
             return ""
         lines = [line.strip() for line in written.splitlines() if line.strip()]
         return lines[-1][:300] if lines else ""
+
+
+def end_leases(store: TrialStore, worker: str) -> None:
+    """End the leases of a dead worker; a trial whose workers died again and again has failed."""
+    for trial in store.unended():
+        if trial.worker == worker and trial.state == "running" and trial.fence >= _MOST_ATTEMPTS:
+            with contextlib.suppress(LeaseLost):  # somebody else has it already
+                lease = TrialLease(trial, worker, trial.fence, 0.0)
+                store.fail(lease, f"its worker died in each of {trial.fence} attempts")
+    store.release(worker)

@@ -29,6 +29,9 @@ class WorkerOptions:
         The folder of the jobs on this machine.
     storage
         The storage through which workers exchange files; empty without one.
+    measure_on
+        The kind of the machines that measure, see :func:`~nnpipe.workflows.workers.machine_turns.is_of_kind`; empty
+        for all.
     """
 
     places: Sequence[WorkerPlace]
@@ -37,6 +40,7 @@ class WorkerOptions:
     environment: Mapping[str, str] = field(default_factory=dict)
     folder: Path = Path("build/workers")
     storage: str = ""
+    measure_on: str = ""
 
     @property
     def elsewhere(self) -> bool:

@@ -90,7 +90,7 @@ def write_script(folder: Path, module: str, settings: Mapping[str, object]) -> P
     folder
         Where they are written.
     module
-        Has the function ``work``, which is called with a :class:`WorkerTask` and the settings.
+        Has the function ``work``, which is called with a :class:`WorkerTask`, the settings and the script's folder.
     settings
         The settings in the form of JSON.
     """
@@ -107,7 +107,7 @@ def run_worker(work: object, script: str) -> int:
     try:
         task = WorkerTask.from_environment(os.environ)
         os.chdir(task.directory or folder)
-        work(task, json.loads((folder / SETTINGS).read_text("utf-8")))
+        work(task, json.loads((folder / SETTINGS).read_text("utf-8")), folder)
     except NNPipeError as error:
         sys.stderr.write(f"{error}\n")
         return USER_ERROR

@@ -1,0 +1,81 @@
+"""Whose turn it is on a machine: workers train side by side, but each measures alone."""
+
+from __future__ import annotations
+
+import os
+import platform
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from nnpipe.measuring.host import host_facts
+
+try:
+    import fcntl
+except ImportError:  # Windows: workers need Unix
+    fcntl = None  # type: ignore[assignment]
+
+
+class MachineTurns:
+    """Turns of the workers of one user on a machine.
+
+    Any number of workers may be :meth:`working` at a time, or one :meth:`measuring` alone.  A worker that waits to
+    measure lets no other begin to work, so it does not wait for ever.  The system ends the turns of a killed process.
+
+    Parameters
+    ----------
+    folder
+        Holds the locks; the same one for all workers of the machine.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        if folder is None:
+            folder = Path(tempfile.gettempdir()) / f"nnpipe-turns-{os.getuid() if hasattr(os, 'getuid') else 0}"
+        self._folder = folder
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """Hold a turn beside other workers, for instance to train."""
+        with self._lock("room", alone=False):
+            yield
+
+    @contextmanager
+    def measuring(self) -> Iterator[None]:
+        """Hold a turn alone, to measure times."""
+        with self._lock("room", alone=True):
+            yield
+
+    @contextmanager
+    def _lock(self, name: str, *, alone: bool) -> Iterator[None]:
+        if fcntl is None:
+            yield
+            return
+        self._folder.mkdir(mode=0o700, exist_ok=True)
+        with open(self._folder / name, "ab") as room:
+            # Everybody passes the door one by one; who waits for the room alone stands in it.
+            with open(self._folder / "door", "ab") as door:
+                fcntl.flock(door, fcntl.LOCK_EX)
+                fcntl.flock(room, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+            yield
+
+
+def is_of_kind(kind: str, facts: dict[str, Any] | None = None, name: str | None = None) -> bool:
+    """Return whether this machine is of a kind: a part of the name of its processor, board, GPU or of its own name.
+
+    Parameters
+    ----------
+    kind
+        The text, in any case; every machine is of the empty kind.
+    facts, name
+        Facts about the machine, and its name; by default of this one.
+    """
+    if not kind:
+        return True
+    facts = host_facts() if facts is None else facts
+    names = [
+        platform.node() if name is None else name, facts.get("cpu", {}).get("model"), facts.get("board"),
+        platform.machine(), *(gpu.get("name") for gpu in facts.get("gpus", [])),
+    ]  # fmt: skip
+    return any(kind.casefold() in str(each).casefold() for each in names if each)
