@@ -14,6 +14,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -141,9 +142,28 @@ def test_what_is_sent_and_what_the_job_is_called(tmp_path: Path, monkeypatch: py
     work = JobSpec(file=tmp_path / "train.py", directory=tmp_path, python="py", send=[tmp_path / "data"])
     place_at("ray+http://box").start("0123abcd", "0123abcd.2", work, {})
     assert (asked["submission_id"], asked["entrypoint"]) == ("0123abcd.2", "py -E agent.pyz carry .")
+    assert asked["entrypoint_num_cpus"] is None  # it runs on the head node
     assert json.loads(sent.pop("task.json"))["file"] == "train.py"
     assert sorted(sent) == ["agent.pyz", "data/deep/x.txt", "data/script", "train.py"]
     assert sent["train.py"] == b"pass"
+
+
+def test_a_job_whose_node_died_has_ended_without_its_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Client:
+        status = "FAILED"
+
+        def get_job_info(self, job: str) -> object:
+            return SimpleNamespace(status=self.status, message="its node died", end_time=2000, metadata={})
+
+        def get_job_logs(self, job: str) -> str:
+            raise RuntimeError("Request failed with status code 500")
+
+    monkeypatch.setattr(RayCluster, "_client", lambda self: contextlib.nullcontext(Client()))
+    look = place_at("ray+http://box").look("0123abcd")
+    assert (look.state, look.reason, look.log) == ("failed", "Ray: its node died", b"")
+    monkeypatch.setattr(Client, "status", "RUNNING")
+    with pytest.raises(RuntimeError, match="500"):
+        place_at("ray+http://box").look("0123abcd")
 
 
 def test_what_is_told_in_the_output_is_taken_out_of_it() -> None:

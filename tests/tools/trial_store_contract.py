@@ -124,6 +124,17 @@ class TrialStoreContract:
         assert lease is not None
         assert (lease.trial.number, lease.trial.configuration) == (0, {"x": 0})
 
+    def test_those_that_have_not_ended_are_told(self, make: Make) -> None:
+        store = make()
+        store.enqueue({"x": 7})
+        first, second = store.lease("one", square, 5), store.lease("two", square, 5)
+        assert first is not None
+        assert second is not None
+        store.enqueue({"x": 9})
+        store.finish(first, {"y": 1.0}, "all is well")
+        assert [(trial.number, trial.state) for trial in store.unended()] == [(1, "running"), (2, "waiting")]
+        assert store.trials()[0].message == "all is well"
+
     def test_no_two_trials_have_the_same_configuration(self, make: Make) -> None:
         store = make()
         assert store.enqueue({"a": 1, "x": 2})
