@@ -100,7 +100,8 @@ def test_a_dry_run_shows_the_space(folder: Path, capsys: Any) -> None:
         ("sampler=best", "sampler: expected an object with a kind (random, grid, tpe"),
         ("objectives.size=minimize sampler=evolution", "sampler evolution has one objective, and there are 2"),
         ("objectives.size=minimize pruner=asha", "prune_by: name one of the objectives"),
-        ("pipeline=p.yaml", "give either function: an import path, or pipeline"),
+        ("pipeline=p.yaml", "give one of function: an import path, pipeline"),
+        ("choose=accuracy", "choose: this key does not belong to a search with function"),
         ("sampling=tpe", "unknown key 'sampling'; did you mean sampler?"),
         ("constraints=[units < rates]", "no parameter 'rates'; did you mean rate?"),
     ],
@@ -136,12 +137,19 @@ def test_settings_of_a_pipeline_are_searched_by_its_metrics(folder: Path, capsys
         "pipeline": json.loads(json.dumps(pipeline)),
         "space": {"candidates.0.runtime.arguments.num_threads": {"kind": "int", "low": 1, "high": 2}},
         "objectives": ["latency_median", "accuracy"],
+        "constraints": ["latency_median <= 1 s", "loss(accuracy) <= 0.5"],
         "sampler": "grid",
     }
     (folder / "pipeline_search.yaml").write_text(yaml.safe_dump(search), "utf-8")
     assert main(["pipeline_search.yaml"]) == 0
-    assert "2 finished" in capsys.readouterr().out
-    assert len(list((folder / "build" / "search" / "trials").iterdir())) == 2
+    told = capsys.readouterr().out
+    assert "2 finished" in told
+    assert "chosen by latency_median: trial " in told
+    certificate = json.loads((folder / "build" / "search" / "certificate.json").read_text("utf-8"))
+    assert [claim["holds"] for claim in certificate["claims"]] == [True, True]
+    # The same trials, of which none can qualify: the command says so, and measures nothing again.
+    assert main(["pipeline_search.yaml", "constraints=[latency_median <= 1 ns, loss(accuracy) <= 0.5]"]) == 1
+    assert "no candidate qualifies" in capsys.readouterr().out
     assert main(["pipeline_search.yaml", "title=x", "objectives=[latency]"]) == 2
     search["space"] = {"candidates.0.runtime.arguments.num_thread": {"kind": "bool"}}
     (folder / "wrong.yaml").write_text(yaml.safe_dump(search), "utf-8")

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from nnpipe.compilers.executorch import ExecuTorchCompiler as ExecuTorchCompiler
     from nnpipe.compilers.genai import ONNXRuntimeGenAIBuilder as ONNXRuntimeGenAIBuilder
     from nnpipe.compilers.iree import IREECompiler as IREECompiler
+    from nnpipe.compilers.onnx_compressor import ONNXCompressor as ONNXCompressor
     from nnpipe.compilers.onnx_equalizer import ONNXEqualizer as ONNXEqualizer
     from nnpipe.compilers.onnx_float16 import ONNXFloat16 as ONNXFloat16
     from nnpipe.compilers.onnx_optimizer import ONNXRuntimeOptimizer as ONNXRuntimeOptimizer
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from nnpipe.compilers.onnx_weight_quantizer import ONNXWeightQuantizer as ONNXWeightQuantizer
     from nnpipe.compilers.openvino import OpenVINOCompiler as OpenVINOCompiler
     from nnpipe.compilers.tflite import TFLiteCompiler as TFLiteCompiler
+    from nnpipe.compilers.tflite_slimmer import TFLiteSlimmer as TFLiteSlimmer
     from nnpipe.compilers.torch_channel_pruner import TorchChannelPruner as TorchChannelPruner
     from nnpipe.compilers.torch_clusterer import TorchClusterer as TorchClusterer
     from nnpipe.compilers.torch_float16 import TorchFloat16 as TorchFloat16
@@ -38,6 +40,7 @@ __getattr__ = lazy_getattr(
         "executorch": ("ExecuTorchCompiler",),
         "genai": ("ONNXRuntimeGenAIBuilder",),
         "iree": ("IREECompiler",),
+        "onnx_compressor": ("ONNXCompressor",),
         "onnx_equalizer": ("ONNXEqualizer",),
         "onnx_float16": ("ONNXFloat16",),
         "onnx_optimizer": ("ONNXRuntimeOptimizer",),
@@ -50,6 +53,7 @@ __getattr__ = lazy_getattr(
         "onnx_weight_quantizer": ("ONNXWeightQuantizer",),
         "openvino": ("OpenVINOCompiler",),
         "tflite": ("TFLiteCompiler",),
+        "tflite_slimmer": ("TFLiteSlimmer",),
         "torch_channel_pruner": ("TorchChannelPruner",),
         "torch_clusterer": ("TorchClusterer",),
         "torch_float16": ("TorchFloat16",),

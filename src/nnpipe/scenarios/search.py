@@ -25,6 +25,15 @@ names are paths in it, and the objectives are metrics as in sweeps:
       model.training.learning_rate: {kind: power, low: -4, high: -2}
       candidates.1.runtime.arguments.num_threads: {kind: discrete, values: [1, 2]}
     objectives: [accuracy, latency_median]
+    constraints: [latency_p90 <= 2 ms, loss(accuracy) <= 0.01]
+    choose: latency_median       # the winner is measured again, as in sweeps
+
+So can the form in which each layer of a trained model is stored:
+
+    compress: {class: KerasModel, path: resnet.h5, arguments: {scale: 1}}
+    dataset: {class: CIFAR10Dataset}
+    constraints: [loss(accuracy) <= 0.01]
+    choose: size
 
 With an architecture, its networks are trained and measured by the pipeline:
 
@@ -37,8 +46,9 @@ a table below says what runs, the best so far, and the time left.  Trials are
 kept in the run database under the title: repeat the command to go on after any
 interruption, or with a greater number of trials or more choices.  --workers
 and --on start processes that carry out trials, here and on other machines; they
-are started again when they die.  The exit status is 0 if a trial finished and 1
-if none did.  --schema prints a JSON Schema for editors.
+are started again when they die.  The exit status is 0 if a trial finished and,
+of models, one qualifies, and otherwise 1.  --schema prints a JSON Schema for
+editors.
 """
 
 from __future__ import annotations
@@ -92,7 +102,8 @@ def _options(parser: argparse.ArgumentParser) -> None:
 
 
 def _search(argv: Sequence[str] | None) -> int:
-    options = parse(argv, "search", __doc__ or "", (), _options).options
+    parsed = parse(argv, "search", __doc__ or "", (), _options)
+    options = parsed.options
     if options.schema:
         print(json.dumps(schema(), indent=2))
         return 0
@@ -131,7 +142,7 @@ def _search(argv: Sequence[str] | None) -> int:
             show(table.line(trial))
 
         workers = workers_of(options, options.folder or Path("build/search/workers"))
-        found = run_search(settings, database, workers=workers, begin=begin, watch=watch)
+        found = run_search(settings, database, workers=workers, begin=begin, watch=watch, command=parsed.command)
     print(f"\n{found}")
     for name in settings.objectives.names if found.finished else ():
         print(f"\n{found.importance(name)}")
@@ -140,7 +151,8 @@ def _search(argv: Sequence[str] | None) -> int:
     if options.optuna:
         found.to_optuna(options.optuna, settings.title)
         print(f"\nwritten for Optuna: {options.optuna} (optuna-dashboard {options.optuna} shows it)")
-    return 0 if found.finished else NONE_FINISHED
+    qualifies = found.final is None or found.final.chosen is not None
+    return 0 if found.finished and qualifies else NONE_FINISHED
 
 
 def print_now(line: str) -> None:

@@ -194,7 +194,10 @@ class _Sampled:
         from optuna.study import Study
 
         new = self._sampler is None
-        self._sampler = self._settings.made(seed) if new else self._settings.again(self._sampler, seed)  # type: ignore[arg-type]
+        limited = bool(self.mirror.objectives.limits)
+        self._sampler = (
+            self._settings.made(seed, limited) if new else self._settings.again(self._sampler, seed, limited)  # type: ignore[arg-type]
+        )
         if self._study is None:
             name = self.mirror.get_study_name_from_id(STUDY_ID)
             self._study = Study(name, self.mirror, self._sampler)  # type: ignore[arg-type]

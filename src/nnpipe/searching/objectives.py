@@ -18,6 +18,30 @@ _MOST = 10
 
 
 @dataclass(frozen=True)
+class Limit:
+    """A bound on a value that trials return: on an objective, or on another one.
+
+    Parameters
+    ----------
+    name
+        The name of the value.
+    bound
+        The greatest value if ``at_most``, otherwise the least.
+    at_most
+        Whether it is an upper bound.
+    """
+
+    name: str
+    bound: float
+    at_most: bool = True
+
+    def excess(self, value: float) -> float:
+        """Return by how much a value is beyond the bound, as a share of it where it is not 0; negative within it."""
+        beyond = value - self.bound if self.at_most else self.bound - value
+        return beyond / (abs(self.bound) or 1.0)
+
+
+@dataclass(frozen=True)
 class Objectives:
     """The objectives of a search by name, each with its direction.
 
@@ -25,6 +49,8 @@ class Objectives:
     ----------
     by_name
         ``minimize`` or ``maximize``, by the name of each value.
+    limits
+        Bounds that a trial has to keep to be the best one, or on the front.
 
     Raises
     ------
@@ -33,6 +59,7 @@ class Objectives:
     """
 
     by_name: Mapping[str, str]
+    limits: tuple[Limit, ...] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.by_name, Mapping) or not 1 <= len(self.by_name) <= _MOST:
@@ -48,6 +75,21 @@ class Objectives:
     def names(self) -> tuple[str, ...]:
         """The names in order."""
         return tuple(self.by_name)
+
+    @property
+    def measured(self) -> tuple[str, ...]:
+        """The names of all values that a trial returns: the objectives, and those that have limits."""
+        return tuple(dict.fromkeys((*self.names, *(limit.name for limit in self.limits))))
+
+    def excesses(self, values: Mapping[str, float]) -> list[float]:
+        """Return by how much values are beyond each limit; negative within it."""
+        return [limit.excess(values[limit.name]) for limit in self.limits]
+
+    def keeps(self, trial: SearchTrial) -> bool:
+        """Return whether a trial is finished and its values are within all limits."""
+        if trial.state != "finished" or not set(self.measured) <= trial.values.keys():
+            return False
+        return all(excess <= 0 for excess in self.excesses(trial.values))
 
     @property
     def directions(self) -> tuple[Direction, ...]:
@@ -85,13 +127,13 @@ class Objectives:
             If a value is missing, no number, or not finite.
         """
         if isinstance(returned, Mapping):
-            missing = [name for name in self.names if name not in returned]
+            missing = [name for name in self.measured if name not in returned]
             if missing:
                 raise ConfigError(f"returned no {missing[0]!r}, but: {', '.join(map(str, returned)) or 'nothing'}")
-            given = {name: returned[name] for name in self.names}
-        elif len(self.by_name) > 1:
+            given = {name: returned[name] for name in self.measured}
+        elif len(self.measured) > 1:
             raise ConfigError(
-                f"returned {type(returned).__name__}; expected a number for each of {', '.join(self.names)}"
+                f"returned {type(returned).__name__}; expected a number for each of {', '.join(self.measured)}"
             )
         else:
             given = {self.only: returned}
@@ -106,17 +148,20 @@ class Objectives:
         return one < other if self.by_name[name] == "minimize" else one > other
 
     def best(self, trials: Sequence[SearchTrial], name: str) -> SearchTrial | None:
-        """Return the finished trial with the best value of an objective, the first of equals; ``None`` without one."""
-        found = [trial for trial in trials if trial.state == "finished" and name in trial.values]
+        """Return the finished trial with the best value of an objective, the first of equals; ``None`` without one.
+
+        A trial beyond a limit is not the best one.
+        """
+        found = [trial for trial in trials if self.keeps(trial)]
         sign = 1 if self.by_name[name] == "minimize" else -1
         return min(found, key=lambda trial: (sign * trial.values[name], trial.number), default=None)
 
     def front(self, trials: Sequence[SearchTrial]) -> tuple[SearchTrial, ...]:
         """Return the Pareto front: the finished trials that no other one equals or beats in every objective.
 
-        They are ordered by the first objective, the best first.
+        Trials beyond a limit are left out.  They are ordered by the first objective, the best first.
         """
-        found = [trial for trial in trials if trial.state == "finished" and set(self.names) <= trial.values.keys()]
+        found = [trial for trial in trials if self.keeps(trial)]
         losses = {trial.number: self.losses(trial.values) for trial in found}
         front: list[SearchTrial] = []
         # Sorted by losses, a trial can only be dominated by one before it.

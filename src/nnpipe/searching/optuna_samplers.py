@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from nnpipe.core.argument_checks import check_call, check_range
 from nnpipe.searching.sampler import SearchSampler
+from nnpipe.searching.trial_mirror import LIMITS
 
 if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
@@ -23,7 +25,7 @@ class RandomSearch(SearchSampler):
 
     kind: ClassVar[str] = "random"
 
-    def made(self, seed: int) -> BaseSampler:
+    def made(self, seed: int, limited: bool = False) -> BaseSampler:
         """Return Optuna's sampler, new."""
         from optuna.samplers import RandomSampler
 
@@ -55,13 +57,18 @@ class TPESearch(SearchSampler):
         check_range("startup", self.startup, 1)
         check_range("candidates", self.candidates, 1, 10_000)
 
-    def made(self, seed: int) -> BaseSampler:
+    def made(self, seed: int, limited: bool = False) -> BaseSampler:
         """Return Optuna's sampler, new."""
         from optuna.samplers import TPESampler
 
-        return TPESampler(n_startup_trials=self.startup, n_ei_candidates=self.candidates, seed=seed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # limits are experimental
+            return TPESampler(
+                n_startup_trials=self.startup, n_ei_candidates=self.candidates, seed=seed,
+                constraints_func=_limits(limited),
+            )  # fmt: skip
 
-    def again(self, sampler: BaseSampler, seed: int) -> BaseSampler:
+    def again(self, sampler: BaseSampler, seed: int, limited: bool = False) -> BaseSampler:
         """Return a used sampler as if it were new: it keeps the parameters that all trials have, and no more."""
         return _reseeded(sampler, seed)
 
@@ -85,12 +92,13 @@ class NSGA2Search(SearchSampler):
         check_call(NSGA2Search, vars(self))
         check_range("population", self.population, 2)
 
-    def made(self, seed: int) -> BaseSampler:
+    def made(self, seed: int, limited: bool = False) -> BaseSampler:
         """Return Optuna's sampler, new."""
         from optuna.samplers import NSGAIISampler
         from optuna.samplers.nsgaii._elite_population_selection_strategy import NSGAIIElitePopulationSelectionStrategy
 
-        select = NSGAIIElitePopulationSelectionStrategy(population_size=self.population)
+        limits = _limits(limited)
+        select = NSGAIIElitePopulationSelectionStrategy(population_size=self.population, constraints_func=limits)
 
         def elite(study: Study, population: list[FrozenTrial]) -> list[FrozenTrial]:
             # Optuna returns parents in the order of their selection at first, and by number from then on.
@@ -98,9 +106,12 @@ class NSGA2Search(SearchSampler):
 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a strategy of one's own is experimental
-            return NSGAIISampler(population_size=self.population, elite_population_selection_strategy=elite, seed=seed)
+            return NSGAIISampler(
+                population_size=self.population, elite_population_selection_strategy=elite, constraints_func=limits,
+                seed=seed,
+            )  # fmt: skip
 
-    def again(self, sampler: BaseSampler, seed: int) -> BaseSampler:
+    def again(self, sampler: BaseSampler, seed: int, limited: bool = False) -> BaseSampler:
         """Return a used sampler as if it were new: it keeps the parameters that all trials have, and no more."""
         return _reseeded(sampler, seed)
 
@@ -125,11 +136,21 @@ class GaussianProcessSearch(SearchSampler):
         check_call(GaussianProcessSearch, vars(self))
         check_range("startup", self.startup, 1)
 
-    def made(self, seed: int) -> BaseSampler:
+    def made(self, seed: int, limited: bool = False) -> BaseSampler:
         """Return Optuna's sampler, new."""
         from optuna.samplers import GPSampler
 
-        return GPSampler(n_startup_trials=self.startup, warn_independent_sampling=False, seed=seed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # limits are experimental
+            return GPSampler(
+                n_startup_trials=self.startup, warn_independent_sampling=False, seed=seed,
+                constraints_func=_limits(limited),
+            )  # fmt: skip
+
+
+def _limits(limited: bool) -> Callable[[FrozenTrial], Sequence[float]] | None:
+    """Return how Optuna finds the distances of a trial to its limits, which the mirror of the trials notes with it."""
+    return (lambda trial: trial.system_attrs.get(LIMITS, ())) if limited else None
 
 
 def _reseeded(sampler: Any, seed: int) -> BaseSampler:

@@ -24,9 +24,9 @@ class SearchSampler(OfAKind, ABC):
     """The packages that it needs, beside those of nnpipe."""
 
     @abstractmethod
-    def made(self, seed: int) -> BaseSampler:
-        """Return Optuna's sampler, new."""
+    def made(self, seed: int, limited: bool = False) -> BaseSampler:
+        """Return Optuna's sampler, new; with ``limited``, it prefers trials that keep the limits, if it can."""
 
-    def again(self, sampler: BaseSampler, seed: int) -> BaseSampler:
+    def again(self, sampler: BaseSampler, seed: int, limited: bool = False) -> BaseSampler:
         """Return a sampler that has been used before as if it were new with this seed."""
-        return self.made(seed)
+        return self.made(seed, limited)

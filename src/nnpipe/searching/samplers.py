@@ -39,7 +39,7 @@ class GridSearch(SearchSampler):
         check_call(GridSearch, vars(self))
         check_range("points", self.points, 1)
 
-    def made(self, seed: int) -> BaseSampler:
+    def made(self, seed: int, limited: bool = False) -> BaseSampler:
         """Refuse: a grid needs no sampler."""
         raise NotImplementedError("a grid needs no sampler")
 
@@ -73,11 +73,11 @@ class CMAESSearch(SearchSampler):
         check_call(CMAESSearch, vars(self))
         check_range("population", self.population, 3)
 
-    def made(self, seed: int) -> BaseSampler:
+    def made(self, seed: int, limited: bool = False) -> BaseSampler:
         """Return the sampler, new."""
         return CMAESSampler(population=self.population, seed=seed)  # type: ignore[return-value]
 
-    def again(self, sampler: BaseSampler, seed: int) -> BaseSampler:
+    def again(self, sampler: BaseSampler, seed: int, limited: bool = False) -> BaseSampler:
         """Return a used sampler as if it were new: it keeps the generations that it has been told."""
         sampler.reseed(seed)  # type: ignore[attr-defined]
         return sampler
@@ -106,11 +106,11 @@ class EvolutionSearch(SearchSampler):
         check_range("population", self.population, 2)
         check_range("sample", self.sample, 1, self.population)
 
-    def made(self, seed: int) -> BaseSampler:
+    def made(self, seed: int, limited: bool = False) -> BaseSampler:
         """Return the sampler, new."""
         return EvolutionSampler(population=self.population, sample=self.sample, seed=seed)  # type: ignore[return-value]
 
-    def again(self, sampler: BaseSampler, seed: int) -> BaseSampler:
+    def again(self, sampler: BaseSampler, seed: int, limited: bool = False) -> BaseSampler:
         """Return a used sampler as if it were new."""
         sampler.reseed(seed)  # type: ignore[attr-defined]
         return sampler

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial, TrialState
 
 STUDY_ID = 0
+LIMITS = "constraints"  # the key of optuna.study._constrained_optimization
 _START = datetime(2000, 1, 1)  # trials have durations, and no times of day
 
 
@@ -95,7 +96,7 @@ class TrialMirror:
         }[trial.state]  # fmt: skip
         values = None
         if state == TrialState.COMPLETE:
-            if not set(self.objectives.names) <= trial.values.keys():
+            if not set(self.objectives.measured) <= trial.values.keys():
                 return None
             values = [trial.values[name] for name in self.objectives.names]
         ended = _START + timedelta(seconds=trial.seconds or 0.0)  # what was taken over from elsewhere has no time
@@ -103,9 +104,15 @@ class TrialMirror:
             number=trial.number, trial_id=trial.number, state=state, value=None, values=values,
             params={name: to_optuna(self.space.parameters[name], value) for name, value in configuration.items()},
             distributions=self._distributions(tuple(configuration)),
-            user_attrs={}, system_attrs=dict(trial.notes), intermediate_values=dict(trial.reports),
+            user_attrs={}, system_attrs=self._noted(trial), intermediate_values=dict(trial.reports),
             datetime_start=_START, datetime_complete=ended if trial.ended else None,
         )  # fmt: skip
+
+    def _noted(self, trial: SearchTrial) -> dict[str, Any]:
+        """Return what is noted with a trial, with its distances to limits where Optuna's samplers look for them."""
+        if not self.objectives.limits or trial.state != "finished":
+            return dict(trial.notes)
+        return {**trial.notes, LIMITS: tuple(self.objectives.excesses(trial.values))}
 
     def _distributions(self, names: tuple[str, ...]) -> dict[str, BaseDistribution]:
         if names not in self._shared:

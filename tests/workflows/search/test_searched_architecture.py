@@ -47,6 +47,7 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         },
         "space": {"model.training.learning_rate": {"kind": "power", "low": -3, "high": -1}},
         "objectives": ["accuracy", "latency_median"],
+        "accept_doubts": ["chance", "constant", "collapsed"],  # networks that have hardly been trained
         "sampler": "nsga2",
         "trials": 2,
         "output": "build/found",

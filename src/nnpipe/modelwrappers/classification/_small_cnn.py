@@ -38,6 +38,10 @@ class SmallCNN(ModelWrapper):
         Whether the framework has channels last or first.
     widths
         Channels in each stage.
+    convolutions
+        Convolutions in each stage.
+    strided
+        Whether the last convolution of a stage halves the image, instead of a pooling after it.
     dropout
         Dropout rate before the dense layer.
     brightest
@@ -50,6 +54,8 @@ class SmallCNN(ModelWrapper):
 
     layout: ClassVar[Literal["nhwc", "nchw"]] = "nhwc"
     widths: ClassVar[tuple[int, ...]] = (32, 64)
+    convolutions: ClassVar[int] = 2
+    strided: ClassVar[bool] = False
     dropout: ClassVar[float] = 0.25
     brightest: ClassVar[int] = 255
     shift: ClassVar[int] = 0
@@ -81,6 +87,10 @@ class SmallCNN(ModelWrapper):
         return IOSpec(
             (TensorSpec("image", (None, *shape), "float32"),), (TensorSpec("scores", (None, self.classes), "float32"),)
         )
+
+    def stride_of(self, stage: int, number: int) -> int:
+        """Return the stride of a convolution; stages and the convolutions in them count from 1."""
+        return 2 if self.strided and stage < len(self.widths) and number == self.convolutions else 1
 
     def augment(self, inputs: Batch, rng: np.random.Generator) -> Batch:
         """Return the samples randomly shifted, and mirrored if ``mirror``; new pixels at the edges are 0."""
@@ -149,7 +159,15 @@ class DigitsCNN(SmallCNN):
 class WornDigitsCNN(DigitsCNN):
     """A CNN with few channels, all of which it needs, for worn scans of 12 x 12 pixels."""
 
-    widths: ClassVar[tuple[int, ...]] = (6, 12)
+    # What is the same in all networks of other data can be chosen here.
+    widths: tuple[int, ...] = argument((6, 12), help="channels in each stage", minimum=1)  # type: ignore[misc]
+    convolutions: int = argument(2, help="convolutions in each stage", minimum=1)  # type: ignore[misc]
+    strided: bool = argument(  # type: ignore[misc]
+        False, help="let the last convolution of a stage halve the image, instead of a pooling after it"
+    )
+    shift: int = argument(  # type: ignore[misc]
+        0, help="greatest random shift of training samples, in pixels, in each direction", minimum=0
+    )
     dropout: ClassVar[float] = 0.0
 
     @property

@@ -33,10 +33,12 @@ class PyTorchCNN(SmallCNN, PyTorchWrapper):
         stages: list[Any] = []
         for number, width in enumerate(self.widths, 1):
             layers: list[Any] = []
-            for _ in range(2):
-                layers += [nn.Conv2d(channels, width, 3, padding=1, bias=False), nn.BatchNorm2d(width), nn.ReLU()]
+            for place in range(1, self.convolutions + 1):
+                stride = self.stride_of(number, place)
+                convolution = nn.Conv2d(channels, width, 3, stride, padding=1, bias=False)
+                layers += [convolution, nn.BatchNorm2d(width), nn.ReLU()]
                 channels = width
-            if number < len(self.widths):
+            if number < len(self.widths) and not self.strided:
                 layers.append(nn.MaxPool2d(2))
             stages.append(nn.Sequential(*layers))
         head = nn.Sequential(

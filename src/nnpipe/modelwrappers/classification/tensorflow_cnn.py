@@ -29,12 +29,13 @@ class TensorFlowCNN(SmallCNN, TensorFlowWrapper):
 
         image = x = Input(self.image_shape, name="image")
         for stage, width in enumerate(self.widths, 1):
-            for number in (1, 2):
+            for number in range(1, self.convolutions + 1):
                 name = f"stage{stage}_{number}"
-                x = layers.Conv2D(width, 3, padding="same", use_bias=False, name=f"{name}_conv")(x)
+                stride = self.stride_of(stage, number)
+                x = layers.Conv2D(width, 3, stride, padding="same", use_bias=False, name=f"{name}_conv")(x)
                 x = layers.BatchNormalization(momentum=0.9, name=f"{name}_norm")(x)
                 x = layers.ReLU(name=f"{name}_relu")(x)
-            if stage < len(self.widths):
+            if stage < len(self.widths) and not self.strided:
                 x = layers.MaxPooling2D(2, name=f"stage{stage}_pool")(x)
         x = layers.GlobalAveragePooling2D(name="mean")(x)
         x = layers.Dropout(self.dropout, name="dropout")(x)

@@ -130,7 +130,7 @@ def mix(
             stack.enter_context(ModelProcess(chain.way.wrapper, dataset, chain.way.path)),
             stack.enter_context(Worker(f"{subprocess_tasks.__name__}:Trials", shown=True)),
         )  # fmt: skip
-        samples = _apart(dataset, calibration_samples, search_samples)
+        samples = samples_apart(dataset, calibration_samples, search_samples)
         ranking, steps = mixing.searched(samples, max_loss * _SHARE, evaluations, progress)
         best = fastest(steps, max_loss * _SHARE)
         candidates = mixing.finalists(best, Path(to))
@@ -158,7 +158,7 @@ def _metric(dataset: Dataset, name: str) -> QualityMetric:
         raise ConfigError(f"{name!r} is no metric of the task {task.name}; there are {known}") from None
 
 
-def _apart(dataset: Dataset, calibration_samples: int, count: int) -> np.ndarray[Any, Any]:
+def samples_apart(dataset: Dataset, calibration_samples: int, count: int) -> np.ndarray[Any, Any]:
     """Return samples to search with: of the validation split, or training samples that no quantiser has seen."""
     try:
         validation = dataset.split("validation")

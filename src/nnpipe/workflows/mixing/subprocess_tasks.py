@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import statistics
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -49,7 +50,8 @@ class Trials:
         if request["do"] == "open":
             self._floats = self._stack.enter_context(spec.open())
             self._evaluation = _judged(self._floats, spec, indices)
-            return {"value": metric.of(self._evaluation)}
+            call = next(_route(spec, self._floats, 1).items(indices[:1]))
+            return {"value": metric.of(self._evaluation), "seconds": _seconds(self._floats, call)}
         with spec.open() as session:
             return self._compared(session, spec, indices, metric)
 
@@ -102,6 +104,13 @@ def _paired_ratio(one: InferenceSession, its: Item, other: InferenceSession, own
         ratios.append(times[1] / times[0])
     ratios.sort()
     return [ratios[_PAIRS // 2], ratios[_BOUND], ratios[-1 - _BOUND]]
+
+
+def _seconds(session: InferenceSession, call: Item) -> float:
+    """Return the median time of a call, in seconds."""
+    session.put(call.inputs)
+    calls = max(_FEWEST_CALLS, int(_BLOCK_NS // max(_block_ns(session, _FEWEST_CALLS), 1) * _FEWEST_CALLS))
+    return statistics.median(_block_ns(session, calls) / calls for _ in range(_PAIRS)) / 1e9
 
 
 def _block_ns(session: InferenceSession, calls: int) -> int:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from nnpipe.architectures.architecture_schema import architecture_schema
+from nnpipe.compilers.layer_forms import FORMS
 from nnpipe.core.errors import ConfigError
-from nnpipe.experiment.settings import check_keys, read_settings
-from nnpipe.measuring.constraints import metric_of
+from nnpipe.experiment.settings import check_keys
+from nnpipe.measuring.doubt import BARRING
 from nnpipe.searching.engine import SearchEngine
 from nnpipe.searching.objectives import Objectives
 from nnpipe.searching.pruners import PRUNERS, SearchPruner, pruner_from_json
@@ -18,16 +18,21 @@ from nnpipe.searching.sampler import SearchSampler
 from nnpipe.searching.samplers import SAMPLERS, sampler_from_json
 from nnpipe.searching.space import SearchSpace, space_schema
 from nnpipe.searching.trial_store import MemoryTrials
+from nnpipe.workflows.compression import subject as compression
 from nnpipe.workflows.pipeline.entries import count_of, text_of
 from nnpipe.workflows.pipeline.schema_parts import DIALECT, Schema, object_schema
+from nnpipe.workflows.search import choice
 from nnpipe.workflows.search.searched_architecture import SearchedArchitecture
-from nnpipe.workflows.search.subjects import SearchedFunction, SearchedPipeline, SearchSubject
+from nnpipe.workflows.search.searched_pipeline import SearchedPipeline
+from nnpipe.workflows.search.subjects import SearchedFunction, SearchSubject
 from nnpipe.workflows.search.warm_start import check_query
+from nnpipe.workflows.sweep.file import CONFIRMATIONS
 
 TRIALS = 100
 _KEYS = (
     "title", "function", "arguments", "pipeline", "candidate", "architecture", "space", "constraints", "objectives",
-    "sampler", "pruner", "prune_by", "trials", "seed", "repeats", "warm_start", "output",
+    "sampler", "pruner", "prune_by", "trials", "seed", "repeats", "warm_start", "output", *compression.KEYS,
+    *choice.KEYS,
 )  # fmt: skip
 
 
@@ -57,11 +62,10 @@ class SearchSettings:
         NNPipeError
             If a setting is wrong; the message names its place in the file.
         """
-        data = check_keys(dict(settings), _KEYS, "search", () if "architecture" in settings else ("space",))
-        subject = _subject(data)
+        data = check_keys(dict(settings), tuple(dict.fromkeys(_KEYS)), "search")
+        _check_subject(data)
         title = text_of(data.get("title", "search"), "title")
-        space = _space(data, subject)
-        objectives = _objectives(data.get("objectives"), isinstance(subject, SearchedPipeline))
+        subject, space, objectives = _compressed(data) if data.get("compress") is not None else _given(data)
         subject.check(space, objectives)
         repeats = data.get("repeats", False)
         if not isinstance(repeats, bool):
@@ -112,45 +116,69 @@ def _told(settings: Mapping[str, Any]) -> str:
     return str(settings["kind"]) + (f" ({more})" if more else "")
 
 
-def _subject(data: Mapping[str, Any]) -> SearchSubject:
-    if (data.get("function") is None) == (data.get("pipeline") is None):
-        raise ConfigError("search: give either function: an import path, or pipeline: a file or its content")
+def _check_subject(data: Mapping[str, Any]) -> None:
+    """Raise an error unless the file has one subject, and only keys that belong to it."""
+    given = [key for key in ("function", "pipeline", "compress") if data.get(key) is not None]
+    if len(given) != 1:
+        raise ConfigError(
+            "search: give one of function: an import path, pipeline: a file or its content, and compress: a model"
+        )
+    if given[0] == "function" and data.get("architecture") is not None:
+        raise ConfigError("search: a function has no architecture; give a pipeline that trains the networks")
+    foreign = {
+        "function": ("candidate", *compression.KEYS[1:-1], *choice.KEYS),
+        "pipeline": ("arguments", *compression.KEYS[1:-1]),
+        "compress": (
+            "function",
+            "arguments",
+            "pipeline",
+            "candidate",
+            "architecture",
+            "space",
+            "pruner",
+            "prune_by",
+            "repeats",
+        ),
+    }[given[0]]
+    for key in foreign:
+        if data.get(key) is not None:
+            raise ConfigError(f"{key}: this key does not belong to a search with {given[0]}")
+    if given[0] != "compress" and data.get("architecture") is None and data.get("space") is None:
+        raise ConfigError("search: the key 'space' is missing")
+
+
+def _compressed(data: Mapping[str, Any]) -> tuple[SearchSubject, SearchSpace, Objectives]:
+    of_space, of_metrics = choice.divided(data.get("constraints"), ())
+    if of_space:
+        raise ConfigError(f"constraints: {of_space[0]!r} is on no metric; {choice.HINT}")
+    subject = compression.SearchedCompression.from_settings(data, of_metrics)
+    return subject, subject.space(), subject.objectives()
+
+
+def _given(data: Mapping[str, Any]) -> tuple[SearchSubject, SearchSpace, Objectives]:
+    """Return a function or a pipeline, with its space and its objectives."""
     if data.get("function") is not None:
-        if data.get("architecture") is not None:
-            raise ConfigError("search: a function has no architecture; give a pipeline that trains the networks")
-        if data.get("candidate") is not None:
-            raise ConfigError("search: a function has no candidate")
         arguments = data.get("arguments") or {}
         if not isinstance(arguments, dict):
             raise ConfigError(f"arguments: expected an object, found {type(arguments).__name__}")
-        return SearchedFunction.imported(text_of(data["function"], "function"), arguments)
-    if data.get("arguments") is not None:
-        raise ConfigError("search: a pipeline has no arguments; change its settings in its own file")
-    given = data["pipeline"]
-    settings = given if isinstance(given, dict) else read_settings(Path(text_of(given, "pipeline")))
-    candidate = "" if data.get("candidate") is None else text_of(data["candidate"], "candidate")
-    output = Path(text_of(data.get("output", "build/search"), "output"))
-    if data.get("architecture") is not None:
-        return SearchedArchitecture(data["architecture"], settings, candidate, output)
-    return SearchedPipeline(settings, candidate, output)
+        space = SearchSpace.from_json(data["space"], data.get("constraints") or [])
+        function = SearchedFunction.imported(text_of(data["function"], "function"), arguments)
+        return function, space, _objectives(data.get("objectives"))
+    parameters = {} if data.get("space") is None else data["space"]
+    of_space, of_metrics = choice.divided(data.get("constraints"), parameters if isinstance(parameters, dict) else ())
+    if data.get("architecture") is not None and isinstance(parameters, dict):
+        searched = SearchedArchitecture.from_settings(data, of_metrics)
+        return searched, searched.space(parameters, of_space), searched.choice.searched(searched.choice.limits())
+    space = SearchSpace.from_json(parameters, of_space)
+    subject = SearchedPipeline.from_settings(data, of_metrics)
+    return subject, space, subject.choice.searched(subject.choice.limits())
 
 
-def _space(data: Mapping[str, Any], subject: SearchSubject) -> SearchSpace:
-    parameters, constraints = data.get("space") or {}, data.get("constraints") or []
-    if isinstance(subject, SearchedArchitecture) and isinstance(parameters, dict) and isinstance(constraints, list):
-        return subject.space(parameters, constraints)
-    return SearchSpace.from_json(parameters, constraints)
-
-
-def _objectives(given: Any, of_pipeline: bool) -> Objectives:
-    if given is None and not of_pipeline:
+def _objectives(given: Any) -> Objectives:
+    if given is None:
         return Objectives({"value": "minimize"})
-    if of_pipeline and isinstance(given, list) and given:
-        metrics = [metric_of(text_of(name, f"objectives.{place}")) for place, name in enumerate(given)]
-        return Objectives({each.name: "minimize" if each.less_is_better else "maximize" for each in metrics})
     if not isinstance(given, dict):
-        more = ", or a list of metrics" if of_pipeline else ""
-        raise ConfigError(f"objectives: expected names, each with minimize or maximize{more}")
+        raise ConfigError("objectives: expected names, each with minimize or maximize")
     return Objectives(given)
 
 
@@ -171,7 +199,10 @@ def schema() -> Schema:
             "candidate": text | {"description": "the candidate whose metrics count; left out: the last one"},
             "architecture": architecture_schema(),
             "space": space_schema(),
-            "constraints": {"type": "array", "items": text | {"description": "such as: units * layers <= 4096"}},
+            "constraints": {
+                "type": "array",
+                "items": text | {"description": "such as: units * layers <= 4096, or of models: latency_p90 <= 2 ms"},
+            },
             "objectives": {
                 "anyOf": [
                     {"type": "object", "additionalProperties": {"enum": ["minimize", "maximize"]}, "minProperties": 1},
@@ -187,8 +218,36 @@ def schema() -> Schema:
             "repeats": {"type": "boolean", "default": False, "description": "whether to try a configuration again"},
             "warm_start": text
             | {"description": "a condition on earlier runs, whose values the search knows at its start"},
-            "output": text | {"description": "folder for the pipelines' results", "default": "build/search"},
+            "output": text | {"description": "folder for the results of models", "default": "build/search"},
+            **_of_models(),
         },
     )
-    either = {"anyOf": [{"required": ["space"]}, {"required": ["architecture"]}]}
+    either = {"anyOf": [{"required": [key]} for key in ("space", "architecture", "compress")]}
     return {"$schema": DIALECT, "title": "nnpipe search", **root, **either}
+
+
+def _of_models() -> Schema:
+    """Return the keys of searches whose trials are models that are measured."""
+    text, count = {"type": "string", "minLength": 1}, {"type": "integer", "minimum": 1}
+    return {
+        "compress": {"type": "object", "description": "a trained model: class, arguments, path, training, title"},
+        "dataset": {"type": ["string", "object"], "description": "the data of the model to compress"},
+        "activations": {
+            "type": "array", "items": {"enum": list(compression.ACTIVATIONS)}, "minItems": 1,
+            "description": "what the compressed model computes with; left out: both are tried",
+        },
+        "forms": {
+            "type": "array", "items": text, "minItems": 2,
+            "description": f"forms of layers: {FORMS}", "default": list(compression.FORMS),
+        },
+        "measure": {"type": "object", "description": "how the best models are measured, as in sweep files"},
+        "verify": {"type": "object", "description": "as in sweep files"},
+        "calibration_samples": count | {"default": 128},
+        "search_samples": count | {"default": 1000, "description": "the samples that trials are judged on"},
+        "time_limit": {"type": "number", "minimum": 0, "description": "seconds that each step may take"},
+        "choose": text | {"description": "the metric by which the best model is chosen; left out: the first objective"},
+        "confirmations": count | {"default": CONFIRMATIONS},
+        "accept_doubts": {"type": "array", "items": {"enum": sorted(BARRING)}},
+        "confidence": {"type": "number", "minimum": 0.5, "exclusiveMaximum": 1, "default": 0.95},
+        "budget": {"type": ["string", "number"], "description": "how long to measure pipelines, as in sweep files"},
+    }  # fmt: skip

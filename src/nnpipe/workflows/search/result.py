@@ -22,6 +22,8 @@ from nnpipe.workflows.search.table import trial_table
 if TYPE_CHECKING:
     import optuna
 
+    from nnpipe.workflows.sweep.sweep import SweepResult
+
 _SHOWN = 10
 
 
@@ -41,6 +43,8 @@ class SearchResult:
         The title of the search.
     facts
         What was searched and how, by name, for reports.
+    final
+        The measurements in full of the best trials, with the one to ship; only of models.
 
     Examples
     --------
@@ -56,6 +60,7 @@ class SearchResult:
     trials: tuple[SearchTrial, ...]
     title: str = "Search"
     facts: Mapping[str, str] = field(default_factory=dict)
+    final: SweepResult | None = None
 
     @property
     def finished(self) -> tuple[SearchTrial, ...]:
@@ -199,4 +204,6 @@ class SearchResult:
             one = len(self.objectives.names) == 1
             lines.append("best:" if one else f"Pareto front, {len(front)} trials:")
             lines.append(trial_table(front[:_SHOWN], self.space, self.objectives))
+        if self.final is not None:
+            lines += ["", str(self.final)]
         return "\n".join(lines)

@@ -18,13 +18,14 @@ from nnpipe.searching.trial import SearchTrial
 from nnpipe.workflows.pipeline.entries import made_from
 from nnpipe.workflows.search.coordinate import coordinate
 from nnpipe.workflows.search.file import SearchSettings
+from nnpipe.workflows.search.measured_subject import MeasuredSubject
 from nnpipe.workflows.search.result import SearchResult
 from nnpipe.workflows.search.search import searched
 from nnpipe.workflows.search.warm_start import warm_start
 from nnpipe.workflows.search.workers import Watch
 from nnpipe.workflows.workers.worker_options import WorkerOptions
 
-_OF_SUBJECT = ("function", "arguments", "pipeline", "candidate", "architecture")
+_OF_SUBJECT = ("function", "arguments", "pipeline", "candidate", "architecture", "compress")
 
 
 def read_search(settings: str | Path | Mapping[str, Any], changes: Sequence[str] = ()) -> SearchSettings:
@@ -46,6 +47,7 @@ def run_search(
     workers: WorkerOptions | None = None,
     begin: Callable[[Sequence[SearchTrial]], None] | None = None,
     watch: Watch | None = None,
+    command: Sequence[str] = (),
 ) -> SearchResult:
     """Carry out a search, or go on with the one of its title in a database.
 
@@ -64,6 +66,8 @@ def run_search(
         Is called once with the trials that there are already.
     watch
         Is called with each trial that has ended here.
+    command
+        The command line, for the result files of the final measurements.
 
     Raises
     ------
@@ -81,13 +85,17 @@ def run_search(
         warm_start(database, search, store, settings.warm_start, settings.space, settings.objectives)
     if begin is not None:
         begin(store.trials())
+    subject = settings.subject
     try:
+        if isinstance(subject, MeasuredSubject) and not store.trials():
+            for configuration in subject.first()[: settings.trials]:
+                store.enqueue(configuration)
         if workers is not None:
             coordinate(settings, database, search, store, workers, watch or (lambda trial: None))
             found = SearchResult(settings.space, settings.objectives, store.trials())
         else:
             found = searched(
-                settings.subject.evaluate, settings.space, settings.objectives, trials=settings.trials,
+                subject.evaluate, settings.space, settings.objectives, trials=settings.trials,
                 sampler=settings.sampler, pruner=settings.pruner, prune_by=settings.prune_by, seed=settings.seed,
                 workers=1, store=store, watch=watch,
             )  # fmt: skip
@@ -97,9 +105,16 @@ def run_search(
     except KeyboardInterrupt:
         database.runs.enter(search, "paused", "interrupted")
         raise
+    finally:
+        if isinstance(subject, MeasuredSubject):
+            subject.close()
     if all(trial.ended for trial in found.trials) and database.runs.get(search).status == "running":
         database.runs.enter(search, "completed")
-    return replace(found, title=settings.title, facts=settings.facts)
+    found = replace(found, title=settings.title, facts=settings.facts)
+    if not isinstance(subject, MeasuredSubject):
+        return found
+    arguments = {each.number: settings.space.arguments(each.configuration or {}) for each in found.finished}
+    return replace(found, final=subject.finals(found.trials, arguments, settings.seed, command))
 
 
 def _check_same(database: RunDatabase, title: str, described: Mapping[str, Any]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -17,7 +17,8 @@ from nnpipe.searching.objectives import Objectives
 from nnpipe.searching.space import SearchSpace
 from nnpipe.searching.trial import SearchTrial
 from nnpipe.workflows.pipeline.entries import component_of
-from nnpipe.workflows.search.subjects import SearchedPipeline
+from nnpipe.workflows.search.choice import Choice
+from nnpipe.workflows.search.searched_pipeline import SearchedPipeline, pipeline_of
 
 NETWORK = "network.yaml"
 """The file of a trial's network in the folder of the trial."""
@@ -33,9 +34,9 @@ class SearchedArchitecture(SearchedPipeline):
     architecture
         The networks to choose from, as in :class:`~nnpipe.architectures.architecture_space.ArchitectureSpace`; what is
         left out of ``input``, ``classes``, ``input_name`` and ``target`` follows from the pipeline's data set.
-    settings, candidate, output
-        As for :class:`~nnpipe.workflows.search.subjects.SearchedPipeline`; the model's network and the path of its
-        weights are replaced by those of the trial.
+    settings, candidate, output, choice
+        As for :class:`~nnpipe.workflows.search.searched_pipeline.SearchedPipeline`; the model's network and the
+        path of its weights are replaced by those of the trial.
 
     Raises
     ------
@@ -44,16 +45,26 @@ class SearchedArchitecture(SearchedPipeline):
     """
 
     def __init__(
-        self, architecture: Mapping[str, Any], settings: Mapping[str, Any], candidate: str, output: Path
+        self,
+        architecture: Mapping[str, Any],
+        settings: Mapping[str, Any],
+        candidate: str,
+        output: Path,
+        choice: Choice,
     ) -> None:
         if "models" in settings or not isinstance(settings.get("model", {}), dict):
             raise ConfigError("pipeline: an architecture search has one model, described under model")
         model = {"class": _MODEL, **settings.get("model", {})}
         if model.get("training") is None:
             raise ConfigError("pipeline: model.training is missing: every network is trained before it is measured")
-        super().__init__({**settings, "model": model}, candidate, output)
+        super().__init__({**settings, "model": model}, candidate, output, choice)
         self.architecture = ArchitectureSpace.from_json({**_of_data(settings, model, architecture), **architecture})
         self._names = frozenset(self.architecture.parameters())
+
+    @classmethod
+    def from_settings(cls, data: Mapping[str, Any], constraints: Sequence[str]) -> SearchedArchitecture:
+        """Return the subject of a search file, given those of its constraints that are on metrics."""
+        return cls(data["architecture"], *pipeline_of(data, constraints))
 
     def space(self, more: Mapping[str, Any], constraints: list[Any]) -> SearchSpace:
         """Return the parameters of the architecture together with further ones.
@@ -75,18 +86,21 @@ class SearchedArchitecture(SearchedPipeline):
         with TemporaryDirectory() as folder:
             settings = self._with_network(example, Path(folder))
             others = {name: each for name, each in space.parameters.items() if name not in self._names}
-            inner = SearchedPipeline(settings, self.candidate, self.output)
+            inner = SearchedPipeline(settings, self.candidate, self.output, self.choice)
             if others:
                 inner.check(SearchSpace(others), objectives)
             else:
-                inner.check_settings(settings, objectives)
+                inner.check_settings(settings)
 
     def settings_of(self, trial: SearchTrial, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the settings of a trial's pipeline, and write its network."""
         chosen = {name: value for name, value in arguments.items() if name in self._names}
         others = {name: value for name, value in arguments.items() if name not in self._names}
         inner = SearchedPipeline(
-            self._with_network(chosen, self.output / "trials" / str(trial.number)), self.candidate, self.output
+            self._with_network(chosen, self.output / "trials" / str(trial.number)),
+            self.candidate,
+            self.output,
+            self.choice,
         )
         return inner.settings_of(trial, others)
 

@@ -1,4 +1,4 @@
-"""What a search file searches: a Python function, or the settings of a pipeline file."""
+"""What a search file searches: the interface, and Python functions."""
 
 from __future__ import annotations
 
@@ -7,26 +7,16 @@ import inspect
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
-from nnpipe.core.errors import ConfigError, NNPipeError
+from nnpipe.core.errors import ConfigError
 from nnpipe.core.naming import nearest
-from nnpipe.core.progress import silent
-from nnpipe.experiment.settings import override
-from nnpipe.measuring.constraints import metric_of
-from nnpipe.measuring.run import Run
 from nnpipe.searching.objectives import Objectives
 from nnpipe.searching.space import SearchSpace
 from nnpipe.searching.trial import SearchTrial
-from nnpipe.workflows.journal import digest_of
-from nnpipe.workflows.pipeline.file import Pipeline
-from nnpipe.workflows.pipeline.run import PipelineResult, run_pipeline
 from nnpipe.workflows.search.trial_report import TrialReport
-from nnpipe.workflows.sweep.estimates import Figures
 
 REPORT = "report"
-_CONFIDENCE = 0.95
 
 
 class SearchSubject(ABC):
@@ -123,80 +113,3 @@ class SearchedFunction(SearchSubject):
         name = self.path or str(getattr(self.function, "__name__", type(self.function).__name__))
         fixed = {"Fixed arguments": json.dumps(self.fixed, default=str)} if self.fixed else {}
         return {"Function": name, **fixed}
-
-
-class SearchedPipeline(SearchSubject):
-    """A pipeline file, of which each parameter is a setting: ``model.arguments.units``.
-
-    Parameters
-    ----------
-    settings
-        The content of the pipeline file.
-    candidate
-        The title of the candidate whose metrics count; empty for the last one.
-    output
-        Folder for the results of each trial.
-    """
-
-    def __init__(self, settings: Mapping[str, Any], candidate: str, output: Path) -> None:
-        self.settings, self.candidate, self.output = dict(settings), candidate, output
-
-    def check(self, space: SearchSpace, objectives: Objectives) -> None:
-        """Raise :class:`ConfigError` unless its settings can be changed so, and there are such metrics."""
-        middle = space.configuration(lambda _, parameter: parameter.value_at(0.5))
-        self.check_settings(self.changed(space.arguments(middle)), objectives, f"with {json.dumps(middle)[:200]}: ")
-
-    def check_settings(self, settings: Mapping[str, Any], objectives: Objectives, told: str = "") -> None:
-        """Raise :class:`ConfigError` unless these are settings of a pipeline with the candidate and the metrics."""
-        for name in objectives.names:
-            metric_of(name)
-        try:
-            pipeline = Pipeline.from_settings(settings)
-        except NNPipeError as error:
-            raise type(error)(f"pipeline: {told}{error}") from None
-        titles = [candidate.title for model in pipeline.models for candidate in model.candidates]
-        if self.candidate and self.candidate not in titles:
-            hint = nearest(self.candidate, titles) or f"; there are: {', '.join(titles)}"
-            raise ConfigError(f"candidate: there is no {self.candidate!r} in the pipeline{hint}")
-
-    def evaluate(self, trial: SearchTrial, arguments: Mapping[str, Any], report: TrialReport) -> Any:
-        """Carry out the pipeline, and return all metrics that are objectives."""
-        found = run_pipeline(self.settings_of(trial, arguments), progress=silent)
-        run = found.run_of(self.candidate) if self.candidate else found.runs[-1]
-        if not self.candidate and found.failures:
-            raise ConfigError(f"{found.failures[-1].title}: {found.failures[-1].cause}")
-        figures = Figures(run, _as_trained(found, run))
-        values = {}
-        for name in report.objectives:
-            figure = figures.of(metric_of(name), _CONFIDENCE)
-            if figure.value is None:
-                raise ConfigError(f"{name} is not known: {figure.reason}")
-            values[name] = figure.value
-        return values
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the candidate, and a digest of the settings."""
-        return {"pipeline": digest_of(self.settings), "candidate": self.candidate}
-
-    @property
-    def facts(self) -> dict[str, str]:
-        """The pipeline's title and the candidate."""
-        title = str(self.settings.get("title") or "without a title")
-        return {"Pipeline": title, "Candidate": self.candidate or "the last one"}
-
-    def settings_of(self, trial: SearchTrial, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the settings of a trial's pipeline."""
-        return {**self.changed(arguments), "output": str(self.output / "trials" / str(trial.number))}
-
-    def changed(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the settings of the pipeline with those of a trial."""
-        return override(self.settings, [f"{name}={json.dumps(value)}" for name, value in arguments.items()])
-
-
-def _as_trained(found: PipelineResult, run: Run) -> Run | None:
-    """Return the run of the model as trained from which a run's model was compiled, if it was measured."""
-    for model in found.pipeline.models:
-        if run.title in [candidate.title for candidate in model.candidates]:
-            trained = [candidate.title for candidate in model.candidates if candidate.runtime is None]
-            return next((each for each in found.runs if each.title in trained), None)
-    return None

@@ -27,7 +27,7 @@ class TrialTable:
     def __init__(self, space: SearchSpace, objectives: Objectives) -> None:
         self._objectives = objectives
         self._names = list(space.parameters)
-        self._widths = {name: min(max(len(name), 11), _WIDEST) for name in (*objectives.names, *self._names)}
+        self._widths = {name: min(max(len(name), 11), _WIDEST) for name in (*objectives.measured, *self._names)}
         self._best: SearchTrial | None = None
 
     @property
@@ -39,7 +39,7 @@ class TrialTable:
     def line(self, trial: SearchTrial) -> str:
         """Return the line of a trial; that of a best one so far has a star."""
         star = "*" if self._is_best(trial) else " "
-        cells = [self._cell(name, trial.values.get(name, "")) for name in self._objectives.names]
+        cells = [self._cell(name, trial.values.get(name, "")) for name in self._objectives.measured]
         cells += [self._cell(name, (trial.configuration or {}).get(name, "")) for name in self._names]
         seconds = "" if trial.seconds is None else f"{trial.seconds:.3g}"
         ends = {"failed": f"  failed: {_cut(trial.message, _LONGEST_MESSAGE)}", "pruned": "  pruned"}
@@ -54,6 +54,8 @@ class TrialTable:
         if len(self._objectives.names) > 1 or trial.state != "finished":
             return False
         name, best = self._objectives.only, self._best
+        if not self._objectives.keeps(trial):
+            return False
         if best is not None and not self._objectives.better(name, trial.values[name], best.values[name]):
             return False
         self._best = trial

@@ -23,6 +23,7 @@ from nnpipe.experiment.settings import check_keys
 from nnpipe.measuring.constraints import MetricConstraint, metric_of
 from nnpipe.measuring.measure_options import MeasureOptions
 from nnpipe.measuring.quantities import Quantity
+from nnpipe.workflows.candidates.deployment import Deployment
 from nnpipe.workflows.candidates.model_process import LimitOptions
 from nnpipe.workflows.candidates.stages import check_plan
 from nnpipe.workflows.journal import digest_of
@@ -77,6 +78,7 @@ class Point:
     runtime: Runtime | None
     way: Plan | None
     measure: MeasureOptions
+    deployment: Deployment | None = None
 
     def key(self, weights: str, dataset: Dataset, calibration_samples: int, verify: VerifyOptions) -> str:
         """Return a key that is equal only for the same work: a digest of the weights' SHA-256 and every argument."""
@@ -86,6 +88,7 @@ class Point:
                 "runtime": self.runtime.describe() if self.runtime else None,
                 "measure": self.measure.to_json(),
                 "verify": verify.to_json(),
+                **({"deployment": self.deployment.to_json()} if self.deployment else {}),
             }
         )
 
@@ -105,7 +108,8 @@ class Point:
 class Sweep:
     """A whole sweep; ``impossible`` has the reason, by title, why a combination is not possible.
 
-    Without ``objectives`` of its own they follow from the task of the data: see :meth:`of_task`.
+    Without ``objectives`` of its own they follow from the task of the data: see :meth:`of_task`.  With
+    ``trained_competes`` false, models as trained are only there so that losses can be told.
     """
 
     title: str
@@ -125,6 +129,11 @@ class Sweep:
     seed: int
     time_limit: float
     budget: SweepBudget | None = None
+    trained_competes: bool = True
+
+    def competes(self, point: Point) -> bool:
+        """Return whether a point may be chosen; models as trained may be there for comparison only."""
+        return self.trained_competes or point.runtime is not None
 
     @property
     def metrics(self) -> tuple[Quantity, ...]:
@@ -161,7 +170,7 @@ class Sweep:
         """
         data = check_keys(dict(settings), _KEYS, "sweep", ("dataset", "models", "runtimes"))
         output = Path(text_of(data.get("output", "build/sweep"), "output"))
-        models = tuple(_model(entry, f"models.{i}", output) for i, entry in enumerate(list_of(data, "models")))
+        models = tuple(model_entry(entry, f"models.{i}", output) for i, entry in enumerate(list_of(data, "models")))
         _check_titles([model.title for model in models])
         measure = made_of(MeasureOptions, part_of(data, "measure"), "measure")
         chains = tuple(chains_of(data))
@@ -195,7 +204,8 @@ class Sweep:
         )
 
 
-def _model(entry: Any, where: str, output: Path) -> Model:
+def model_entry(entry: Any, where: str, output: Path) -> Model:
+    """Return the model of an entry; what is trained is written into ``output``."""
     data = check_keys(entry, _MODEL_KEYS, where, ("class",))
     name = text_of(data["class"], where).rpartition(".")[2]
     title = text_of(data.get("title", name), f"{where}.title")

@@ -42,11 +42,13 @@ class Race:
         A sweep with a budget.
     measure
         Compiles and measures a point, each at most once.
+    first
+        The stage that every point is measured in at first, from 1.
     """
 
-    def __init__(self, sweep: Sweep, measure: Measure) -> None:
+    def __init__(self, sweep: Sweep, measure: Measure, first: int = 1) -> None:
         assert sweep.budget is not None
-        self._sweep, self._measure, self._budget = sweep, measure, sweep.budget
+        self._sweep, self._measure, self._budget, self._first = sweep, measure, sweep.budget, first
         self._samples = sample_count(sweep)
         self._spent = 0.0
         self._done: dict[str, Done] = {}
@@ -89,7 +91,7 @@ class Race:
             waiting = [point for point in points if point.title not in self._done]
             random.Random(f"{self._sweep.seed} {title}").shuffle(waiting)
             for point in waiting:
-                self._advance(point, 1)
+                self._advance(point, self._first)
 
     def _settle_choice(self) -> None:
         while True:
@@ -137,7 +139,7 @@ class Race:
 
     def _cost(self, standing: RaceStanding, share: float) -> float:
         point = standing.point
-        staged = point if share >= 1 else self._staged(point, share)
+        staged = point if share >= 1 else staged_point(point, share, self._samples)
         samples = min(staged.measure.measure_samples or self._samples, self._samples)
         return standing.time.estimate(samples, staged.measure.measure_seconds, point.measure.inference_batch_size)
 
@@ -148,7 +150,7 @@ class Race:
         if full:
             staged, verify = point, self._sweep.verify
         else:
-            staged, verify = self._staged(point, share), replace(self._sweep.verify, verify_samples=0)
+            staged, verify = staged_point(point, share, self._samples), replace(self._sweep.verify, verify_samples=0)
         log.info("\n[%g %% of %s]", 100 * share, point.title)
         found = self._measure(staged, verify)
         run = found.outcome.run
@@ -162,13 +164,6 @@ class Race:
         else:
             self._standings.pop(point.title, None)
         self._done[point.title] = replace(found, point=point, share=share, reference=None if full else reference)
-
-    def _staged(self, point: Point, share: float) -> Point:
-        """Return a point of which only a share is measured: speed and quality, but neither pace nor energy."""
-        samples = min(self._samples, max(_LEAST_SAMPLES, math.ceil(share * self._samples)))
-        seconds = share * point.measure.measure_seconds
-        measure = replace(point.measure, measure_samples=samples, measure_seconds=seconds, pace=None, energy_meter=None)
-        return replace(point, measure=measure)
 
     def _told(self, point: Point) -> Done:
         done = self._done[point.title]
@@ -194,3 +189,21 @@ class Race:
                 else reason
             )
         return ENDED
+
+
+def staged_point(point: Point, share: float, count: int) -> Point:
+    """Return a point of which only a share is measured: speed and quality, but neither pace nor energy.
+
+    Parameters
+    ----------
+    point
+        The point.
+    share
+        The share of its samples and of its time.
+    count
+        The number of samples that are measured in full.
+    """
+    samples = min(count, max(_LEAST_SAMPLES, math.ceil(share * count)))
+    seconds = share * point.measure.measure_seconds
+    measure = replace(point.measure, measure_samples=samples, measure_seconds=seconds, pace=None, energy_meter=None)
+    return replace(point, measure=measure)

@@ -232,7 +232,7 @@ def measured(
 ) -> Outcome:  # fmt: skip
     """Measure a compiled point; ``output`` is the path of its unfinished result."""
     candidate = CandidateSpec(
-        point.title, point.model.wrapper, point.model.path, point.compilers, point.runtime, artifact
+        point.title, point.model.wrapper, point.model.path, point.compilers, point.runtime, artifact, point.deployment
     )
     try:
         run = measure_apart(candidate, sweep.dataset, point.measure, command, output, verification, sweep.time_limit)

@@ -155,7 +155,7 @@ def ranked(sweep: Sweep, judged: Sequence[Judged]) -> list[Judged]:
         value = one.figures[name].value
         return (math.inf if value is None else sign * value), one.title
 
-    return sorted((one for one in judged if one.qualifies), key=place)
+    return sorted((one for one in judged if one.qualifies and sweep.competes(one.done.point)), key=place)
 
 
 def level_with(sweep: Sweep, chosen: Judged, others: Sequence[Judged]) -> list[str]:

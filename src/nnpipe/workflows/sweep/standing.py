@@ -73,6 +73,8 @@ class RaceStanding:
     @functools.cached_property
     def reason(self) -> str:
         """Why it can no longer be chosen, whatever the others are; empty if it can."""
+        if not self.sweep.competes(self.point):
+            return "it is only there for comparison"
         if self.complete:
             barred = barring(self.sweep, self.figures.doubts)
             if barred:

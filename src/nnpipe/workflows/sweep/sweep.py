@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -226,23 +226,52 @@ def sweep(
     check_call(sweep, locals())
     wanted = read_sweep(settings, changes)
     prepared(wanted.dataset)
+    if workers is None:
+        return sweep_points(wanted, command, retrain=retrain, retry_failed=retry_failed)
+    if database is None:
+        raise ConfigError("workers: they learn from a run database what is to be done; give one")
+    content = made_from(settings, changes, dict)
+
+    def distributed(final: Sweep) -> SweepWorkers:
+        return SweepWorkers(final, content, command, database, workers, retrain=retrain, retry=retry_failed)
+
+    return sweep_points(wanted, command, retrain=retrain, retry_failed=retry_failed, distributed=distributed)
+
+
+def sweep_points(
+    wanted: Sweep,
+    command: Sequence[str] = (),
+    *,
+    retrain: bool = False,
+    retry_failed: bool = False,
+    first: int = 1,
+    distributed: Callable[[Sweep], SweepWorkers] | None = None,
+) -> SweepResult:
+    """Carry out a sweep whose data are prepared, and return its result; see :func:`sweep`.
+
+    Parameters
+    ----------
+    wanted
+        The sweep.
+    command, retrain, retry_failed
+        As for :func:`sweep`.
+    first
+        With a budget: the stage in which every point is measured at first.
+    distributed
+        Returns the workers that measure the points elsewhere; by default they are measured here.
+    """
     wanted = wanted.of_task(wanted.dataset.task)
     check_writable(wanted.output, folder=True)
-    if workers is not None and database is None:
-        raise ConfigError("workers: they learn from a run database what is to be done; give one")
     with alone(wanted.output), ExitStack() as stack:
         spent, measure_again = None, None
-        if workers is not None and database is not None:
-            content = made_from(settings, changes, dict)
-            many = stack.enter_context(
-                SweepWorkers(wanted, content, command, database, workers, retrain=retrain, retry=retry_failed)
-            )
+        if distributed is not None:
+            many = stack.enter_context(distributed(wanted))
             done, measure_again = many.through(), many.again
         elif wanted.budget is None:
             done = sweep_through(wanted, command, retrain=retrain, retry=retry_failed)
         else:
             with PointMeasurer(wanted, command, retrain=retrain, retry=retry_failed) as measurer:
-                race = Race(wanted, measurer.done)
+                race = Race(wanted, measurer.done, first)
                 done, spent = race.run(), race.spent
         judged = judge(wanted, done)
         if not judged:

@@ -1,0 +1,1 @@
+"""Searching how the weights of each layer of a model are stored."""

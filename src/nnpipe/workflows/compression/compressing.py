@@ -1,0 +1,180 @@
+"""Making and judging compressed forms of one model."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from nnpipe.core.artifact import Artifact
+from nnpipe.core.compiler import ModelCompiler
+from nnpipe.core.dataset import Dataset
+from nnpipe.core.errors import ArtifactError
+from nnpipe.core.plan import Plan
+from nnpipe.core.registry import find
+from nnpipe.measuring.measure_options import MeasureOptions
+from nnpipe.workflows.candidates.model_process import ModelProcess
+from nnpipe.workflows.candidates.spec import CandidateSpec
+from nnpipe.workflows.candidates.stages import check_plan, suffix, train_once
+from nnpipe.workflows.compression import subprocess_tasks
+from nnpipe.workflows.isolation.subprocess_worker import Worker
+from nnpipe.workflows.journal import digest_of
+from nnpipe.workflows.mixing.mix import samples_apart
+from nnpipe.workflows.pipeline.file import file_name
+from nnpipe.workflows.sweep.file import Model, Point
+from nnpipe.workflows.ways import Planned, planned
+
+INT8, FLOAT = "int8", "float"
+_WAYS = {INT8: "onnx-int8", FLOAT: "onnx"}
+
+
+@dataclass
+class Compressing:
+    """One model, of which compressed forms are made and judged in ONNX Runtime.
+
+    Methods may be called by several threads, and carry out one thing at a time.
+
+    Parameters
+    ----------
+    model, dataset
+        The model and its data, which are prepared.
+    output
+        Folder for all files.
+    measure
+        How the best ones are measured.
+    calibration_samples
+        How many samples the ranges of activations and the errors of weights follow from.
+    search_samples
+        On how many others trials are judged at most.
+    time_limit
+        The greatest time of each step in seconds; 0 for no limit.
+    """
+
+    model: Model
+    dataset: Dataset
+    output: Path
+    measure: MeasureOptions
+    calibration_samples: int
+    search_samples: int
+    time_limit: float
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+    _stack: ExitStack = field(default_factory=ExitStack)
+    _worker: Worker | None = None
+    _floats: Mapping[str, Any] | None = None
+    _sources: dict[str, Artifact] = field(default_factory=dict)
+
+    def described(self) -> Mapping[str, Any]:
+        """Return what the results depend on, in the form of JSON."""
+        return {
+            "model": self.model.wrapper.describe(), "dataset": self.dataset.describe(),
+            "calibration_samples": self.calibration_samples, "search_samples": self.search_samples,
+        }  # fmt: skip
+
+    def close(self) -> None:
+        """End the process."""
+        with self._lock:
+            self._stack.close()
+            self._worker, self._floats = None, None
+
+    def layers(self, activations: str) -> dict[str, int]:
+        """Return the number of weights of each layer, by name."""
+        found: dict[str, int] = self._do("reading the layers", activations, do="layers")
+        return found
+
+    def costs(
+        self, activations: str, names: Mapping[str, Sequence[str]], forms: Sequence[str]
+    ) -> dict[str, dict[str, tuple[float, float]]]:
+        """Return the bytes and the noise of parameters, each of which stands for some layers, by form."""
+        layers = {layer: list(forms) for group in names.values() for layer in group}
+        costs = self._do("rounding layers", activations, do="forms", forms=layers)
+        return {
+            parameter: {
+                form: (sum(costs[each][form][0] for each in group), sum(costs[each][form][1] for each in group))
+                for form in forms
+            }
+            for parameter, group in names.items()
+        }
+
+    def tried(self, number: int, activations: str, layers: Sequence[str]) -> dict[str, Any]:
+        """Return the bytes, seconds, loss and interval of a compressed model."""
+        with self._lock:
+            samples = samples_apart(self.dataset, self.calibration_samples, self.search_samples)
+            judged = {"indices": samples.tolist(), "metric": self.dataset.task.primary.name}
+            if self._floats is None:
+                self._floats = self._do("running the model in floats", FLOAT, do="open", made=True, **judged)
+            folder = self.output / "trials"
+            folder.mkdir(parents=True, exist_ok=True)
+            to = str(folder / f"{number}.onnx")
+            found = self._do("running it", activations, do="try", to=to, layers=list(layers), **judged)
+            less = self.dataset.task.primary.less_is_better
+            return {
+                **found, "samples": len(samples), "test_samples": len(self.dataset.split("test")),
+                "seconds": self._floats["seconds"] * found["times"][0],
+                "value": self._floats["value"] + (found["loss"] if less else -found["loss"]),
+            }  # fmt: skip
+
+    def as_trained(self) -> Point:
+        """Return the model in its own framework, which losses are told against."""
+        return Point(f"{self.model.title} as trained", self.model, (), None, None, self.measure)
+
+    def uniform(self) -> Point:
+        """Return the model with 8 bits everywhere."""
+        way = self._way(INT8)
+        return Point("8 bits everywhere", self.model, way.compilers, way.runtime, way.plan, self.measure)
+
+    def point(self, title: str, activations: str, layers: Sequence[str]) -> Point:
+        """Return a compressed model."""
+        way = self._way(activations)
+        compressor = find("ONNXCompressor", ModelCompiler).from_json({"layers": list(layers)})
+        compilers = (*way.compilers, compressor)
+        assert way.runtime is not None
+        plan = check_plan(self.model.wrapper, compilers, way.runtime)
+        return Point(title, self.model, compilers, way.runtime, plan, self.measure)
+
+    def _way(self, activations: str) -> Planned:
+        return planned(_WAYS[activations], [(self.model.wrapper, self.model.path)])
+
+    def _source(self, activations: str) -> Artifact:
+        """Return the file that is compressed: the model as exported, or in 8-bit integers."""
+        if activations not in self._sources:
+            model = self.model
+            train_once(
+                model.wrapper, self.dataset, model.training, model.path,
+                record=self.output / "trained" / f"{file_name(model.title)}.training.json", makes=model.makes_weights,
+            )  # fmt: skip
+            with ModelProcess(model.wrapper, self.dataset, model.path) as process:
+                for each in (FLOAT, INT8):
+                    self._sources[each] = self._compiled(process, self._way(each))
+        return self._sources[activations]
+
+    def _compiled(self, process: ModelProcess, way: Planned) -> Artifact:
+        plan: Plan | None = way.plan
+        assert plan is not None
+        described = [self.model.wrapper.describe(), self.model.path.stat().st_mtime_ns, self.calibration_samples]
+        name = digest_of([described, [each.describe() for each in way.compilers]])
+        path = self.output / "sources" / f"{name}{suffix(plan, way.compilers)}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            return Artifact.read(path)
+        except ArtifactError:
+            return process.compile(plan, way.compilers, path, self.calibration_samples, self.time_limit)
+
+    def _do(self, what: str, activations: str, *, made: bool = False, **request: Any) -> Any:
+        with self._lock:
+            source = self._source(activations)
+            way = self._way(activations)
+            candidate = CandidateSpec(
+                what, way.wrapper, way.path, way.compilers, way.runtime, source if made else None, dataset=self.dataset
+            )
+            if self._worker is None:
+                self._worker = self._stack.enter_context(
+                    Worker(f"{subprocess_tasks.__name__}:CompressionTrials", shown=True)
+                )
+            told = {
+                "candidate": candidate.to_json(), "source": str(source.path),
+                "calibration_samples": self.calibration_samples, **request,
+            }  # fmt: skip
+            return self._worker.attempt(what, told, self.time_limit)

@@ -1,0 +1,244 @@
+"""A model of which a search chooses how the weights of each layer are stored."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from nnpipe.compilers.layer_forms import LayerForm
+from nnpipe.core.dataset import Dataset
+from nnpipe.core.errors import ConfigError
+from nnpipe.experiment.settings import check_keys
+from nnpipe.measuring.measure_options import MeasureOptions
+from nnpipe.measuring.quantities import lost
+from nnpipe.searching.listed_parameters import DiscreteParameter
+from nnpipe.searching.objectives import Limit, Objectives
+from nnpipe.searching.parameter import SearchParameter
+from nnpipe.searching.space import SearchSpace
+from nnpipe.searching.trial import SearchTrial
+from nnpipe.workflows.candidates.model_process import LimitOptions
+from nnpipe.workflows.candidates.stages import prepared
+from nnpipe.workflows.compression.compressing import Compressing
+from nnpipe.workflows.compression.front_of_forms import front
+from nnpipe.workflows.journal import digest_of
+from nnpipe.workflows.pipeline.entries import component_of, count_of, made_of, part_of, text_of
+from nnpipe.workflows.search.choice import Choice
+from nnpipe.workflows.search.measured_subject import MeasuredSubject
+from nnpipe.workflows.search.trial_report import TrialReport
+from nnpipe.workflows.sweep.file import Model, model_entry
+from nnpipe.workflows.sweep.grid import list_of
+from nnpipe.workflows.sweep.sweep import SweepResult, sweep_points
+from nnpipe.workflows.verification.compare_outputs import VerifyOptions
+
+ACTIVATIONS = ("int8", "float")
+FORMS = ("as-it-is", "float16", "int8", "int7", "int6", "cluster32", "cluster16", "prune50+cluster16", "cluster8")
+"""The forms of layers that are searched by default, from the most bytes to the fewest."""
+KEYS = (
+    "compress", "dataset", "activations", "forms", "measure", "verify", "calibration_samples", "search_samples",
+    "time_limit", "output",
+)  # fmt: skip
+"""The keys of a search file that belong to a model to compress."""
+OTHERS = "others"
+"""The parameter that stands for all small layers."""
+
+_SMALL = 0.02  # of all weights: layers below share one parameter
+_PREDICTED = 16  # configurations to begin with
+_ACTIVATIONS = "activations"
+
+
+class SearchedCompression(MeasuredSubject):
+    """A trained model of which each layer's weights get a form of their own.
+
+    Parameters
+    ----------
+    model
+        The model.
+    dataset
+        Its data.
+    choice
+        What trials are judged by.
+    settings
+        The content of the search file, for its other keys.
+
+    Raises
+    ------
+    ConfigError
+        If a setting is wrong; the message names its place in the file.
+    """
+
+    def __init__(self, model: Model, dataset: Dataset, choice: Choice, settings: Mapping[str, Any]) -> None:
+        self.choice = choice
+        self._activations = _activations(settings)
+        self._forms = _forms(settings)
+        self._verify = made_of(VerifyOptions, part_of(settings, "verify"), "verify")
+        limits = {key: settings[key] for key in ("time_limit",) if key in settings}
+        self._compressing = Compressing(
+            model, dataset, Path(text_of(settings.get("output", "build/search"), "output")),
+            made_of(MeasureOptions, part_of(settings, "measure"), "measure"),
+            count_of(settings.get("calibration_samples", 128), "calibration_samples"),
+            count_of(settings.get("search_samples", 1000), "search_samples"),
+            made_of(LimitOptions, limits, "search").time_limit,
+        )  # fmt: skip
+        self._lost = lost(dataset.task.primary)
+        self._names: dict[str, tuple[str, ...]] = {}
+        for metric in choice.objectives:
+            if metric.name not in ("size", "latency_median") and metric.metric != self._lost.metric:
+                raise ConfigError(
+                    f"objectives: a trial tells size, latency_median, {self._lost.metric} and {self._lost.name}, "
+                    f"not {metric.name}; a constraint on it is judged at the end"
+                )
+
+    @classmethod
+    def from_settings(cls, data: Mapping[str, Any], constraints: Sequence[str]) -> SearchedCompression:
+        """Return the subject of a search file, given those of its constraints that are on metrics."""
+        entry = data["compress"]
+        check_keys(entry, ("title", "class", "arguments", "path", "training"), "compress", ("class",))
+        if data.get("dataset") is None:
+            raise ConfigError("dataset: a model is compressed with samples; name a data set")
+        dataset = component_of(data["dataset"], Dataset, "dataset")
+        output = Path(text_of(data.get("output", "build/search"), "output"))
+        choice = Choice.from_settings(data, constraints, ("size",))
+        return cls(model_entry(entry, "compress", output), prepared(dataset), choice, data)
+
+    def space(self) -> SearchSpace:
+        """Return the space: a form for each layer, and whether activations are integers.
+
+        The model is exported for that, unless this has been done.
+        """
+        sizes = self._compressing.layers(self._activations[0])
+        small = [name for name, size in sizes.items() if size < _SMALL * sum(sizes.values())]
+        large = [name for name in sizes if name not in small]
+        self._names = {key: (name,) for key, name in zip(_parameters(large), large, strict=True)}
+        if small:
+            self._names[OTHERS] = tuple(small)
+        found: dict[str, SearchParameter] = {}
+        if len(self._activations) > 1:
+            found[_ACTIVATIONS] = DiscreteParameter(self._activations)
+        return SearchSpace(found | dict.fromkeys(self._names, DiscreteParameter(self._forms, ordered=True)))
+
+    def objectives(self) -> Objectives:
+        """Return the objectives, with limits within which the final measurements can prove the constraints."""
+        limits = []
+        for each in self.choice.constraints:
+            name = each.metric.name
+            if each.metric.compared and each.metric.metric == self._lost.metric:
+                limits.append(Limit(_provable(name), each.bound))
+            elif name in ("size", "latency_median"):
+                limits.append(Limit(name, each.bound, each.at_most))
+        return self.choice.searched(limits)
+
+    def first(self) -> Sequence[Mapping[str, Any]]:
+        """Return the configurations that promise most by bytes and noise alone, and those of one form for all."""
+        found: list[Mapping[str, Any]] = []
+        for activations in self._activations:
+            costs = self._compressing.costs(activations, self._names, self._forms)
+            chosen = front(costs, _PREDICTED // len(self._activations))
+            chosen += [
+                dict.fromkeys(self._names, form) for form in self._forms if LayerForm.parse(form).levels == "grid"
+            ]
+            found += [{**self._of(activations), **each} for each in chosen]
+        return found
+
+    def check(self, space: SearchSpace, objectives: Objectives) -> None:
+        """Do nothing: both come from here."""
+
+    def close(self) -> None:
+        """End the process in which trials are carried out."""
+        self._compressing.close()
+
+    def evaluate(self, trial: SearchTrial, arguments: Mapping[str, Any], report: TrialReport) -> Any:
+        """Make the file, and tell its bytes, its time, and its loss on samples of the search."""
+        found = self._compressing.tried(trial.number, self._activations_of(arguments), self._layers(arguments))
+        half = found["high"] - found["loss"]
+        # What the interval of the test split would be, which has another number of samples.
+        reaches = found["loss"] + half * math.sqrt(found["samples"] / found["test_samples"])
+        primary = self._lost.metric
+        values = {"size": found["size"], "latency_median": found["seconds"], primary: found["value"]}
+        for name in (self._lost.name, f"{primary}_loss"):
+            values |= {name: found["loss"], _provable(name): reaches}
+        return values
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the model and the forms."""
+        return {"compress": digest_of([self._compressing.described(), self._forms, self._activations])}
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """The model, what is tried, and what is required."""
+        forms, kinds = ", ".join(self._forms), ", ".join(self._activations)
+        return {"Model": self._compressing.model.title, "Forms": forms, "Activations": kinds, **self.choice.facts}
+
+    def finals(
+        self, trials: Sequence[SearchTrial], arguments: Mapping[int, Mapping[str, Any]], seed: int,
+        command: Sequence[str],
+    ) -> SweepResult | None:  # fmt: skip
+        """Measure the best trials on the test split, beside the model as trained and with 8 bits everywhere."""
+        objectives, name = self.objectives(), self.choice.choose.name
+        sign = 1 if self.choice.choose.less_is_better else -1
+        good = [each for each in trials if objectives.keeps(each) and name in each.values]
+        if not good:
+            return None
+        good.sort(key=lambda trial: (sign * trial.values[name], trial.number))
+        points = [self._compressing.as_trained(), self._compressing.uniform()]
+        for trial in good[: self.choice.confirmations]:
+            given = arguments[trial.number]
+            points.append(
+                self._compressing.point(f"trial {trial.number}", self._activations_of(given), self._layers(given))
+            )
+        sweep = self.choice.sweep(
+            f"{self._compressing.model.title}, compressed", self._compressing.output / "final",
+            self._compressing.dataset, (self._compressing.model,), points,
+            calibration_samples=self._compressing.calibration_samples, verify=self._verify,
+            time_limit=self._compressing.time_limit, seed=seed, budget=self.choice.budget,
+        )  # fmt: skip
+        return sweep_points(sweep, command)
+
+    def _of(self, activations: str) -> dict[str, str]:
+        return {_ACTIVATIONS: activations} if len(self._activations) > 1 else {}
+
+    def _activations_of(self, arguments: Mapping[str, Any]) -> str:
+        return str(arguments.get(_ACTIVATIONS, self._activations[0]))
+
+    def _layers(self, arguments: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return what the compressor is told."""
+        return tuple(f"{name}={arguments[parameter]}" for parameter, names in self._names.items() for name in names)
+
+
+def _provable(name: str) -> str:
+    return f"{name} at most"
+
+
+def _parameters(names: Sequence[str]) -> list[str]:
+    """Return names of parameters for layers: without what all of them begin with, and with letters and digits alone."""
+    parts = [re.split(r"[/.]", name) for name in names]
+    same = 0
+    while all(len(each) > same + 1 for each in parts) and len({each[same] for each in parts}) == 1:
+        same += 1
+    found: list[str] = []
+    for number, each in enumerate(parts):
+        word = re.sub(r"\W+", "_", "_".join(each[same:])).strip("_")
+        word = word if re.match(r"[^\W\d]", word) else f"layer_{word or number}"
+        found.append(word if word not in found and word not in (OTHERS, _ACTIVATIONS) else f"{word}_{number}")
+    return found
+
+
+def _activations(settings: Mapping[str, Any]) -> tuple[str, ...]:
+    given = list_of(settings, "activations", list(ACTIVATIONS))
+    if not given or len(set(given)) < len(given) or not set(given) <= set(ACTIVATIONS):
+        raise ConfigError(f"activations: expected a list of {' and '.join(ACTIVATIONS)}, found {given!r}")
+    return tuple(given)
+
+
+def _forms(settings: Mapping[str, Any]) -> tuple[str, ...]:
+    given = list_of(settings, "forms", list(FORMS))
+    for place, form in enumerate(given):
+        try:
+            LayerForm.parse(text_of(form, f"forms.{place}"))
+        except ConfigError as error:
+            raise ConfigError(f"forms.{place}: {error}") from None
+    if len(given) < 2 or len(set(given)) < len(given):
+        raise ConfigError("forms: expected a list of at least two different forms")
+    return tuple(given)

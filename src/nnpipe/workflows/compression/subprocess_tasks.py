@@ -1,0 +1,75 @@
+"""What a search for compressed models does in a process of its own: making files, and judging them beside floats."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from nnpipe.compilers.layer_forms import LayerForm, assigned
+from nnpipe.compilers.onnx_compression import Compression
+from nnpipe.compilers.onnx_compressor import ONNXCompressor, foldable
+from nnpipe.core.artifact import Artifact
+from nnpipe.core.tensors import Batch
+from nnpipe.formats.onnx import read_onnx
+from nnpipe.workflows.candidates.spec import CandidateSpec
+from nnpipe.workflows.mixing.subprocess_tasks import Trials
+
+
+class CompressionTrials(Trials):
+    """Carries out the requests of a search for compressed models, one after the other.
+
+    Of each source, samples are observed once, and each layer is rounded once for each form.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._sources: dict[str, Compression] = {}
+
+    def __call__(self, request: Mapping[str, Any]) -> Any:
+        """Return the answer to a request: ``layers``, ``forms``, ``open`` or ``try``."""
+        spec = CandidateSpec.from_json(request["candidate"])
+        if request["do"] == "layers":
+            return self._compression(spec, request).sizes
+        if request["do"] == "forms":
+            return self._forms(spec, request)
+        if request["do"] == "try":
+            made = self._written(spec, request)
+            found = super().__call__({**request, "candidate": replace(spec, artifact=made).to_json()})
+            return {**found, "size": made.size}
+        return super().__call__(request)
+
+    def _compression(self, spec: CandidateSpec, request: Mapping[str, Any]) -> Compression:
+        source = str(request["source"])
+        if source not in self._sources:
+            fitted = spec.fitted()
+
+            def samples() -> Iterable[Batch]:
+                assert fitted.dataset is not None
+                return map(fitted.wrapper.preprocess, fitted.dataset.calibration(request["calibration_samples"]))
+
+            self._sources[source] = Compression(foldable(Path(source)), samples)
+        return self._sources[source]
+
+    def _forms(self, spec: CandidateSpec, request: Mapping[str, Any]) -> dict[str, dict[str, list[float]]]:
+        """Return the bytes and the noise of each form of each layer."""
+        compression = self._compression(spec, request)
+        return {
+            layer: {form: list(compression.cost(layer, LayerForm.parse(form))) for form in forms}
+            for layer, forms in request["forms"].items()
+        }
+
+    def _written(self, spec: CandidateSpec, request: Mapping[str, Any]) -> Artifact:
+        source, to = Artifact.read(request["source"]), Path(request["to"])
+        compiler = ONNXCompressor(layers=tuple(request["layers"]))
+        compression = self._compression(spec, request)
+        compression.write(assigned(compiler.layers, compression.names), to)
+        return Artifact.of(
+            to,
+            "onnx",
+            read_onnx(to).io(source.io),
+            producer=compiler.describe(),
+            parent=source,
+            claims=compiler.claims(),
+        )

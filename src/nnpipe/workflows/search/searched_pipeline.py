@@ -1,0 +1,206 @@
+"""A pipeline file of which a search chooses settings, and measures one candidate."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from nnpipe.core.errors import ConfigError, NNPipeError
+from nnpipe.core.naming import nearest
+from nnpipe.core.progress import silent
+from nnpipe.experiment.settings import override, read_settings
+from nnpipe.measuring.load_options import LoadOptions
+from nnpipe.measuring.racing import SHARES
+from nnpipe.searching.objectives import Objectives
+from nnpipe.searching.space import SearchSpace
+from nnpipe.searching.trial import SearchTrial
+from nnpipe.workflows.candidates.stages import prepared, train_once
+from nnpipe.workflows.journal import digest_of
+from nnpipe.workflows.pipeline.compile import limit_of
+from nnpipe.workflows.pipeline.entries import text_of
+from nnpipe.workflows.pipeline.file import CandidateSettings, ModelSettings, Pipeline, file_name
+from nnpipe.workflows.search.choice import Choice
+from nnpipe.workflows.search.measured_subject import MeasuredSubject
+from nnpipe.workflows.search.trial_report import TrialReport
+from nnpipe.workflows.sweep.budget import SweepBudget
+from nnpipe.workflows.sweep.estimates import Figures
+from nnpipe.workflows.sweep.file import Model, Point, Sweep
+from nnpipe.workflows.sweep.race import staged_point
+from nnpipe.workflows.sweep.run import Done, PointMeasurer
+from nnpipe.workflows.sweep.samples import sample_count
+from nnpipe.workflows.sweep.sweep import SweepResult, sweep_points
+
+BUDGET = "50 %"
+"""How long to measure, trials included, as a share of measuring every trial in full."""
+
+_STAGE = 2  # of a race, in which trials are measured
+_CONFIDENCE = 0.95
+
+
+class SearchedPipeline(MeasuredSubject):
+    """A pipeline file, of which each parameter is a setting: ``model.arguments.units``.
+
+    Only one candidate is compiled and measured, and the model as trained where the choice needs it.  Trainings are
+    repeated only if a setting of the model or the training differs.
+
+    Parameters
+    ----------
+    settings
+        The content of the pipeline file.
+    candidate
+        The title of the candidate whose metrics count; empty for the last one.
+    output
+        Folder for all results.
+    choice
+        What trials are judged by.
+    """
+
+    def __init__(self, settings: Mapping[str, Any], candidate: str, output: Path, choice: Choice) -> None:
+        self.settings, self.candidate, self.output, self.choice = dict(settings), candidate, output, choice
+        self._measuring = threading.Lock()  # one at a time on a machine, or they slow each other down
+        self._training: dict[Path, threading.Lock] = defaultdict(threading.Lock)
+
+    @classmethod
+    def from_settings(cls, data: Mapping[str, Any], constraints: Sequence[str]) -> SearchedPipeline:
+        """Return the subject of a search file, given those of its constraints that are on metrics."""
+        return cls(*pipeline_of(data, constraints))
+
+    def check(self, space: SearchSpace, objectives: Objectives) -> None:
+        """Raise :class:`ConfigError` unless its settings can be changed so."""
+        middle = space.configuration(lambda _, parameter: parameter.value_at(0.5))
+        self.check_settings(self.changed(space.arguments(middle)), f"with {json.dumps(middle)[:200]}: ")
+
+    def check_settings(self, settings: Mapping[str, Any], told: str = "") -> None:
+        """Raise :class:`ConfigError` unless these are settings of a pipeline with the candidate."""
+        try:
+            pipeline = Pipeline.from_settings(settings)
+        except NNPipeError as error:
+            raise type(error)(f"pipeline: {told}{error}") from None
+        self._chosen(pipeline)
+        if pipeline.load != LoadOptions():
+            raise ConfigError("pipeline: a search measures one call after the other; leave out load")
+
+    def settings_of(self, trial: SearchTrial, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the settings of a trial's pipeline."""
+        return {**self.changed(arguments), "output": str(self.output / "trials" / str(trial.number))}
+
+    def changed(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the settings of the pipeline with those of a trial."""
+        return override(self.settings, [f"{name}={json.dumps(value)}" for name, value in arguments.items()])
+
+    def evaluate(self, trial: SearchTrial, arguments: Mapping[str, Any], report: TrialReport) -> Any:
+        """Train, compile and measure the candidate a little; return all metrics that trials are judged by."""
+        pipeline = Pipeline.from_settings(self.settings_of(trial, arguments))
+        sweep = self._sweep([self._points(trial, pipeline)], pipeline, 0, None)
+        *sources, point = sweep.points
+        model = point.model
+        with self._training[model.path]:
+            train_once(
+                model.wrapper, sweep.dataset, model.training, model.path,
+                record=self.output / "trained" / f"{file_name(model.title)}.training.json", makes=model.makes_weights,
+                progress=silent,
+            )  # fmt: skip
+        with self._measuring, PointMeasurer(sweep, (), retrain=False, retry=True) as measurer:
+            runs = [self._measured(measurer, sweep, each).outcome for each in (*sources, point)]
+        for outcome in runs:
+            if outcome.run is None:
+                raise ConfigError(outcome.reason)
+        run, reference = runs[-1].run, runs[0].run if sources else None
+        assert run is not None
+        figures = Figures(run, reference)
+        values = {}
+        for metric in self.choice.metrics:
+            figure = figures.of(metric, _CONFIDENCE)
+            if figure.value is None:
+                raise ConfigError(f"{metric.name} is not known: {figure.reason}")
+            values[metric.name] = figure.value
+        return values
+
+    def finals(
+        self, trials: Sequence[SearchTrial], arguments: Mapping[int, Mapping[str, Any]], seed: int,
+        command: Sequence[str],
+    ) -> SweepResult | None:  # fmt: skip
+        """Race: measure those trials further that may still be chosen, or may be on the front."""
+        finished = [trial for trial in trials if trial.state == "finished"]
+        if not finished:
+            return None
+        pipelines = [Pipeline.from_settings(self.settings_of(trial, arguments[trial.number])) for trial in finished]
+        points = [self._points(trial, pipeline) for trial, pipeline in zip(finished, pipelines, strict=True)]
+        sweep = self._sweep(points, pipelines[0], seed, self.choice.budget or SweepBudget.parse(BUDGET))
+        return sweep_points(sweep, command, first=_STAGE)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the candidate, and a digest of the settings."""
+        return {"pipeline": digest_of(self.settings), "candidate": self.candidate}
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """The pipeline's title, the candidate, and what is required."""
+        title = str(self.settings.get("title") or "without a title")
+        return {"Pipeline": title, "Candidate": self.candidate or "the last one", **self.choice.facts}
+
+    def _measured(self, measurer: PointMeasurer, sweep: Sweep, point: Point) -> Done:
+        share = SHARES[_STAGE - 1]
+        verify = replace(sweep.verify, verify_samples=0)
+        return measurer.done(staged_point(point, share, sample_count(sweep)), verify)
+
+    def _sweep(
+        self, points: Sequence[tuple[Point, ...]], pipeline: Pipeline, seed: int, budget: SweepBudget | None
+    ) -> Sweep:
+        """Return the points as a sweep; what is the same in all trials is taken from one of their pipelines."""
+        every = {point.title: point for group in points for point in group}
+        models = {point.model.title: point.model for point in every.values()}
+        return self.choice.sweep(
+            pipeline.title, self.output, prepared(pipeline.dataset), tuple(models.values()), tuple(every.values()),
+            calibration_samples=pipeline.calibration_samples, verify=pipeline.verify,
+            time_limit=limit_of(pipeline, self._chosen(pipeline)[1]), seed=seed, budget=budget,
+        )  # fmt: skip
+
+    def _points(self, trial: SearchTrial, pipeline: Pipeline) -> tuple[Point, ...]:
+        """Return the candidate of a trial, behind the model as trained if a metric is told against it."""
+        settings, candidate = self._chosen(pipeline)
+        model = self._model(settings, pipeline)
+        own = Point(
+            f"trial {trial.number}", model, candidate.compilers, candidate.runtime, candidate.way, pipeline.measure,
+            candidate.deployment,
+        )  # fmt: skip
+        if not any(each.compared or each.name == "agreement" for each in self.choice.metrics):
+            return (own,)
+        return Point(f"{model.title} as trained", model, (), None, None, pipeline.measure), own
+
+    def _model(self, settings: ModelSettings, pipeline: Pipeline) -> Model:
+        title = settings.title or type(settings.wrapper).__name__
+        if settings.training is None and not settings.makes_weights:
+            return Model(title, settings.wrapper, settings.path, None)
+        training = None if settings.training is None else settings.training.to_json()
+        key = digest_of([settings.wrapper.describe(), training, pipeline.dataset.describe()])
+        path = self.output / "trained" / f"{key}{settings.path.suffix}"
+        return Model(f"{title} {key[:8]}", settings.wrapper, path, settings.training, settings.makes_weights)
+
+    def _chosen(self, pipeline: Pipeline) -> tuple[ModelSettings, CandidateSettings]:
+        """Return the candidate whose metrics count, with its model."""
+        every = [(model, candidate) for model in pipeline.models for candidate in model.candidates]
+        if not self.candidate:
+            return every[-1]
+        for model, candidate in every:
+            if candidate.title == self.candidate:
+                return model, candidate
+        titles = [candidate.title for _, candidate in every]
+        hint = nearest(self.candidate, titles) or f"; there are: {', '.join(titles)}"
+        raise ConfigError(f"candidate: there is no {self.candidate!r} in the pipeline{hint}")
+
+
+def pipeline_of(data: Mapping[str, Any], constraints: Sequence[str]) -> tuple[Mapping[str, Any], str, Path, Choice]:
+    """Return the content of the pipeline that a search file names, the candidate, the folder, and the choice."""
+    given = data["pipeline"]
+    settings = given if isinstance(given, dict) else read_settings(Path(text_of(given, "pipeline")))
+    candidate = "" if data.get("candidate") is None else text_of(data["candidate"], "candidate")
+    if data.get("objectives") is None:
+        raise ConfigError("objectives: expected a list of metrics, such as [latency_median, size]")
+    output = Path(text_of(data.get("output", "build/search"), "output"))
+    return settings, candidate, output, Choice.from_settings(data, constraints, ())
