@@ -235,3 +235,19 @@ def test_a_published_file_gives_the_published_accuracy(shared_data: Path) -> Non
     with model.session() as session:
         scores = session.infer({"image": images.astype(np.float32)})["scores"]
     assert (scores.argmax(1) == records[:, 0]).mean() == pytest.approx(0.910, abs=1e-9)
+
+
+@pytest.mark.parametrize("start", [b"\x80", b"PK"])
+def test_a_header_whose_length_begins_as_other_files_do_is_read(
+    tmp_path: Path, state: dict[str, Any], start: bytes
+) -> None:
+    save = pytest.importorskip("safetensors.torch", reason="safetensors is not installed").save
+    bare = int.from_bytes(save(state, {"more": ""})[:8], "little")
+    for length in range(bare, bare + 0x5000, 8):  # headers are padded to whole words
+        if length.to_bytes(8, "little").startswith(start):
+            content = save(state, {"more": "-" * (length - bare)})
+            assert content.startswith(start)
+            (tmp_path / "w.safetensors").write_bytes(content)
+            check(loaded(tmp_path / "w.safetensors"), state)
+            return
+    raise AssertionError("no header of this length")

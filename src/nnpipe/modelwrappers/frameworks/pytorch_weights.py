@@ -41,10 +41,11 @@ def read_state(path: Path) -> dict[str, Any]:
         raise ArtifactError(f"{path}: no such file of weights")
     try:
         with path.open("rb") as stream:
-            start = stream.read(8)
+            start = stream.read(9)
     except OSError as error:
         raise ArtifactError(f"{path}: cannot read it: {error.strerror or error}") from None
-    if start.startswith((b"PK", b"\x80")):
+    # A safetensors file begins with the length of its header, whose bytes may be those of a zip file or a pickle.
+    if start.startswith((b"PK", b"\x80")) and start[8:] != b"{":
         return _plain_state(path, _read_pickled(path))
     return _read_safetensors(path)
 
