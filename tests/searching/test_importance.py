@@ -56,7 +56,7 @@ def test_choices_and_conditions_count_and_are_shown() -> None:
     importance = found.importance()
     assert importance.effects.effects[0].name == "kind"
     assert importance.effects.effects[0].share > 0.9
-    assert set(importance.ped_anova) == {"kind", "momentum", "idle"}
+    assert {row.name for row in importance.ped_anova} == {"kind", "momentum", "idle"}
     assert "idle" in str(importance)
     with pytest.raises(ConfigError, match="there is no objective 'loss'"):
         found.importance("loss")

@@ -82,6 +82,7 @@ def test_other_values_are_refused(parameter: SearchParameter, value: Any) -> Non
         ({"kind": "int", "low": 0, "high": 2, "log": True}, "low is at least 1"),
         ({"kind": "int", "low": "1", "high": 2}, "space.x: .*low takes a whole number"),
         ({"kind": "uniform", "low": 0, "high": float("inf")}, "finite bounds"),
+        ({"kind": "int", "low": 0, "high": 10**400}, "finite bounds"),
         ({"kind": "uniform", "low": 0, "high": 1, "step": 0}, "step above 0"),
         ({"kind": "power", "low": 0, "high": 400}, "exponents of ten"),
         ({"kind": "discrete", "values": []}, "expected 1 to 10,000"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -170,7 +171,8 @@ class PowerParameter(SearchParameter):
 
 
 def _check_bounds(low: float, high: float) -> None:
-    if not (math.isfinite(low) and math.isfinite(high) and low <= high):
+    # Whole numbers may be too large for a float.
+    if not -sys.float_info.max <= low <= high <= sys.float_info.max:
         raise ConfigError(f"expected finite bounds with low <= high, found {low} and {high}")
 
 
