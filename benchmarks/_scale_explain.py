@@ -24,15 +24,15 @@ from onnx import TensorProto, helper, numpy_helper
 
 random, nodes, stored, name = np.random.default_rng(0), [], [], "image"
 for number in range(int(sys.argv[1]) // 4):
-    weights = (random.standard_normal((16, 16, 1, 1)) / 4).astype(np.float32)
+    weights = (random.standard_normal((16, 16)) / 4).astype(np.float32)
     stored.append(numpy_helper.from_array(weights, f"w{number}"))
     for kind, inputs, output in (
-        ("Conv", [name, f"w{number}"], "c"), ("Relu", [f"c{number}"], "r"), ("Add", [f"r{number}", name], "a"),
+        ("MatMul", [name, f"w{number}"], "c"), ("Relu", [f"c{number}"], "r"), ("Add", [f"r{number}", name], "a"),
         ("Tanh", [f"a{number}"], "t"),
     ):
         nodes.append(helper.make_node(kind, inputs, [f"{output}{number}"], f"block{number}/{kind}"))
     name = f"t{number}"
-sides = [helper.make_tensor_value_info(each, TensorProto.FLOAT, [None, 16, 8, 8]) for each in ("image", name)]
+sides = [helper.make_tensor_value_info(each, TensorProto.FLOAT, [None, 64, 16]) for each in ("image", name)]
 graph = helper.make_graph(nodes, "many", sides[:1], sides[1:], stored)
 onnx.save_model(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), sys.argv[2])
 """
@@ -41,7 +41,7 @@ _RUNS_ALONE = """
 import sys, time
 import numpy as np, onnxruntime
 
-image = np.random.default_rng(0).random((1, 16, 8, 8), np.float32)
+image = np.random.default_rng(0).random((1, 64, 16), np.float32)
 for recorded in (False, True):
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
@@ -109,7 +109,7 @@ import nnpipe as nn
 
 samples = np.random.default_rng(1).standard_normal((int(sys.argv[3]), 3, 112, 112)).astype(np.float32)
 found = nn.explain(sys.argv[2], against=sys.argv[1], data=samples, samples=len(samples))
-assert found.errors.samples == len(samples) and len(found.errors.errors) > 10
+assert found.errors.samples == len(samples) and len(found.errors.errors) > 2
 """
 
 _PREDICTIONS = """

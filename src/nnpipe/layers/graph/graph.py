@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from graphlib import TopologicalSorter
 
 from nnpipe.core.naming import snake_case
@@ -49,6 +50,10 @@ class NetworkGraph:
         graphlib.CycleError
             If a call depends on its own output.
         """
+        return list(self._steps)
+
+    @cached_property
+    def _steps(self) -> tuple[tuple[LayerEntry, int], ...]:
         calls = {(e.layer.name, number): e for e in self.entries for number in range(len(e.uses))}
         sorter: TopologicalSorter[tuple[str, int]] = TopologicalSorter()
         for (name, number), entry in calls.items():
@@ -61,7 +66,7 @@ class NetworkGraph:
             ready = sorted(sorter.get_ready(), key=order.__getitem__)  # the same order each time
             found += [(calls[call], call[1]) for call in ready]
             sorter.done(*ready)
-        return found
+        return tuple(found)
 
     def needed(self) -> set[tuple[str, int]]:
         """Return the calls on which an output depends, and those of the inputs; all references must be valid."""
