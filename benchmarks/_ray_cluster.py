@@ -16,6 +16,7 @@ from pathlib import Path
 import psutil
 
 _PATIENCE = 240.0
+_ATTEMPTS = 3
 _MEMORY = "--object-store-memory=80000000"  # the least that Ray takes is 75 MiB
 
 
@@ -93,9 +94,16 @@ class Cluster:
 @contextmanager
 def cluster(nodes: int, cpus: int, environment: Mapping[str, str]) -> Iterator[Cluster]:
     """Yield a cluster, and kill it at the end."""
-    found = Cluster.__new__(Cluster)
+    for attempt in range(_ATTEMPTS):
+        found = Cluster.__new__(Cluster)
+        try:
+            found.__init__(nodes, cpus, environment)  # type: ignore[misc]
+            break
+        except SystemExit:  # Ray waits 30 s for a node, which a busy machine may not keep
+            found.close()
+            if attempt == _ATTEMPTS - 1:
+                raise
     try:
-        found.__init__(nodes, cpus, environment)  # type: ignore[misc]
         yield found
     finally:
         found.close()

@@ -65,7 +65,7 @@ from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.scenarios._cli.command import execute, parse
 from nnpipe.scenarios._cli.option_types import output_file
 from nnpipe.scenarios._cli.run_database import add_database, database_of
-from nnpipe.scenarios._cli.worker_options import add_workers, workers_of
+from nnpipe.scenarios._cli.worker_options import add_exchange, add_workers, workers_of
 from nnpipe.searching.database_trials import DatabaseTrials
 from nnpipe.searching.trial import SearchTrial
 from nnpipe.workflows.reporting import report_suffix
@@ -88,6 +88,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("changes", nargs="*", metavar="KEY=VALUE", help="settings that differ from the file's")
     add_database(parser)
     add_workers(parser, "trials")
+    add_exchange(parser)
     parser.add_argument("--dry-run", action="store_true", help="check the file, show the space, and stop")
     parser.add_argument(
         "--optuna", metavar="URL", help="also write a study of Optuna, for example sqlite:///study.db, at the end"

@@ -10,10 +10,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from nnpipe.core.errors import ConfigError
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.experiment.settings import read_settings
 from nnpipe.searching.database_trials import DatabaseTrials
 from nnpipe.workflows.search.file import SearchSettings
+from nnpipe.workflows.search.searched_pipeline import SearchedPipeline
 from nnpipe.workflows.search.subjects import SearchedFunction
 from nnpipe.workflows.search.workers import Watch, worker_name
 from nnpipe.workflows.workers.worker_jobs import WorkerJobs, WorkerProgram, end_leases
@@ -35,26 +37,32 @@ def coordinate(
         If a worker cannot be started, or meets an error that the user can mend.
     """
     address, artifacts = database.opened_by
+    stores, measuring = [store], ""
+    location = options.storage or str((options.folder / "storage").absolute())
+    if options.measure_on:
+        _check_kind(settings, options)
+        measuring = database.searches.open(f"{settings.title}: measuring", settings.objectives.by_name)
+        stores.append(DatabaseTrials(database, measuring))
 
     def environment(name: str, here: bool) -> Mapping[str, str]:
         directory = str(Path.cwd()) if here else ""
-        task = WorkerTask(name, address, artifacts, search, directory, options.storage)
+        task = WorkerTask(name, address, artifacts, search, directory, location)
         return {**options.environment, **task.environment()}
 
     folder = options.folder.absolute() / search
-    script = write_script(folder, "nnpipe.workflows.search.worker_process", _self_contained(settings))
+    script = write_script(
+        folder, "nnpipe.workflows.search.worker_process",
+        {"search": _self_contained(settings), "measuring": measuring, "measure_on": options.measure_on},
+    )  # fmt: skip
     send = [folder / SETTINGS, *_modules(settings), *options.send]
     program = WorkerProgram(script, send, environment, options.python)
 
+    def died(worker: str) -> None:
+        for each in stores:
+            end_leases(each, worker_name(worker, 0))
+
     version = store.since(0).version
-    with WorkerJobs(
-        database,
-        settings.title,
-        options.places,
-        program,
-        folder,
-        lambda worker: end_leases(store, worker_name(worker, 0)),
-    ) as workers:
+    with WorkerJobs(database, settings.title, options.places, program, folder, died) as workers:
         workers.start()
         alive = True
         while alive:
@@ -65,6 +73,15 @@ def coordinate(
             for trial in ended:
                 watch(trial)
             alive = workers.look(bool(ended))
+    if measuring:
+        database.runs.enter(measuring, "completed")
+
+
+def _check_kind(settings: SearchSettings, options: WorkerOptions) -> None:
+    if not isinstance(settings.subject, SearchedPipeline):
+        raise ConfigError("--measure-on: is for pipelines; a function trains and measures in one")
+    if options.elsewhere and not options.storage:
+        raise ConfigError("--storage: workers on other machines exchange files through one: name it")
 
 
 def _self_contained(settings: SearchSettings) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from nnpipe.workflows.journal import digest_of
 from nnpipe.workflows.pipeline.compile import limit_of
 from nnpipe.workflows.pipeline.entries import text_of
 from nnpipe.workflows.pipeline.file import CandidateSettings, ModelSettings, Pipeline, file_name
+from nnpipe.workflows.pipeline.resume import weight_paths
 from nnpipe.workflows.search.choice import Choice
 from nnpipe.workflows.search.measured_subject import MeasuredSubject
 from nnpipe.workflows.search.trial_report import TrialReport
@@ -34,6 +35,7 @@ from nnpipe.workflows.sweep.race import staged_point
 from nnpipe.workflows.sweep.run import Done, PointMeasurer
 from nnpipe.workflows.sweep.samples import sample_count
 from nnpipe.workflows.sweep.sweep import SweepResult, sweep_points
+from nnpipe.workflows.workers.machine_turns import MachineTurns, turn
 
 BUDGET = "50 %"
 """How long to measure, trials included, as a share of measuring every trial in full."""
@@ -62,6 +64,10 @@ class SearchedPipeline(MeasuredSubject):
 
     def __init__(self, settings: Mapping[str, Any], candidate: str, output: Path, choice: Choice) -> None:
         self.settings, self.candidate, self.output, self.choice = dict(settings), candidate, output, choice
+        self.turns: MachineTurns | None = None
+        """When this process may train and measure, if others work on this machine, too."""
+        self.elsewhere: Callable[[SearchTrial, Mapping[str, Any]], dict[str, float]] | None = None
+        """Lets another machine measure a trial, given its arguments, too; it is trained here."""
         self._measuring = threading.Lock()  # one at a time on a machine, or they slow each other down
         self._training: dict[Path, threading.Lock] = defaultdict(threading.Lock)
 
@@ -95,17 +101,20 @@ class SearchedPipeline(MeasuredSubject):
 
     def evaluate(self, trial: SearchTrial, arguments: Mapping[str, Any], report: TrialReport) -> Any:
         """Train, compile and measure the candidate a little; return all metrics that trials are judged by."""
-        pipeline = Pipeline.from_settings(self.settings_of(trial, arguments))
-        sweep = self._sweep([self._points(trial, pipeline)], pipeline, 0, None)
+        return (self.elsewhere or self.measured)(trial, arguments)
+
+    def trained(self, trial: SearchTrial, arguments: Mapping[str, Any]) -> tuple[Path, ...]:
+        """Train the model of a trial unless that has been done; return its files, as far as they are in the folder."""
+        point = self._prepared(trial, arguments).points[-1]
+        record = self._record(point.model)
+        found = (*weight_paths(point.model.path), *([record] if record.is_file() else []))
+        return tuple(path for path in found if self.output in path.parents)
+
+    def measured(self, trial: SearchTrial, arguments: Mapping[str, Any]) -> dict[str, float]:
+        """Train, compile and measure the candidate here."""
+        sweep = self._prepared(trial, arguments)
         *sources, point = sweep.points
-        model = point.model
-        with self._training[model.path]:
-            train_once(
-                model.wrapper, sweep.dataset, model.training, model.path,
-                record=self.output / "trained" / f"{file_name(model.title)}.training.json", makes=model.makes_weights,
-                progress=silent,
-            )  # fmt: skip
-        with self._measuring, PointMeasurer(sweep, (), retrain=False, retry=True) as measurer:
+        with self._measuring, PointMeasurer(sweep, (), retrain=False, retry=True, turns=self.turns) as measurer:
             runs = [self._measured(measurer, sweep, each).outcome for each in (*sources, point)]
         for outcome in runs:
             if outcome.run is None:
@@ -143,6 +152,21 @@ class SearchedPipeline(MeasuredSubject):
         """The pipeline's title, the candidate, and what is required."""
         title = str(self.settings.get("title") or "without a title")
         return {"Pipeline": title, "Candidate": self.candidate or "the last one", **self.choice.facts}
+
+    def _prepared(self, trial: SearchTrial, arguments: Mapping[str, Any]) -> Sweep:
+        """Return the points of a trial, whose model is trained."""
+        pipeline = Pipeline.from_settings(self.settings_of(trial, arguments))
+        sweep = self._sweep([self._points(trial, pipeline)], pipeline, 0, None)
+        model = sweep.points[-1].model
+        with self._training[model.path], turn(self.turns):
+            train_once(
+                model.wrapper, sweep.dataset, model.training, model.path, record=self._record(model),
+                makes=model.makes_weights, progress=silent,
+            )  # fmt: skip
+        return sweep
+
+    def _record(self, model: Model) -> Path:
+        return self.output / "trained" / f"{file_name(model.title)}.training.json"
 
     def _measured(self, measurer: PointMeasurer, sweep: Sweep, point: Point) -> Done:
         share = SHARES[_STAGE - 1]

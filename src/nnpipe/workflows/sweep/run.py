@@ -7,7 +7,7 @@ import logging
 import random
 from collections import defaultdict
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from nnpipe.workflows.journal import Journal, Outcome, digest_of, said
 from nnpipe.workflows.pipeline.file import file_name
 from nnpipe.workflows.sweep.file import Model, Point, Sweep
 from nnpipe.workflows.verification.compare_outputs import VerifyOptions
-from nnpipe.workflows.workers.machine_turns import MachineTurns
+from nnpipe.workflows.workers.machine_turns import MachineTurns, turn
 
 log = logging.getLogger("nnpipe")
 
@@ -152,15 +152,10 @@ class PointMeasurer(Closing):
     def measured_again(self, point: Point) -> Outcome:
         """Measure a point once more, whether it has been done or not; nothing is recorded."""
         path = self.artifact_path(point)
-        with self._turn(alone=False):
+        with turn(self._turns):
             artifact = self._compiled(point, path)
-        with self._turn(alone=True):
+        with turn(self._turns, alone=True):
             return measured(self._sweep, point, artifact, self._sweep.output / ".again.json", self._command)
-
-    def _turn(self, *, alone: bool) -> AbstractContextManager[None]:
-        if self._turns is None:
-            return contextlib.nullcontext()
-        return self._turns.measuring() if alone else self._turns.working()
 
     def close(self) -> None:
         """End the processes."""
@@ -193,7 +188,7 @@ class PointMeasurer(Closing):
     def _carried_out(self, point: Point, verify: VerifyOptions, output: Path) -> Outcome:
         path = self.artifact_path(point)
         verification = None
-        with self._turn(alone=False):
+        with turn(self._turns):
             if verify.verify_samples and point.way is not None:
                 verification = self._compared_with(self._open(point.model), verify)
             try:
@@ -201,7 +196,7 @@ class PointMeasurer(Closing):
             except NNPipeError as error:
                 log.error("%s failed: %s", point.title, error)
                 return Outcome(None, said(error))
-        with self._turn(alone=True):
+        with turn(self._turns, alone=True):
             return measured(self._sweep, point, artifact, output, self._command, verification)
 
     def _compiled(self, point: Point, path: Path | None) -> Artifact | None:

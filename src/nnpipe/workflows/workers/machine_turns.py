@@ -6,7 +6,7 @@ import os
 import platform
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +59,13 @@ class MachineTurns:
                 fcntl.flock(door, fcntl.LOCK_EX)
                 fcntl.flock(room, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
             yield
+
+
+def turn(turns: MachineTurns | None, *, alone: bool = False) -> AbstractContextManager[None]:
+    """Return a turn beside others, or alone; one that needs no waiting if nobody else works on this machine."""
+    if turns is None:
+        return nullcontext()
+    return turns.measuring() if alone else turns.working()
 
 
 def is_of_kind(kind: str, facts: dict[str, Any] | None = None, name: str | None = None) -> bool:
