@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from nnpipe.compilers.tflite import TFLiteCompiler
+from nnpipe.compilers.tflite_slimmer import TFLiteSlimmer
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.compiler import Calibration, ModelCompiler
 from nnpipe.core.errors import ArtifactError, CompileError, ConfigError, MissingDependency
@@ -308,3 +309,22 @@ def test_tensors_kept_in_floats_are_not_rounded(network: tuple[Artifact, list[Ba
     assert np.int8 in mixed.values()
     with pytest.raises(ConfigError, match=r"--keep-float 'concat' is no tensor of the model; near it are '.*concat'"):
         types(keep_float=("concat",))
+
+
+def test_a_slim_file_is_smaller_and_computes_the_same(network: tuple[Artifact, list[Batch]], tmp_path: Path) -> None:
+    source, _ = network
+    compiler = TFLiteCompiler(target="int8", per_channel=False)
+    made = compiler.compile(
+        source, tmp_path / "made.tflite", lambda: [{name: values[:1] for name, values in SAMPLES[0].items()}]
+    )
+    slim = TFLiteSlimmer().compile(made, tmp_path / "slim.tflite")
+    assert slim.size < made.size - 300
+    assert slim.io == made.io
+    with LiteRTRuntime().load(made) as one, LiteRTRuntime().load(slim) as other:
+        for name, values in one.infer(SAMPLES[0]).items():
+            np.testing.assert_array_equal(other.infer(SAMPLES[0])[name], values)
+
+
+def test_one_scale_for_each_weight_is_for_integers() -> None:
+    with pytest.raises(ConfigError, match="--no-per-channel needs --precision int8"):
+        TFLiteCompiler(per_channel=False)

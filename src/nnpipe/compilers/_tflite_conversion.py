@@ -68,6 +68,8 @@ class TFLiteConverting(IntegerIOCompiler, FloatKeepingCompiler):
         "layer normalisations, the sums before them and the softmax of attention in float32, which is more accurate",
     )
 
+    per_channel: bool = argument(True, help="use a separate scale for each output channel of a weight")
+
     @abstractmethod
     def _call(self, artifact: Artifact) -> tuple[Call, list[Any]]:
         """Return the model as a function of its inputs by name, and the variables that the function uses."""
@@ -80,6 +82,8 @@ class TFLiteConverting(IntegerIOCompiler, FloatKeepingCompiler):
                     f"{type(self).__name__}: --inference-{flag}-type {kind} needs --precision int8 or edgetpu, "
                     f"not {self.target}"
                 )
+        if not self.per_channel and self.target not in _INTEGER:
+            raise ConfigError(f"{type(self).__name__}: --no-per-channel needs --precision int8, not {self.target}")
         self._check_keep_float(self.target == "int8", f"--precision int8, not {self.target}")
         if self.integer_only and self.keep_float:
             raise ConfigError(
@@ -144,6 +148,7 @@ class TFLiteConverting(IntegerIOCompiler, FloatKeepingCompiler):
 
         content: bytes = mlir_quantize(
             calibrated,
+            disable_per_channel=not self.per_channel,
             denylisted_nodes=None if self.integer_only or self.target == "edgetpu" else self._float_tensors(calibrated),
             input_data_type=as_dtype(self.inference_input_type),
             output_data_type=as_dtype(self.inference_output_type),

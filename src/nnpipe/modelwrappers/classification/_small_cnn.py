@@ -39,7 +39,7 @@ class SmallCNN(ModelWrapper):
     widths
         Channels in each stage.
     convolutions
-        Convolutions in each stage.
+        Convolutions in each stage; the last number counts for all further ones.
     strided
         Whether the last convolution of a stage halves the image, instead of a pooling after it.
     dropout
@@ -54,7 +54,7 @@ class SmallCNN(ModelWrapper):
 
     layout: ClassVar[Literal["nhwc", "nchw"]] = "nhwc"
     widths: ClassVar[tuple[int, ...]] = (32, 64)
-    convolutions: ClassVar[int] = 2
+    convolutions: ClassVar[tuple[int, ...]] = (2,)
     strided: ClassVar[bool] = False
     dropout: ClassVar[float] = 0.25
     brightest: ClassVar[int] = 255
@@ -88,9 +88,13 @@ class SmallCNN(ModelWrapper):
             (TensorSpec("image", (None, *shape), "float32"),), (TensorSpec("scores", (None, self.classes), "float32"),)
         )
 
-    def stride_of(self, stage: int, number: int) -> int:
-        """Return the stride of a convolution; stages and the convolutions in them count from 1."""
-        return 2 if self.strided and stage < len(self.widths) and number == self.convolutions else 1
+    def strides_of(self, stage: int) -> list[int]:
+        """Return the stride of each convolution of a stage; stages count from 1."""
+        given = self.convolutions or (2,)
+        strides = [1] * given[min(stage, len(given)) - 1]
+        if self.strided and stage < len(self.widths):
+            strides[-1] = 2
+        return strides
 
     def augment(self, inputs: Batch, rng: np.random.Generator) -> Batch:
         """Return the samples randomly shifted, and mirrored if ``mirror``; new pixels at the edges are 0."""
@@ -161,7 +165,9 @@ class WornDigitsCNN(DigitsCNN):
 
     # What is the same in all networks of other data can be chosen here.
     widths: tuple[int, ...] = argument((6, 12), help="channels in each stage", minimum=1)  # type: ignore[misc]
-    convolutions: int = argument(2, help="convolutions in each stage", minimum=1)  # type: ignore[misc]
+    convolutions: tuple[int, ...] = argument(  # type: ignore[misc]
+        (2,), help="convolutions in each stage; the last number counts for all further ones", minimum=1
+    )
     strided: bool = argument(  # type: ignore[misc]
         False, help="let the last convolution of a stage halve the image, instead of a pooling after it"
     )

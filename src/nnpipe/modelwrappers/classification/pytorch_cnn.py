@@ -33,8 +33,7 @@ class PyTorchCNN(SmallCNN, PyTorchWrapper):
         stages: list[Any] = []
         for number, width in enumerate(self.widths, 1):
             layers: list[Any] = []
-            for place in range(1, self.convolutions + 1):
-                stride = self.stride_of(number, place)
+            for stride in self.strides_of(number):
                 convolution = nn.Conv2d(channels, width, 3, stride, padding=1, bias=False)
                 layers += [convolution, nn.BatchNorm2d(width), nn.ReLU()]
                 channels = width

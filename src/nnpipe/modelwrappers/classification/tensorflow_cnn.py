@@ -29,9 +29,8 @@ class TensorFlowCNN(SmallCNN, TensorFlowWrapper):
 
         image = x = Input(self.image_shape, name="image")
         for stage, width in enumerate(self.widths, 1):
-            for number in range(1, self.convolutions + 1):
+            for number, stride in enumerate(self.strides_of(stage), 1):
                 name = f"stage{stage}_{number}"
-                stride = self.stride_of(stage, number)
                 x = layers.Conv2D(width, 3, stride, padding="same", use_bias=False, name=f"{name}_conv")(x)
                 x = layers.BatchNormalization(momentum=0.9, name=f"{name}_norm")(x)
                 x = layers.ReLU(name=f"{name}_relu")(x)
