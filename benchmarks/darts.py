@@ -12,7 +12,7 @@ alone.  The goals: every search there is called collapsed, and the convolutions 
 With ``--what supernet``, a supernet is trained by the sandwich rule, and the accuracies of twelve networks with its
 weights are set against those of trainings of their own.  There is no goal but that the order is not random.
 
-Run ``python benchmarks/darts.py``; five to ten minutes of one core.  ``--order 2`` takes the second order.
+Run ``python benchmarks/darts.py``; five to ten minutes of one idle core.  ``--order 2`` takes the second order.
 ``--quick`` takes one seed and four random cells, which does not prove the goal.
 """
 
@@ -93,10 +93,12 @@ def found_by_darts(space: ArchitectureSpace, seed: int, order: int, train: Featu
 
 
 def row_of(space: str, seed: int, accuracy: float, reference: float, found: DartsResult) -> Row:
-    """Return a row of the table."""
+    """Return a row of the table, and say it at once: all of them take minutes."""
+    signs = found.signs
+    print(f"\n{space}, seed {seed}: {accuracy:.3f} against {reference:.3f}, {signs}", file=sys.stderr, flush=True)
     return {
         "space": space, "seed": seed, "accuracy": accuracy, "reference": reference, "above": accuracy > reference,
-        "verdict": str(found.signs),
+        "collapsed": signs.collapsed, "verdict": str(signs),
     }  # fmt: skip
 
 
@@ -111,13 +113,11 @@ def of_darts(seeds: int, random_cells: int, planted: int, order: int, quick: boo
     for seed in bar(range(seeds), "searches", seeds):
         found = found_by_darts(SPACE, seed, order, data[0])
         rows.append(row_of("digits", seed, alone(SPACE, found.configuration, seed, data), median, found))
-        rows[-1]["collapsed"] = found.signs.collapsed
     convolutions = dict.fromkeys(PLANTED.parameters(), FAINT["name"])
     for seed in bar(range(planted), "planted searches", planted):
         found = found_by_darts(PLANTED, seed, order, data[0])
         better = alone(PLANTED, convolutions, seed, data)
         rows.append(row_of("planted", seed, alone(PLANTED, found.configuration, seed, data), better, found))
-        rows[-1]["collapsed"] = found.signs.collapsed
     ours, there = ([row for row in rows if row["space"] == space] for space in ("digits", "planted"))
     above = sum(row["above"] for row in ours)
     # Told beside the median, because a single random cell is as likely above it as below.
