@@ -12,8 +12,11 @@ import pytest
 from nnpipe.core.errors import ConfigError
 from nnpipe.datasets.arrays import write_arrays
 from nnpipe.experiment.database.database import RunDatabase
+from nnpipe.searching.objectives import Limit, Objectives
+from nnpipe.searching.trial import SearchTrial
 from nnpipe.testing.model_files import write_onnx_classifier
 from nnpipe.workflows.compression.front_of_forms import balanced, front
+from nnpipe.workflows.compression.subject import finalists
 from nnpipe.workflows.search.run_file import read_search, run_search
 
 COSTS = {
@@ -95,3 +98,15 @@ def test_a_wrong_setting_is_named(settings: dict[str, Any], key: str, value: Any
     with pytest.raises(ConfigError) as caught:
         read_search({**settings, key: value})
     assert told in str(caught.value)
+
+
+def test_finalists_go_from_the_best_to_the_safest() -> None:
+    objectives = Objectives({"size": "minimize"}, (Limit("loss", 0.1),))
+    losses = [0.09, 0.095, 0.06, 0.08, 0.05, 0.03, 0.02, 0.04]
+    trials = [
+        SearchTrial(number=place, configuration={}, state="finished", values={"size": place, "loss": loss})
+        for place, loss in enumerate(losses)
+    ]
+    assert [each.number for each in finalists(trials, objectives, 9)] == [0, 2, 4, 5, 6]
+    assert [each.number for each in finalists(trials, objectives, 3)] == [0, 4, 6]
+    assert [each.number for each in finalists(trials, objectives, 1)] == [0]

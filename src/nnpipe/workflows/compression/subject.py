@@ -183,7 +183,7 @@ class SearchedCompression(MeasuredSubject):
             return None
         good.sort(key=lambda trial: (sign * trial.values[name], trial.number))
         points = [self._compressing.as_trained(), self._compressing.uniform()]
-        for trial in good[: self.choice.confirmations]:
+        for trial in finalists(good, objectives, self.choice.confirmations):
             given = arguments[trial.number]
             points.append(
                 self._compressing.point(f"trial {trial.number}", self._activations_of(given), self._layers(given))
@@ -205,6 +205,32 @@ class SearchedCompression(MeasuredSubject):
     def _layers(self, arguments: Mapping[str, Any]) -> tuple[str, ...]:
         """Return what the compressor is told."""
         return tuple(f"{name}={arguments[parameter]}" for parameter, names in self._names.items() for name in names)
+
+
+def finalists(trials: Sequence[SearchTrial], objectives: Objectives, count: int) -> list[SearchTrial]:
+    """Return at most ``count`` trials to measure in full, from the best to the safest.
+
+    Samples of the search tell only roughly what the test split will prove.  So of those trials that are further within
+    the limits than every better one, some are taken evenly.
+
+    Parameters
+    ----------
+    trials
+        Those that keep the limits, the best first.
+    objectives
+        The objectives, with the limits.
+    count
+        How many to return at most.
+    """
+    front: list[SearchTrial] = []
+    for trial in trials:
+        excess = max(objectives.excesses(trial.values), default=0.0)
+        if not front or excess < max(objectives.excesses(front[-1].values), default=0.0):
+            front.append(trial)
+    if len(front) <= count:
+        return front
+    steps = max(count - 1, 1)
+    return [front[round(place * (len(front) - 1) / steps)] for place in range(count)]
 
 
 def _provable(name: str) -> str:
