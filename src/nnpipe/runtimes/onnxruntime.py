@@ -54,7 +54,9 @@ class ONNXRuntime(Runtime, FixesBatch):
         """
         self.check_installed()
         file = read_onnx(path)
-        return io_of_model(self._open(file), file)
+        # No shape becomes known in the further levels, which take most of the time of loading a large graph.
+        reader = self if self.graph_optimisation == "none" else replace(self, graph_optimisation="basic")
+        return io_of_model(reader._open(file), file)
 
     def _load(self, artifact: Artifact) -> InferenceSession:
         file = read_onnx(artifact.path)
