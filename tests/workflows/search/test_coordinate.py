@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -62,7 +63,12 @@ def left(folder: Path) -> set[int]:
 
 
 def workers(folder: Path) -> list[int]:
-    return [pid for pid in left(folder) if b"worker.py" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    found = []
+    for pid in left(folder):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended in the meantime
+            if b"worker.py" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                found.append(pid)
+    return found
 
 
 @pytest.mark.slow
