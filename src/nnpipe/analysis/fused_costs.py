@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from nnpipe.analysis.operation_costs import OperationCost
 from nnpipe.analysis.stored_values import StoredValues
+from nnpipe.core.primitive_shapes import product
 from nnpipe.core.tensors import TensorSpec
 
 _MOVING = ("quantisation", "movement", "view")
@@ -82,7 +82,7 @@ def fused_cost(operations: Sequence[OperationCost], stored: StoredValues) -> Fus
         None if written is None else max(written - writes, 0),
         sum(each.parameters for each in operations),
         max(live, default=None),
-        sum(math.prod(length or 0 for length in spec.shape) for spec in results),
+        sum(product(spec.shape) or 0 for spec in results),
     )
 
 

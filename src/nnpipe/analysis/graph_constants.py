@@ -35,7 +35,7 @@ def constants_of(graph: Graph) -> GraphConstants:
     }
     folded = []
     for operation in graph.operations:
-        if _is_fixed(operation) and all(name in stored for name in operation.inputs):
+        if all(name in stored for name in operation.inputs) and _is_fixed(operation):
             folded.append(operation.name)
             # Of a quantised tensor only the values count, not its scales and zero points.
             used = operation.inputs[:1] if operation.primitives[0].kind == "quantisation" else operation.inputs

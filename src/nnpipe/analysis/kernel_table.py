@@ -153,7 +153,7 @@ class KernelTable:
         confidence
             How often the interval is to hold the real time.
         """
-        scores = np.sort(self._scores)
+        scores = self._scores
         rank = math.ceil(confidence * (len(scores) + 1)) - 1
         widest = 1.0 if not len(scores) else float(scores[min(rank, len(scores) - 1)])
         reach = widest * _uncertainty(np.asarray(ns, np.float64))
@@ -165,7 +165,7 @@ class KernelTable:
         found = [
             abs(each.error - math.log(self.scale)) / _uncertainty(times[list(each.kernels)]) for each in self.networks
         ]
-        return np.array(found)
+        return np.sort(np.array(found))
 
     @property
     def usual_errors(self) -> tuple[float, float]:

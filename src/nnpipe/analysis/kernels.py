@@ -110,14 +110,8 @@ def kernels_of(graph: Graph, cost: GraphCost, steps: Sequence[Sequence[str]]) ->
             figures.parameters, figures.values or 0, *shape, len(members), *_even(shape), around,
         )  # fmt: skip
         kind = kind_of(main) if known else ""
-        found.append(
-            FusedKernel(
-                kind,
-                words,
-                tuple(0.0 if kind == "view" else float(value) for value in sizes),  # views of any size are alike
-                tuple(each.name for each in members),
-            )
-        )
+        numbers = (0.0,) * len(sizes) if kind == "view" else tuple(map(float, sizes))  # views of any size are alike
+        found.append(FusedKernel(kind, words, numbers, tuple([each.name for each in members])))
     return tuple(found)
 
 

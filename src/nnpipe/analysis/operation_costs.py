@@ -7,7 +7,7 @@ an axis of unknown length, has no figures (``None``); it is never taken as 0.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from nnpipe.analysis.graph_constants import GraphConstants, constants_of
@@ -16,7 +16,7 @@ from nnpipe.analysis.operation_arithmetic import Arithmetic, arithmetic_of
 from nnpipe.analysis.stored_values import StoredValues, stored_values
 from nnpipe.core.graph import Graph, Operation
 from nnpipe.core.primitive_shapes import product
-from nnpipe.core.primitives import Primitive
+from nnpipe.core.primitives import Length, Primitive
 from nnpipe.core.tensors import TensorSpec
 
 # Kinds whose constants are indices, shapes and paddings, not parameters.
@@ -137,15 +137,17 @@ def graph_cost(graph: Graph, apart: Collection[str] = ()) -> GraphCost:
     constants = constants_of(graph)
     stored = stored_values(graph, constants, apart)
     live = live_memory(graph, constants, stored)
+    counts = {name: product(spec.shape) for name, spec in graph.tensors.items()}
     found, used = [], set()
     for operation in graph.operations:
         if operation.name in constants.folded:
             continue
         parameters = _parameters(operation, graph, constants)
         used |= parameters
-        found.append(_cost(operation, graph, constants, stored, _count(parameters, graph), live[operation.name]))
+        own = sum(counts[name] or 0 for name in parameters)
+        found.append(_cost(operation, graph, constants, stored, counts, own, live[operation.name]))
     folded = tuple(operation.name for operation in graph.operations if operation.name in constants.folded)
-    return GraphCost(tuple(found), folded, _count(used, graph), stored)
+    return GraphCost(tuple(found), folded, sum(counts[name] or 0 for name in used), stored)
 
 
 def _cost(
@@ -153,6 +155,7 @@ def _cost(
     graph: Graph,
     constants: GraphConstants,
     stored: StoredValues,
+    counts: Mapping[str, Length],
     parameters: int,
     live: int | None,
 ) -> OperationCost:
@@ -171,7 +174,7 @@ def _cost(
         operation.primitives[0].kind if operation.primitives else UNKNOWN_KIND,
         tuple(graph.tensors[name] for name in values),
         tuple(graph.tensors[name] for name in operation.outputs),
-        _arithmetic(operation, graph, constants),
+        _arithmetic(operation, constants, counts),
         bytes_read,
         bytes_written,
         parameters,
@@ -180,14 +183,14 @@ def _cost(
     )
 
 
-def _arithmetic(operation: Operation, graph: Graph, constants: GraphConstants) -> Arithmetic | None:
+def _arithmetic(operation: Operation, constants: GraphConstants, counts: Mapping[str, Length]) -> Arithmetic | None:
     """Return the sum over the operation's primitives; ``None`` if one has no rule."""
     # A constant may be larger than what is computed from it, but a rule starts from the values.
-    ordered = sorted(operation.inputs, key=lambda name: name in constants.stored)
+    ordered = sorted(operation.inputs, key=constants.stored.__contains__)
     if len(operation.primitives) > 1:  # what is fused to an operation works on its result alone
         ordered = ordered[:1]
-    inputs = tuple(product(graph.tensors[name].shape) for name in ordered)
-    outputs = tuple(product(graph.tensors[name].shape) for name in operation.outputs)
+    inputs = tuple([counts[name] for name in ordered])
+    outputs = tuple([counts[name] for name in operation.outputs])
     found = [arithmetic_of(primitive, inputs, outputs) for primitive in operation.primitives]
     known = [each for each in found if each is not None]
     return sum(known, Arithmetic()) if found and len(known) == len(found) else None
@@ -196,9 +199,10 @@ def _arithmetic(operation: Operation, graph: Graph, constants: GraphConstants) -
 def _traffic(operation: Operation, read: int | None, written: int | None) -> tuple[int | None, int | None]:
     if operation.unlisted or not operation.primitives:
         return None, None
-    if all(each.kind == "view" for each in operation.primitives):
+    kinds = {each.kind for each in operation.primitives}
+    if kinds == {"view"}:
         return 0, 0
-    if all(each.kind in ("gather", "movement") for each in operation.primitives) and None not in (read, written):
+    if kinds <= {"gather", "movement"} and None not in (read, written):
         return min(read or 0, written or 0), written  # only what is copied is read
     return read, written
 
@@ -208,7 +212,8 @@ def _stored_sizes(operation: Operation, stored: StoredValues, constants: GraphCo
     found: list[int | None] = []
     for name in operation.inputs:
         if name in constants.stored:
-            own, origin = stored.sizes[name], _sum(stored.sizes[root] for root in constants.stored[name])
+            own, roots = stored.sizes[name], constants.stored[name]
+            origin = own if roots == (name,) else _sum(stored.sizes[root] for root in roots)
             found.append(own if origin is None or own is None else min(own, origin))
     return found
 
@@ -220,6 +225,8 @@ def _parameters(operation: Operation, graph: Graph, constants: GraphConstants) -
         return set()
     read = operation.inputs[:1] if kinds == {"quantisation"} else operation.inputs
     roots = {root for name in read for root in constants.stored.get(name, ())}
+    if not roots:
+        return roots
     if kinds <= {"elementwise", "gather"}:
         roots = {root for root in roots if _is_weight(graph.tensors[root])}
     specs = [graph.tensors[root] for root in roots]
@@ -239,10 +246,6 @@ def _is_weight(spec: TensorSpec) -> bool:
     return real and math.prod(length or 0 for length in spec.shape) > 1
 
 
-def _count(names: set[str], graph: Graph) -> int:
-    return sum(math.prod(length or 0 for length in graph.tensors[name].shape) for name in names)
-
-
 def _sum(sizes: Iterable[int | None]) -> int | None:
     found = list(sizes)
-    return None if None in found else sum(size or 0 for size in found)
+    return None if None in found else sum(filter(None, found))

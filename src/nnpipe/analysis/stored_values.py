@@ -7,7 +7,6 @@ operations around them, and what moves are the integers.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,21 +14,21 @@ import numpy as np
 
 from nnpipe.analysis.graph_constants import GraphConstants
 from nnpipe.core.graph import Graph, Operation
+from nnpipe.core.primitive_shapes import product
 from nnpipe.core.primitives import AttentionPrimitive, ConvolutionPrimitive, MatrixProduct, RecurrentPrimitive
-from nnpipe.core.tensors import TensorSpec
+from nnpipe.core.tensors import DTYPES, TensorSpec
 
 _PRODUCTS = (AttentionPrimitive, ConvolutionPrimitive, MatrixProduct, RecurrentPrimitive)
 _BYTES = ("int8", "uint8")
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
-_SIZES = {"bfloat16": 2, "string": 0}
+_SIZES = {"bfloat16": 2} | {name: np.dtype(name).itemsize for name in DTYPES - {"bfloat16", "string"}}
 
 
 def bytes_of(spec: TensorSpec) -> int | None:
     """Return the size of a tensor in bytes; ``None`` if an axis is free or its elements are texts."""
     if None in spec.shape or spec.dtype == "string":
         return None
-    size = _SIZES[spec.dtype] if spec.dtype in _SIZES else np.dtype(spec.dtype).itemsize
-    return size * math.prod(length or 0 for length in spec.shape)
+    return _SIZES[spec.dtype] * (product(spec.shape) or 0)
 
 
 @dataclass(frozen=True)
@@ -82,10 +81,11 @@ def stored_values(graph: Graph, constants: GraphConstants, apart: Collection[str
         if not operation.inputs or not operation.outputs or operation.inputs[0] in constants.stored:
             continue
         value, result = operation.inputs[0], operation.outputs[0]
-        if _is_only(operation, "view"):
+        kinds = {each.kind for each in operation.primitives}
+        if kinds == {"view"}:
             passing.add(operation.name)
             views |= dict.fromkeys(operation.outputs, value)
-        elif quantised and operation.name not in apart and _is_only(operation, "quantisation"):
+        elif quantised and operation.name not in apart and kinds == {"quantisation"}:
             types = tuple(graph.tensors[name].dtype for name in (value, result))
             if types[0] in _BYTES and types[1] in _FLOATS and "" not in readers.get(result, ()):
                 passing.add(operation.name)
@@ -99,12 +99,12 @@ def stored_values(graph: Graph, constants: GraphConstants, apart: Collection[str
     ends = {name: _end(name, origins) for name in origins}
     users: dict[str, set[str]] = {}
     for name, found in readers.items():
-        users.setdefault(ends.get(name, name), set()).update(each for each in found if each not in passing)
+        users.setdefault(ends.get(name, name), set()).update(found)
     return StoredValues(
         ends,
         {name: bytes_of(graph.tensors[ends.get(name, name)]) for name in graph.tensors},
         frozenset(passing),
-        {name: frozenset(found) for name, found in users.items()},
+        {name: frozenset(found - passing) for name, found in users.items()},
     )
 
 
@@ -116,10 +116,6 @@ def _is_written_in_floats(steps: Sequence[Operation], graph: Graph, constants: G
             if any(graph.tensors[name].dtype in _BYTES for name in values):
                 return False
     return True
-
-
-def _is_only(operation: Operation, kind: str) -> bool:
-    return bool(operation.primitives) and all(each.kind == kind for each in operation.primitives)
 
 
 def _shown(tensor: str, views: Mapping[str, str], readers: Mapping[str, Sequence[str]]) -> list[str]:

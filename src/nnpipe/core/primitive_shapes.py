@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from typing import cast
 
 from nnpipe.core.errors import SpecMismatch
 from nnpipe.core.primitives import ConvolutionPrimitive, Length, MatrixProduct, PlainPrimitive, Primitive
@@ -18,9 +19,9 @@ Shape = tuple[Length, ...]
 def product(lengths: Iterable[Length]) -> Length:
     """Return the product of lengths; ``None`` if one is not known and none is 0."""
     found = list(lengths)
-    if 0 in found:
-        return 0
-    return None if None in found else math.prod(length for length in found if length is not None)
+    if None in found:
+        return 0 if 0 in found else None
+    return math.prod(cast("list[int]", found))
 
 
 def convolution(

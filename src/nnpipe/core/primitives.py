@@ -36,13 +36,12 @@ class Primitive:
     """One elementary computation of an operation; the subclasses say which."""
 
     def __post_init__(self) -> None:
-        for each in fields(self):
-            value = getattr(self, each.name)
+        for name, value in vars(self).items():
             if isinstance(value, tuple) and len(value) > _RANK_LIMIT:
-                raise SpecMismatch(f"{type(self).__name__}: {each.name} has {len(value)} axes")
+                raise SpecMismatch(f"{type(self).__name__}: {name} has {len(value)} axes")
             for length in value if isinstance(value, tuple) else (value,):
                 if isinstance(length, int) and not 0 <= length <= LARGEST:
-                    raise SpecMismatch(f"{type(self).__name__}: {each.name} cannot be {length}")
+                    raise SpecMismatch(f"{type(self).__name__}: {name} cannot be {length}")
 
     @property
     def kind(self) -> str:

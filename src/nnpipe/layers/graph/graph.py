@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from graphlib import TopologicalSorter
@@ -55,18 +55,15 @@ class NetworkGraph:
     @cached_property
     def _steps(self) -> tuple[tuple[LayerEntry, int], ...]:
         calls = {(e.layer.name, number): e for e in self.entries for number in range(len(e.uses))}
-        sorter: TopologicalSorter[tuple[str, int]] = TopologicalSorter()
-        for (name, number), entry in calls.items():
-            needed = [(ref.layer, ref.call) for ref in entry.uses[number].inputs]
-            sorter.add((name, number), *(need for need in needed if need in calls))
-        sorter.prepare()
-        order = {call: place for place, call in enumerate(calls)}
-        found = []
-        while sorter.is_active():
-            ready = sorted(sorter.get_ready(), key=order.__getitem__)  # the same order each time
-            found += [(calls[call], call[1]) for call in ready]
-            sorter.done(*ready)
-        return tuple(found)
+        needed = {
+            call: [need for ref in entry.uses[call[1]].inputs if (need := (ref.layer, ref.call)) in calls]
+            for call, entry in calls.items()
+        }
+        try:
+            depths = _depths(needed, needed)
+        except KeyError:  # a call stands before one that it needs
+            depths = _depths(needed, TopologicalSorter(needed).static_order())
+        return tuple((calls[call], call[1]) for call in sorted(calls, key=depths.__getitem__))
 
     def needed(self) -> set[tuple[str, int]]:
         """Return the calls on which an output depends, and those of the inputs; all references must be valid."""
@@ -83,6 +80,16 @@ class NetworkGraph:
     def problems(self) -> tuple[NetworkProblem, ...]:
         """Return everything that is wrong, shapes included; empty if the network can be built."""
         return shape_inference.infer(self).problems
+
+
+def _depths(
+    needed: Mapping[tuple[str, int], Sequence[tuple[str, int]]], order: Iterable[tuple[str, int]]
+) -> dict[tuple[str, int], int]:
+    """Return the length of the longest path that leads to each call, for calls in topological order."""
+    found: dict[tuple[str, int], int] = {}
+    for call in order:
+        found[call] = 1 + max([found[each] for each in needed[call]], default=-1)
+    return found
 
 
 @dataclass

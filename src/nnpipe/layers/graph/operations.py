@@ -6,7 +6,7 @@ layer over several axes adds its bias by itself.  So costs and times follow as f
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import singledispatchmethod
 from typing import Any, Literal
@@ -73,8 +73,7 @@ def operations_of(network: NetworkGraph, shapes: Shapes | None = None) -> Graph:
     found = infer(sized)
     raise_if(found.problems, network.name)
     writer = _Writer(found.shapes)
-    for entry, number in sized.steps():
-        writer.call(entry.layer, entry.uses[number], number)
+    writer.network(sized)
     inputs, outputs = (tuple(writer.names[ref] for ref in refs) for refs in (sized.inputs, sized.outputs))
     return Graph(tuple(writer.operations), writer.tensors, inputs, outputs)
 
@@ -91,8 +90,11 @@ def _sized(network: NetworkGraph, shapes: Shapes) -> NetworkGraph:
         if len(given) != 1 + len(layer.shape):
             raise ConfigError(f"the input {name!r} has {1 + len(layer.shape)} axes, samples first, not {len(given)}")
         changed[name] = layer.alone(batch=given[0], shape=tuple(given[1:]))
-    entries = tuple(replace(each, layer=changed.get(each.layer.name, each.layer)) for each in network.entries)
-    return replace(network, entries=entries)
+    entries = [
+        replace(each, layer=changed[each.layer.name]) if each.layer.name in changed else each
+        for each in network.entries
+    ]
+    return replace(network, entries=tuple(entries))
 
 
 class _Writer:
@@ -106,8 +108,13 @@ class _Writer:
         self._layer = ""
         self._weights = ""
 
-    def call(self, layer: Layer, use: Use, number: int) -> None:
-        """Add the operations of a call of a layer."""
+    def network(self, network: NetworkGraph) -> None:
+        """Add the operations of all calls of a network."""
+        write = self.write  # once: each look-up makes a function, see functools.singledispatchmethod
+        for entry, number in network.steps():
+            self._call(entry.layer, entry.uses[number], number, write)
+
+    def _call(self, layer: Layer, use: Use, number: int, write: Callable[[Layer, list[str], Shape], str]) -> None:
         self._layer = f"{layer.name}@{number}" if number else layer.name
         self._weights = layer.name
         out = self._shapes[Ref(layer.name, number)]
@@ -115,7 +122,7 @@ class _Writer:
             self.names[Ref(layer.name)] = self._tensor(layer.name, out, layer.dtype)
             return
         given = [self.names[ref] for ref in use.inputs]
-        last = self.write(layer, given, out)
+        last = write(layer, given, out)
         place = 0
         while (ref := Ref(layer.name, number, place)) in self._shapes:  # states of recurrent layers come for free
             self.names[ref] = last if place == 0 else self._tensor(f"{self._layer}[{place}]", self._shapes[ref])

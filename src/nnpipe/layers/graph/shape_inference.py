@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from graphlib import CycleError
 from typing import TYPE_CHECKING
 
@@ -80,11 +80,10 @@ def infer(graph: NetworkGraph) -> InferredShapes:
         shapes |= {Ref(layer.name, number, index): shape for index, shape in enumerate(found)}
     if not any(problem.code == "reference" for problem in problems):
         problems += _unused(graph)
-    made = {(ref.layer, ref.call) for ref in shapes}
     wanted = [*((e.layer.name, r) for e in graph.entries for u in e.uses for r in u.inputs)]
     wanted += [("outputs", ref) for ref in graph.outputs]
     for user, ref in wanted:
-        if (ref.layer, ref.call) in made and ref not in shapes:
+        if ref not in shapes and Ref(ref.layer, ref.call) in shapes:
             problems.append(
                 NetworkProblem("reference", user, f"names output {ref.output} of {ref.layer}, which has fewer")
             )
@@ -94,10 +93,9 @@ def infer(graph: NetworkGraph) -> InferredShapes:
 def arguments_of(layer: Layer, path: str) -> list[NetworkProblem]:
     """Return what is wrong with a layer's own arguments."""
     found = [NetworkProblem("argument", f"{path}.{name}", fault) for name, fault in layer.faults()]
-    for item in fields(layer):
-        value = getattr(layer, item.name)
-        if isinstance(value, Raw) and item.name != "raw":
-            found.append(NetworkProblem("unknown-object", f"{path}.{item.name}", f"not in the vocabulary: {value}"))
+    for name, value in vars(layer).items():
+        if isinstance(value, Raw) and name != "raw":
+            found.append(NetworkProblem("unknown-object", f"{path}.{name}", f"not in the vocabulary: {value}"))
     return found
 
 
@@ -119,8 +117,9 @@ def _references(graph: NetworkGraph) -> list[NetworkProblem]:
     found += _missing("inputs", graph.inputs, entries) + _missing("outputs", graph.outputs, entries)
     if not graph.outputs:
         found.append(NetworkProblem("reference", "outputs", "the network has no output"))
+    inputs = {ref.layer for ref in graph.inputs}
     for name, entry in entries.items():
-        if isinstance(entry.layer, Input) != (name in {ref.layer for ref in graph.inputs}):
+        if isinstance(entry.layer, Input) != (name in inputs):
             what = "is not among the inputs" if isinstance(entry.layer, Input) else "is among the inputs and no Input"
             found.append(NetworkProblem("reference", name, what))
     if graph.sequential and not _is_chain(graph):

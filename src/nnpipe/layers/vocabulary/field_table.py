@@ -77,10 +77,21 @@ def settle(value: Any, rank: int = 0) -> None:
 
 def faults(value: Any, rank: int = 0) -> Iterator[tuple[str, str]]:
     """Yield what is wrong with a value's fields, as pairs of field and fault."""
-    for item in table(type(value)):
-        fault = item.kind.fault(getattr(value, item.name), rank)
-        if fault:
-            yield item.name, fault
+    cls: Any = type(value)
+    for name, kind, sound in _checks(cls, rank):
+        given = getattr(value, name)
+        if given is not sound and (fault := kind.fault(given, rank)):
+            yield name, fault
+
+
+@functools.cache  # most values of most layers are defaults, which need not be checked again
+def _checks(cls: Any, rank: int) -> tuple[tuple[str, ValueKind, Any], ...]:
+    """Return the name and kind of each field, with its default if that has no fault."""
+    return tuple((each.name, each.kind, each.default if _is_sound(each, rank) else MISSING) for each in table(cls))
+
+
+def _is_sound(item: FieldRow, rank: int) -> bool:
+    return item.default is not MISSING and not item.kind.fault(item.kind.normal(item.default, rank), rank)
 
 
 def read(cls: type, config: Mapping[str, Any], path: str, found: list[NetworkProblem]) -> dict[str, Any]:

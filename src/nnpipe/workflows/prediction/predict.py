@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from nnpipe.analysis.fused_operations import grouped
-from nnpipe.analysis.graph_constants import constants_of
 from nnpipe.analysis.kernel_table import KernelTable
 from nnpipe.analysis.kernels import FusedKernel, kernels_of
 from nnpipe.analysis.operation_costs import graph_cost
@@ -101,8 +100,9 @@ def predictions(
             place = places[kernel.kind, kernel.sizes]
             ns = float(times[place]) if kernel.kind else None
             rows.append(PredictedKernel(kernel, ns, intervals[kernel.kind], reasons[place]))
-        total = table.call_ns + float(np.sum([row.ns for row in rows if row.ns is not None]))
-        low, high = table.network_interval([row.ns for row in rows if row.ns is not None])
+        known = np.array([row.ns for row in rows if row.ns is not None])
+        total = table.call_ns + float(known.sum())
+        low, high = table.network_interval(known)
         alone = table.macs_alone(sum(kernel.macs for kernel in kernels))
         found.append(Prediction(title, tuple(rows), table.call_ns, total, (low * total, high * total), alone))
     return tuple(found)
@@ -139,8 +139,8 @@ def kernels_file(runtime: str, threads: int, precision: str = "float32", folder:
 
 
 def _kernels(graph: Graph, table: KernelTable) -> tuple[FusedKernel, ...]:
-    steps = grouped(graph, table.patterns, constants_of(graph).folded)
-    return kernels_of(graph, graph_cost(graph), steps)
+    cost = graph_cost(graph)
+    return kernels_of(graph, cost, grouped(graph, table.patterns, cost.folded))
 
 
 def _opened(model: Any, number: int, shapes: Mapping[str, tuple[int, ...]]) -> tuple[str, Graph]:
