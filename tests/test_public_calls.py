@@ -73,7 +73,7 @@ def fitting(hint: Any) -> Any:
         return lambda *_: None
     if inspect.isclass(origin):
         if issubclass(origin, tuple):
-            return ()
+            return tuple(map(fitting, parts)) if parts and Ellipsis not in parts else ()
         return {} if issubclass(origin, collections.abc.Mapping) else np.zeros(1) if origin is np.ndarray else []
     made = {int: 1, float: 1.0, str: "x", bool: True, bytes: b"x", Path: Path("x")}
     return made[hint] if hint in made else mock.Mock(spec=hint if inspect.isclass(hint) else None)

@@ -128,6 +128,28 @@ class TestInt8(TFLiteContract):
         assert (squashed.scale, squashed.zero_point) == (1 / 256, 0)  # as the specification says of a logistic function
 
 
+@pytest.fixture(scope="module")
+def floats(network: tuple[Artifact, list[Batch]], tmp_path_factory: pytest.TempPathFactory) -> Artifact:
+    return TFLiteCompiler().compile(network[0], tmp_path_factory.mktemp("floats") / "network.tflite")
+
+
+class TestTFLiteSlimmer(TFLiteContract):
+    tolerance = 1e-5
+
+    @pytest.fixture
+    def compiler(self) -> TFLiteSlimmer:
+        return TFLiteSlimmer()
+
+    @pytest.fixture
+    def artifact(self, floats: Artifact) -> Artifact:
+        return floats
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def compiled(cls, floats: Artifact, tmp_path_factory: pytest.TempPathFactory) -> Artifact:
+        return TFLiteSlimmer().compile(floats, tmp_path_factory.mktemp("slim") / "network.tflite")
+
+
 @pytest.mark.parametrize(("target", "tolerance"), [("float16", 5e-3), ("dynamic", 0.15)])
 def test_smaller_weights_stay_close(
     network: tuple[Artifact, list[Batch]], tmp_path: Path, target: Any, tolerance: float

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shlex
 import sys
 from collections.abc import Callable, Sequence
 
@@ -29,13 +28,11 @@ from nnpipe.core.argument_kinds import Kind
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import write_text
 from nnpipe.experiment.database.database import RunDatabase
-from nnpipe.experiment.exports.export import export_runs
 from nnpipe.scenarios._cli.command import execute, parse
 from nnpipe.scenarios._cli.option_types import output_file, output_folder
 from nnpipe.scenarios._cli.run_database import add_database, database_of
+from nnpipe.scenarios._cli.run_exports import export_chosen
 from nnpipe.scenarios._cli.run_tables import comparison, details, listing, to_json
-from nnpipe.workflows.progress import bar
-from nnpipe.workflows.search.recorded_search import recorded_search
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -120,34 +117,8 @@ def _delete(database: RunDatabase, options: argparse.Namespace) -> list[str]:
 
 def _export(database: RunDatabase, options: argparse.Namespace) -> list[str]:
     chosen = _chosen(database, options, least=1)
-    targets = (options.mlflow, options.tensorboard, options.json, options.report, options.optuna)
-    if all(target is None for target in targets):
-        raise ConfigError(
-            "export: to where? give --mlflow ADDRESS, --tensorboard FOLDER or --json OUT.json, or of a search --report "
-            "OUT.html or --optuna URL"
-        )
-    if options.report or options.optuna:
-        _export_search(database, chosen, options)
-    if options.mlflow is None and options.tensorboard is None:
-        return chosen
-    done, uri = export_runs(database, chosen, tensorboard=options.tensorboard, mlflow=options.mlflow, progress=bar)
-    for each in done:
-        for place in filter(None, (each.tensorboard, each.mlflow and f"MLflow run {each.mlflow}")):
-            print(f"{each.run[:12]}: {place}")
-    if uri is not None and uri.startswith("sqlite:"):
-        print(f"open it: mlflow ui --backend-store-uri {shlex.quote(uri)}")
+    export_chosen(database, chosen, options)
     return chosen
-
-
-def _export_search(database: RunDatabase, chosen: list[str], options: argparse.Namespace) -> None:
-    if len(chosen) > 1:
-        raise ConfigError("export: --report and --optuna take one search")
-    found = recorded_search(database, chosen[0])
-    if options.report:
-        print(found.report(options.report))
-    if options.optuna:
-        found.to_optuna(options.optuna, found.title)
-        print(f"written for Optuna: {options.optuna} (optuna-dashboard {options.optuna} shows it)")
 
 
 def _chosen(database: RunDatabase, options: argparse.Namespace, *, least: int) -> list[str]:

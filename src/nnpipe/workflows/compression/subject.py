@@ -25,7 +25,7 @@ from nnpipe.workflows.compression.compressing import Compressing
 from nnpipe.workflows.compression.front_of_forms import front
 from nnpipe.workflows.journal import digest_of
 from nnpipe.workflows.pipeline.entries import component_of, count_of, made_of, part_of, text_of
-from nnpipe.workflows.search.choice import Choice
+from nnpipe.workflows.search.choice import SearchChoice
 from nnpipe.workflows.search.measured_subject import MeasuredSubject
 from nnpipe.workflows.search.trial_report import TrialReport
 from nnpipe.workflows.sweep.file import Model, model_entry
@@ -69,7 +69,7 @@ class SearchedCompression(MeasuredSubject):
         If a setting is wrong; the message names its place in the file.
     """
 
-    def __init__(self, model: Model, dataset: Dataset, choice: Choice, settings: Mapping[str, Any]) -> None:
+    def __init__(self, model: Model, dataset: Dataset, choice: SearchChoice, settings: Mapping[str, Any]) -> None:
         self.choice = choice
         self._activations = _activations(settings)
         self._forms = _forms(settings)
@@ -100,7 +100,7 @@ class SearchedCompression(MeasuredSubject):
             raise ConfigError("dataset: a model is compressed with samples; name a data set")
         dataset = component_of(data["dataset"], Dataset, "dataset")
         output = Path(text_of(data.get("output", "build/search"), "output"))
-        choice = Choice.from_settings(data, constraints, ("size",))
+        choice = SearchChoice.from_settings(data, constraints, ("size",))
         return cls(model_entry(entry, "compress", output), prepared(dataset), choice, data)
 
     def space(self) -> SearchSpace:

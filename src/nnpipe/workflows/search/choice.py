@@ -28,7 +28,7 @@ _BOUND = re.compile(r"\s*(loss\(\w+\)|\w[\w.]*)\s*(?:<=|>=)")
 
 
 @dataclass(frozen=True)
-class Choice:
+class SearchChoice:
     """What trials are judged by.
 
     Parameters
@@ -52,7 +52,7 @@ class Choice:
     budget: SweepBudget | None = None
 
     @classmethod
-    def from_settings(cls, data: Mapping[str, Any], constraints: Sequence[str], default: Sequence[str]) -> Choice:
+    def from_settings(cls, data: Mapping[str, Any], constraints: Sequence[str], default: Sequence[str]) -> SearchChoice:
         """Return the choice of a search file.
 
         Parameters

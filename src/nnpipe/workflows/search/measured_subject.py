@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nnpipe.searching.trial import SearchTrial
-from nnpipe.workflows.search.choice import Choice
+from nnpipe.workflows.search.choice import SearchChoice
 from nnpipe.workflows.search.subjects import SearchSubject
 from nnpipe.workflows.sweep.sweep import SweepResult
 
@@ -24,7 +24,7 @@ class MeasuredSubject(SearchSubject):
         What trials are judged by.
     """
 
-    choice: Choice
+    choice: SearchChoice
 
     def first(self) -> Sequence[Mapping[str, Any]]:
         """Return the configurations to begin with; by default the sampler chooses all."""

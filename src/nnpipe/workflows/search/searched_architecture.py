@@ -17,7 +17,7 @@ from nnpipe.searching.objectives import Objectives
 from nnpipe.searching.space import SearchSpace
 from nnpipe.searching.trial import SearchTrial
 from nnpipe.workflows.pipeline.entries import component_of
-from nnpipe.workflows.search.choice import Choice
+from nnpipe.workflows.search.choice import SearchChoice
 from nnpipe.workflows.search.searched_pipeline import SearchedPipeline, pipeline_of
 
 NETWORK = "network.yaml"
@@ -50,7 +50,7 @@ class SearchedArchitecture(SearchedPipeline):
         settings: Mapping[str, Any],
         candidate: str,
         output: Path,
-        choice: Choice,
+        choice: SearchChoice,
     ) -> None:
         if "models" in settings or not isinstance(settings.get("model", {}), dict):
             raise ConfigError("pipeline: an architecture search has one model, described under model")

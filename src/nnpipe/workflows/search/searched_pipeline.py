@@ -25,7 +25,7 @@ from nnpipe.workflows.pipeline.compile import limit_of
 from nnpipe.workflows.pipeline.entries import text_of
 from nnpipe.workflows.pipeline.file import CandidateSettings, ModelSettings, Pipeline, file_name
 from nnpipe.workflows.pipeline.resume import weight_paths
-from nnpipe.workflows.search.choice import Choice
+from nnpipe.workflows.search.choice import SearchChoice
 from nnpipe.workflows.search.measured_subject import MeasuredSubject
 from nnpipe.workflows.search.trial_report import TrialReport
 from nnpipe.workflows.sweep.budget import SweepBudget
@@ -62,7 +62,7 @@ class SearchedPipeline(MeasuredSubject):
         What trials are judged by.
     """
 
-    def __init__(self, settings: Mapping[str, Any], candidate: str, output: Path, choice: Choice) -> None:
+    def __init__(self, settings: Mapping[str, Any], candidate: str, output: Path, choice: SearchChoice) -> None:
         self.settings, self.candidate, self.output, self.choice = dict(settings), candidate, output, choice
         self.turns: MachineTurns | None = None
         """When this process may train and measure, if others work on this machine, too."""
@@ -219,7 +219,9 @@ class SearchedPipeline(MeasuredSubject):
         raise ConfigError(f"candidate: there is no {self.candidate!r} in the pipeline{hint}")
 
 
-def pipeline_of(data: Mapping[str, Any], constraints: Sequence[str]) -> tuple[Mapping[str, Any], str, Path, Choice]:
+def pipeline_of(
+    data: Mapping[str, Any], constraints: Sequence[str]
+) -> tuple[Mapping[str, Any], str, Path, SearchChoice]:
     """Return the content of the pipeline that a search file names, the candidate, the folder, and the choice."""
     given = data["pipeline"]
     settings = given if isinstance(given, dict) else read_settings(Path(text_of(given, "pipeline")))
@@ -227,4 +229,4 @@ def pipeline_of(data: Mapping[str, Any], constraints: Sequence[str]) -> tuple[Ma
     if data.get("objectives") is None:
         raise ConfigError("objectives: expected a list of metrics, such as [latency_median, size]")
     output = Path(text_of(data.get("output", "build/search"), "output"))
-    return settings, candidate, output, Choice.from_settings(data, constraints, ())
+    return settings, candidate, output, SearchChoice.from_settings(data, constraints, ())
