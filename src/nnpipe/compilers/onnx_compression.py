@@ -184,7 +184,7 @@ def _energy(weights: Floats, moments: Floats | None) -> float:
 
 
 def _replace(model: Any, constants: list[Any], packed: PackedConstants) -> None:
-    """Give a model other constants, and the nodes that unpack those that are packed."""
+    """Replace the constants of a model, and add the nodes that unpack those that are packed."""
     from onnx import NodeProto, TensorProto, helper
 
     graph = model.graph

@@ -66,7 +66,7 @@ class GraphValues(ONNXBuilder):
         return name in self._read
 
     def put(self, name: str, value: str) -> None:
-        """Say which value of the ONNX graph a tensor is."""
+        """Record which value of the ONNX graph a tensor is."""
         self._values[name] = value
 
     def put_anything(self, operation: Operation) -> None:
@@ -113,7 +113,7 @@ class GraphValues(ONNXBuilder):
         return self.dtype(name) in _SMALL
 
     def put_rounded(self, name: str, x: str, positive: bool = False) -> None:
-        """Say that a tensor of 8 bits is the real numbers ``x``.
+        """Record that a tensor of 8 bits is the real numbers ``x``.
 
         If these cannot be negative, the least integer stands for 0; then runtimes know that the activation before it
         changes nothing, and fuse it.

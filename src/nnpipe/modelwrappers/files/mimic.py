@@ -82,7 +82,7 @@ class Mimic(ONNXWrapper):
 
     @contextmanager
     def _written(self, keep: bool = False) -> Iterator[Path]:
-        """Give a file of the network, which is removed afterwards, or if that fails."""
+        """Yield a file of the network; remove it afterwards unless ``keep``, and always if an error occurs."""
         try:
             content = onnx_of_graph(self._graph, np.random.default_rng(self.seed), constants_of(self._graph).folded)
         except (NotSupported, ConversionError) as error:
