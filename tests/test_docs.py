@@ -282,9 +282,9 @@ def warm_python() -> Iterator[WarmPython]:
 
 # Pages that train, compile or start others' suites, as tests of what they are about do.
 LONG_PAGES = {
-    "README.md", "docs/adding-a-framework.md", "docs/agreement.md", "docs/architecture-search.md", "docs/architecture.md",
-    "docs/callbacks.md", "docs/codegen.md", "docs/file-formats.md", "docs/layers.md", "docs/measuring.md",
-    "docs/models-from-outside.md", "docs/reduce.md", "docs/sweeping.md", "docs/training.md",
+    "README.md", "docs/adding-a-framework.md", "docs/agreement.md", "docs/architecture-search.md",
+    "docs/architecture.md", "docs/callbacks.md", "docs/codegen.md", "docs/file-formats.md", "docs/layers.md",
+    "docs/measuring.md", "docs/models-from-outside.md", "docs/reduce.md", "docs/sweeping.md", "docs/training.md",
 }  # fmt: skip
 
 
