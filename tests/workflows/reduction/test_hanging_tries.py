@@ -51,13 +51,26 @@ class _Trying:
         return True
 
 
+def _search(trying: _Trying) -> _Search:
+    search = _Search(cast(Trying, trying), cast(Whole, None), cast(Values, None), "m", 120.0, warm=True)
+    search.limit, search.symptom, search.names, search.operators = 120.0, HANG, frozenset(), frozenset()
+    return search
+
+
 def test_a_part_hangs_after_eight_times_the_longest_of_three_that_ended() -> None:
     trying = _Trying()
-    search = _Search(cast(Trying, trying), cast(Whole, None), cast(Values, None), "m", 120.0, warm=True)
-    search.limit, search.symptom, search.names, search.operators = 100.0, HANG, frozenset(), frozenset()
+    search = _search(trying)
     assert not any(search._shows([0] * count) for count in (1, 2, 3))
     assert search._shows([0] * 4)
-    assert trying.limits == [100.0, 100.0, 100.0, 24.0]
-    search.seconds.append(90.0)  # a limit never grows: parts become smaller
+    assert trying.limits == [120.0, 10.0, 60.0, 24.0]
+    search.seconds.append(90.0)
     assert search._shows([0] * 4)
-    assert trying.limits[-1] == 24.0
+    assert trying.limits[-1] == 120.0  # that of the whole model
+
+
+def test_the_first_limit_is_that_of_three_single_nodes() -> None:
+    trying = _Trying()
+    search = _search(trying)
+    search.left = list(range(100))
+    assert search._first_limit() == 5.0  # 8 times half a second is less than any limit
+    assert len(trying.limits) == 3

@@ -72,8 +72,8 @@ def reduce(
     tolerances
         How far outputs may differ, as ``verify`` judges it.
     hang_after
-        Seconds after which the whole model hangs.  For its parts, 20 times as long as one that does not hang is enough,
-        and 8 times as long as the longest of three or more.
+        Seconds after which the whole model hangs.  For its parts, 8 times as long as the longest of three or more that
+        do not hang is enough, or 20 times as long as that of fewer.
     time_limit
         Seconds to search at most; then the smallest part so far is written.
     progress
@@ -216,7 +216,7 @@ class _Search:
         # Forks of a process that has imported the frameworks are fast, if the fault is the same there.
         self.warm = True
         if self.symptom.kind == "hang":
-            self.limit = self._limit()
+            self.limit = self._first_limit()
             return
         self.limit = min(self.hang_after, max(_LEAST_SECONDS, _TIMES_LONGER * first.seconds))
         if not self._alike(self._attempt(self.left)):
@@ -259,9 +259,8 @@ class _Search:
         return tried is not None and self.symptom.is_shown_by(tried.symptom, self.names, self.operators)
 
     def _shows(self, places: Sequence[int]) -> bool:
-        if self.symptom.kind == "hang" and len(self.seconds) >= _ENOUGH_TRIES:
-            # One slow try alone would make every hang cost 20 times as long; a new process confirms the last part.
-            self.limit = min(self.limit, max(_LEAST_SECONDS, _TIMES_LONGEST * max(self.seconds)))
+        if self.symptom.kind == "hang":  # a new process confirms the last part, with more time
+            self.limit = self._learned_limit()
         if not self._alike(self._attempt(places)):
             return False
         # A fault that comes and goes, or a part that is no model by itself, would lead astray.
@@ -269,10 +268,17 @@ class _Search:
             return False
         return self.trying.is_valid(self.whole, self.values, places, self.free, self.hang_after, self.warm)
 
-    def _limit(self) -> float:
-        """Return after how many seconds a part hangs, from one that does not."""
-        for place in (0, len(self.left) - 1, len(self.left) // 2):
-            tried = self._attempt([place])
-            if tried is not None and (tried.symptom is None or tried.symptom.kind != "hang"):
-                return min(self.hang_after, max(_LEAST_SECONDS, _TIMES_LONGER * tried.seconds))
-        return self.hang_after
+    def _first_limit(self) -> float:
+        """Return after how many seconds a part hangs, from a few single nodes that do not."""
+        last = len(self.left) - 1
+        for place in dict.fromkeys((0, last, last // 2, last // 4, 3 * last // 4)):
+            if len(self.seconds) < _ENOUGH_TRIES:
+                self._attempt([place])
+        return self._learned_limit()
+
+    def _learned_limit(self) -> float:
+        """Return the limit that follows from the tries that ended; a single slow one must not make each hang long."""
+        if not self.seconds:
+            return self.hang_after
+        times = _TIMES_LONGEST if len(self.seconds) >= _ENOUGH_TRIES else _TIMES_LONGER
+        return min(self.hang_after, max(_LEAST_SECONDS, times * max(self.seconds)))
