@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from nnpipe.measuring.constraints import Figure, MetricConstraint
-from nnpipe.measuring.quantities import Quantity, quantity
-from nnpipe.report import document
-from nnpipe.report.charts import ChartPoint as Place
-from nnpipe.report.charts import Scatter
+from nnpipe.measuring.quantities import Quantity
 from nnpipe.report.document import Block, Cell, Paragraph, Section, Table, Tile, Tiles
-from nnpipe.report.formatting import NOTHING, Scale, count, share
+from nnpipe.report.formatting import NOTHING, count, share
 from nnpipe.report.inputs.sweep_file import Again, Found, SweepCandidate
 from nnpipe.report.quantity_text import interval, ranged, written
 from nnpipe.report.sections.grouping import grouped_reasons
-
-# The scale of a column by the kind of its metric, and what a value is multiplied by to be in the unit of the scale.
-_SCALES = {"time": (1e9, Scale.of_times), "bytes": (1.0, Scale.of_sizes), "energy": (1.0, Scale.of_energies)}
-_DECADE = 8.0  # from this ratio on the axis is logarithmic, so that small values stay apart
+from nnpipe.report.sections.sweep_pictures import SCALES, named, sweep_pictures
 
 
 def sweep_section(found: Found) -> Section:
@@ -29,7 +22,7 @@ def sweep_section(found: Found) -> Section:
             Tiles(tuple(_tiles(found))),
             *_verdict(found),
             _table(found),
-            *_pictures(found),
+            *sweep_pictures(found),
             *_stopped(found),
             *_killed(found),
             *_left_out(found),
@@ -57,7 +50,7 @@ def _tiles(found: Found) -> Iterator[Tile]:
         texts = "; ".join(constraint.text for constraint in found.constraints)
         yield Tile("Qualify", f"{len(found.qualified):,} of {len(found.points):,}", texts)
     best = sum(point.on_front for point in found.points)
-    yield Tile("On the Pareto front", f"{best:,}", "in " + ", ".join(_named(metric) for metric in found.objectives))
+    yield Tile("On the Pareto front", f"{best:,}", "in " + ", ".join(named(metric) for metric in found.objectives))
 
 
 def _shipped(found: Found, chosen: SweepCandidate) -> Mapping[str, Figure]:
@@ -69,12 +62,6 @@ def _doubt_kinds(doubts: Sequence[tuple[str, str]]) -> str:
     return ", ".join(dict.fromkeys(kind for kind, _ in doubts)) or "none"
 
 
-def _named(metric: Quantity) -> str:
-    """Return the title of a metric for use inside a sentence."""
-    title = metric.title
-    return title if title[:1].islower() or title[1:2].isupper() else title[0].lower() + title[1:]
-
-
 def _verdict(found: Found) -> Iterator[Block]:
     chosen, sure = _chosen(found), share(found.confidence, 0)
     if chosen is not None:
@@ -83,7 +70,7 @@ def _verdict(found: Found) -> Iterator[Block]:
             f" {held}: each holds on its whole interval, all of them together with {sure} confidence." if held else ""
         )
         yield Paragraph(
-            f"{chosen.title} is the one to ship, by {_named(found.choose)}. It was measured a second time, "
+            f"{chosen.title} is the one to ship, by {named(found.choose)}. It was measured a second time, "
             f"and what is claimed of it stands on that.{claims}"
         )
         if found.again is not None:
@@ -94,7 +81,7 @@ def _verdict(found: Found) -> Iterator[Block]:
         level = _level_with(found, chosen)
         if level:
             yield Paragraph(
-                f"Not to be told from it in {_named(found.choose)}: {', '.join(level)}. "
+                f"Not to be told from it in {named(found.choose)}: {', '.join(level)}. "
                 "nnpipe compare measures such finalists side by side.",
                 "note",
             )
@@ -171,7 +158,7 @@ def _table(found: Found) -> Table:
         minor=tuple(columns[1 + place][0] for place in range(3, len(found.metrics))),
         caption=f"All candidates as they were first measured{again}: the chosen one first, then those most surely on "
         f"the front. {_intervals(found)} Front is the share of draws from the figures' uncertainty in which no other "
-        f"candidate is at least as good in {', '.join(_named(m) for m in found.objectives)}. In the sweep's file "
+        f"candidate is at least as good in {', '.join(named(m) for m in found.objectives)}. In the sweep's file "
         + ", ".join(f"{m.name} is {m.title}" for m in found.metrics if m.name != m.heading.lower())
         + ".",
     )
@@ -180,9 +167,9 @@ def _table(found: Found) -> Table:
 def _column(metric: Quantity, points: Sequence[SweepCandidate]) -> tuple[str, list[Cell]]:
     """Return the heading and the cells of a column; times and sizes have a common unit, which the heading names."""
     known = [point.figures.get(metric.name) or Figure.unknown("") for point in points]
-    if metric.kind not in _SCALES:
+    if metric.kind not in SCALES:
         return metric.heading, [_figure_cell(metric, each) for each in known]
-    factor, scale_of = _SCALES[metric.kind]
+    factor, scale_of = SCALES[metric.kind]
     values = [None if each.value is None else factor * each.value for each in known]
     scale = scale_of(values)
     cells = []
@@ -259,73 +246,3 @@ def _left_out(found: Found) -> Iterator[Block]:
         if reasons:
             said = f"{count(len(reasons))} combination{'s' * (len(reasons) != 1)} {caption}"
             yield Table(("Combination", "Reason"), tuple(reasons.items()), caption=said, folded=True, sortable=True)
-
-
-def _pictures(found: Found) -> Iterator[document.Plot]:
-    """Yield plots of a quality objective against up to two cost objectives."""
-    costs = [m for m in found.objectives if m.less_is_better and not m.metric]
-    gains = [m for m in found.objectives if m.metric or not m.less_is_better]
-    for gain in gains[:1]:
-        for cost in costs[:2]:
-            figure = _picture(found, cost, gain)
-            if figure is not None:
-                yield figure
-
-
-def _picture(found: Found, cost: Quantity, gain: Quantity) -> document.Plot | None:
-    known = [(n, p, p.figures.get(cost.name), p.figures.get(gain.name)) for n, p in enumerate(found.points)]
-    both = [(n, p, x, y) for n, p, x, y in known if x is not None and y is not None and None not in (x.value, y.value)]
-    # If all are equally good, there is nothing to choose between and no picture.
-    if len(both) < 2 or len({y.value for _, _, _, y in both}) == 1:
-        return None
-    values = [x.value for _, _, x, _ in both if x.value is not None]
-    to_x, x_unit = _scaled(cost, values)
-    to_y, y_label = _upward(gain)
-    places = tuple(
-        Place(
-            point.title,
-            to_x * (x.value or 0.0),
-            to_y * (y.value or 0.0),
-            _ends(x, to_x),
-            _ends(y, to_y),
-            number,
-            point.on_front,
-            f"{point.title}: {_named(cost)} {ranged(cost, x)}, {_named(gain)} {ranged(gain, y)}; "
-            + (
-                f"stopped at {share(point.share, 0)}"
-                if point.stopped
-                else f"on the front in {share(point.front_share, 0)} of draws"
-            ),
-        )
-        for number, point, x, y in both
-    )
-    least = min(values)
-    best = ", ".join(place.label for place in places if place.on_front)
-    return document.Plot(
-        Scatter(f"{_named(cost)}, {x_unit}", y_label, places, least > 0 and max(values) / least > _DECADE, front=True),
-        f"sweep-{gain.name}-against-{cost.name}".replace("_", "-").replace(".", "-"),
-        f"{gain.title} against {_named(cost)}; up and to the left is better. Bars are intervals, the broken line is "
-        "what no candidate is beyond; pale ones are off the front of all objectives together",
-        f"{gain.title} against {_named(cost)} of {len(places):,} candidates. On the front: {best}.",
-    )
-
-
-def _scaled(metric: Quantity, values: Sequence[float]) -> tuple[float, str]:
-    factor, scale_of = _SCALES.get(metric.kind, _SCALES["bytes"])
-    scale = scale_of([factor * value for value in values])
-    return factor / scale.divisor, scale.unit
-
-
-def _upward(metric: Quantity) -> tuple[float, str]:
-    sign, label = (-1.0, f"−{_named(metric)}") if metric.less_is_better else (1.0, _named(metric))
-    if metric.compared:
-        label = f"change of {_named(quantity(metric.metric))}"
-    if metric.kind == "share":
-        return 100 * sign, f"{label}, {'points' if metric.compared else '%'}"
-    return sign, f"{label}, /s" if metric.kind == "rate" else label
-
-
-def _ends(known: Figure, factor: float) -> tuple[float, float]:
-    value = known.value or 0.0
-    low, high = (end if math.isfinite(end) else value for end in (known.low, known.high))
-    return min(factor * low, factor * high), max(factor * low, factor * high)

@@ -10,7 +10,7 @@ import resource
 import signal
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,19 +23,18 @@ from nnpipe.core.batch_conversion import adapt
 from nnpipe.core.child_processes import die_with_parent, signal_name
 from nnpipe.core.claims import checked
 from nnpipe.core.compiler import ModelCompiler
-from nnpipe.core.errors import ConfigError, MissingDependency, NNPipeError, NotSupported, SpecMismatch
+from nnpipe.core.errors import ConfigError, MissingDependency, NNPipeError, SpecMismatch
 from nnpipe.core.messages import one_line
 from nnpipe.core.registry import component_from
 from nnpipe.core.runtime import Runtime
-from nnpipe.core.tensors import Batch, IOSpec, TensorSpec, random_batch
+from nnpipe.core.tensors import TensorSpec
 from nnpipe.formats.onnx import read_onnx
-from nnpipe.frameworks.onnxruntime import open_model
-from nnpipe.workflows.candidates.spec import CandidateSpec
 from nnpipe.workflows.candidates.stages import suffix
-from nnpipe.workflows.reduction.onnx_parts import ONNXPart, Values, Whole
+from nnpipe.workflows.reduction.onnx_parts import Values
+from nnpipe.workflows.reduction.reference import computes_the_reference, record
 from nnpipe.workflows.reduction.symptom import Symptom
 from nnpipe.workflows.user_inputs.model import models_of
-from nnpipe.workflows.verification.compare_outputs import prepared_samples, real
+from nnpipe.workflows.verification.compare_outputs import real
 from nnpipe.workflows.ways import Planned, Way, planned
 
 TASKS = __name__
@@ -44,7 +43,6 @@ TASKS = __name__
 STAGE, REPLY = "stage", "reply.json"
 """Files in the folder of a try: what was being done last, and what came of it."""
 
-_MOST_BYTES = 4 << 30  # of recorded values
 _PAUSE = 0.01  # seconds between looks at a child
 
 
@@ -104,7 +102,7 @@ def _child(parent: int, request: Mapping[str, Any]) -> None:
         die_with_parent(parent)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         start = time.perf_counter()
-        tasks = {"record": _record, "reference": _reference, "try": _tried}
+        tasks = {"record": record, "reference": computes_the_reference, "try": _tried}
         found = tasks[request["do"]](request)
         found["seconds"] = time.perf_counter() - start
         Path(request["folder"], REPLY).write_text(json.dumps(found), "utf-8")
@@ -125,100 +123,6 @@ def way_of(request: Mapping[str, Any]) -> Way:
     """Return the chain of a request."""
     compilers = tuple(map(_compiler, request["compilers"]))
     return Way("", compilers, component_from(request["runtime"], Runtime), request["export"])
-
-
-# -- the reference ----------------------------------------------------------------------------------------------------
-
-
-def _record(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Run the whole graph and write what every tensor holds; return how many samples there are and by what they ran."""
-    whole = Whole(Path(request["model"]))
-    folder = Path(request["folder"])
-    path = folder / "all.onnx"
-    ONNXPart(whole.with_all_outputs(), (), ()).write(path)
-    names = [*whole.inputs, *whole.tensors]
-    io = read_onnx(Path(request["model"])).unzipped().io()
-    samples = _samples(request, io)
-    run, by = _runner(path)
-    values, size = Values(Path(request["values"]), names, 0), 0
-    for number, sample in enumerate(samples):
-        for name, array in {**sample, **run(whole.tensors, sample)}.items():
-            if isinstance(array, np.ndarray) and array.dtype.kind in "biuf":
-                values.write(name, number, array)
-                size += array.nbytes
-        values.samples += 1
-        if size > _MOST_BYTES:
-            break
-    return {"samples": values.samples, "by": by, "names": names}
-
-
-def _samples(request: Mapping[str, Any], io: IOSpec) -> Iterator[Batch]:
-    count = request["samples"]
-    # A model for a fixed number of samples takes that many at a time.
-    size = next((spec.shape[0] for spec in io.inputs if spec.shape and spec.shape[0]), 1) or 1
-    if request["candidate"] is None:
-        for number in range(count):
-            yield random_batch(io, size, number)
-        return
-    spec = CandidateSpec.from_json(request["candidate"]).fitted()
-    assert spec.dataset is not None
-    found = prepared_samples(spec.wrapper, spec.dataset, count * size)
-    for start in range(0, len(found) - size + 1, size):
-        group = found[start : start + size]
-        joined = {name: np.concatenate([sample[name] for sample in group]) for name in group[0]}
-        if len(joined) == len(io.inputs) == 1:
-            joined = {io.inputs[0].name: next(iter(joined.values()))}
-        io.check_inputs(joined)
-        yield joined
-
-
-def _runner(path: Path) -> tuple[Any, str]:
-    """Return a function that computes tensors of a model as its file says, and the name of what does it."""
-    try:
-        session = open_model(read_onnx(path), 1, optimisation="none")
-    except NNPipeError as refused:
-        import onnx
-        from onnx.reference import ReferenceEvaluator
-
-        try:
-            evaluator = ReferenceEvaluator(onnx.load_model(str(path)))
-        except Exception as error:  # of any class
-            raise NotSupported(
-                f"nothing computes the reference: {refused}; nor ONNX's own: {one_line(error)}"
-            ) from None
-
-        def evaluated(names: list[str], batch: Batch) -> dict[str, Any]:
-            try:
-                return dict(zip(names, evaluator.run(names, dict(batch)), strict=True))
-            except Exception as error:  # of any class
-                raise NotSupported(f"nothing computes the reference: ONNX's own cannot: {one_line(error)}") from None
-
-        return evaluated, "ONNX's reference evaluator"
-
-    def run(names: list[str], batch: Batch) -> dict[str, Any]:
-        try:
-            return dict(zip(names, session.run(names, dict(batch)), strict=True))
-        except Exception as error:  # its errors share no base but Exception
-            raise NotSupported(
-                f"ONNX Runtime cannot compute the reference: {one_line(error)}; give samples that fit with --dataset"
-            ) from None
-
-    return run, "ONNX Runtime without optimisations"
-
-
-def _reference(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Return whether a part of the graph computes the recorded values by itself."""
-    values = Values(Path(request["values"]), request["names"], request["samples"])
-    run, _ = _runner(Path(request["model"]))
-    comparison = AgreementAccumulator()
-    for sample in range(values.samples):
-        outputs = run(request["outputs"], {name: np.array(values.read(name, sample)) for name in request["inputs"]})
-        comparison.add({name: values.read(name, sample) for name in outputs}, outputs, samples=1)
-    verdict, _ = comparison.result().verdict(Tolerances())
-    return {"valid": verdict != "different"}
-
-
-# -- a try ------------------------------------------------------------------------------------------------------------
 
 
 def _tried(request: Mapping[str, Any]) -> dict[str, Any]:
