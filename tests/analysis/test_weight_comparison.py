@@ -136,6 +136,18 @@ def test_a_folded_normalisation_is_accounted_for(claims: tuple[str, ...], epsilo
     assert (first.name, first.wrong) == ("b.bias", "all of it is 0")
 
 
+@pytest.mark.parametrize("layout", ["OIHW", "OHWI"])
+def test_a_normalisation_with_negative_factors_is_accounted_for(layout: Layout) -> None:
+    """Along the outputs, the median of the channels' cosines is then -1, and along the inputs it is near 0."""
+    norm = replace(NORM, gamma=NORM.gamma * np.array([-1.0, 1.0, -1.0, -1.0, 1.0, -1.0]))
+    source = replace(model(), normalised={"out_b": norm})
+    factor = norm.factor(1e-5)
+    bias = norm.beta + factor * (BIASES["b"] - norm.mean)
+    found = judged(model(layout, b=KERNELS["b"] * factor[:, None, None, None], bias_b=bias), source=source)
+    assert not found.wrong
+    assert {t.name: t.folded for t in found.tensors}["b.weight"] == "norm_b"
+
+
 def test_weights_that_a_source_takes_over_are_those_before_folding() -> None:
     factor = NORM.factor(1e-5)[:, None, None, None]
     bias = NORM.beta + NORM.factor(1e-5) * (BIASES["b"] - NORM.mean)

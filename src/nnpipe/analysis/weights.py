@@ -156,7 +156,7 @@ def pair_weights(source: Weights, other: Weights) -> list[WeightPair]:
     there = [w for w in other.tensors if w.values.ndim > 1]
     found: dict[int, WeightPair] = {}
     taken: set[int] = set()
-    scored = sorted(_scores(wide, there, source.layout, other.layout), key=lambda each: -each[0])
+    scored = sorted(_scores(wide, there, source, other.layout), key=lambda each: -each[0])
     for least, by_name in ((_SURE, False), (-1.0, True), (_ALIKE, False)):
         for _, alike, mine, theirs, order in scored:
             named = _same_name(wide[mine], there[theirs])
@@ -220,17 +220,33 @@ def _spatial(rank: int, layout: Layout) -> list[int]:
 
 
 def _scores(
-    source: Sequence[Weight], other: Sequence[Weight], layout: Layout, there: Layout
+    wide: Sequence[Weight], others: Sequence[Weight], source: Weights, there: Layout
 ) -> Iterator[tuple[float, float, int, int, tuple[int, ...] | None]]:
-    for mine, weight in enumerate(source):
-        for theirs, candidate in enumerate(other):
+    for mine, weight in enumerate(wide):
+        signed = list(_signed(weight.values, source.normalised.get(weight.result)))
+        for theirs, candidate in enumerate(others):
             if weight.values.size != candidate.values.size:
                 continue
-            for order in orders(weight.values.shape, candidate.values.shape, layout, there):
+            for order in orders(weight.values.shape, candidate.values.shape, source.layout, there):
                 turned = WeightPair(weight, candidate, order, "values").turned()
-                alike = max(likeness(weight.values, turned, axis) for axis in range(weight.values.ndim))
+                alike = max(likeness(each, turned, axis) for each in signed for axis in range(turned.ndim))
                 bonus = _NAMED * _same_name(weight, candidate) - _FAR * abs(mine - theirs)
                 yield alike + bonus, alike, mine, theirs, order
+
+
+def _signed(kernel: Array, norm: Normalisation | None) -> Iterator[Array]:
+    """Yield a kernel, and it with the signs that its channels get if the normalisation after it is folded into it.
+
+    If half of the channels change their sign, a folded kernel is otherwise like its source along no axis.
+    """
+    yield kernel
+    if norm is None or not np.any(norm.gamma < 0):
+        return
+    for axis, length in enumerate(kernel.shape):
+        if length == norm.gamma.size:
+            shape = [1] * kernel.ndim
+            shape[axis] = length
+            yield kernel * np.sign(norm.gamma).reshape(shape)
 
 
 def likeness(one: Array, two: Array, axis: int) -> float:
