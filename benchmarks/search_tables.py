@@ -27,11 +27,11 @@ from _table import EPYC, report
 
 import nnpipe as nn
 from nnpipe.searching.engine import SearchEngine
+from nnpipe.searching.memory_trials import MemoryTrials
 from nnpipe.searching.objectives import Objectives
 from nnpipe.searching.samplers import sampler_from_json
 from nnpipe.searching.space import SearchSpace
 from nnpipe.searching.trial import configuration_key
-from nnpipe.searching.trial_store import MemoryTrials
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "search"
 TRIALS, SEEDS = 100, 20

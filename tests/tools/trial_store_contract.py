@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 
-from nnpipe.searching.trial import EarlierTrial, LeaseLost, Proposal, SearchTrial
+from nnpipe.searching.trial import EarlierTrial, LeaseLost, Proposal, SearchTrial, TrialResult
 from nnpipe.searching.trial_store import TrialStore
 
 Make = Callable[..., TrialStore]
@@ -47,8 +48,10 @@ class TrialStoreContract:
         store.report(lease, 1, 0.25)
         store.report(lease, 2, 0.75)
         clock.now += 3
-        store.finish(lease, {"accuracy": 1})
+        ended = store.finish(lease, TrialResult({"accuracy": 1}, {"accuracy": (0.5, 2)}, "0123abcd"))
         (trial,) = store.trials()
+        assert replace(ended, reports=trial.reports) == trial
+        assert (trial.intervals, trial.files) == ({"accuracy": (0.5, 2.0)}, "0123abcd")
         assert (trial.state, trial.values, trial.reports) == ("finished", {"accuracy": 1.0}, ((1, 0.25), (2, 0.75)))
         assert (trial.seconds, trial.notes, trial.worker) == (3.0, {"from": "square"}, "one")
 

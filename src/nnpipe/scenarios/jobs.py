@@ -92,6 +92,10 @@ def _options(parser: argparse.ArgumentParser) -> None:
         metavar="ADDRESS",
         help="submit: publish script, progress and outputs here: a folder or s3://BUCKET/PREFIX",
     )
+    parser.add_argument(
+        "--cpus", type=Kind(float, minimum=0, maximum=10_000), default=0.0, metavar="N",
+        help="submit: processors that a Ray cluster reserves for it, on whichever node has them (default: 0: the head)",
+    )  # fmt: skip
     parser.add_argument("--watch", action="store_true", help="submit, resume: watch it until it ends")
     parser.add_argument("--follow", action="store_true", help="logs: go on until it ends")
     parser.add_argument(
@@ -124,6 +128,7 @@ def _submit(database: RunDatabase, options: argparse.Namespace) -> int:
         database, options.jobs[0], options.script, outputs=options.output, without_output=options.no_output,
         place=options.on, folder=options.folder, name=options.name, directory=options.directory, send=options.send,
         environment=dict(options.env), python=options.python, grace=options.grace, storage=options.storage,
+        cpus=options.cpus,
     )  # fmt: skip
     print(f"{job.id[:12]} {job.run.experiment}: {job.state}; nnpipe jobs watch {job.id[:12]} shows how far it is")
     return watch(database, job) if options.watch else 0

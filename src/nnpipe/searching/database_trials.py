@@ -14,6 +14,7 @@ from nnpipe.searching.trial import (
     SearchTrial,
     TrialChanges,
     TrialLease,
+    TrialResult,
     TrialState,
     configuration_key,
 )
@@ -117,8 +118,13 @@ class DatabaseTrials(TrialStore):
     def _report(self, lease: TrialLease, step: int, value: float) -> None:
         check_owned(lease, self._rows.report(lease.trial.number, lease.fence, step, value, self.seconds))
 
-    def _end(self, lease: TrialLease, state: TrialState, values: Mapping[str, float], message: str) -> None:
-        check_owned(lease, self._rows.end(lease.trial.number, lease.fence, state, values, message))
+    def _end(self, lease: TrialLease, state: TrialState, result: TrialResult, message: str) -> SearchTrial:
+        number, given = lease.trial.number, vars(result)
+        ended = self._rows.end(number, lease.fence, state, message, given)
+        check_owned(lease, ended is not None)
+        assert ended is not None
+        seconds, version = ended
+        return replace(lease.trial, state=state, message=message, seconds=seconds, version=version, **given)
 
     def _key(self, configuration: Mapping[str, Any]) -> str | None:
         return None if self.repeats else configuration_key(configuration)

@@ -34,6 +34,10 @@ class SearchTrial:
         Intermediate values as pairs of step and value, in the order of their steps.
     notes
         What the sampler stored with the trial, in the form of JSON.
+    intervals
+        The ends of the interval of each value that was measured with uncertainty, by name.
+    files
+        The SHA-256 of the list of files that belong to it in a storage; empty without any.
     seconds
         The time from the start of its last attempt to its end; ``None`` before the end.
     message
@@ -54,6 +58,8 @@ class SearchTrial:
     values: Mapping[str, float] = field(default_factory=dict)
     reports: tuple[tuple[int, float], ...] = ()
     notes: Mapping[str, Any] = field(default_factory=dict)
+    intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    files: str = ""
     seconds: float | None = None
     message: str = ""
     worker: str = ""
@@ -65,6 +71,15 @@ class SearchTrial:
     def ended(self) -> bool:
         """Whether the trial has ended, in any way."""
         return self.state in ENDED
+
+
+@dataclass(frozen=True)
+class TrialResult:
+    """What a trial gave: ``values``, ``intervals`` and ``files`` as in :class:`SearchTrial`."""
+
+    values: Mapping[str, float]
+    intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    files: str = ""
 
 
 @dataclass(frozen=True)

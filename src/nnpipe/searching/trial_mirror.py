@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Container, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
-import numpy as np
-
 from nnpipe.searching.objectives import Objectives
 from nnpipe.searching.optuna_values import distribution_of, to_optuna
+from nnpipe.searching.shown_trials import ShownTrials
 from nnpipe.searching.space import SearchSpace
 from nnpipe.searching.trial import SearchTrial
 
@@ -44,30 +44,24 @@ class TrialMirror:
     def __init__(self, space: SearchSpace, objectives: Objectives, most: int | None = None) -> None:
         self.space = space
         self.objectives = objectives
-        self.most = most
         self.distributions = {name: distribution_of(each) for name, each in space.parameters.items()}
-        self._trials: dict[int, FrozenTrial] = {}
-        self._losses: dict[int, float] = {}  # of the first objective, of ended trials
+        self._trials = ShownTrials(most)
         self._proposed: FrozenTrial | None = None
         self._next = 0
         self._study_attrs: dict[str, Any] = {}
         self._shared: dict[tuple[str, ...], dict[str, BaseDistribution]] = {}
-        self._shown: list[FrozenTrial] | None = None
 
     def learn(self, trials: Sequence[SearchTrial]) -> None:
         """Take over trials that have changed."""
         for trial in trials:
-            self._trials.pop(trial.number, None)
-            self._losses.pop(trial.number, None)
             frozen = self.frozen(trial)
             if frozen is None:
+                self._trials.drop(trial.number)
                 continue
-            self._trials[trial.number] = frozen
-            if trial.ended:
-                ended = trial.state == "finished"
-                self._losses[trial.number] = self.objectives.losses(trial.values)[0] if ended else float("inf")
-        if trials:
-            self._shown = None
+            loss = None if not trial.ended else math.inf
+            if trial.state == "finished":
+                loss = self.objectives.losses(trial.values)[0]
+            self._trials.put(trial.number, frozen, loss)
 
     def begin(self, number: int) -> None:
         """Make the next trial that Optuna asks for the one of this number."""
@@ -120,10 +114,8 @@ class TrialMirror:
         return self._shared[names]
 
     def _all(self) -> list[FrozenTrial]:
-        if self._shown is None:
-            most = len(self._trials) if self.most is None else self.most
-            self._shown = _thinned(self._trials, self._losses, most)
-        return self._shown if self._proposed is None else [*self._shown, self._proposed]
+        found = self._trials.shown()
+        return found if self._proposed is None else [*found, self._proposed]
 
     # What follows is Optuna's interface, as far as samplers use it (optuna/storages/_base.py).
 
@@ -131,6 +123,10 @@ class TrialMirror:
         self, study_id: int, deepcopy: bool = True, states: Container[TrialState] | None = None
     ) -> list[FrozenTrial]:
         """Return the trials that are shown, by number."""
+        from optuna.trial import TrialState
+
+        if states is not None and not any(state in states for state in TrialState if state != TrialState.WAITING):
+            return []  # Optuna asks for waiting trials before each proposal, and there are none
         found = [trial for trial in self._all() if states is None or trial.state in states]
         return copy.deepcopy(found) if deepcopy else found
 
@@ -201,15 +197,3 @@ class TrialMirror:
     ) -> NoReturn:
         """Refuse: trials end in their store."""
         raise NotImplementedError("trials end in their store")
-
-
-def _thinned(trials: Mapping[int, FrozenTrial], losses: Mapping[int, float], most: int) -> list[FrozenTrial]:
-    """Return all running trials and at most ``most`` others: the best half, and evenly many of the rest."""
-    numbers = np.fromiter(losses, np.int64, len(losses))
-    if len(numbers) > most:
-        order = np.argsort(np.fromiter(losses.values(), np.float64, len(losses)), kind="stable")
-        rest = np.sort(order[most // 2 :])
-        chosen = rest[np.linspace(0, len(rest) - 1, most - most // 2).astype(np.int64)]
-        numbers = numbers[np.concatenate([order[: most // 2], chosen])]
-    running = [number for number in trials if number not in losses]
-    return [trials[number] for number in sorted([*numbers.tolist(), *running])]

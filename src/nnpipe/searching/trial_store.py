@@ -1,14 +1,9 @@
-"""Where the trials of a search are kept: the interface, and an implementation in memory."""
+"""Where the trials of a search are kept."""
 
 from __future__ import annotations
 
-import bisect
-import math
-import threading
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from nnpipe.core.argument_checks import check_call
@@ -20,8 +15,8 @@ from nnpipe.searching.trial import (
     SearchTrial,
     TrialChanges,
     TrialLease,
+    TrialResult,
     TrialState,
-    configuration_key,
 )
 
 Propose = Callable[[int], Proposal | None]
@@ -94,17 +89,20 @@ class TrialStore(ABC):
         check_call(TrialStore.report, locals())
         self._report(lease, step, float(value))
 
-    def finish(self, lease: TrialLease, values: Mapping[str, float], message: str = "") -> None:
-        """End a trial with the value of each objective; ``message`` is what else there is to say."""
-        self._end(lease, "finished", {name: float(value) for name, value in values.items()}, message)
+    def finish(self, lease: TrialLease, values: Mapping[str, float] | TrialResult, message: str = "") -> SearchTrial:
+        """End a trial with the value of each objective; ``message`` is what else there is to say.
 
-    def prune(self, lease: TrialLease, values: Mapping[str, float] | None = None) -> None:
+        This, :meth:`prune` and :meth:`fail` return the trial as it has ended, possibly without its reports.
+        """
+        return self._end(lease, "finished", _floats(values), message)
+
+    def prune(self, lease: TrialLease, values: Mapping[str, float] | None = None) -> SearchTrial:
         """End a trial that is not worth going on with; ``values`` are the last known ones."""
-        self._end(lease, "pruned", {name: float(value) for name, value in (values or {}).items()}, "")
+        return self._end(lease, "pruned", _floats(values or {}), "")
 
-    def fail(self, lease: TrialLease, message: str) -> None:
+    def fail(self, lease: TrialLease, message: str) -> SearchTrial:
         """End a trial that failed."""
-        self._end(lease, "failed", {}, message)
+        return self._end(lease, "failed", TrialResult({}), message)
 
     def trials(self) -> tuple[SearchTrial, ...]:
         """Return all trials by number."""
@@ -151,157 +149,17 @@ class TrialStore(ABC):
         """Store an intermediate value and renew the lease."""
 
     @abstractmethod
-    def _end(self, lease: TrialLease, state: TrialState, values: Mapping[str, float], message: str) -> None:
-        """End a trial."""
+    def _end(self, lease: TrialLease, state: TrialState, result: TrialResult, message: str) -> SearchTrial:
+        """End a trial, and return it."""
+
+
+def _floats(given: Mapping[str, float] | TrialResult) -> TrialResult:
+    found = given if isinstance(given, TrialResult) else TrialResult(given)
+    intervals = {name: (float(low), float(high)) for name, (low, high) in found.intervals.items()}
+    return TrialResult({name: float(value) for name, value in found.values.items()}, intervals, found.files)
 
 
 def check_owned(lease: TrialLease, valid: bool) -> None:
     """Raise :class:`~nnpipe.searching.trial.LeaseLost` unless a lease is valid."""
     if not valid:
         raise LeaseLost(f"trial {lease.trial.number} is no longer leased to {lease.worker}")
-
-
-class MemoryTrials(TrialStore):
-    """Trials that are kept in memory, for the threads of one process.
-
-    Parameters
-    ----------
-    seconds, repeats
-        As for :class:`TrialStore`; by default leases never expire, for a thread does not die by itself.
-    clock
-        Returns the time in seconds since 1970 UTC.
-    """
-
-    def __init__(
-        self, *, seconds: float = math.inf, repeats: bool = False, clock: Callable[[], float] = time.time
-    ) -> None:
-        super().__init__(seconds=seconds, repeats=repeats)
-        self._clock = clock
-        self._lock = threading.RLock()
-        self._trials: dict[int, SearchTrial] = {}
-        self._by_version: dict[int, int] = {}  # the number of a trial by its version, in the order of versions
-        self._keys: set[str] = set()
-        self._open: list[int] = []  # the numbers of the trials that have not ended
-        self._expires: dict[int, float] = {}
-        self._started: dict[int, float] = {}
-        self._version = 0
-        self._taken_over = 0
-
-    def renew(self, lease: TrialLease) -> None:
-        """Extend a lease by ``seconds`` from now."""
-        with self._lock:
-            self._owned(lease)
-            self._expires[lease.trial.number] = self._clock() + self.seconds
-
-    def since(self, version: int) -> TrialChanges:
-        """Return the trials that changed after a version, in the order of their changes."""
-        with self._lock:
-            found: list[SearchTrial] = []
-            for changed in reversed(self._by_version):
-                if changed <= version:
-                    break
-                found.append(self._trials[self._by_version[changed]])
-            return TrialChanges(self._version, tuple(reversed(found)))
-
-    def unended(self) -> tuple[SearchTrial, ...]:
-        """Return the trials that have not ended, by number."""
-        with self._lock:
-            return tuple(self._trials[number] for number in self._open)
-
-    def enqueue(self, configuration: Mapping[str, Any]) -> bool:
-        """Add a waiting trial; return whether it was added, and not known already."""
-        with self._lock:
-            if not self._claim(configuration):
-                return False
-            self._put(SearchTrial(number=self._next(), configuration=dict(configuration)))
-            return True
-
-    def take_over(self, trials: Iterable[EarlierTrial]) -> int:
-        """Add finished trials from elsewhere; return how many."""
-        with self._lock:
-            new = [each for each in trials if self._claim(each.configuration)]
-            for each in new:
-                trial = SearchTrial(
-                    number=self._next(), configuration=dict(each.configuration), state="finished",
-                    values=dict(each.values), origin=each.origin,
-                )  # fmt: skip
-                self._open.remove(self._put(trial).number)
-            self._taken_over += len(new)
-            return len(new)
-
-    def release(self, worker: str) -> int:
-        """End the leases of a worker that is known to be dead; return how many."""
-        with self._lock:
-            held = [number for number in self._open if self._trials[number].worker == worker]
-            self._expires |= dict.fromkeys(held, -math.inf)
-            return len(held)
-
-    def _take(self, worker: str, limit: int) -> TrialLease | None:
-        with self._lock:
-            now = self._clock()
-            for number in self._open:
-                trial = self._trials[number]
-                if trial.state == "waiting" or self._expires[number] <= now:
-                    return self._leased(trial, worker, now)
-            if len(self._trials) - self._taken_over >= limit:
-                return None
-            return self._leased(SearchTrial(number=self._next(), configuration=None), worker, now)
-
-    def _configure(self, lease: TrialLease, proposal: Proposal) -> TrialLease | None:
-        with self._lock:
-            trial = self._owned(lease)
-            if not self._claim(proposal.configuration):
-                return None
-            changed = replace(trial, configuration=dict(proposal.configuration), notes=dict(proposal.notes))
-            return replace(lease, trial=self._put(changed))
-
-    def _withdraw(self, lease: TrialLease) -> None:
-        with self._lock:
-            trial = self._owned(lease)
-            del self._trials[trial.number], self._by_version[trial.version]
-            self._open.remove(trial.number)
-
-    def _report(self, lease: TrialLease, step: int, value: float) -> None:
-        with self._lock:
-            trial = self._owned(lease)
-            reports = tuple(sorted({**dict(trial.reports), step: value}.items()))
-            self._put(replace(trial, reports=reports))
-            self._expires[trial.number] = self._clock() + self.seconds
-
-    def _end(self, lease: TrialLease, state: TrialState, values: Mapping[str, float], message: str) -> None:
-        with self._lock:
-            trial = self._owned(lease)
-            seconds = self._clock() - self._started[trial.number]
-            self._put(replace(trial, state=state, values=dict(values), seconds=seconds, message=message))
-            self._open.remove(trial.number)
-
-    def _leased(self, trial: SearchTrial, worker: str, now: float) -> TrialLease:
-        number = trial.number
-        given = self._put(replace(trial, state="running", worker=worker, fence=trial.fence + 1, reports=()))
-        self._expires[number], self._started[number] = now + self.seconds, now
-        return TrialLease(given, worker, given.fence, self._expires[number])
-
-    def _owned(self, lease: TrialLease) -> SearchTrial:
-        trial = self._trials.get(lease.trial.number)
-        check_owned(lease, trial is not None and trial.state == "running" and trial.fence == lease.fence)
-        return self._trials[lease.trial.number]
-
-    def _claim(self, configuration: Mapping[str, Any]) -> bool:
-        key = configuration_key(configuration)
-        if key in self._keys and not self.repeats:
-            return False
-        self._keys.add(key)
-        return True
-
-    def _next(self) -> int:
-        return next(reversed(self._trials), -1) + 1
-
-    def _put(self, trial: SearchTrial) -> SearchTrial:
-        self._version += 1
-        if trial.number in self._trials:
-            del self._by_version[trial.version]
-        else:
-            bisect.insort(self._open, trial.number)
-        self._trials[trial.number] = replace(trial, version=self._version)
-        self._by_version[self._version] = trial.number
-        return self._trials[trial.number]

@@ -52,6 +52,7 @@ def submit_job(
     python: str | None = None,
     grace: float | None = None,
     storage: str | None = None,
+    cpus: float = 0.0,
 ) -> JobRecord:
     """Start a script, a pipeline file or an experiment file as a job, and record it.
 
@@ -85,6 +86,8 @@ def submit_job(
         Seconds between asking its processes to end and killing them; 10 by default.
     storage
         A folder or ``s3://BUCKET/PREFIX`` to which script, progress and outputs are published.
+    cpus
+        Processors that a Ray cluster reserves for it, on whichever node has them; with 0 it runs on the head node.
 
     Returns
     -------
@@ -102,7 +105,7 @@ def submit_job(
     work = JobSpec(
         file=Path(file), arguments=arguments, outputs=outputs, send=[Path(each) for each in send],
         directory=Path.cwd() if directory is None else Path(directory), environment=environment or {},
-        python=_interpreter(place, python), grace=10.0 if grace is None else grace, storage=storage,
+        python=_interpreter(place, python), grace=10.0 if grace is None else grace, storage=storage, cpus=cpus,
     )  # fmt: skip
     work.check()
     if not outputs and not without_output:

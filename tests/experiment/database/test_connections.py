@@ -22,6 +22,8 @@ from nnpipe.experiment.database._tables import SCHEMA
 from nnpipe.experiment.database.connections import Connections
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.experiment.provenance import Origin
+from nnpipe.searching.database_trials import DatabaseTrials
+from nnpipe.searching.trial import TrialResult
 
 WRITERS = """
 import os, sys
@@ -194,7 +196,7 @@ def test_who_waits_too_long_is_told(opened):
 def test_a_newer_schema_is_refused(opened, database):
     with database._connections.writing() as connection:
         connection.execute(sa.text("UPDATE nnpipe_about SET value = '99'"))
-    with pytest.raises(ArtifactError, match=r"written by a newer nnpipe \(schema 99, not 3\): upgrade nnpipe"):
+    with pytest.raises(ArtifactError, match=r"written by a newer nnpipe \(schema 99, not 4\): upgrade nnpipe"):
         opened()
 
 
@@ -242,6 +244,20 @@ def test_a_database_of_before_there_were_jobs_or_searches_gets_tables_for_them(o
         again.jobs.get(run)
     with again._connections.reading() as connection:
         assert connection.scalar(sa.text("SELECT value FROM nnpipe_about")) == str(SCHEMA)
+
+
+def test_trials_of_before_results_had_intervals_and_files_have_none(opened, database):
+    store = DatabaseTrials(database, database.searches.open("old", {"y": "minimize"}))
+    store.enqueue({"x": 1})
+    with database._connections.writing() as connection:
+        for column in ("intervals", "files"):
+            connection.execute(sa.text(f"ALTER TABLE nnpipe_trials DROP COLUMN {column}"))
+        connection.execute(sa.text("UPDATE nnpipe_about SET value = '3'"))
+    store = DatabaseTrials(opened(), "old")
+    assert [(trial.configuration, trial.intervals, trial.files) for trial in store.trials()] == [({"x": 1}, {}, "")]
+    lease = store.lease("one", lambda number: None, 1)
+    store.finish(lease, TrialResult({"y": 1.0}, {"y": (0.0, 2.0)}))
+    assert store.trials()[0].intervals == {"y": (0.0, 2.0)}
 
 
 def test_nothing_is_made_where_nothing_may_be(opened, address, tmp_path):

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +13,16 @@ import numpy as np
 import pytest
 
 from nnpipe.core.errors import ConfigError
+from nnpipe.core.training import TrainingOptions
 from nnpipe.datasets.arrays import write_arrays
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.searching.objectives import Limit, Objectives
 from nnpipe.searching.trial import SearchTrial
 from nnpipe.testing.model_files import write_onnx_classifier
 from nnpipe.workflows.compression.front_of_forms import balanced, front
-from nnpipe.workflows.compression.subject import finalists
+from nnpipe.workflows.compression.subject import SearchedCompression, finalists
 from nnpipe.workflows.search.run_file import read_search, run_search
+from nnpipe.workflows.workers.machine_turns import MachineTurns
 
 COSTS = {
     "large": {"int8": (1000.0, 1e-6), "int4": (500.0, 1e-3), "cluster4": (250.0, 0.1)},
@@ -64,6 +69,58 @@ def settings(tmp_path: Path) -> dict[str, Any]:
         "trials": 3,
         "output": tmp_path / "found",
     }
+
+
+class WatchedTurns(MachineTurns):
+    def __init__(self) -> None:
+        self.taken: list[str] = []
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        self.taken.append("beside others")
+        yield
+
+    @contextmanager
+    def measuring(self) -> Iterator[None]:
+        self.taken.append("alone")
+        yield
+
+
+def test_compressed_models_are_made_beside_other_workers_and_measured_alone(settings: dict[str, Any]) -> None:
+    search = read_search(settings)
+    subject = search.subject
+    assert isinstance(subject, SearchedCompression)
+    subject.turns = turns = WatchedTurns()
+    (name,) = search.space.parameters
+    trial = SearchTrial(number=0, configuration={name: "int6"})
+    try:
+        made, _ = subject.made(trial, {name: "int6"})
+        assert turns.taken == ["beside others"]
+        written = made.stat().st_mtime_ns
+        result = subject.measured(trial, {name: "int6"})
+    finally:
+        subject.close()
+    assert turns.taken == ["beside others", "beside others", "alone"]
+    assert made.stat().st_mtime_ns == written  # it was not made twice
+    assert result.values["size"] == made.stat().st_size
+    for metric in ("loss(accuracy)", "latency_median"):
+        low, high = result.intervals[metric]
+        assert low <= result.values[metric] <= high
+
+
+def test_other_machines_cannot_compress_a_model_that_is_trained_here(settings: dict[str, Any]) -> None:
+    subject = read_search(settings).subject
+    assert isinstance(subject, SearchedCompression)
+    subject.close()
+    subject.check_elsewhere()
+    subject._compressing.model = replace(subject._compressing.model, training=TrainingOptions())
+    with pytest.raises(ConfigError, match=r"compress\.training: workers on other machines compress a trained model"):
+        subject.check_elsewhere()
+
+
+def test_the_metric_to_choose_by_is_an_objective(settings: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="choose: latency_median is no objective; add it to objectives"):
+        read_search({**settings, "choose": "latency_median"})
 
 
 def test_the_smallest_model_whose_loss_is_proven_is_chosen(settings: dict[str, Any], tmp_path: Path) -> None:

@@ -21,7 +21,19 @@ def _add_searches(connection: Any) -> None:
         table.create(connection, checkfirst=True)
 
 
-MIGRATIONS: dict[int, Callable[[Any], None]] = {1: _add_jobs, 2: _add_searches}
+def _add_results(connection: Any) -> None:
+    import sqlalchemy as sa
+    from sqlalchemy.schema import CreateColumn
+
+    t = tables().trials
+    known = {each["name"] for each in sa.inspect(connection).get_columns(t.name)}
+    for column in (t.c.intervals, t.c.files):
+        if column.name not in known:  # the step before creates the table as it is now
+            described = CreateColumn(column).compile(connection)
+            connection.execute(sa.text(f"ALTER TABLE {t.name} ADD COLUMN {described}"))
+
+
+MIGRATIONS: dict[int, Callable[[Any], None]] = {1: _add_jobs, 2: _add_searches, 3: _add_results}
 """By schema version: the function that updates the tables to the next version."""
 
 

@@ -11,7 +11,7 @@ import functools
 from dataclasses import dataclass
 from typing import Any
 
-SCHEMA = 3
+SCHEMA = 4
 """Version of the tables."""
 
 FLOAT, INTEGER, BOOLEAN, TEXT, NOTHING = range(5)
@@ -190,6 +190,8 @@ def tables() -> Tables:
             column("digest", text, nullable=True),  # SHA-256 of the configuration's key
             column("notes", text),  # JSON
             column("results", text),  # JSON: the value of each objective
+            column("intervals", text, server_default="{}"),  # JSON: the ends of those of measured values
+            column("files", text, server_default=""),  # SHA-256 of the list of its files in a storage
             column("seconds", sa.Double, nullable=True),
             column("message", text),
             column("worker", text),

@@ -6,24 +6,21 @@ search second, and keeps the latter, which counts versions and numbers, for a st
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.experiment.database._tables import tables
+from nnpipe.experiment.database._trial_statements import WAITING, trial_statements
 from nnpipe.experiment.database._values import real, unreal
 from nnpipe.experiment.database.connections import Connections
 from nnpipe.experiment.database.runs import tellable
 
 _NO_LIMIT = (1 << 63) - 1
-_WAITING = 0.0  # when the lease of a waiting trial expired
 
 
 class TrialRows:
@@ -49,19 +46,22 @@ class TrialRows:
         self.search = search
         self._clock = clock or time.time
         self._of_server = connections.postgresql and clock is None
-        self._do = _statements(self._of_server)
+        self._do = trial_statements(self._of_server)
 
     def since(self, version: int) -> tuple[int, list[dict[str, Any]]]:
         """Return the version now, and the trials that changed after another one, in the order of their changes."""
         of = self._of() | {"after": version}
         reports: dict[int, list[tuple[int, float]]] = defaultdict(list)
         with self._connections.reading() as connection:
-            now = connection.scalar(self._do.version, of)
-            if now is None:
+            rows = connection.execute(self._do.changed, of).all()
+            if not rows and connection.scalar(self._do.version, of) is None:
                 raise self._gone()
-            rows = [] if now <= version else connection.execute(self._do.changed, of).all()
-            for number, step, value in connection.execute(self._do.reported, of) if rows else ():
+            for number, step, value in (
+                connection.execute(self._do.reported, of) if any(row.has_reports for row in rows) else ()
+            ):
                 reports[number].append((step, unreal(value)))
+        # Trials change one after the other, each with the next version.
+        now = rows[-1].version if rows else version
         return int(now), [_fields(row, tuple(reports[row.number])) for row in rows]
 
     def unended(self) -> list[dict[str, Any]]:
@@ -154,18 +154,27 @@ class TrialRows:
         with self._connections.writing(alone=False) as connection:
             return bool(connection.execute(self._do.renew, of).rowcount)
 
-    def end(self, number: int, fence: int, state: str, values: Mapping[str, float], message: str) -> bool:
-        """End a trial."""
+    def end(
+        self, number: int, fence: int, state: str, message: str, result: Mapping[str, Any]
+    ) -> tuple[float, int] | None:
+        """End a trial; its result has ``values``, ``intervals`` and ``files``.
+
+        Returns
+        -------
+        tuple of float and int, or None
+            The seconds since it was leased, and the version; ``None`` if the lease is not valid.
+        """
         with self._owning(number, fence) as (connection, row):
             if row is None:
-                return False
+                return None
             moved = self._moved(connection)
             ended = {
-                "state": state, "results": json.dumps(dict(values)), "message": tellable(message), "expires": None,
-                "seconds": moved.now - row.started, "version": moved.version,
+                "state": state, "results": json.dumps(dict(result["values"])), "message": tellable(message),
+                "intervals": json.dumps(dict(result["intervals"])), "files": tellable(result["files"]),
+                "expires": None, "seconds": moved.now - row.started, "version": moved.version,
             }  # fmt: skip
             connection.execute(self._do.change, self._of(number) | ended)
-            return True
+            return float(ended["seconds"]), int(moved.version)
 
     def release(self, worker: str) -> int:
         """End the leases of a worker; return how many it had."""
@@ -236,7 +245,8 @@ class TrialRows:
 
 _NEW: dict[str, Any] = {
     "state": "waiting", "configuration": None, "digest": None, "notes": "{}", "results": "{}", "message": "",
-    "worker": "", "origin": "", "fence": 0, "started": None, "expires": _WAITING, "seconds": None,
+    "intervals": "{}", "files": "",
+    "worker": "", "origin": "", "fence": 0, "started": None, "expires": WAITING, "seconds": None,
 }  # fmt: skip
 
 
@@ -249,83 +259,11 @@ def _digest(key: str) -> str:
 
 
 def _fields(row: Any, reports: tuple[tuple[int, float], ...]) -> dict[str, Any]:
-    alike = ("number", "state", "seconds", "message", "worker", "origin", "fence", "version")
+    alike = ("number", "state", "seconds", "message", "worker", "origin", "fence", "version", "files")
     return {name: getattr(row, name) for name in alike} | {
         "configuration": None if row.configuration is None else json.loads(row.configuration),
         "values": json.loads(row.results),
+        "intervals": {name: (low, high) for name, (low, high) in json.loads(row.intervals).items()},
         "notes": json.loads(row.notes),
         "reports": reports,
     }
-
-
-@dataclass(frozen=True)
-class _Statements:
-    """The statements, built once: building one takes longer than executing it."""
-
-    version: Any
-    changed: Any
-    reported: Any
-    unended: Any
-    first_open: Any
-    own: Any
-    known: Any
-    move: Any
-    insert: Any
-    change: Any
-    renew: Any
-    release: Any
-    remove: Any
-    give_back: Any
-    insert_report: Any
-    change_report: Any
-    forget_reports: Any
-
-
-@functools.cache
-def _statements(of_server: bool) -> _Statements:
-    import sqlalchemy as sa
-
-    t, searches, reports = tables().trials, tables().searches, tables().reports
-    search: Any = sa.bindparam("of_search")
-    number: Any = sa.bindparam("of_number")
-    now: Any = sa.bindparam("time", type_=sa.Double())
-    if of_server:
-        now = sa.cast(sa.extract("epoch", sa.func.clock_timestamp()), sa.Double())
-    later = now + sa.bindparam("lasting", type_=sa.Double())
-    this_search, this_trial = searches.c.run == search, (t.c.search == search) & (t.c.number == number)
-    leased = this_trial & (t.c.fence == sa.bindparam("of_fence")) & (t.c.state == "running")
-    this_report = (reports.c.search == search) & (reports.c.number == number)
-    same_trial = (t.c.search == reports.c.search) & (t.c.number == reports.c.number)
-    recent = (t.c.search == search) & (t.c.version > sa.bindparam("after"))
-    not_ended = (t.c.search == search) & t.c.expires.is_not(None)
-    of_worker = not_ended & (t.c.worker == sa.bindparam("of_worker")) & (t.c.state == "running")
-    counted = {
-        "version": searches.c.version + sa.bindparam("versions"),
-        "next": searches.c.next + sa.bindparam("numbers"),
-        "trials": searches.c.trials + sa.bindparam("new"),
-    }
-    return _Statements(
-        version=sa.select(searches.c.version).where(this_search),
-        changed=sa.select(t).where(recent).order_by(t.c.version),
-        reported=sa.select(reports.c.number, reports.c.step, reports.c.value)
-        .join(t, same_trial).where(recent).order_by(reports.c.number, reports.c.step),
-        unended=sa.select(t).where(not_ended).order_by(t.c.number),
-        first_open=sa.select(t).where(not_ended & (t.c.expires <= now)).order_by(t.c.number).limit(1)
-        .with_for_update(skip_locked=True),
-        own=sa.select(t.c.started).where(leased).with_for_update(),
-        known=sa.select(t.c.number).where(t.c.search == search, t.c.digest == sa.bindparam("of_digest")).limit(1),
-        move=searches.update().where(this_search, searches.c.trials < sa.bindparam("limit")).values(counted)
-        .returning(searches.c.version, searches.c.next, now.label("now")),
-        insert=t.insert(),
-        change=t.update().where(this_trial),
-        renew=t.update().where(leased).values(expires=later),
-        release=t.update().where(of_worker).values(expires=_WAITING),
-        remove=t.delete().where(this_trial),
-        give_back=searches.update().where(this_search).values(
-            trials=searches.c.trials - 1,
-            next=sa.case((searches.c.next == number + 1, number), else_=searches.c.next),
-        ),
-        insert_report=reports.insert(),
-        change_report=reports.update().where(this_report & (reports.c.step == sa.bindparam("of_step"))),
-        forget_reports=reports.delete().where(this_report),
-    )  # fmt: skip

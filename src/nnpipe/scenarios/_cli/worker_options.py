@@ -60,7 +60,7 @@ def workers_of(options: argparse.Namespace, folder: Path) -> WorkerOptions | Non
     ConfigError
         If a place cannot be read.
     """
-    if not options.on and options.workers in (None, 1):
+    if not options.on and options.workers in (None, 1) and not getattr(options, "measure_on", ""):
         return None
     return WorkerOptions(
         places_of(options.on, options.workers or 1), options.python, options.send, dict(options.env),

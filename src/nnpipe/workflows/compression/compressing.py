@@ -98,21 +98,27 @@ class Compressing:
             for parameter, group in names.items()
         }
 
-    def tried(self, number: int, activations: str, layers: Sequence[str]) -> dict[str, Any]:
-        """Return the bytes, seconds, loss and interval of a compressed model."""
+    def made(self, number: int, activations: str, layers: Sequence[str]) -> Artifact:
+        """Return the compressed model of a trial, which is made unless its file is there."""
+        path = self.output / "trials" / f"{number}.onnx"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with self._lock:
+            self._do("making it", activations, do="make", to=str(path), layers=list(layers))
+            return Artifact.read(path)
+
+    def tried(self, made: Artifact, activations: str) -> dict[str, Any]:
+        """Return the bytes, seconds and loss of a compressed model, the latter two with the ends of their intervals."""
         with self._lock:
             samples = samples_apart(self.dataset, self.calibration_samples, self.search_samples)
             judged = {"indices": samples.tolist(), "metric": self.dataset.task.primary.name}
             if self._floats is None:
-                self._floats = self._do("running the model in floats", FLOAT, do="open", made=True, **judged)
-            folder = self.output / "trials"
-            folder.mkdir(parents=True, exist_ok=True)
-            to = str(folder / f"{number}.onnx")
-            found = self._do("running it", activations, do="try", to=to, layers=list(layers), **judged)
+                self._floats = self._do("running the model in floats", FLOAT, self._source(FLOAT), do="open", **judged)
+            found = self._do("running it", activations, made, do="try", **judged)
             less = self.dataset.task.primary.less_is_better
+            seconds, *between = (self._floats["seconds"] * ratio for ratio in found["times"])
             return {
-                **found, "samples": len(samples), "test_samples": len(self.dataset.split("test")),
-                "seconds": self._floats["seconds"] * found["times"][0],
+                **found, "size": made.size, "samples": len(samples), "test_samples": len(self.dataset.split("test")),
+                "seconds": seconds, "seconds_between": between,
                 "value": self._floats["value"] + (found["loss"] if less else -found["loss"]),
             }  # fmt: skip
 
@@ -162,12 +168,12 @@ class Compressing:
         except ArtifactError:
             return process.compile(plan, way.compilers, path, self.calibration_samples, self.time_limit)
 
-    def _do(self, what: str, activations: str, *, made: bool = False, **request: Any) -> Any:
+    def _do(self, what: str, activations: str, made: Artifact | None = None, **request: Any) -> Any:
         with self._lock:
             source = self._source(activations)
             way = self._way(activations)
             candidate = CandidateSpec(
-                what, way.wrapper, way.path, way.compilers, way.runtime, source if made else None, dataset=self.dataset
+                what, way.wrapper, way.path, way.compilers, way.runtime, made, dataset=self.dataset
             )
             if self._worker is None:
                 self._worker = self._stack.enter_context(

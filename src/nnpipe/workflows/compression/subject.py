@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from nnpipe.compilers.layer_forms import LayerForm
+from nnpipe.core.artifact import Artifact, sidecar_of
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError
 from nnpipe.experiment.settings import check_keys
@@ -18,7 +19,7 @@ from nnpipe.searching.listed_parameters import DiscreteParameter
 from nnpipe.searching.objectives import Limit, Objectives
 from nnpipe.searching.parameter import SearchParameter
 from nnpipe.searching.space import SearchSpace
-from nnpipe.searching.trial import SearchTrial
+from nnpipe.searching.trial import SearchTrial, TrialResult
 from nnpipe.workflows.candidates.model_process import LimitOptions
 from nnpipe.workflows.candidates.stages import prepared
 from nnpipe.workflows.compression.compressing import Compressing
@@ -27,11 +28,11 @@ from nnpipe.workflows.journal import digest_of
 from nnpipe.workflows.pipeline.entries import component_of, count_of, made_of, part_of, text_of
 from nnpipe.workflows.search.choice import SearchChoice
 from nnpipe.workflows.search.measured_subject import MeasuredSubject
-from nnpipe.workflows.search.trial_report import TrialReport
 from nnpipe.workflows.sweep.file import Model, model_entry
 from nnpipe.workflows.sweep.grid import list_of
 from nnpipe.workflows.sweep.sweep import SweepResult, sweep_points
 from nnpipe.workflows.verification.compare_outputs import VerifyOptions
+from nnpipe.workflows.workers.machine_turns import turn
 
 ACTIVATIONS = ("int8", "float")
 FORMS = ("as-it-is", "float16", "int8", "int7", "int6", "cluster32", "cluster16", "prune50+cluster16", "cluster8")
@@ -70,13 +71,13 @@ class SearchedCompression(MeasuredSubject):
     """
 
     def __init__(self, model: Model, dataset: Dataset, choice: SearchChoice, settings: Mapping[str, Any]) -> None:
-        self.choice = choice
+        self.choice, self.output = choice, Path(text_of(settings.get("output", "build/search"), "output"))
         self._activations = _activations(settings)
         self._forms = _forms(settings)
         self._verify = made_of(VerifyOptions, part_of(settings, "verify"), "verify")
         limits = {key: settings[key] for key in ("time_limit",) if key in settings}
         self._compressing = Compressing(
-            model, dataset, Path(text_of(settings.get("output", "build/search"), "output")),
+            model, dataset, self.output,
             made_of(MeasureOptions, part_of(settings, "measure"), "measure"),
             count_of(settings.get("calibration_samples", 128), "calibration_samples"),
             count_of(settings.get("search_samples", 1000), "search_samples"),
@@ -90,6 +91,8 @@ class SearchedCompression(MeasuredSubject):
                     f"objectives: a trial tells size, latency_median, {self._lost.metric} and {self._lost.name}, "
                     f"not {metric.name}; a constraint on it is judged at the end"
                 )
+        if choice.choose.name not in self.objectives().measured:
+            raise ConfigError(f"choose: {choice.choose.name} is no objective; add it to objectives")
 
     @classmethod
     def from_settings(cls, data: Mapping[str, Any], constraints: Sequence[str]) -> SearchedCompression:
@@ -145,21 +148,39 @@ class SearchedCompression(MeasuredSubject):
     def check(self, space: SearchSpace, objectives: Objectives) -> None:
         """Do nothing: both come from here."""
 
+    def check_elsewhere(self) -> None:
+        """Raise :class:`ConfigError` if the model is trained here: every machine would compress another one."""
+        if self._compressing.model.training is not None:
+            raise ConfigError(
+                "compress.training: workers on other machines compress a trained model; train it before, give its "
+                "path, and send the file with --send"
+            )
+
     def close(self) -> None:
         """End the process in which trials are carried out."""
         self._compressing.close()
 
-    def evaluate(self, trial: SearchTrial, arguments: Mapping[str, Any], report: TrialReport) -> Any:
+    def made(self, trial: SearchTrial, arguments: Mapping[str, Any]) -> tuple[Path, ...]:
+        """Make the file of a trial unless that has been done; return it with its description."""
+        with turn(self.turns):
+            made = self._compressing.made(trial.number, self._activations_of(arguments), self._layers(arguments))
+        return made.path, sidecar_of(made.path)
+
+    def measured(self, trial: SearchTrial, arguments: Mapping[str, Any]) -> TrialResult:
         """Make the file, and tell its bytes, its time, and its loss on samples of the search."""
-        found = self._compressing.tried(trial.number, self._activations_of(arguments), self._layers(arguments))
+        path, _ = self.made(trial, arguments)
+        with turn(self.turns, alone=True):
+            found = self._compressing.tried(Artifact.read(path), self._activations_of(arguments))
         half = found["high"] - found["loss"]
         # What the interval of the test split would be, which has another number of samples.
         reaches = found["loss"] + half * math.sqrt(found["samples"] / found["test_samples"])
         primary = self._lost.metric
         values = {"size": found["size"], "latency_median": found["seconds"], primary: found["value"]}
+        intervals = {"latency_median": tuple(found["seconds_between"])}
         for name in (self._lost.name, f"{primary}_loss"):
             values |= {name: found["loss"], _provable(name): reaches}
-        return values
+            intervals[name] = (found["low"], found["high"])
+        return TrialResult(values, intervals)
 
     def to_json(self) -> dict[str, Any]:
         """Return the model and the forms."""
@@ -171,9 +192,14 @@ class SearchedCompression(MeasuredSubject):
         forms, kinds = ", ".join(self._forms), ", ".join(self._activations)
         return {"Model": self._compressing.model.title, "Forms": forms, "Activations": kinds, **self.choice.facts}
 
+    @property
+    def final_output(self) -> Path:
+        """A folder beside those of the trials."""
+        return self.output / "final"
+
     def finals(
         self, trials: Sequence[SearchTrial], arguments: Mapping[int, Mapping[str, Any]], seed: int,
-        command: Sequence[str],
+        command: Sequence[str], *, only_known: bool = False,
     ) -> SweepResult | None:  # fmt: skip
         """Measure the best trials on the test split, beside the model as trained and with 8 bits everywhere."""
         objectives, name = self.objectives(), self.choice.choose.name
@@ -189,12 +215,13 @@ class SearchedCompression(MeasuredSubject):
                 self._compressing.point(f"trial {trial.number}", self._activations_of(given), self._layers(given))
             )
         sweep = self.choice.sweep(
-            f"{self._compressing.model.title}, compressed", self._compressing.output / "final",
+            f"{self._compressing.model.title}, compressed", self.final_output,
             self._compressing.dataset, (self._compressing.model,), points,
             calibration_samples=self._compressing.calibration_samples, verify=self._verify,
             time_limit=self._compressing.time_limit, seed=seed, budget=self.choice.budget,
         )  # fmt: skip
-        return sweep_points(sweep, command)
+        with turn(self.turns, alone=True):
+            return sweep_points(sweep, command, only_known=only_known)
 
     def _of(self, activations: str) -> dict[str, str]:
         return {_ACTIVATIONS: activations} if len(self._activations) > 1 else {}

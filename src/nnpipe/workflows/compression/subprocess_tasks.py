@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +11,11 @@ from nnpipe.compilers.layer_forms import LayerForm, assigned
 from nnpipe.compilers.onnx_compression import Compression
 from nnpipe.compilers.onnx_compressor import ONNXCompressor, foldable
 from nnpipe.core.artifact import Artifact
+from nnpipe.core.errors import ArtifactError
 from nnpipe.core.tensors import Batch
 from nnpipe.formats.onnx import read_onnx
 from nnpipe.workflows.candidates.spec import CandidateSpec
+from nnpipe.workflows.journal import digest_of
 from nnpipe.workflows.mixing.subprocess_tasks import Trials
 
 
@@ -28,16 +30,14 @@ class CompressionTrials(Trials):
         self._sources: dict[str, Compression] = {}
 
     def __call__(self, request: Mapping[str, Any]) -> Any:
-        """Return the answer to a request: ``layers``, ``forms``, ``open`` or ``try``."""
+        """Return the answer to a request: ``layers``, ``forms``, ``make``, ``open`` or ``try``."""
         spec = CandidateSpec.from_json(request["candidate"])
         if request["do"] == "layers":
             return self._compression(spec, request).sizes
         if request["do"] == "forms":
             return self._forms(spec, request)
-        if request["do"] == "try":
-            made = self._written(spec, request)
-            found = super().__call__({**request, "candidate": replace(spec, artifact=made).to_json()})
-            return {**found, "size": made.size}
+        if request["do"] == "make":
+            return self._make(spec, request)
         return super().__call__(request)
 
     def _compression(self, spec: CandidateSpec, request: Mapping[str, Any]) -> Compression:
@@ -60,12 +60,18 @@ class CompressionTrials(Trials):
             for layer, forms in request["forms"].items()
         }
 
-    def _written(self, spec: CandidateSpec, request: Mapping[str, Any]) -> Artifact:
+    def _make(self, spec: CandidateSpec, request: Mapping[str, Any]) -> None:
+        """Write the compressed model unless it is there, from this source."""
         source, to = Artifact.read(request["source"]), Path(request["to"])
         compiler = ONNXCompressor(layers=tuple(request["layers"]))
+        with contextlib.suppress(ArtifactError):  # an earlier attempt's, or one of another search
+            there = Artifact.read(to)
+            alike = digest_of(there.producer) == digest_of(compiler.describe())
+            if alike and there.parent is not None and there.parent.sha256 == source.sha256:
+                return
         compression = self._compression(spec, request)
         compression.write(assigned(compiler.layers, compression.names), to)
-        return Artifact.of(
+        Artifact.of(
             to,
             "onnx",
             read_onnx(to).io(source.io),

@@ -12,12 +12,12 @@ from nnpipe.core.errors import ConfigError
 from nnpipe.experiment.settings import check_keys
 from nnpipe.measuring.doubt import BARRING
 from nnpipe.searching.engine import SearchEngine
+from nnpipe.searching.memory_trials import MemoryTrials
 from nnpipe.searching.objectives import Objectives
 from nnpipe.searching.pruners import PRUNERS, SearchPruner, pruner_from_json
 from nnpipe.searching.sampler import SearchSampler
 from nnpipe.searching.samplers import SAMPLERS, sampler_from_json
 from nnpipe.searching.space import SearchSpace, space_schema
-from nnpipe.searching.trial_store import MemoryTrials
 from nnpipe.workflows.compression import subject as compression
 from nnpipe.workflows.pipeline.entries import count_of, text_of
 from nnpipe.workflows.pipeline.schema_parts import DIALECT, Schema, object_schema

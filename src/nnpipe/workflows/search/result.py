@@ -61,6 +61,7 @@ class SearchResult:
     title: str = "Search"
     facts: Mapping[str, str] = field(default_factory=dict)
     final: SweepResult | None = None
+    _importance: dict[str, Importance] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def finished(self) -> tuple[SearchTrial, ...]:
@@ -105,7 +106,9 @@ class SearchResult:
             If there is no such objective.
         """
         name = self.objectives.one(objective, "objective")
-        return importance_for(self.space, self.objectives, self.trials, name)
+        if name not in self._importance:
+            self._importance[name] = importance_for(self.space, self.objectives, self.trials, name)
+        return self._importance[name]
 
     def importance_by(self, method: OptunaMethod, objective: str | None = None) -> dict[str, float]:
         """Return the share of each parameter by a method of Optuna, greatest first.

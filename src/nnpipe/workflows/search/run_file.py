@@ -16,13 +16,15 @@ from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.searching.database_trials import DatabaseTrials
 from nnpipe.searching.trial import SearchTrial
 from nnpipe.workflows.pipeline.entries import made_from
-from nnpipe.workflows.search.coordinate import coordinate
+from nnpipe.workflows.search.coordinate import Coordinated, coordinate, self_contained
 from nnpipe.workflows.search.file import SearchSettings
+from nnpipe.workflows.search.finals_elsewhere import Finals
 from nnpipe.workflows.search.measured_subject import MeasuredSubject
 from nnpipe.workflows.search.result import SearchResult
 from nnpipe.workflows.search.search import searched
 from nnpipe.workflows.search.warm_start import warm_start
 from nnpipe.workflows.search.workers import Watch
+from nnpipe.workflows.workers.machine_turns import MachineTurns
 from nnpipe.workflows.workers.worker_options import WorkerOptions
 
 _OF_SUBJECT = ("function", "arguments", "pipeline", "candidate", "architecture", "compress")
@@ -85,13 +87,13 @@ def run_search(
         warm_start(database, search, store, settings.warm_start, settings.space, settings.objectives)
     if begin is not None:
         begin(store.trials())
-    subject = settings.subject
+    subject, left = settings.subject, Coordinated()
     try:
         if isinstance(subject, MeasuredSubject) and not store.trials():
             for configuration in subject.first()[: settings.trials]:
                 store.enqueue(configuration)
         if workers is not None:
-            coordinate(settings, database, search, store, workers, watch or (lambda trial: None))
+            left = coordinate(settings, database, search, store, workers, watch or (lambda trial: None), command)
             found = SearchResult(settings.space, settings.objectives, store.trials())
         else:
             found = searched(
@@ -113,8 +115,12 @@ def run_search(
     found = replace(found, title=settings.title, facts=settings.facts)
     if not isinstance(subject, MeasuredSubject):
         return found
-    arguments = {each.number: settings.space.arguments(each.configuration or {}) for each in found.finished}
-    return replace(found, final=subject.finals(found.trials, arguments, settings.seed, command))
+    if workers is not None:
+        subject.turns = MachineTurns()
+    finals = Finals(subject, settings.space, settings.seed, command, self_contained(settings))
+    if left.queue is None or left.storage is None:
+        return replace(found, final=finals.measured(found.trials, left.storage))
+    return replace(found, final=finals.received(found.trials, left.queue, left.storage))
 
 
 def _check_same(database: RunDatabase, title: str, described: Mapping[str, Any]) -> None:

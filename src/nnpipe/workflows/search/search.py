@@ -10,12 +10,13 @@ from typing import Any
 
 from nnpipe.core.argument_checks import check_call, check_range
 from nnpipe.searching.engine import SearchEngine
+from nnpipe.searching.memory_trials import MemoryTrials
 from nnpipe.searching.objectives import Objectives
 from nnpipe.searching.pruners import SearchPruner, pruner_from_json
 from nnpipe.searching.sampler import SearchSampler
 from nnpipe.searching.samplers import sampler_from_json
 from nnpipe.searching.space import SearchSpace
-from nnpipe.searching.trial_store import MemoryTrials, TrialStore
+from nnpipe.searching.trial_store import TrialStore
 from nnpipe.workflows.search.file import facts_of
 from nnpipe.workflows.search.result import SearchResult
 from nnpipe.workflows.search.subjects import SearchedFunction

@@ -113,6 +113,8 @@ def _trial(trial: SearchTrial) -> dict[str, Any]:
     }
     if trial.reports:
         found["reports"] = [[step, value] for step, value in trial.reports if math.isfinite(value)]
+    if trial.intervals:
+        found["intervals"] = {name: list(ends) for name, ends in trial.intervals.items() if name in found["values"]}
     for name in ("message", "origin", "worker"):
         if getattr(trial, name):
             found[name] = getattr(trial, name)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from nnpipe.measuring.load_options import LoadOptions
 from nnpipe.measuring.racing import SHARES
 from nnpipe.searching.objectives import Objectives
 from nnpipe.searching.space import SearchSpace
-from nnpipe.searching.trial import SearchTrial
+from nnpipe.searching.trial import SearchTrial, TrialResult
 from nnpipe.workflows.candidates.stages import prepared, train_once
 from nnpipe.workflows.journal import digest_of
 from nnpipe.workflows.pipeline.compile import limit_of
@@ -27,7 +28,6 @@ from nnpipe.workflows.pipeline.file import CandidateSettings, ModelSettings, Pip
 from nnpipe.workflows.pipeline.resume import weight_paths
 from nnpipe.workflows.search.choice import SearchChoice
 from nnpipe.workflows.search.measured_subject import MeasuredSubject
-from nnpipe.workflows.search.trial_report import TrialReport
 from nnpipe.workflows.sweep.budget import SweepBudget
 from nnpipe.workflows.sweep.estimates import Figures
 from nnpipe.workflows.sweep.file import Model, Point, Sweep
@@ -35,7 +35,7 @@ from nnpipe.workflows.sweep.race import staged_point
 from nnpipe.workflows.sweep.run import Done, PointMeasurer
 from nnpipe.workflows.sweep.samples import sample_count
 from nnpipe.workflows.sweep.sweep import SweepResult, sweep_points
-from nnpipe.workflows.workers.machine_turns import MachineTurns, turn
+from nnpipe.workflows.workers.machine_turns import turn
 
 BUDGET = "50 %"
 """How long to measure, trials included, as a share of measuring every trial in full."""
@@ -64,10 +64,6 @@ class SearchedPipeline(MeasuredSubject):
 
     def __init__(self, settings: Mapping[str, Any], candidate: str, output: Path, choice: SearchChoice) -> None:
         self.settings, self.candidate, self.output, self.choice = dict(settings), candidate, output, choice
-        self.turns: MachineTurns | None = None
-        """When this process may train and measure, if others work on this machine, too."""
-        self.elsewhere: Callable[[SearchTrial, Mapping[str, Any]], dict[str, float]] | None = None
-        """Lets another machine measure a trial, given its arguments, too; it is trained here."""
         self._measuring = threading.Lock()  # one at a time on a machine, or they slow each other down
         self._training: dict[Path, threading.Lock] = defaultdict(threading.Lock)
 
@@ -99,18 +95,23 @@ class SearchedPipeline(MeasuredSubject):
         """Return the settings of the pipeline with those of a trial."""
         return override(self.settings, [f"{name}={json.dumps(value)}" for name, value in arguments.items()])
 
-    def evaluate(self, trial: SearchTrial, arguments: Mapping[str, Any], report: TrialReport) -> Any:
-        """Train, compile and measure the candidate a little; return all metrics that trials are judged by."""
-        return (self.elsewhere or self.measured)(trial, arguments)
-
-    def trained(self, trial: SearchTrial, arguments: Mapping[str, Any]) -> tuple[Path, ...]:
+    def made(self, trial: SearchTrial, arguments: Mapping[str, Any]) -> tuple[Path, ...]:
         """Train the model of a trial unless that has been done; return its files, as far as they are in the folder."""
         point = self._prepared(trial, arguments).points[-1]
         record = self._record(point.model)
         found = (*weight_paths(point.model.path), *([record] if record.is_file() else []))
         return tuple(path for path in found if self.output in path.parents)
 
-    def measured(self, trial: SearchTrial, arguments: Mapping[str, Any]) -> dict[str, float]:
+    def kept(self, trial: SearchTrial, arguments: Mapping[str, Any]) -> tuple[Path, ...]:
+        """Return the files of the trained model."""
+        return self.made(trial, arguments)
+
+    @property
+    def final_output(self) -> Path:
+        """The folder of the search."""
+        return self.output
+
+    def measured(self, trial: SearchTrial, arguments: Mapping[str, Any]) -> TrialResult:
         """Train, compile and measure the candidate here."""
         sweep = self._prepared(trial, arguments)
         *sources, point = sweep.points
@@ -122,17 +123,19 @@ class SearchedPipeline(MeasuredSubject):
         run, reference = runs[-1].run, runs[0].run if sources else None
         assert run is not None
         figures = Figures(run, reference)
-        values = {}
+        values, intervals = {}, {}
         for metric in self.choice.metrics:
             figure = figures.of(metric, _CONFIDENCE)
             if figure.value is None:
                 raise ConfigError(f"{metric.name} is not known: {figure.reason}")
             values[metric.name] = figure.value
-        return values
+            if math.isfinite(figure.low) and math.isfinite(figure.high) and figure.low < figure.high:
+                intervals[metric.name] = (figure.low, figure.high)
+        return TrialResult(values, intervals)
 
     def finals(
         self, trials: Sequence[SearchTrial], arguments: Mapping[int, Mapping[str, Any]], seed: int,
-        command: Sequence[str],
+        command: Sequence[str], *, only_known: bool = False,
     ) -> SweepResult | None:  # fmt: skip
         """Race: measure those trials further that may still be chosen, or may be on the front."""
         finished = [trial for trial in trials if trial.state == "finished"]
@@ -141,7 +144,8 @@ class SearchedPipeline(MeasuredSubject):
         pipelines = [Pipeline.from_settings(self.settings_of(trial, arguments[trial.number])) for trial in finished]
         points = [self._points(trial, pipeline) for trial, pipeline in zip(finished, pipelines, strict=True)]
         sweep = self._sweep(points, pipelines[0], seed, self.choice.budget or SweepBudget.parse(BUDGET))
-        return sweep_points(sweep, command, first=_STAGE)
+        with turn(self.turns, alone=True):
+            return sweep_points(sweep, command, first=_STAGE, only_known=only_known)
 
     def to_json(self) -> dict[str, Any]:
         """Return the candidate, and a digest of the settings."""

@@ -20,6 +20,8 @@ class TrialReport:
         self._engine, self._lease = engine, lease
         self.last: float | None = None
         """The last value."""
+        self.values: dict[int, float] = {}
+        """All values by step."""
         self.objectives: tuple[str, ...] = engine.objectives.names
         """The names of the objectives."""
 
@@ -43,6 +45,6 @@ class TrialReport:
         check_call(TrialReport.__call__, {"step": step})
         if step < 1:
             raise ConfigError(f"report: steps count from 1, found {step}")
-        self.last = finite(value, "report")
+        self.last = self.values[step] = finite(value, "report")
         if self._engine.report(self._lease, step, self.last):
             raise TrialPruned(f"pruned at step {step}")

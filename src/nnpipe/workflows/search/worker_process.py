@@ -2,57 +2,97 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.searching.database_trials import DatabaseTrials
-from nnpipe.searching.trial import SearchTrial
-from nnpipe.storage.storage import open_storage
+from nnpipe.searching.trial import SearchTrial, TrialResult
+from nnpipe.storage.content import put_files
+from nnpipe.storage.storage import Storage, open_storage
 from nnpipe.workflows.search.file import SearchSettings
+from nnpipe.workflows.search.finals_elsewhere import FINALS, Finals, failures, named
+from nnpipe.workflows.search.measured_subject import MeasuredSubject
 from nnpipe.workflows.search.measuring_queue import MeasuringQueue
 from nnpipe.workflows.search.search import searched
-from nnpipe.workflows.search.searched_pipeline import SearchedPipeline
-from nnpipe.workflows.search.workers import worker_name
+from nnpipe.workflows.search.trial_report import TrialReport
+from nnpipe.workflows.search.workers import Evaluate, worker_name
 from nnpipe.workflows.workers.machine_turns import MachineTurns, is_of_kind
 from nnpipe.workflows.workers.worker_process import WorkerTask
 
 
 def work(task: WorkerTask, settings: Mapping[str, Any], folder: Path) -> None:
-    """Carry out trials until all have ended.
+    """Carry out trials until all have ended, and on a machine of the kind that is named, measure the best ones in full.
 
     Raises
     ------
     NNPipeError
         If the settings do not fit this machine, the database cannot be reached, or the first trials all fail.
     """
-    found = SearchSettings.from_settings(settings["search"])
+    turns = MachineTurns()
+    with turns.working():  # models may be made ready for this
+        search = SearchSettings.from_settings(settings["search"])
+    subject, kind = search.subject, settings["measure_on"]
     with task.database() as database, ExitStack() as stack:
-        if isinstance(found.subject, SearchedPipeline):
-            _take_turns(found, found.subject, task, database, settings, stack)
+        trials = DatabaseTrials(database, task.search, repeats=search.repeats)
+        evaluate: Evaluate = subject.evaluate
+        finish: Callable[[], None] | None = None
+        if isinstance(subject, MeasuredSubject):
+            stack.callback(subject.close)
+            subject.turns = turns
+            storage = open_storage(task.storage) if settings["exchanges"] else None
+            if storage is not None:
+                evaluate = partial(_sending, subject, storage)
+            if kind and storage is not None:
+                queue = MeasuringQueue(DatabaseTrials(database, settings["measuring"]), storage, kind)
+                if is_of_kind(kind):
+                    finals = Finals(subject, search.space, search.seed, settings["command"], settings["search"])
+                    measurer = _Measurer(trials, queue, finals, storage, failures(queue.store.trials()))
+                    stack.enter_context(queue.serving(measurer.measured, worker_name(task.worker, 0)))
+                    finish = measurer.finish
+                else:
+                    subject.elsewhere = partial(queue.made_here, subject)
         searched(
-            found.subject.evaluate, found.space, found.objectives, trials=found.trials, sampler=found.sampler,
-            pruner=found.pruner, prune_by=found.prune_by, seed=found.seed, workers=1, watch=_told,
-            store=DatabaseTrials(database, task.search, repeats=found.repeats), name=task.worker,
+            evaluate, search.space, search.objectives, trials=search.trials, sampler=search.sampler,
+            pruner=search.pruner, prune_by=search.prune_by, seed=search.seed, workers=1, watch=_told,
+            store=trials, name=task.worker,
         )  # fmt: skip
+        if finish is not None:
+            finish()
 
 
-def _take_turns(
-    search: SearchSettings, subject: SearchedPipeline, task: WorkerTask, database: RunDatabase,
-    settings: Mapping[str, Any], stack: ExitStack,
-) -> None:  # fmt: skip
-    """Let a pipeline measure alone on this machine, and only if this is one of the kind."""
-    kind, subject.turns = settings["measure_on"], MachineTurns()
-    if not kind:
-        return
-    queue = MeasuringQueue(DatabaseTrials(database, settings["measuring"]), open_storage(task.storage), kind)
-    if is_of_kind(kind):
-        stack.enter_context(queue.serving(subject, search.space, worker_name(task.worker, 0)))
-    else:
-        subject.elsewhere = partial(queue.trained_here, subject)
+@dataclass(frozen=True)
+class _Measurer:
+    """Carries out what waits for a machine of the kind: trials, and once they have ended the best ones in full."""
+
+    trials: DatabaseTrials
+    queue: MeasuringQueue
+    finals: Finals
+    storage: Storage
+    attempt: int
+
+    def measured(self, work: Mapping[str, Any]) -> TrialResult:
+        if FINALS in work:
+            return self.finals.sent(self.trials.trials(), self.storage)
+        return self.queue.measured(work, self.finals.subject, self.finals.space)
+
+    def finish(self) -> None:
+        """See that one of the machines of the kind measures the best trials in full."""
+        ended = self.trials.trials()
+        if any(trial.state == "finished" for trial in ended):
+            self.queue.ended(self.finals.work(ended, self.attempt), "all trials have ended")
+
+
+def _sending(
+    subject: MeasuredSubject, storage: Storage, trial: SearchTrial, arguments: Mapping[str, Any], report: TrialReport
+) -> TrialResult:
+    """Carry out a trial, and send the files that the final measurements need."""
+    result = subject.evaluate(trial, arguments, report)
+    kept = subject.kept(trial, arguments)
+    return replace(result, files=put_files(storage, named(kept, subject.output))) if kept else result
 
 
 def _told(trial: SearchTrial) -> None:

@@ -8,18 +8,19 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.searching.engine import SearchEngine
-from nnpipe.searching.trial import LeaseLost, SearchTrial, TrialLease
+from nnpipe.searching.trial import LeaseLost, SearchTrial, TrialLease, TrialResult
 from nnpipe.searching.trial_store import TrialStore
 from nnpipe.workflows.search.trial_report import TrialPruned, TrialReport
 
 log = logging.getLogger("nnpipe")
 
 Evaluate = Callable[[SearchTrial, Mapping[str, Any], TrialReport], Any]
-"""Carries out a trial, given its arguments, and returns the value of the objective, or values by name."""
+"""Carries out a trial, given its arguments; returns the value of the objective, values by name, or a result."""
 Watch = Callable[[SearchTrial], None]
 """Is told each trial that has ended."""
 
@@ -107,25 +108,32 @@ class SearchWorkers:
         try:
             with renewed(self.store, lease):
                 try:
-                    values = self.engine.objectives.values(self._evaluate(lease.trial, arguments, report))
+                    result = self._result(self._evaluate(lease.trial, arguments, report))
                 except TrialPruned:
                     last = {} if report.last is None else {self.engine.prune_by: report.last}
-                    self.store.prune(lease, last)
+                    ended = self.store.prune(lease, last)
                 except LeaseLost:
                     raise
                 except Exception as error:
-                    self.store.fail(lease, " ".join(f"{type(error).__name__}: {error}".split())[:500])
+                    ended = self.store.fail(lease, " ".join(f"{type(error).__name__}: {error}".split())[:500])
                     log.debug("trial %d failed", lease.trial.number, exc_info=True)
                 else:
-                    self.store.finish(lease, values)
+                    ended = self.store.finish(lease, result)
         except LeaseLost:
             log.warning("trial %d was given to another worker, because this one was not heard of", lease.trial.number)
             return
-        self._told(lease)
+        self._told(replace(ended, reports=tuple(sorted(report.values.items()))))
 
-    def _told(self, lease: TrialLease) -> None:
-        changed = self.store.since(lease.trial.version).trials
-        trial = next(trial for trial in changed if trial.number == lease.trial.number)
+    def _result(self, returned: Any) -> TrialResult:
+        known = returned if isinstance(returned, TrialResult) else None
+        values = self.engine.objectives.values(returned if known is None else known.values)
+        if known is None:
+            return TrialResult(values)
+        return replace(
+            known, values=values, intervals={name: known.intervals[name] for name in values if name in known.intervals}
+        )
+
+    def _told(self, trial: SearchTrial) -> None:
         with self._lock:
             self._watch(trial)
             self._succeeded = self._succeeded or trial.state != "failed"

@@ -54,7 +54,9 @@ class Done:
     reference: Run | None = None
 
 
-def sweep_through(sweep: Sweep, command: Sequence[str], *, retrain: bool, retry: bool) -> tuple[Done, ...]:
+def sweep_through(
+    sweep: Sweep, command: Sequence[str], *, retrain: bool, retry: bool, only_known: bool = False
+) -> tuple[Done, ...]:
     """Carry out every point that has not been done yet, and return all points in the order of the file.
 
     Models are processed one by one, and the points of each in a random order from the
@@ -64,7 +66,7 @@ def sweep_through(sweep: Sweep, command: Sequence[str], *, retrain: bool, retry:
     for point in sweep.points:
         by_model[point.model.title].append(point)
     done: dict[str, Done] = {}
-    with PointMeasurer(sweep, command, retrain=retrain, retry=retry) as measurer:
+    with PointMeasurer(sweep, command, retrain=retrain, retry=retry, only_known=only_known) as measurer:
         for points in by_model.values():
             found = [known for point in points if (known := measurer.known(point, sweep.verify)) is not None]
             if found:
@@ -76,6 +78,11 @@ def sweep_through(sweep: Sweep, command: Sequence[str], *, retrain: bool, retry:
                 log.info("\n[%d/%d] %s", len(done) + 1, len(sweep.points), point.title)
                 done[point.title] = measurer.done(point, sweep.verify)
     return tuple(done[point.title] for point in sweep.points)
+
+
+def not_measured(done: Done) -> Outcome:
+    """Raise an error: a second measurement is missing that was made elsewhere."""
+    raise ConfigError(f"{done.point.title}: what was measured again on another machine did not come from there")
 
 
 class PointMeasurer(Closing):
@@ -91,6 +98,8 @@ class PointMeasurer(Closing):
         Whether to train even if the same training has been done, and to try failed points again.
     turns
         When this process may compile and measure, if others work on this machine, too.
+    only_known
+        Whether everything has been done, so that an error is raised where a point has not.
 
     Raises
     ------
@@ -99,8 +108,9 @@ class PointMeasurer(Closing):
     """
 
     def __init__(
-        self, sweep: Sweep, command: Sequence[str], *, retrain: bool, retry: bool, turns: MachineTurns | None = None
-    ) -> None:
+        self, sweep: Sweep, command: Sequence[str], *, retrain: bool, retry: bool, turns: MachineTurns | None = None,
+        only_known: bool = False,
+    ) -> None:  # fmt: skip
         for model in sweep.models:
             if model.training is None and not model.makes_weights and not model.path.is_file():
                 raise ConfigError(
@@ -108,7 +118,7 @@ class PointMeasurer(Closing):
                     "training how it is trained"
                 )
         self._sweep, self._command, self._retrain, self._retry = sweep, command, retrain, retry
-        self._turns = turns
+        self._turns, self._only_known = turns, only_known
         self._journal = Journal(sweep.output / "results")
         self._weights: dict[str, str] = {}
         self._done: dict[str, Done] = {}
@@ -139,6 +149,8 @@ class PointMeasurer(Closing):
         """Carry out a point unless that has been done, and return it."""
         if (known := self.known(point, verify)) is not None:
             return known
+        if self._only_known:
+            raise ConfigError(f"{point.title}: what was measured on another machine did not come from there")
         key = self.key(point, verify)
         outcome = self._carried_out(point, verify, self._journal.working_path(key))
         self._journal.write(key, point.title, outcome)

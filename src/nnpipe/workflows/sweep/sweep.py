@@ -19,7 +19,7 @@ from nnpipe.report.inputs.candidate import candidates_of
 from nnpipe.report.render import report_on
 from nnpipe.report.result_files import subject
 from nnpipe.workflows.candidates.stages import prepared
-from nnpipe.workflows.journal import alone
+from nnpipe.workflows.journal import Outcome, alone
 from nnpipe.workflows.pipeline.entries import made_from
 from nnpipe.workflows.reporting import place_of, write_document
 from nnpipe.workflows.sweep.budget import Spent
@@ -28,7 +28,7 @@ from nnpipe.workflows.sweep.confirm import Confirmed, confirmed
 from nnpipe.workflows.sweep.distribute import SweepWorkers
 from nnpipe.workflows.sweep.file import Sweep
 from nnpipe.workflows.sweep.race import ENDED, Race
-from nnpipe.workflows.sweep.run import Done, PointMeasurer, sweep_through
+from nnpipe.workflows.sweep.run import Done, PointMeasurer, not_measured, sweep_through
 from nnpipe.workflows.sweep.samples import test_samples
 from nnpipe.workflows.sweep.select import Judged, judge, level_with, ranked, why_none
 from nnpipe.workflows.sweep.summary import summary, table, told_again
@@ -245,6 +245,7 @@ def sweep_points(
     retrain: bool = False,
     retry_failed: bool = False,
     first: int = 1,
+    only_known: bool = False,
     distributed: Callable[[Sweep], SweepWorkers] | None = None,
 ) -> SweepResult:
     """Carry out a sweep whose data are prepared, and return its result; see :func:`sweep`.
@@ -257,20 +258,25 @@ def sweep_points(
         As for :func:`sweep`.
     first
         With a budget: the stage in which every point is measured at first.
+    only_known
+        Whether everything has been measured, on another machine, so that nothing may be measured here.
     distributed
         Returns the workers that measure the points elsewhere; by default they are measured here.
     """
     wanted = wanted.of_task(wanted.dataset.task)
     check_writable(wanted.output, folder=True)
     with alone(wanted.output), ExitStack() as stack:
-        spent, measure_again = None, None
+        spent: Spent | None = None
+        measure_again: Callable[[Done], Outcome] | None = not_measured if only_known else None
         if distributed is not None:
             many = stack.enter_context(distributed(wanted))
             done, measure_again = many.through(), many.again
         elif wanted.budget is None:
-            done = sweep_through(wanted, command, retrain=retrain, retry=retry_failed)
+            done = sweep_through(wanted, command, retrain=retrain, retry=retry_failed, only_known=only_known)
         else:
-            with PointMeasurer(wanted, command, retrain=retrain, retry=retry_failed) as measurer:
+            with PointMeasurer(
+                wanted, command, retrain=retrain, retry=retry_failed, only_known=only_known
+            ) as measurer:  # fmt: skip
                 race = Race(wanted, measurer.done, first)
                 done, spent = race.run(), race.spent
         judged = judge(wanted, done)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.experiment.database.database import RunDatabase
+from nnpipe.workflows.workers.machine_turns import is_of_kind
 from nnpipe.workflows.workers.worker_place import WorkerPlace
 
 
@@ -48,9 +49,14 @@ class WorkerOptions:
         return any(not place.here for place in self.places)
 
     def check(self, database: RunDatabase) -> None:
-        """Raise :class:`ConfigError` if workers elsewhere cannot reach a database."""
+        """Raise :class:`ConfigError` if workers elsewhere cannot reach a database, or none can measure."""
         if self.elsewhere and "://" not in database.opened_by[0]:
             raise ConfigError(
                 f"{database.shown}: a file of SQLite is for one machine; workers on others need PostgreSQL: "
                 "--database postgresql://user@host/name"
+            )
+        if not self.elsewhere and not is_of_kind(self.measure_on):
+            raise ConfigError(
+                f"--measure-on: this machine is not of the kind {self.measure_on!r}, and no worker runs elsewhere; "
+                "give a place that is, with --on"
             )
