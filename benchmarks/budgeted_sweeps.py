@@ -161,7 +161,9 @@ def replayed(sweep: Sweep, recorded: Recorded, count: int) -> Outcomes:
 
 
 def _best(sweep: Sweep, done: Sequence[Done]) -> tuple[Judged | None, list[Judged]]:
-    order = ranked(sweep, judge(sweep, done))
+    # Nothing else can be chosen, and drawing the whole Pareto front would take most of a replay.
+    whole = [each for each in done if each.outcome.run is not None and not each.stopped]
+    order = ranked(sweep, judge(replace(sweep, objectives=(sweep.choose,)), whole))
     return (order[0] if order else None), order
 
 

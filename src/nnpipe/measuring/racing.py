@@ -81,9 +81,7 @@ def open_for_choice(racers: Sequence[Racer], beaten: Sequence[bool]) -> list[int
         Whether each is surely worse than one of the :func:`leaders`.
     """
     waiting = [
-        place
-        for place, racer in enumerate(racers)
-        if racer.possible and not racer.complete and racer.stage and not beaten[place]
+        place for place, racer in enumerate(racers) if racer.possible and not racer.complete and not beaten[place]
     ]
     first = leaders(racers)[:1]
     running = [*waiting, *first]

@@ -147,6 +147,26 @@ def test_what_fails_is_left_out(settings: dict[str, Any]) -> None:
     assert [threads(each.point) for each in done if each.outcome.run and not each.stopped] == [3]
 
 
+def test_the_trained_model_in_larger_batches_is_only_measured_if_that_can_matter(settings: dict[str, Any]) -> None:
+    changes = {"as_trained": True, "batch_sizes": [1, 8], "constraints": ["agreement >= 0.5"]}
+    slow = sweep_of(settings, **changes)
+    done = {each.point.title: each for each in Race(slow, Bench({**TIMES, 0: 3.0}).measure).run()}
+    (skipped,) = (title for title, each in done.items() if each.outcome.run is None)
+    assert skipped == "m · as trained · batch 8"
+    assert done[skipped].outcome.reason.startswith("not measured, as in batches of 1: worse than m · ONNXRuntime")
+    assert done["m · as trained"].share == 1.0
+    fast = Race(slow, Bench({**TIMES, 0: 0.5}).measure).run()
+    assert all(each.outcome.run is not None for each in fast)
+
+
+def test_without_a_candidate_to_choose_the_budget_is_not_spent_on_looks(settings: dict[str, Any]) -> None:
+    sweep, bench = sweep_of(settings, budget="11 %"), Bench(TIMES)
+    race = Race(sweep, bench.measure)
+    race.run()
+    assert race.spent.whole == 1
+    assert [seconds for number, seconds in bench.seen if number == 1] == [pytest.approx(0.05), pytest.approx(1.0)]
+
+
 @pytest.mark.parametrize(("given", "limit"), [("40 %", 38.0), (0.4, 38.0), ("90 s", 90.0), ("2min", 120.0)])
 def test_budgets_are_shares_or_times(given: object, limit: float) -> None:
     assert SweepBudget.parse(given).limit(100.0) == pytest.approx(limit)

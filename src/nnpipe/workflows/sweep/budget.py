@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from nnpipe.measuring.run import Run
 _SECONDS = {"ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
 _BUDGET = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)\s*(%|[a-z]+)")
 _RESERVE = 0.05  # of a share: what measuring everything takes is only estimated
+_ERRORS = 2.0  # standard errors; a budget is a share of what a few inferences say about all
 _LEAST_SHARE = 2 * SHARES[0]  # the first look at every candidate takes half of it
 
 
@@ -118,13 +119,14 @@ class MeasuringTime:
         Loading the model, the first inference and warming up.
     window
         All inferences that were recorded.
-    a_call
-        One inference on average.
+    a_call, error
+        One inference on average, and the standard error of this average.
     """
 
     fixed: float
     window: float
     a_call: float
+    error: float = 0.0
 
     @classmethod
     def of(cls, run: Run) -> MeasuringTime:
@@ -137,7 +139,8 @@ class MeasuringTime:
         # Warm-up is not recorded; the median is not affected by single slow calls.
         warmup = timing.get("warmup", 0) * (float(np.median(times)) if len(times) else 0.0)
         fixed = timing.get("load_ns", 0) + timing.get("first_ns", 0) + warmup
-        return cls(fixed / 1e9, window / 1e9, a_call / 1e9)
+        error = float(times.std(ddof=1)) / math.sqrt(len(times)) if len(times) > 1 else 0.0
+        return cls(fixed / 1e9, window / 1e9, a_call / 1e9, error / 1e9)
 
     @property
     def seconds(self) -> float:
@@ -147,3 +150,7 @@ class MeasuringTime:
     def estimate(self, samples: int, seconds: float, batch_size: int) -> float:
         """Return what a measurement of so many samples and at least so many seconds would take."""
         return self.fixed + max(seconds, self.a_call * math.ceil(samples / batch_size))
+
+    def at_least(self) -> MeasuringTime:
+        """Return it with the time of an inference at the lower end of what its average may be."""
+        return replace(self, a_call=max(0.0, self.a_call - _ERRORS * self.error))

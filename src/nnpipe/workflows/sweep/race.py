@@ -1,4 +1,9 @@
-"""A sweep with a budget: every candidate is measured a little, and further only while that can change the result."""
+"""A sweep with a budget: every candidate is measured a little, and further only while that can change the result.
+
+Loading a training framework can take longer than measuring.  So where a model as trained is measured in full, since
+losses are told against it, the same model in larger batches is not looked at before that can change the result: its
+predictions are the same, and a call takes no less time.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +18,7 @@ import numpy as np
 from nnpipe.measuring.racing import SHARES, front_places, leaders, open_for_choice
 from nnpipe.measuring.run import Run
 from nnpipe.report.quantity_text import ranged
+from nnpipe.workflows.journal import Outcome
 from nnpipe.workflows.sweep.budget import MeasuringTime, Spent
 from nnpipe.workflows.sweep.file import Point, Sweep
 from nnpipe.workflows.sweep.run import Done
@@ -75,7 +81,7 @@ class Race:
         return tuple(self._told(point) for point in self._sweep.points)
 
     def _begin(self) -> None:
-        """Measure the models that losses are told against in full, and all others in the first stage."""
+        """Measure the models that losses are told against in full, and others in the first stage."""
         by_model: dict[str, list[Point]] = {}
         for point in self._sweep.points:
             by_model.setdefault(point.model.title, []).append(point)
@@ -88,6 +94,10 @@ class Race:
                 if run is not None:
                     self._references[title] = run
                     self._standings[first.title] = replace(self._standings[first.title], reference=run)
+                    for point in sources:
+                        if point is not first:
+                            self._standings[point.title] = RaceStanding(self._sweep, point, run, run, 0, True)
+                            self._done[point.title] = Done(point, point.title, Outcome(None), None, share=0.0)
             waiting = [point for point in points if point.title not in self._done]
             random.Random(f"{self._sweep.seed} {title}").shuffle(waiting)
             for point in waiting:
@@ -102,11 +112,14 @@ class Race:
             if not order:
                 return
             following = standings[order[0]]
-            # Without any candidate in full there is nothing to choose, so that the first ones are measured anyway.
+            stage = following.stage + 1
             if best and not self._affords(following):
                 self._cut = {standings[place].point.title for place in order}
                 return
-            self._advance(following.point, following.stage + 1)
+            # Without any candidate in full there is nothing to choose, so that one is measured in any case.
+            if not best and not self._affords(following, *{stage, len(SHARES)}):
+                stage = len(SHARES)
+            self._advance(following.point, stage)
 
     def _settle_front(self) -> None:
         objectives = self._sweep.objectives
@@ -133,15 +146,22 @@ class Race:
                 return
             self._advance(following.point, following.stage + 1)
 
-    def _affords(self, standing: RaceStanding) -> bool:
-        """Return whether the next stage of a candidate fits into the rest of the budget."""
-        return self._spent + self._cost(standing, SHARES[standing.stage]) <= self._budget.limit(self._full_seconds)
+    def _affords(self, standing: RaceStanding, *stages: int) -> bool:
+        """Return whether stages of a candidate, by default the next one, fit into the rest of the budget."""
+        costs = (self._cost(standing, SHARES[stage - 1]) for stage in stages or (standing.stage + 1,))
+        full = sum(
+            self._cost(each, 1.0, each.time if each.complete else each.time.at_least())
+            for each in self._standings.values()
+        )
+        return self._spent + sum(costs) <= self._budget.limit(full)
 
-    def _cost(self, standing: RaceStanding, share: float) -> float:
+    def _cost(self, standing: RaceStanding, share: float, time: MeasuringTime | None = None) -> float:
         point = standing.point
         staged = point if share >= 1 else staged_point(point, share, self._samples)
         samples = min(staged.measure.measure_samples or self._samples, self._samples)
-        return standing.time.estimate(samples, staged.measure.measure_seconds, point.measure.inference_batch_size)
+        return (time or standing.time).estimate(
+            samples, staged.measure.measure_seconds, point.measure.inference_batch_size
+        )
 
     def _advance(self, point: Point, stage: int) -> None:
         """Measure a candidate in a stage."""
@@ -170,7 +190,13 @@ class Race:
         standing = self._standings.get(point.title)
         if standing is None or standing.complete:
             return done
-        return replace(done, stopped=self._why(standing))
+        reason = self._why(standing)
+        if not standing.stage:
+            size = standing.measured_batch
+            return replace(
+                done, stopped=reason, outcome=Outcome(None, f"not measured, as in batches of {size}: {reason}")
+            )
+        return replace(done, stopped=reason)
 
     def _why(self, standing: RaceStanding) -> str:
         """Return why a candidate was not measured in full."""

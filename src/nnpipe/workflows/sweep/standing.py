@@ -41,7 +41,7 @@ class RaceStanding:
     run, reference
         Its latest measurement, and the model as trained on the same samples.
     stage
-        The number of stages behind it.
+        The number of stages behind it.  In stage 0, ``run`` is that of the same model in smaller batches.
     judged_all
         Whether all test samples were judged; then quality is as the full sweep would find it.
     """
@@ -123,10 +123,27 @@ class RaceStanding:
         return {}
 
     @property
+    def measured_batch(self) -> int:
+        """The number of samples in a call of its measurement."""
+        inference = self.run.series.get("inference")
+        return int(np.max(inference["samples"])) if inference is not None and len(inference["samples"]) else 1
+
+    @property
     def _unmet(self) -> int:
-        """The number of constraints that its estimates do not meet."""
-        values = ((each, self.figures.of(each.metric, self._level(each.metric)).value) for each in self._constraints)
-        return sum(value is not None and not _meets(each, value) for each, value in values)
+        """The number of constraints that the full measurement will probably not prove."""
+        values = ((each, self._expected(each.metric)) for each in self._constraints)
+        return sum(known.value is not None and each.judge(known) is not True for each, known in values)
+
+    def _expected(self, metric: Quantity) -> Figure:
+        """Return what the full measurement will probably find of a metric: the same value, told more exactly."""
+        known = self.figures.of(metric, level_of(self.sweep))
+        if known.value is None or self.is_known(metric):
+            return known
+        if not (math.isfinite(known.low) and math.isfinite(known.high)):
+            return Figure.exactly(known.value)
+        narrower = math.sqrt(SHARES[max(self.stage, 1) - 1])
+        low, high = (known.value + narrower * (end - known.value) for end in (known.low, known.high))
+        return replace(known, low=low, high=high)
 
     @property
     def _constraints(self) -> tuple[MetricConstraint, ...]:
@@ -155,8 +172,17 @@ class RaceStanding:
             median = self.figures.of(metric_of("latency_median"), race_level(self.sweep))
             known = replace(known, value=known.value or median.value, low=max(median.low, self._fastest), high=math.inf)
         if metric.percentile is not None or metric.name == "throughput":
-            return replace(known, low=known.low / (1 + BETWEEN_STARTS), high=known.high * (1 + BETWEEN_STARTS))
-        return known
+            known = replace(known, low=known.low / (1 + BETWEEN_STARTS), high=known.high * (1 + BETWEEN_STARTS))
+        return known if self.stage else self._in_larger_batches(metric, known)
+
+    def _in_larger_batches(self, metric: Quantity, known: Figure) -> Figure:
+        """Return the bounds of a metric from those in smaller batches: a call takes no less time with more samples."""
+        if metric.percentile is not None:
+            return replace(known, high=math.inf)
+        if metric.name == "throughput":
+            size = self.point.measure.inference_batch_size
+            return replace(known, low=0.0, high=known.high * size / self.measured_batch)
+        return replace(known, low=-math.inf, high=math.inf)
 
     @functools.cached_property
     def _fastest(self) -> float:
@@ -181,10 +207,6 @@ class RaceStanding:
 
 def _of_quality(metric: Quantity) -> bool:
     return bool(metric.metric) or metric.name == "agreement"
-
-
-def _meets(constraint: MetricConstraint, value: float) -> bool:
-    return constraint.judge(Figure.exactly(value)) is True
 
 
 def _unknown_is_worst(value: float | None) -> float:

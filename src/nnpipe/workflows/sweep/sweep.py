@@ -91,7 +91,9 @@ class SweepResult:
     @property
     def failures(self) -> Mapping[str, str]:
         """The reasons why combinations could not be compiled or measured, by title."""
-        return {each.point.title: each.outcome.reason for each in self.done if each.outcome.run is None}
+        return {
+            each.point.title: each.outcome.reason for each in self.done if each.outcome.run is None and not each.stopped
+        }
 
     def show(self) -> None:
         """Print the candidates, and the chosen one or why there is none."""
@@ -102,6 +104,7 @@ class SweepResult:
         sweep, found = self.sweep, self.confirmed
         lines = [table(sweep, self.judged), "", *([str(self.spent)] if self.spent else [])]
         lines += [f"failed: {title}: {reason}" for title, reason in self.failures.items()]
+        lines += [f"{d.point.title}: {d.outcome.reason}" for d in self.done if d.outcome.run is None and d.stopped]
         if sweep.impossible:
             lines.append(f"{len(sweep.impossible)} combinations cannot be (--dry-run lists them)")
         if found.chosen is None:
