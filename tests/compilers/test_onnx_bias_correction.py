@@ -97,3 +97,18 @@ def test_kernels_stay_those_of_the_plain_quantiser(tmp_path: Path) -> None:
     ]
     assert len(kernels[0]) >= 4
     assert kernels[0] == kernels[1]
+
+
+def test_a_correction_that_does_not_help_on_other_samples_is_undone(tmp_path: Path) -> None:
+    source = write_coarse(tmp_path / "source.onnx")
+    # Those that judge are the first ones: without any input, nothing shifts the means.
+    samples = [{"x": np.zeros_like(each["x"])} for each in SAMPLES[:16]] + SAMPLES[16:]
+    moved = []
+    for given in (SAMPLES, samples):
+        compiler = ONNXStaticQuantizer(per_channel=False, correct_biases=True)
+        made = compiler.compile(source, tmp_path / "made.onnx", lambda given=given: given)
+        biases = [each for each in onnx.load_model(str(made.path)).graph.initializer if "/bias" in each.name]
+        values = [onnx.numpy_helper.to_array(each) for each in biases if each.data_type == onnx.TensorProto.INT32]
+        assert len([each for each in values if each.ndim]) >= 3  # of layers that had none
+        moved.append(any(np.any(each) for each in values))
+    assert moved == [True, False]

@@ -187,12 +187,8 @@ def test_tensors_kept_in_floats_are_not_rounded(tmp_path: Path, quantizer: Any) 
         rounded(keep_float=("hardtan",))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("quantizer", ["x86", "xnnpack"])
-def test_training_with_rounded_numbers_restores_what_rounding_loses(tmp_path: Path, quantizer: Any) -> None:
-    """One channel is so large that all values of the others round to 0; the weights learn to do without them."""
-    if quantizer == "xnnpack":
-        needs_executorch()
+def write_uneven_network(folder: Path) -> Artifact:
+    """Write a network one of whose channels is so large that all values of the others round to 0."""
     torch.manual_seed(0)
     network = torch.nn.Sequential(torch.nn.Linear(6, 16), torch.nn.ReLU(), torch.nn.Linear(16, 4))
     with torch.no_grad():
@@ -200,19 +196,48 @@ def test_training_with_rounded_numbers_restores_what_rounding_loses(tmp_path: Pa
         network[0].bias[3] *= 200
         network[2].weight[:, 3] /= 200
     program = torch.export.export(network, (torch.zeros(2, 6),), dynamic_shapes=({0: torch.export.Dim("n")},))
-    torch.export.save(program, tmp_path / "network.pt2")
-    io = PyTorchRuntime().io_of(tmp_path / "network.pt2")
-    source = Artifact.of(tmp_path / "network.pt2", "torch-export", io)
-    samples = [random_batch(io, 1, seed) for seed in range(256)]
-    unseen = [random_batch(io, 64, 1000)]
+    torch.export.save(program, folder / "network.pt2")
+    return Artifact.of(folder / "network.pt2", "torch-export", PyTorchRuntime().io_of(folder / "network.pt2"))
 
-    def error(steps: int) -> float:
-        compiler = TorchPT2EQuantizer(quantizer=quantizer, fine_tuning_steps=steps, fine_tuning_rate=0.01)
-        made = compiler.compile(source, tmp_path / "made.pt2", lambda: samples)
+
+def trained(source: Artifact, folder: Path, steps: int, rate: float, quantizer: Any) -> tuple[Artifact, float]:
+    """Return the network in 8 bits after some steps, and its error for samples that it has not seen."""
+    samples = [random_batch(source.io, 1, seed) for seed in range(256)]
+    unseen = [random_batch(source.io, 64, 1000)]
+    compiler = TorchPT2EQuantizer(quantizer=quantizer, fine_tuning_steps=steps, fine_tuning_rate=rate)
+    made = compiler.compile(source, folder / f"made{steps}.pt2", lambda: samples)
+    found, wanted = (outputs_of(PyTorchRuntime(), each, source.io, unseen)[0] for each in (made, source))
+    return made, float(np.mean([np.square(found[name] - wanted[name]).mean() for name in wanted]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("quantizer", ["x86", "xnnpack"])
+def test_training_with_rounded_numbers_restores_what_rounding_loses(tmp_path: Path, quantizer: Any) -> None:
+    if quantizer == "xnnpack":
+        needs_executorch()
+    source = write_uneven_network(tmp_path)
+    errors = {}
+    for steps in (0, 300):
+        made, errors[steps] = trained(source, tmp_path, steps, 0.01, quantizer)
         assert made.claims == (("int8", "fine-tuned") if steps else ("int8",))
         weights = torch.export.load(made.path).state_dict.values()
         assert {tensor.dtype for tensor in weights if tensor.ndim > 1} == {torch.int8}
-        found, wanted = (outputs_of(PyTorchRuntime(), each, io, unseen)[0] for each in (made, source))
-        return float(np.mean([np.square(found[name] - wanted[name]).mean() for name in wanted]))
+    assert errors[300] < errors[0] / 2
 
-    assert error(300) < error(0) / 2
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rate", [0.3, 0.003])
+def test_training_with_rounded_numbers_does_no_harm(rate: float, tmp_path: Path) -> None:
+    source = write_uneven_network(tmp_path)
+    (_, before), (_, after) = (trained(source, tmp_path, steps, rate, "x86") for steps in (0, 16))
+    assert after < 1.02 * before  # of samples that it has not seen
+
+
+@pytest.mark.slow
+def test_training_that_only_harms_leaves_the_weights_as_they_were(tmp_path: Path) -> None:
+    source = write_uneven_network(tmp_path)
+    states = [torch.export.load(trained(source, tmp_path, steps, 1e4, "x86")[0].path).state_dict for steps in (0, 1)]
+    (plain, tuned) = ({key: value for key, value in state.items() if value.ndim > 1} for state in states)
+    assert plain
+    for one, other in zip(plain.values(), tuned.values(), strict=True):
+        assert torch.equal(one, other)

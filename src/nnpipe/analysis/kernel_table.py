@@ -1,9 +1,7 @@
-"""The kernels that were measured in a runtime on a machine, and how long others take that were not.
+"""The kernels that were measured in a runtime on a machine, and how long networks take that were not.
 
-Extremely randomised trees (P. Geurts, D. Ernst, L. Wehenkel, Machine Learning 63 (2006), 3-42) are fitted to the
-logarithm of the times relative to a rough figure from arithmetic and traffic.  They are fitted when a table is read, so
-that a file holds numbers and no code.  Networks that were measured as a whole tell what a call adds and how far off
-sums are.
+What estimates the times of other kernels is fitted anew from a table, so that a file holds numbers and no code.
+Networks that were measured as a whole tell what a call adds and how far off sums are.
 """
 
 from __future__ import annotations
@@ -19,10 +17,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from nnpipe.analysis._kernel_regression import PER_MAC, KernelRegression
 from nnpipe.analysis.fused_operations import FusionPattern
 from nnpipe.analysis.kernels import SIZES, FusedKernel
 from nnpipe.core.argument_checks import check_call
-from nnpipe.core.errors import ArtifactError, MissingDependency
+from nnpipe.core.errors import ArtifactError
 from nnpipe.core.files import write_text
 
 Floats = npt.NDArray[np.float64]
@@ -30,11 +29,6 @@ Floats = npt.NDArray[np.float64]
 MOST_KERNELS, MOST_NETWORKS, MOST_PATTERNS = 20_000, 2_000, 2_000
 """Greater files are refused."""
 _KIND, _SCHEMA = "nnpipe kernels", 1
-_TREES, _FEW, _BEYOND = 300, 3, 1.5
-_BOUNDED = tuple(SIZES.index(name) for name in ("macs", "read", "written", "positions", "inside", "outside", "window"))
-# A rough time in nanoseconds, which only has to be of the right order for any kernel.
-_PER_MAC, _PER_BYTE, _EACH = 0.02, 0.02, 500.0
-_LEAST_NS = 50.0
 _COMMON = 0.4
 
 
@@ -127,10 +121,7 @@ class KernelTable:
         MissingDependency
             If scikit-learn is not installed.
         """
-        if not kernels:
-            return np.zeros(0)
-        found: Floats = np.exp(rough(kernels) + self._trees.predict(self._described(kernels)))
-        return found
+        return self._regression.times(kernels) if kernels else np.zeros(0)
 
     @cached_property
     def scale(self) -> float:
@@ -180,21 +171,7 @@ class KernelTable:
 
     def outside(self, kernel: FusedKernel) -> str:
         """Return why a kernel is outside of what was measured; empty if it is not."""
-        if not kernel.kind:
-            return "not known here"
-        seen = self._seen.get(kernel.kind)
-        if seen is None:
-            return "none of its kind was measured"
-        low, high, number = seen
-        if number < _FEW and kernel.kind != "view":  # all views are alike
-            return f"only {number} of its kind {'was' if number == 1 else 'were'} measured"
-        for place in _BOUNDED:
-            value = kernel.sizes[place]
-            if value > _BEYOND * high[place]:
-                return f"more {_WORDS[SIZES[place]]} than any that was measured"
-            if value < low[place] / _BEYOND:
-                return f"fewer {_WORDS[SIZES[place]]} than any that was measured"
-        return ""
+        return self._regression.outside(kernel)
 
     def macs_alone(self, macs: float) -> float:
         """Return what a network takes in nanoseconds if its multiply-accumulates alone are known: a straight line."""
@@ -274,41 +251,15 @@ class KernelTable:
     # -- fitting ------------------------------------------------------------------------------------
 
     @cached_property
-    def _kinds(self) -> list[str]:
-        return sorted({each.kind for each in self.kernels})
-
-    def _described(self, kernels: Sequence[FusedKernel]) -> Floats:
-        sizes = np.log1p(np.array([each.sizes for each in kernels]))
-        kinds = np.array([each.kind for each in kernels])[:, None] == np.array(self._kinds)[None, :]
-        return np.hstack([sizes, kinds])
-
-    @cached_property
-    def _trees(self) -> Any:
-        try:
-            from sklearn.ensemble import ExtraTreesRegressor
-        except ImportError as error:
-            raise MissingDependency(
-                f"predicting times needs scikit-learn, which cannot be imported ({error}): pip install 'nnpipe[data]'"
-            ) from None
-        ns = np.maximum(self.ns, _LEAST_NS)
-        trees = ExtraTreesRegressor(_TREES, max_features=0.5, random_state=0)
-        # What takes long matters to a network; by the square root, nothing short is forgotten.
-        return trees.fit(self._described(self.kernels), np.log(ns) - rough(self.kernels), sample_weight=np.sqrt(ns))
-
-    @cached_property
-    def _seen(self) -> Mapping[str, tuple[Floats, Floats, int]]:
-        found = {}
-        for kind in self._kinds:
-            sizes = np.array([each.sizes for each in self.kernels if each.kind == kind])
-            found[kind] = sizes.min(axis=0), sizes.max(axis=0), len(sizes)
-        return found
+    def _regression(self) -> KernelRegression:
+        return KernelRegression(self.kernels, self.ns)
 
     @cached_property
     def _line(self) -> tuple[float, float]:
         macs = np.array([sum(self.kernels[place].macs for place in each.kernels) for each in self.networks])
         ns = np.array([each.ns for each in self.networks])
         if len(ns) < 2:
-            return self.call_ns, _PER_MAC
+            return self.call_ns, PER_MAC
         fixed, slope = np.linalg.lstsq(np.stack([1 / ns, macs / ns], axis=1), np.ones(len(ns)), rcond=None)[0]
         return float(max(fixed, 0.0)), float(slope)
 
@@ -317,19 +268,6 @@ def _uncertainty(ns: Floats) -> float:
     """Return what the error of a sum is about proportional to: the root of the squared shares, and a common part."""
     shares = ns / ns.sum() if len(ns) and ns.sum() > 0 else np.ones(1)
     return math.sqrt(float((shares**2).sum()) + _COMMON**2)
-
-
-_WORDS = {
-    "macs": "multiply-accumulates", "read": "bytes read", "written": "bytes written", "positions": "positions",
-    "inside": "channels in", "outside": "channels out", "window": "values in a window",
-}  # fmt: skip
-
-
-def rough(kernels: Sequence[FusedKernel]) -> Floats:
-    """Return the logarithm of a rough time of each kernel in nanoseconds."""
-    macs, traffic = (np.array([getattr(each, name) for each in kernels]) for name in ("macs", "traffic"))
-    found: Floats = np.log(_PER_MAC * macs + _PER_BYTE * traffic + _EACH)
-    return found
 
 
 def _number(value: Any, least: float = -math.inf) -> float:

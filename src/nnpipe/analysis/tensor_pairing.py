@@ -17,6 +17,7 @@ from types import MappingProxyType
 import numpy as np
 import numpy.typing as npt
 
+from nnpipe.analysis._nearest_tensor import SHARED, Candidate, NearestTensor
 from nnpipe.analysis._other_tensors import OtherTensors
 from nnpipe.analysis._similarity import (
     ComputedTensor,
@@ -26,7 +27,6 @@ from nnpipe.analysis._similarity import (
     following,
     leading_to,
     likeness,
-    missing_bias,
     named_alike,
     users,
 )
@@ -34,14 +34,9 @@ from nnpipe.analysis.channel_noise import Array, arranged, arrangements, noise_t
 
 __all__ = ["ComputedTensor", "Pair", "TensorPairing", "comparable"]
 
-_SHARED = 4.0  # the noise that another candidate may have, as a multiple of the best candidate's
 _ROUNDS = 24
 _ALIKE = 0.25  # noise-to-signal ratio below which a damaged tensor can be recognised by its values
 _AHEAD = 6  # operations that a faulty one may be fused with
-_BEHIND = 2  # operations that may add a bias and round the sum
-_HALF = 0.5  # of a bias, between there and missing
-
-_Candidate = tuple[float, str, tuple[int, ...] | None]  # noise-to-signal ratio, tensor, order of axes
 
 
 @dataclass(frozen=True)
@@ -108,6 +103,7 @@ class TensorPairing:
         needed = leading_to(outputs, source)
         self.source = [place for place in source if place.tensor in needed]
         self.other, self.recompute, self.outputs = OtherTensors(other, values), recompute, outputs
+        self.nearest = NearestTensor(self.other, sure, at_rest)
         self.users = users(self.source)
         self.found: dict[str, tuple[str, tuple[int, ...] | None, bool]] = {}
         # The noise-to-signal ratio of the best candidate for each tensor of the other model.
@@ -134,7 +130,7 @@ class TensorPairing:
 
     def _settle(self, computed: Values) -> bool:
         """Pair tensors that certainly correspond; return whether there are new pairs."""
-        nearest: dict[str, _Candidate] = {}
+        nearest: dict[str, Candidate] = {}
         fresh = {}
         for place in self.source:
             if place.tensor in self.found or place.tensor not in computed or not comparable(computed[place.tensor]):
@@ -142,7 +138,7 @@ class TensorPairing:
             if place.tensor in self.outputs:
                 if (output := self._output(place.tensor, computed[place.tensor])) is not None:
                     fresh[place.tensor] = output
-            elif (found := self._nearest(place, computed[place.tensor])) is not None:
+            elif (found := self.nearest.of(place, computed[place.tensor], self._least(place))) is not None:
                 nearest[place.tensor] = found
         bound = set(self.outputs.values())
         for level, name, _ in nearest.values():  # also beside pairs of an earlier round
@@ -150,7 +146,7 @@ class TensorPairing:
         for place in self.source:
             level, name, order = nearest.get(place.tensor, (np.inf, "", None))
             # With a small bias, the tensors before and after it are very similar.
-            shared = name and level <= _SHARED * self.least[name] and name not in bound
+            shared = name and level <= SHARED * self.least[name] and name not in bound
             if shared and not self._is_sum(place, name, nearest):
                 fresh[place.tensor] = (name, order, True)
         self.found |= fresh
@@ -179,42 +175,7 @@ class TensorPairing:
         level, order = min(levels, key=lambda pair: pair[0])
         return name, order, level < self.sure
 
-    def _nearest(self, place: ComputedTensor, array: npt.NDArray[np.generic]) -> _Candidate | None:
-        levels = [
-            (level, name, order)
-            for name, order, expected, found in self.other.candidates(array, self._least(place))
-            if (level := self._level(name, order, expected, found, array.shape)) < self.sure
-        ]
-        best = min((level for level, _, _ in levels), default=0.0)
-        # Where rounding hides a small bias, values do not tell a tensor from the one after it, but names may.
-        named = [
-            each for each in levels if each[0] <= _SHARED * best and named_alike(place, self.other.by_name[each[1]])
-        ]
-        nearest = min(named or levels, key=lambda each: each[0], default=None)
-        if nearest is None or self._missing_bias(place, array, nearest)[0] < _HALF:
-            return nearest
-        behind = following(nearest[1], self.other.users, _BEHIND)
-        added = [each for each in levels if each[1] in behind and self._missing_bias(place, array, each)[1] < _HALF]
-        return min(added, key=lambda each: each[0], default=nearest)
-
-    def _level(
-        self, name: str, order: tuple[int, ...] | None, expected: Array, found: Array, shape: tuple[int, ...]
-    ) -> float:
-        """Return the noise of a candidate, without that of its own rounding, which the tensor before it lacks."""
-        before = self.other.before_rounding(name, order, shape)
-        level = noise_to_signal(expected, found)
-        return level if before is None or level >= self.sure else min(level, noise_to_signal(expected, before))
-
-    def _missing_bias(
-        self, place: ComputedTensor, array: npt.NDArray[np.generic], candidate: _Candidate
-    ) -> tuple[float, float]:
-        """Return the bounds of the part of the source's bias that a candidate lacks; infinite if nothing tells."""
-        _, name, order = candidate
-        return missing_bias(
-            array, self.at_rest.get(place.tensor), arranged(self.other.values[name], order, array.shape)
-        )
-
-    def _is_sum(self, place: ComputedTensor, name: str, nearest: Mapping[str, _Candidate]) -> bool:
+    def _is_sum(self, place: ComputedTensor, name: str, nearest: Mapping[str, Candidate]) -> bool:
         """Return whether a tensor is rather what the source computes next, by adding a bias to this one.
 
         If it belonged to both, the sum would be computed from the sum, and the bias would seem to be missing.

@@ -8,6 +8,7 @@ form, in which samples give the means.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,9 +19,12 @@ import numpy.typing as npt
 from nnpipe.compilers._onnx_topological_order import taken_by
 from nnpipe.core.tensors import Batch
 
+log = logging.getLogger("nnpipe")
+
 MOST_SAMPLES = 64
 """Samples to take the means over: the values of all of them are in memory between two layers."""
 
+_HELD_BACK = 4  # one sample in so many judges the correction
 _LAYERS = ("Conv", "ConvTranspose", "Gemm")
 _INT32 = np.iinfo(np.int32)
 
@@ -51,7 +55,8 @@ def correct_biases(floats: Any, quantised: Any, samples: Sequence[Batch]) -> int
     """Shift biases of a quantised model such that the means of its layers are those of the model in floats.
 
     Layers are corrected in order, each with the results of the corrected ones before it: the shift that they cause
-    would otherwise be corrected twice.
+    would otherwise be corrected twice.  If the outputs for samples that were held back are not closer to those in
+    floats afterwards, all biases get their former values.
 
     Parameters
     ----------
@@ -60,22 +65,31 @@ def correct_biases(floats: Any, quantised: Any, samples: Sequence[Batch]) -> int
     quantised
         The same model in QDQ form, with the same names of nodes; its biases are modified in place.
     samples
-        Batches to take the means over.
+        Batches, most of which the means are taken over.
 
     Returns
     -------
     int
-        The number of biases.
+        The number of biases that were moved.
     """
     names = {node.name for node in floats.graph.node}
     layers = [layer for layer in _layers_of(quantised.graph) if layer.name in names]
     if not layers:
         return 0
+    held = samples[: len(samples) // _HELD_BACK]
+    samples = samples[len(held) :]
+    exact, former = _outputs(floats, held), [layer.bias.constant.SerializeToString() for layer in layers]
+    error = _error(_outputs(quantised, held), exact)
     wanted = _means(floats, [layer.name for layer in layers], samples)
     for layer, results in zip(layers, _results(quantised, layers, samples), strict=True):
         shift = layer.bias.moved(wanted[layer.name] - np.mean([_mean(array) for array in results], axis=0))
         for array in results:  # what the layers after it take
             array += shift.astype(array.dtype).reshape(-1, *(1,) * (array.ndim - 2))
+    if error and _error(_outputs(quantised, held), exact) >= error:
+        for layer, stored in zip(layers, former, strict=True):
+            layer.bias.constant.ParseFromString(stored)
+        log.info("correcting biases did not help on samples that were held back; they are as they were")
+        return 0
     return len(layers)
 
 
@@ -154,6 +168,24 @@ def _means(model: Any, names: Sequence[str], samples: Sequence[Batch]) -> dict[s
     session = _session(_part(model, outputs, ()))
     runs = (map(_mean, session.run(outputs, _given(session, sample))) for sample in samples)
     return dict(zip(names, (np.mean(means, axis=0) for means in zip(*runs, strict=True)), strict=True))
+
+
+def _outputs(model: Any, samples: Sequence[Batch]) -> list[list[Any]]:
+    """Return the outputs of a model for each sample."""
+    session = _session(model)
+    return [session.run(None, _given(session, sample)) for sample in samples]
+
+
+def _error(found: Sequence[Sequence[Any]], exact: Sequence[Sequence[Any]]) -> float:
+    """Return the noise by the signal of outputs, the sum over all of them; 0 if there are none in floats."""
+    total = 0.0
+    for ours, theirs in zip(zip(*found, strict=True), zip(*exact, strict=True), strict=True):
+        if theirs[0].dtype.kind != "f" or any(a.shape != b.shape for a, b in zip(ours, theirs, strict=True)):
+            continue  # such as classes, or as many boxes as were found
+        pairs = [(a.astype(np.float64), b.astype(np.float64)) for a, b in zip(ours, theirs, strict=True)]
+        signal = sum(float(np.square(b).sum()) for _, b in pairs)
+        total += sum(float(np.square(a - b).sum()) for a, b in pairs) / signal if signal else 0.0
+    return total
 
 
 def _results(model: Any, layers: Sequence[_Layer], samples: Sequence[Batch]) -> Iterator[list[Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterator
 from typing import Any
 
 
@@ -18,40 +18,38 @@ def fold_normalisations(module: Any) -> None:
     _fuse_linear_bn_(module)
 
 
-def observe(prepared: Any, batches: Iterable[Any], call: Callable[[Any, Any], Any]) -> None:
-    """Set the ranges of a module that is to be trained, from samples in floats.
+def begin_as_calibrated(trained: Any, calibrated: Any) -> None:
+    """Give a module that is to be trained the ranges of activations of one that was calibrated, and hold them.
 
-    torchao begins with the range of the first batch and averages over the next hundreds; here, each batch counts alike.
-    Ranges of weights are always those of the present weights: averages would lag behind the weights and cut them off.
+    So the training begins with what quantisation without training gives.  By itself, torchao begins with the range of
+    the first batch and averages over hundreds more; and its ranges contain all values, where those of a calibration
+    cut off values that are rare: a ResNet20 with three channels that are 300 times larger had 61 % right as
+    calibrated, and only 41 % after 48 steps that began with ranges of all values.  Ranges of weights are always those
+    of the present weights: averages would lag behind them and cut them off.
 
     Parameters
     ----------
-    prepared
-        What ``prepare_qat_pt2e`` returns.
-    batches
-        Batches as large as those of the training.
-    call
-        Calls a module on a batch.
+    trained
+        What ``prepare_qat_pt2e`` returns for a program.
+    calibrated
+        What ``prepare_pt2e`` returns for the same program, after it has been called on samples.
     """
-    import torch
-    from torchao.quantization.pt2e import disable_fake_quant, enable_fake_quant
+    known = {node.args[0].name: observer for node, observer in _observers(calibrated)}
+    for node, rounding in _observers(trained):
+        own = rounding.activation_post_process
+        if node.args[0].op == "get_attr":
+            own.averaging_constant = 1.0
+            continue
+        scale, zero = known[node.args[0].name].calculate_qparams()
+        own.min_val = ((rounding.quant_min - zero) * scale).reshape(())
+        own.max_val = ((rounding.quant_max - zero) * scale).reshape(())
+        rounding.scale.copy_(scale)
+        rounding.zero_point.copy_(zero)
+        rounding.disable_observer()
 
-    activations = []
-    for node in prepared.graph.nodes:
-        if node.op == "call_module":
-            observer: Any = getattr(prepared.get_submodule(node.target), "activation_post_process", None)
-            if not hasattr(observer, "averaging_constant"):
-                continue
-            if node.args[0].op == "get_attr":
-                observer.averaging_constant = 1.0
-            else:
-                activations.append((observer, observer.averaging_constant))
-    prepared.apply(disable_fake_quant)
-    with torch.no_grad():
-        for number, batch in enumerate(batches, 1):
-            for observer, _ in activations:
-                observer.averaging_constant = 1 / number
-            call(prepared, batch)
-    prepared.apply(enable_fake_quant)
-    for observer, usual in activations:
-        observer.averaging_constant = usual
+
+def _observers(module: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield the nodes that observe a tensor, each with its module."""
+    for node in module.graph.nodes:
+        if node.op == "call_module" and hasattr(observer := module.get_submodule(node.target), "calculate_qparams"):
+            yield node, observer

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 
 from nnpipe.compilers._quantisation import FloatKeepingCompiler
 from nnpipe.compilers._torch_distillation import DistillingCompiler
-from nnpipe.compilers._torch_fake_quantisation import fold_normalisations, observe
+from nnpipe.compilers._torch_fake_quantisation import begin_as_calibrated, fold_normalisations
 from nnpipe.compilers._torch_float_tensors import keeping_types, steps_of
 from nnpipe.compilers._torch_source_modules import tell_sources
 from nnpipe.core.arguments import argument
@@ -85,47 +85,45 @@ class TorchPT2EQuantizer(DistillingCompiler, FloatKeepingCompiler):
     def _quantised(self, loaded: LoadedProgram, calibration: Calibration) -> Any:
         from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
 
+        converted = convert_pt2e(self._prepared(loaded, calibration))
+        if not any(str(node.target).startswith(QUANTISED) for node in converted.graph.nodes):
+            raise CompileError(f"the {self.quantizer} quantiser knows none of its operators")
+        return converted
+
+    def _prepared(self, loaded: LoadedProgram, calibration: Calibration) -> Any:
+        """Return a module with the ranges of its activations, and with trained weights if that was asked for."""
+        import torch
+        from torchao.quantization.pt2e.quantize_pt2e import prepare_pt2e, prepare_qat_pt2e
+
+        calibrated = prepare_pt2e(*self._annotated(loaded, training=False))
+        with torch.no_grad():
+            for batch in calibration():
+                loaded.call(calibrated, tensors_of(batch))
+        if not self.fine_tuning_steps:
+            return calibrated
+        module, rules = self._annotated(loaded, training=True)
+        fold_normalisations(module)
+        trained = prepare_qat_pt2e(module, rules)
+        begin_as_calibrated(trained, calibrated)
+        self._fine_tune(loaded, trained, {}, calibration, careful=True)
+        return trained
+
+    def _annotated(self, loaded: LoadedProgram, training: bool) -> tuple[Any, Any]:
+        """Return a module of the program and the quantiser for it."""
         module = loaded.module()
         if any(str(node.target).startswith(QUANTISED) for node in module.graph.nodes):
             raise CompileError("it is quantised already")
         tell_sources(module)
         keep_integers(module)
         store_kernels(module)
-        converted = convert_pt2e(self._prepared(loaded, module, calibration))
-        if not any(str(node.target).startswith(QUANTISED) for node in converted.graph.nodes):
-            raise CompileError(f"the {self.quantizer} quantiser knows none of its operators")
-        return converted
+        before = steps_of(module, [spec.name for spec in loaded.io.inputs])
+        return module, keeping_types(self._rules(training), self._kept if self.keep_float else None, before)
 
-    def _prepared(self, loaded: LoadedProgram, module: Any, calibration: Calibration) -> Any:
-        """Return the module with the ranges of its activations, and with trained weights if that was asked for."""
-        import torch
-        from torchao.quantization.pt2e.quantize_pt2e import prepare_pt2e, prepare_qat_pt2e
-
-        rules = keeping_types(
-            self._rules(),
-            self._kept if self.keep_float else None,
-            steps_of(module, [spec.name for spec in loaded.io.inputs]),
-        )
-        if self.fine_tuning_steps:
-            fold_normalisations(module)
-            prepared = prepare_qat_pt2e(module, rules)
-            batches = self._batches(loaded, [tensors_of(batch) for batch in calibration()])
-            observe(prepared, batches, loaded.call)
-            self._fine_tune(loaded, prepared, {}, calibration)
-            return prepared
-        prepared = prepare_pt2e(module, rules)
-        with torch.no_grad():
-            for batch in calibration():
-                loaded.call(prepared, tensors_of(batch))
-        return prepared
-
-    def _rules(self) -> Any:
+    def _rules(self, training: bool) -> Any:
         if self.quantizer == "x86":
             from torchao.quantization.pt2e.quantizer import x86_inductor_quantizer as x86
 
-            config = x86.get_default_x86_inductor_quantization_config(
-                is_qat=self.fine_tuning_steps > 0, reduce_range=self.reduce_range
-            )
+            config = x86.get_default_x86_inductor_quantization_config(is_qat=training, reduce_range=self.reduce_range)
             return x86.X86InductorQuantizer().set_global(config)
         try:
             from executorch.backends.xnnpack.quantizer import xnnpack_quantizer as xnnpack
@@ -134,7 +132,5 @@ class TorchPT2EQuantizer(DistillingCompiler, FloatKeepingCompiler):
                 "TorchPT2EQuantizer needs executorch for --quantizer xnnpack, which is not installed: "
                 "pip install 'nnpipe[executorch]'"
             ) from None
-        config = xnnpack.get_symmetric_quantization_config(
-            is_per_channel=self.per_channel, is_qat=self.fine_tuning_steps > 0
-        )
+        config = xnnpack.get_symmetric_quantization_config(is_per_channel=self.per_channel, is_qat=training)
         return xnnpack.XNNPACKQuantizer().set_global(config)
