@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from nnpipe.core.lazy_exports import lazy_getattr
 
 if TYPE_CHECKING:
+    from nnpipe.compilers.c import CCompiler as CCompiler
     from nnpipe.compilers.executorch import ExecuTorchCompiler as ExecuTorchCompiler
     from nnpipe.compilers.genai import ONNXRuntimeGenAIBuilder as ONNXRuntimeGenAIBuilder
     from nnpipe.compilers.iree import IREECompiler as IREECompiler
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 __getattr__ = lazy_getattr(
     __name__,
     {
+        "c": ("CCompiler",),
         "executorch": ("ExecuTorchCompiler",),
         "genai": ("ONNXRuntimeGenAIBuilder",),
         "iree": ("IREECompiler",),

@@ -53,3 +53,6 @@ class Tool:
 
 CXX = Tool("a C++ compiler", ("g++", "clang++", "c++"), "apt install g++, or xcode-select --install on macOS")
 """The compiler and linker for machine code of this computer."""
+
+C = Tool("a C compiler", ("cc", "gcc", "clang"), "apt install gcc, or xcode-select --install on macOS")
+"""The compiler of C for this computer."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +37,15 @@ class FlatBufferTable:
         """Return an integer field, read with a :mod:`struct` format code; 0 if the field is absent."""
         at = self._at(field)
         return 0 if at is None else int(_unpack(self.data, code, at))
+
+    def has(self, field: int) -> bool:
+        """Return whether a field is there; one that is left out has the schema's default."""
+        return self._at(field) is not None
+
+    def real(self, field: int) -> float:
+        """Return a 32-bit float field; 0 if the field is absent."""
+        at = self._at(field)
+        return 0.0 if at is None else float(_unpack(self.data, "<f", at))
 
     def table(self, field: int) -> FlatBufferTable | None:
         """Return the table that a field refers to, or ``None`` if the field is absent."""
@@ -96,11 +106,11 @@ def _unsigned(data: memoryview, at: int) -> int:
     return int(_unpack(data, "<I", at))
 
 
-def _unpack(data: memoryview, code: str, at: int) -> int:
+def _unpack(data: memoryview, code: str, at: int) -> Any:
     if at < 0:  # struct would count a negative offset from the end
         raise Damaged("a reference to before the start of the file")
     try:
-        value: int = struct.unpack_from(code, data, at)[0]
+        value = struct.unpack_from(code, data, at)[0]
     except struct.error:
         raise Damaged("a reference to beyond the end of the file") from None
     return value

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from nnpipe.core.lazy_exports import lazy_getattr
 
 if TYPE_CHECKING:
+    from nnpipe.runtimes.c import CRuntime as CRuntime
     from nnpipe.runtimes.executorch import ExecuTorchRuntime as ExecuTorchRuntime
     from nnpipe.runtimes.genai import ONNXRuntimeGenAI as ONNXRuntimeGenAI
     from nnpipe.runtimes.iree import IREERuntime as IREERuntime
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 __getattr__ = lazy_getattr(
     __name__,
     {
+        "c": ("CRuntime",),
         "executorch": ("ExecuTorchRuntime",),
         "genai": ("ONNXRuntimeGenAI",),
         "iree": ("IREERuntime",),

@@ -84,6 +84,8 @@ _WAYS: Mapping[str, list[tuple[list[_Step], str]]] = {
     "tflite-float16": _tflite("float16"),
     "tflite-dynamic": _tflite("dynamic"),
     "tflite-int8": _tflite("int8"),
+    "c": [([*steps, ("CCompiler", {})], "CRuntime") for steps in ([], *(chain for chain, _ in _tflite("default")))],
+    "c-int8": [([*chain, ("CCompiler", {})], "CRuntime") for chain, _ in _tflite("int8")],
     "iree": [([("IREECompiler", {})], "IREERuntime")],
     "tvm": [([("TVMCompiler", {})], "TVMRuntime")],
     "executorch": [([("ExecuTorchCompiler", {})], "ExecuTorchRuntime")],

@@ -1,0 +1,19 @@
+static void nn_depthwise_f32(const float *in, const float *weights, const float *bias, float *out, const nn_window *w,
+                             float low, float high) {
+    int32_t times = w->out_c / w->in_c;
+    for (int32_t b = 0; b < w->batches; b++)
+        for (int32_t y = 0; y < w->out_h; y++)
+            for (int32_t x = 0; x < w->out_w; x++) {
+                int32_t top = y * w->stride_h - w->pad_h, left = x * w->stride_w - w->pad_w;
+                int32_t y0 = nn_from(top, w->step_h), y1 = nn_to(top, w->step_h, w->in_h, w->filter_h);
+                int32_t x0 = nn_from(left, w->step_w), x1 = nn_to(left, w->step_w, w->in_w, w->filter_w);
+                for (int32_t o = 0; o < w->out_c; o++) {
+                    float sum = 0;
+                    for (int32_t i = y0; i < y1; i++)
+                        for (int32_t j = x0; j < x1; j++)
+                            sum += in[((b * w->in_h + top + i * w->step_h) * w->in_w + left + j * w->step_w) * w->in_c + o / times]
+                                   * weights[(i * w->filter_w + j) * w->out_c + o];
+                    *out++ = nn_clamp_f32(bias ? sum + bias[o] : sum, low, high);
+                }
+            }
+}

@@ -1,0 +1,12 @@
+static void nn_move_@(const void *from, void *to, const nn_moves *m) {
+    const OUT *in = (const OUT *)from + m->in_start;
+    OUT *out = (OUT *)to + m->out_start;
+    for (int32_t a = 0; a < m->length[0]; a++)
+        for (int32_t b = 0; b < m->length[1]; b++)
+            for (int32_t c = 0; c < m->length[2]; c++)
+                for (int32_t d = 0; d < m->length[3]; d++)
+                    for (int32_t e = 0; e < m->length[4]; e++)
+                        for (int32_t f = 0; f < m->length[5]; f++)
+                            out[a * m->out[0] + b * m->out[1] + c * m->out[2] + d * m->out[3] + e * m->out[4] + f * m->out[5]] =
+                                in[a * m->in[0] + b * m->in[1] + c * m->in[2] + d * m->in[3] + e * m->in[4] + f * m->in[5]];
+}

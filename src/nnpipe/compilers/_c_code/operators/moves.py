@@ -1,0 +1,176 @@
+"""Operators that only move elements: joined, cut, padded, transposed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from nnpipe.compilers._c_code.fixed_point import LIMITS, zero_of
+from nnpipe.compilers._c_code.step import CKernel, CStep, OperatorView, struct
+from nnpipe.core.errors import CompileError
+from nnpipe.formats.tflite_program import ProgramTensor
+
+_AXES = 6
+
+
+def reshape(op: OperatorView) -> None:
+    """Check RESHAPE, SQUEEZE and EXPAND_DIMS, which move nothing."""
+    op.expect(op.input(0).count == op.output().count, "it changes the number of elements")
+    op.expect(op.input(0).spec.dtype == op.output().spec.dtype, str(op.unsupported()))
+
+
+def concatenation(op: OperatorView) -> CStep:
+    """Return the step of CONCATENATION."""
+    out = op.output()
+    axis = _axis(op.operator.option(0, "<i"), len(out.shape))
+    op.expect(op.operator.option(1, "<b") == 0, "it has a fused activation")
+    return _joined(op, [t.shape for t in map(op.input, range(len(op.inputs)))], axis)
+
+
+def pack(op: OperatorView) -> CStep:
+    """Return the step of PACK."""
+    out = op.output()
+    axis = _axis(op.operator.option(1, "<i"), len(out.shape))
+    shapes = [op.input(n).shape for n in range(len(op.inputs))]
+    return _joined(op, [(*shape[:axis], 1, *shape[axis:]) for shape in shapes], axis)
+
+
+def _joined(op: OperatorView, shapes: list[tuple[int, ...]], axis: int) -> CStep:
+    op.expect(bool(shapes), "it has no inputs")
+    out = op.output()
+    statements, before, start = [], [], 0
+    steps = _contiguous(out.shape)
+    for number, shape in enumerate(shapes):
+        op.expect(len(shape) == len(out.shape), "its inputs have other numbers of axes")
+        _same_values(op, op.input(number))
+        op.expect(tuple(shape[:axis]) + tuple(shape[axis + 1 :]) == out.shape[:axis] + out.shape[axis + 1 :], "shapes")
+        before.append(_moves(f"m{number}", shape, _contiguous(shape), steps, 0, start * steps[axis]))
+        statements.append(f"nn_move_{{bytes}}({{in{number}}}, {{out0}}, &m{number});")
+        start += shape[axis]
+    op.expect(start == out.shape[axis], "its inputs do not fill its output")
+    return _step(op, statements, before)
+
+
+def transpose(op: OperatorView) -> CStep:
+    """Return the step of TRANSPOSE."""
+    data, order = op.input(0), op.integers(1)
+    op.expect(sorted(order) == list(range(len(data.shape))), "its order of axes is none")
+    op.expect_shape([data.shape[n] for n in order])
+    _same_values(op, data)
+    steps = _contiguous(data.shape)
+    moves = _moves("m", op.output().shape, [steps[n] for n in order], _contiguous(op.output().shape), 0, 0)
+    return _step(op, ["nn_move_{bytes}({in0}, {out0}, &m);"], [moves])
+
+
+def pad(op: OperatorView) -> CStep:
+    """Return the step of PAD and PADV2."""
+    data, out = op.input(0), op.output()
+    widths = op.integers(1)
+    op.expect(len(widths) == 2 * len(data.shape) and min(widths, default=0) >= 0, "its widths are none")
+    first, last = widths[::2], widths[1::2]
+    op.expect_shape([a + n + b for a, n, b in zip(first, data.shape, last, strict=True)])
+    _same_values(op, data)
+    value = op.constant(2).reshape(-1)[0] if len(op.inputs) > 2 and op.inputs[2] is not None else _zero(data)
+    steps = _contiguous(out.shape)
+    start = sum(a * step for a, step in zip(first, steps, strict=True))
+    pattern = np.asarray(value, data.spec.dtype)
+    number = int(pattern.view(f"uint{8 * pattern.itemsize}"))
+    moves = _moves("m", data.shape, _contiguous(data.shape), steps, 0, start)
+    fill = f"nn_fill_{{bytes}}({{out0}}, {out.count}, {number}u);"
+    return _step(op, [fill, "nn_move_{bytes}({in0}, {out0}, &m);"], [moves], fills=True)
+
+
+def strided_slice(op: OperatorView) -> CStep:
+    """Return the step of STRIDED_SLICE; axes may be left out and taken away, but not added."""
+    data = op.input(0)
+    begin, end, stride = (op.integers(n) for n in (1, 2, 3))
+    masks = [op.operator.option(n, "<i") for n in range(5)]
+    op.expect(masks[2] == masks[3] == 0, "it adds axes or has an ellipsis")
+    op.expect(len(begin) == len(end) == len(stride) <= len(data.shape), "its begin, end and strides are no slice")
+    op.expect(0 not in stride, "a stride is 0")
+    starts, lengths, moved, kept = [], [], [], []
+    for axis, length in enumerate(data.shape):
+        if axis >= len(begin):
+            piece = range(length)
+        elif masks[4] >> axis & 1:
+            at = begin[axis] + (length if begin[axis] < 0 else 0)
+            op.expect(0 <= at < length, "it begins outside of its input")
+            piece = range(at, at + 1)
+        else:
+            low = None if masks[0] >> axis & 1 else begin[axis]
+            high = None if masks[1] >> axis & 1 else end[axis]
+            piece = range(length)[slice(low, high, stride[axis])]
+        starts.append(piece.start)
+        moved.append(piece.step)
+        lengths.append(len(piece))
+        if axis >= len(begin) or not masks[4] >> axis & 1:
+            kept.append(len(piece))
+    op.expect_shape(kept)
+    return _cut(op, starts, moved, lengths)
+
+
+def slice_of(op: OperatorView) -> CStep:
+    """Return the step of SLICE."""
+    data, begin, size = op.input(0), op.integers(1), op.integers(2)
+    op.expect(len(begin) == len(size) == len(data.shape), "its begin and size are no slice")
+    lengths = [n - at if s == -1 else s for n, at, s in zip(data.shape, begin, size, strict=True)]
+    holds = all(at >= 0 and s >= 0 and at + s <= n for n, at, s in zip(data.shape, begin, lengths, strict=True))
+    op.expect(holds, "it reaches outside of its input")
+    op.expect_shape(lengths)
+    return _cut(op, begin, [1] * len(begin), lengths)
+
+
+def _cut(op: OperatorView, starts: Sequence[int], strides: Sequence[int], lengths: Sequence[int]) -> CStep:
+    data = op.input(0)
+    _same_values(op, data)
+    steps = _contiguous(data.shape)
+    start = sum(at * step for at, step in zip(starts, steps, strict=True))
+    inside = [step * stride for step, stride in zip(steps, strides, strict=True)]
+    moves = _moves("m", lengths, inside, _contiguous(lengths), start, 0)
+    return _step(op, ["nn_move_{bytes}({in0}, {out0}, &m);"], [moves])
+
+
+def _step(op: OperatorView, statements: list[str], before: list[str], fills: bool = False) -> CStep:
+    size = np.dtype(op.output().spec.dtype).itemsize
+    kind = {1: "uint8_t", 2: "uint16_t", 4: "uint32_t", 8: "uint64_t"}[size]
+    words = (("@", str(size)), ("OUT", kind))
+    kernels = [CKernel("moves.c"), CKernel("move.c", words), *([CKernel("fill.c", words)] if fills else [])]
+    if op.output().count == 0:
+        raise CompileError("its output is empty")
+    return CStep(" ".join(each.replace("{bytes}", str(size)) for each in statements), kernels, before=before)
+
+
+def _same_values(op: OperatorView, data: ProgramTensor) -> None:
+    """Check that equal numbers mean the same in an input and the output."""
+    out = op.output()
+    op.expect(data.spec.dtype == out.spec.dtype, str(op.unsupported()))
+    same = (data.spec.scale, data.spec.zero_point) == (out.spec.scale, out.spec.zero_point)
+    op.expect(same or data.spec.dtype not in ("int8", "uint8", "int16"), "inputs and output have other scales")
+
+
+def _zero(data: ProgramTensor) -> int:
+    return zero_of(data) if data.spec.dtype in LIMITS and data.spec.scale is not None else 0
+
+
+def _axis(axis: int, rank: int) -> int:
+    found = axis + rank if axis < 0 else axis
+    if not 0 <= found < rank:
+        raise CompileError(f"it has no axis {axis}")
+    return found
+
+
+def _contiguous(shape: Sequence[int]) -> list[int]:
+    return [math.prod(shape[n + 1 :]) for n in range(len(shape))]
+
+
+def _moves(
+    name: str, lengths: Sequence[int], inside: Sequence[int], outside: Sequence[int], in_start: int, out_start: int
+) -> str:
+    if len(lengths) > _AXES:
+        raise CompileError(f"it has more than {_AXES} axes")
+    fill = [0] * (_AXES - len(lengths))
+    rows = [[1 for _ in fill] + list(lengths), fill + list(inside), fill + list(outside)]
+    braced = ["{" + ", ".join(map(str, row)) + "}" for row in rows]
+    return struct("nn_moves", name, [*braced, in_start, out_start])

@@ -1,0 +1,108 @@
+"""Sums, differences and products of two tensors."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from nnpipe.compilers._c_code.fixed_point import float_range, multiplier_of, quantised_range, scale_of, zero_of
+from nnpipe.compilers._c_code.operators.convolutions import CLAMP, CLAMP_Q, RESCALE
+from nnpipe.compilers._c_code.step import C_TYPES, SUFFIXES, CKernel, CStep, OperatorView, struct, text_of
+from nnpipe.core.errors import CompileError
+
+_PAIRS = CKernel("pairs.c")
+
+
+def add(op: OperatorView) -> CStep:
+    """Return the step of ADD."""
+    return _float(op, "add", "+") if op.types()[0] == "float32" else _sum(op, 1)
+
+
+def sub(op: OperatorView) -> CStep:
+    """Return the step of SUB."""
+    return _float(op, "sub", "-") if op.types()[0] == "float32" else _sum(op, -1)
+
+
+def mul(op: OperatorView) -> CStep:
+    """Return the step of MUL."""
+    if op.types()[0] == "float32":
+        return _float(op, "mul", "*")
+    kind = _integer_kind(op)
+    first, second, out = op.input(0), op.input(1), op.output()
+    # In 32 bits, as the kernel's preparation does it.
+    factor = np.float32(scale_of(first)) * np.float32(scale_of(second)) / np.float32(scale_of(out))
+    multiplier, shift = multiplier_of(float(factor))
+    op.expect(shift <= 14, "its output has a very small scale")  # products have 17 bits
+    low, high = quantised_range(op.operator.option(0, "<b"), out)
+    values = [zero_of(first), zero_of(second), zero_of(out), multiplier, shift, low, high]
+    kernel = CKernel("mul_q.c", (("@", SUFFIXES[kind]), ("OUT", C_TYPES[kind])))
+    return CStep(
+        f"nn_mul_{SUFFIXES[kind]}({{in0}}, {{in1}}, {{out0}}, &p, &s);", (CLAMP_Q, RESCALE, _PAIRS, kernel),
+        before=[_positions(op), struct(f"nn_product_{SUFFIXES[kind]}", "s", values)],
+    )  # fmt: skip
+
+
+def _integer_kind(op: OperatorView) -> str:
+    kinds = set(op.types())
+    if len(kinds) != 1 or not kinds <= {"int8", "uint8"}:
+        raise op.unsupported()
+    return kinds.pop()
+
+
+def _sum(op: OperatorView, sign: int) -> CStep:
+    kind = _integer_kind(op)
+    first, second, out = op.input(0), op.input(1), op.output()
+    left = 20
+    twice = 2 * max(scale_of(first), scale_of(second))
+    parts = [multiplier_of(scale_of(each) / twice) for each in (first, second)]
+    whole = multiplier_of(twice / float(np.float32(1 << left) * np.float32(scale_of(out))))
+    # TensorFlow Lite would end the process.
+    op.expect(whole[1] <= 0, "its output has a very small scale")
+    low, high = quantised_range(op.operator.option(0, "<b"), out)
+    values = [
+        zero_of(first), zero_of(second), zero_of(out), left, *parts[0], *parts[1], *whole, sign, low, high
+    ]  # fmt: skip
+    kernel = CKernel("add_q.c", (("@", SUFFIXES[kind]), ("OUT", C_TYPES[kind])))
+    return CStep(
+        f"nn_add_{SUFFIXES[kind]}({{in0}}, {{in1}}, {{out0}}, &p, &s);", (CLAMP_Q, RESCALE, _PAIRS, kernel),
+        before=[_positions(op), struct(f"nn_sum_{SUFFIXES[kind]}", "s", values)],
+    )  # fmt: skip
+
+
+def _float(op: OperatorView, name: str, operator: str) -> CStep:
+    if op.types() != ("float32",) * 3:
+        raise op.unsupported()
+    low, high = map(text_of, float_range(op.operator.option(0, "<b")))
+    return CStep(
+        f"nn_{name}_f32({{in0}}, {{in1}}, {{out0}}, &p, {low}, {high});",
+        (CLAMP, _PAIRS, CKernel("pairs_f.c", (("@", name), ("OPERATOR", operator)))), before=[_positions(op)],
+    )  # fmt: skip
+
+
+def _positions(op: OperatorView) -> str:
+    """Return the lengths of four axes, and how far each input moves along them; all axes in one where shapes agree."""
+    first, second, out = op.input(0).shape, op.input(1).shape, op.output().shape
+    try:
+        made = np.broadcast_shapes(first, second)
+    except ValueError:
+        raise CompileError(f"its inputs have the shapes {first} and {second}") from None
+    op.expect_shape(made)
+    if first == second:
+        return struct(
+            "nn_pairs", "p", [_braced([1, 1, 1, math.prod(out)]), _braced([0, 0, 0, 1]), _braced([0, 0, 0, 1])]
+        )
+    op.expect(len(out) <= 4, "its inputs have different shapes and more than four axes")
+    return struct("nn_pairs", "p", [_braced([1] * (4 - len(out)) + list(out)), _steps(first), _steps(second)])
+
+
+def _steps(shape: tuple[int, ...]) -> str:
+    steps, step = [0, 0, 0, 0], 1
+    for place, length in zip(range(3, -1, -1), reversed(shape), strict=False):
+        steps[place] = 0 if length == 1 else step
+        step *= length
+    return _braced(steps)
+
+
+def _braced(values: list[int]) -> str:
+    return "{" + ", ".join(map(str, values)) + "}"

@@ -1,0 +1,212 @@
+"""The C source of a graph: kernels, constants, and a function that calls the operators' kernels one after the other."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from nnpipe.analysis.arena import ArenaPlan, Buffer, plan_arena
+from nnpipe.compilers._c_code.operators.catalogue import BUILDERS
+from nnpipe.compilers._c_code.step import C_TYPES, CKernel, CStep, OperatorView
+from nnpipe.core.errors import CompileError
+from nnpipe.formats.tflite_names import operator_name
+from nnpipe.formats.tflite_program import TFLiteProgram
+
+_KERNELS = Path(__file__).with_name("kernels")
+_ALIGNMENT = 16
+_LARGEST_ARENA = 1 << 30
+_MOST_OPERATORS = 10_000
+_LINE = 40  # numbers in a line
+
+
+@dataclass(frozen=True)
+class Source:
+    """The text, the arena that it needs, and the bytes of its constants."""
+
+    text: str
+    plan: ArenaPlan
+    constant_bytes: int
+
+
+def source_of(program: TFLiteProgram, seconds: int) -> Source:
+    """Return the C source of a graph.
+
+    Parameters
+    ----------
+    program
+        The graph.
+    seconds
+        Processor time for the search of the smallest arena.
+
+    Raises
+    ------
+    CompileError
+        If an operator cannot become C; the message names it.
+    """
+    if len(program.operators) > _MOST_OPERATORS:
+        raise CompileError(f"it has {len(program.operators)} operators, more than {_MOST_OPERATORS}")
+    steps: list[tuple[str, CStep, Sequence[int], Sequence[int]]] = []
+    same: dict[int, int] = {}
+    for number, operator in enumerate(program.operators):
+        name, builder = BUILDERS.get(operator.code, ("", None))
+        if builder is None:
+            told = f"the custom {operator.custom[:60]!r}" if operator.custom else operator_name(operator.code)
+            raise CompileError(f"operator {number} is {told}, for which CCompiler has no kernel")
+        try:
+            step = builder(OperatorView(program, operator))
+        except CompileError as error:
+            raise CompileError(f"{name} (operator {number}): {error}") from None
+        if step is None:
+            same[operator.outputs[0]] = same.get(operator.inputs[0], operator.inputs[0])
+        else:
+            inputs = [same.get(n, n) for n in operator.inputs]
+            steps.append((name, step, inputs, operator.outputs))
+    return _Writer(program, steps, same, seconds).source()
+
+
+class _Writer:
+    def __init__(
+        self,
+        program: TFLiteProgram,
+        steps: Sequence[tuple[str, CStep, Sequence[int], Sequence[int]]],
+        same: dict[int, int],
+        seconds: int,
+    ) -> None:
+        self._program, self._steps, self._same = program, steps, same
+        self._constants: dict[bytes, tuple[str, npt.NDArray[np.generic]]] = {}
+        self._inputs = list(program.file.inputs.values())
+        self._outputs = [same.get(n, n) for n in program.file.outputs.values()]
+        self._lives = self._lifetimes()
+        buffers = [Buffer(first, last + 1, self._bytes(n)) for n, (first, last) in self._lives.items()]
+        if sum(b.size for b in buffers) > _LARGEST_ARENA:
+            raise CompileError("its values need more than 1 GB")
+        self._plan = plan_arena(buffers, alignment=_ALIGNMENT, seconds=seconds)
+        self._offsets = dict(zip(self._lives, self._plan.offsets, strict=True))
+
+    def _bytes(self, number: int) -> int:
+        tensor = self._program.tensors[number]
+        if tensor is None or tensor.spec.dtype not in C_TYPES:
+            raise CompileError("a value has a type that C does not know")
+        return tensor.count * np.dtype(tensor.spec.dtype).itemsize
+
+    def _lifetimes(self) -> dict[int, tuple[int, int]]:
+        """Return the first and last step during which each value in the arena is needed."""
+        found = dict.fromkeys(self._inputs, (0, 0))
+        for place, (name, _, inputs, outputs) in enumerate(self._steps):
+            for number in inputs:
+                if number < 0 or self._content(number) is not None:
+                    continue
+                if number not in found:
+                    raise CompileError(f"{name} reads a value before it is computed")
+                found[number] = (found[number][0], place)
+            for number in outputs:
+                if number in found or number < 0:
+                    raise CompileError(f"{name} writes a value that is there already")
+                found[number] = (place, place)
+        for number in self._outputs:
+            if number in found:
+                found[number] = (found[number][0], len(self._steps))
+            elif self._content(number) is None:
+                raise CompileError("an output is never computed")
+        return found
+
+    def _content(self, number: int) -> npt.NDArray[np.generic] | None:
+        tensor = self._program.tensors[number]
+        return None if tensor is None or number in self._inputs else tensor.content
+
+    def _constant(self, content: npt.NDArray[np.generic]) -> str:
+        array = np.ascontiguousarray(content)
+        key = str(array.dtype).encode() + b" " + array.tobytes()
+        if key not in self._constants:
+            self._constants[key] = (f"nn_constant_{len(self._constants)}", array)
+        return self._constants[key][0]
+
+    def _place(self, number: int, writes: bool = False) -> str:
+        content = self._content(number)
+        if content is not None:
+            return self._constant(content)
+        tensor = self._program.tensors[number]
+        kind = C_TYPES[tensor.spec.dtype]  # type: ignore[union-attr]
+        return f"({'' if writes else 'const '}{kind} *)(nn_arena.bytes + {self._offsets[number]})"
+
+    def _statements(self) -> Iterator[str]:
+        for name, step, inputs, outputs in self._steps:
+            read = [(n, number) for n, number in enumerate(inputs) if f"{{in{n}}}" in step.statement]
+            places = {f"in{n}": self._place(number) for n, number in read}
+            places |= {f"out{n}": self._place(number, True) for n, number in enumerate(outputs)}
+            places |= {key: self._constant(array) for key, array in step.constants.items()}
+            call = step.statement
+            for key, place in places.items():
+                call = call.replace("{" + key + "}", place)
+            yield f"    {{ /* {name} */"
+            yield from (f"        {line}" for line in step.before)
+            yield f"        {call}"
+            yield "    }"
+
+    def source(self) -> Source:
+        calls = list(self._statements())
+        outputs = [self._place(number) for number in self._outputs]
+        inputs = [self._place(number, True) for number in self._inputs]
+        weights = sum(array.nbytes for _, array in self._constants.values())
+        size = max(self._plan.size, 1)
+        lines = [
+            "#include <stdint.h>",
+            "",
+            f"#define NN_ARENA_BYTES {size}",
+            "",
+            "/* Memory of all values; the offsets below were planned for it. */",
+            "static union { int64_t whole; double real; uint8_t bytes[NN_ARENA_BYTES]; } nn_arena;",
+            "",
+            *_kernel_texts([kernel for _, step, _, _ in self._steps for kernel in step.kernels]),
+            *(_definition(name, array) for name, array in self._constants.values()),
+            "",
+            "/* Where to write an input before a run: it may be overwritten by the run. */",
+            "void *nn_input(int32_t number) {",
+            *(f"    if (number == {n}) return {place};" for n, place in enumerate(inputs)),
+            "    return 0;",
+            "}",
+            "",
+            "/* Where to read an output after a run. */",
+            "const void *nn_output(int32_t number) {",
+            *(f"    if (number == {n}) return {place};" for n, place in enumerate(outputs)),
+            "    return 0;",
+            "}",
+            "",
+            "void nn_run(void) {",
+            *calls,
+            "}",
+            "",
+        ]
+        return Source("\n".join(lines), self._plan, weights)
+
+
+def _kernel_texts(kernels: Sequence[CKernel]) -> Iterator[str]:
+    """Yield the text of each kernel once, in the order in which they were first named."""
+    for kernel in dict.fromkeys(kernels):
+        text = (_KERNELS / kernel.file).read_text()
+        for word, by in kernel.words:
+            text = re.sub(rf"\b{word}\b" if word != "@" else word, by, text)
+        yield text
+
+
+def _definition(name: str, array: npt.NDArray[np.generic]) -> str:
+    flat = array.reshape(-1)
+    if flat.dtype.kind == "f":
+        numbers = [_real(float(x)) + ("f" if flat.dtype == np.float32 else "") for x in flat]
+    elif flat.dtype == np.int64:
+        numbers = [f"{x}LL" if x != -(1 << 63) else "INT64_MIN" for x in flat.tolist()]
+    else:
+        numbers = [str(int(x)) if x != -(1 << 31) else "INT32_MIN" for x in flat.tolist()]
+    rows = [",".join(numbers[at : at + _LINE]) for at in range(0, len(numbers), _LINE)] or ["0"]
+    return f"static const {C_TYPES[str(flat.dtype)]} {name}[{max(len(numbers), 1)}] = {{\n" + ",\n".join(rows) + "\n};"
+
+
+def _real(x: float) -> str:
+    if x != x or x in (float("inf"), float("-inf")):
+        raise CompileError("a constant is not a finite number")
+    return x.hex()

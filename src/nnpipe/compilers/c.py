@@ -1,0 +1,86 @@
+"""Compilation of TensorFlow Lite models to C99 that needs no operating system."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+from nnpipe.compilers._c_code.source import source_of
+from nnpipe.compilers.writing_compiler import WritingCompiler
+from nnpipe.core.arguments import argument
+from nnpipe.core.artifact import Artifact
+from nnpipe.core.claims import Claim
+from nnpipe.core.compiler import Calibration
+from nnpipe.core.errors import CompileError, NNPipeError
+from nnpipe.core.tensors import IOSpec, TensorSpec
+from nnpipe.formats.tflite_program import TFLiteProgram, read_program
+from nnpipe.frameworks.c_source import FORMAT, read_c_source, write_c_source
+
+
+class CCompiler(WritingCompiler):
+    """Writes TensorFlow Lite models as one file of C99 without libraries, for devices without an operating system.
+
+    Weights are constants, and all values lie in one block of memory of known size.  Models in 8-bit numbers compute
+    what LiteRT's reference kernels compute, bit by bit.
+    """
+
+    accepts: ClassVar[tuple[str, ...]] = ("tflite",)
+    produces: ClassVar[str] = FORMAT
+    suffix: ClassVar[str] = ".c"
+
+    arena_seconds: int = argument(
+        20, help="processor time for the search of the smallest arena, in seconds; 0 takes the first plan", minimum=0
+    )
+
+    def claims(self) -> tuple[Claim, ...]:
+        """Return that the model computes the same."""
+        return ("float",)
+
+    def target_name(self) -> str:
+        """Return that any machine can run it."""
+        return "generic"
+
+    def refusals(self, path: Path) -> tuple[str, ...]:
+        """Return the first operator that cannot become C."""
+        program = read_program(path)
+        try:
+            source_of(program, 0)
+        except CompileError as error:
+            return (str(error),)
+        return ()
+
+    def _write(self, artifact: Artifact, destination: Path, calibration: Calibration | None) -> IOSpec:
+        program = read_program(artifact.path)
+        try:
+            source = source_of(program, self.arena_seconds)
+        except (MemoryError, OverflowError) as error:
+            raise CompileError(f"its sizes are too large ({type(error).__name__})") from None
+        io = _fixed(program)
+        notes = {
+            "arena_bytes": source.plan.size,
+            "arena_lower_bound": source.plan.lower_bound,
+            "constant_bytes": source.constant_bytes,
+        }
+        write_c_source(destination, f"/* Made by nnpipe's CCompiler. */\n{source.text}", io, notes)
+        return io
+
+    def _outcome(self, destination: Path) -> Mapping[str, Any]:
+        return dict(read_c_source(destination)[1])
+
+
+def _fixed(program: TFLiteProgram) -> IOSpec:
+    """Return inputs and outputs with the lengths that the file states; memory is planned for these."""
+
+    def fixed(spec: TensorSpec, number: int) -> TensorSpec:
+        tensor = program.tensors[number]
+        if tensor is None:
+            raise NNPipeError(f"tensor {spec.name!r} has an unknown type")
+        return replace(spec, shape=tensor.shape)
+
+    file = program.file
+    return IOSpec(
+        tuple(fixed(spec, file.inputs[spec.name]) for spec in file.io.inputs),
+        tuple(fixed(spec, file.outputs[spec.name]) for spec in file.io.outputs),
+    )

@@ -1,0 +1,144 @@
+"""C sources of models: the file, how this computer's C compiler builds it, and the session that runs the result.
+
+A file holds one translation unit of C99 with ``nn_input``, ``nn_output`` and ``nn_run``.  A comment in its last line
+states inputs and outputs as JSON, and the SHA-256 of everything before that line.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import json
+import math
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nnpipe.core.errors import ArtifactError, SpecMismatch
+from nnpipe.core.external_tools import C
+from nnpipe.core.session import InferenceSession
+from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
+
+FORMAT = "c"
+_BEGIN, _END = "/* nnpipe-c-1 ", " */\n"
+_LIMIT = 1 << 30  # bytes of a file
+_FLAGS = ("-std=c99", "-O3", "-ffp-contract=off", "-w", "-shared", "-fPIC")
+
+
+def write_c_source(path: Path, text: str, io: IOSpec, notes: Mapping[str, Any]) -> None:
+    """Write a C source with its description in the last line."""
+    said = {"io": io.to_json(), "notes": dict(notes), "sha256": hashlib.sha256(text.encode()).hexdigest()}
+    # In JSON, a slash may be escaped; so no name can end the comment.
+    described = json.dumps(said).replace("/", "\\/")
+    path.write_text(f"{text}{_BEGIN}{described}{_END}", encoding="utf-8", newline="\n")
+
+
+def read_c_source(path: Path) -> tuple[IOSpec, Mapping[str, Any]]:
+    """Return inputs, outputs and notes of a C source after checking that it is undamaged.
+
+    Raises
+    ------
+    ArtifactError
+        If the file is missing, damaged, or was not made by nnpipe; the message names it.
+    """
+    if not path.is_file():
+        raise ArtifactError(f"{path}: no such model file")
+    if path.stat().st_size > _LIMIT:
+        raise ArtifactError(f"{path}: too large for the C source of a model")
+    data = path.read_bytes()
+    at = data.rfind(_BEGIN.encode())
+    if at < 0 or not data.endswith(_END.encode()):
+        raise ArtifactError(f"{path}: damaged, or not made by nnpipe: the description in its last line is missing")
+    try:
+        said = json.loads(data[at + len(_BEGIN) : -len(_END)])
+        io, notes, digest = IOSpec.from_json(said["io"]), dict(said["notes"]), said["sha256"]
+    except (ValueError, KeyError, TypeError, AttributeError, SpecMismatch) as error:
+        raise ArtifactError(f"{path}: the description in its last line is damaged: {error}") from None
+    if hashlib.sha256(data[:at]).hexdigest() != digest:
+        raise ArtifactError(f"{path}: damaged: its content does not agree with its last line")
+    if any(None in spec.shape for spec in io):
+        raise ArtifactError(f"{path}: the description in its last line is damaged: it leaves a length free")
+    return io, notes
+
+
+def load_c_source(path: Path, needed_by: str) -> ctypes.CDLL:
+    """Build a C source and load the library, which can run its machine code.
+
+    Raises
+    ------
+    MissingTool
+        If no C compiler is installed.
+    ArtifactError
+        If the compiler refuses the source.
+    """
+    compiler = C.check(needed_by)
+    with tempfile.TemporaryDirectory() as folder:
+        library = Path(folder, "model.so")
+        command = [compiler, *_FLAGS, "-o", str(library), "-x", "c", str(path.absolute())]
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+        if done.returncode:
+            told = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr.strip() or "?")
+            raise ArtifactError(f"{path}: {compiler} cannot compile it: {' '.join(told.split())[:300]}")
+        try:
+            found = ctypes.CDLL(str(library))
+            found.nn_input.restype = found.nn_output.restype = ctypes.c_void_p
+            found.nn_run.restype = None
+        except (OSError, AttributeError) as error:
+            raise ArtifactError(f"{path}: what {compiler} made of it cannot be loaded: {error}") from None
+    return found
+
+
+class CSession(InferenceSession):
+    """Runs the library built from a C source.
+
+    Parameters
+    ----------
+    library
+        The library; its memory is its own, so a session needs a library for itself.
+    io
+        Inputs and outputs of the session.
+    found
+        The same tensors in the order of the source.
+    notes
+        What the source says of itself.
+    """
+
+    def __init__(self, library: ctypes.CDLL, io: IOSpec, found: IOSpec, notes: Mapping[str, Any]) -> None:
+        self.io = io
+        self._notes = notes
+        self._run_all = library.nn_run
+        inputs = {spec.name: _view(library.nn_input(n), spec) for n, spec in enumerate(found.inputs)}
+        outputs = {spec.name: _view(library.nn_output(n), spec) for n, spec in enumerate(found.outputs)}
+        self._inputs = [(spec.name, inputs[spec.name]) for spec in io.inputs]
+        self._outputs = [(spec.name, outputs[spec.name]) for spec in io.outputs]
+        self._batch: dict[str, np.ndarray] = {}
+
+    def _put(self, batch: Batch) -> None:
+        self._batch = {name: np.asarray(batch[name]) for name, _ in self._inputs}
+
+    def _run(self) -> None:
+        # A run may overwrite its inputs, and a batch can be run again.
+        for name, place in self._inputs:
+            place[...] = self._batch[name]
+        self._run_all()
+
+    def _get(self) -> dict[str, np.ndarray]:
+        return {name: place.copy() for name, place in self._outputs}
+
+    def stats(self) -> Mapping[str, Any]:
+        """Return the bytes of the arena, of a smallest one as far as is known, and of the constants."""
+        return dict(self._notes)
+
+
+def _view(address: int | None, spec: TensorSpec) -> np.ndarray:
+    """Return the memory at an address as an array."""
+    kind, shape = np.dtype(spec.dtype), [length or 0 for length in spec.shape]
+    if address is None:
+        raise ArtifactError(f"the library knows no tensor {spec.name!r}")
+    memory = (ctypes.c_uint8 * (math.prod(shape) * kind.itemsize)).from_address(address)
+    found: np.ndarray = np.ndarray(shape, kind, memory)  # type: ignore[arg-type]  # it has a buffer
+    return found

@@ -1,0 +1,188 @@
+"""C sources compute what LiteRT's reference kernels compute: to the bit in 8-bit numbers, closely in floats."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from installed import needs
+
+from nnpipe.compilers.c import CCompiler
+from nnpipe.core.artifact import Artifact
+from nnpipe.core.errors import CompileError, MissingTool
+from nnpipe.core.tensors import Batch, IOSpec
+from nnpipe.formats.tflite import read_tflite
+from nnpipe.runtimes.c import CRuntime
+from nnpipe.runtimes.litert import LiteRTRuntime
+from nnpipe.testing.compiler import ModelCompilerContract, outputs_of
+from nnpipe.testing.model_files import write_tflite_difference
+from nnpipe.testing.session import assert_one_line
+
+needs("ai_edge_litert")
+MODELS = Path(__file__).resolve().parents[3] / "shared" / "data" / "models"
+REFERENCE = LiteRTRuntime(reference_kernels=True)
+INTEGER = [
+    "tflm/hello_world_int8", "mlperf_tiny_kws/kws_ref_model", "mlperf_tiny_ic/pretrainedResnet_quant",
+    "mlperf_tiny_ad/ad01_int8", "coral/mobilenet_v1_0.25_128_quant",
+]  # fmt: skip
+FLOAT = ["tflm/hello_world_float", "mlperf_tiny_ic/pretrainedResnet", "mlperf_tiny_ad/ad01_fp32"]
+
+
+pytestmark = pytest.mark.skipif(
+    not any(map(shutil.which, ("cc", "gcc", "clang"))), reason="no C compiler is installed (apt install gcc)"
+)
+
+
+def shared_model(name: str) -> Path:
+    """Return the path of a model from outside, which need not be there."""
+    path = MODELS / f"{name}.tflite"
+    if not path.is_file():
+        pytest.skip(f"{path.name} is not there")
+    return path
+
+
+def described(path: Path, folder: Path) -> Artifact:
+    copy = folder / path.name
+    shutil.copyfile(path, copy)
+    return Artifact.of(copy, "tflite", read_tflite(copy).io)
+
+
+def random_inputs(io: IOSpec, count: int) -> list[Batch]:
+    rng = np.random.default_rng(0)
+    found = []
+    for _ in range(count):
+        batch = {}
+        for spec in io.inputs:
+            shape = [length or 1 for length in spec.shape]
+            kind = np.dtype(spec.dtype)
+            values = rng.normal(size=shape) if kind.kind == "f" else rng.integers(*_range(kind), shape, endpoint=True)
+            batch[spec.name] = values.astype(kind)
+        found.append(batch)
+    return found
+
+
+def _range(kind: np.dtype) -> tuple[int, int]:
+    return int(np.iinfo(kind).min), int(np.iinfo(kind).max)
+
+
+@pytest.mark.parametrize("name", INTEGER)
+def test_integer_models_compute_the_same_to_the_bit(name: str, tmp_path: Path) -> None:
+    source = described(shared_model(name), tmp_path)
+    made = CCompiler().compile(source, tmp_path / "model.c")
+    batches = random_inputs(source.io, 2)
+    with CRuntime().load(made) as session, REFERENCE.load(source) as reference:
+        for batch in batches:
+            expected, found = reference.infer(batch), session.infer(batch)
+            for output in expected:
+                np.testing.assert_array_equal(found[output], expected[output], strict=True)
+
+
+@pytest.mark.parametrize("name", FLOAT)
+def test_float_models_compute_nearly_the_same(name: str, tmp_path: Path) -> None:
+    source = described(shared_model(name), tmp_path)
+    made = CCompiler().compile(source, tmp_path / "model.c")
+    with CRuntime().load(made) as session, REFERENCE.load(source) as reference:
+        for batch in random_inputs(source.io, 2):
+            expected, found = reference.infer(batch), session.infer(batch)
+            for output in expected:
+                np.testing.assert_allclose(found[output], expected[output], rtol=1e-5, atol=1e-5)
+
+
+def test_the_arena_of_image_classification_is_as_small_as_can_be(tmp_path: Path) -> None:
+    source = described(shared_model("mlperf_tiny_ic/pretrainedResnet_quant"), tmp_path)
+    made = CCompiler().compile(source, tmp_path / "model.c")
+    assert made.outcome["arena_bytes"] == made.outcome["arena_lower_bound"] == 49152
+    with CRuntime().load(made) as session:
+        assert session.stats()["arena_bytes"] == 49152
+
+
+def test_the_source_needs_no_library_and_gives_no_warning(tmp_path: Path) -> None:
+    source = described(shared_model("mlperf_tiny_kws/kws_ref_model"), tmp_path)
+    made = CCompiler().compile(source, tmp_path / "model.c")
+    command = ["cc", "-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "-ffreestanding", "-fno-builtin", "-O1"]
+    subprocess.run([*command, "-c", "-o", str(tmp_path / "model.o"), str(made.path)], check=True)
+    found = subprocess.run(["nm", "-u", str(tmp_path / "model.o")], capture_output=True, text=True, check=True)
+    assert found.stdout.strip().removeprefix("U ").strip() in ("", "_GLOBAL_OFFSET_TABLE_")
+
+
+class TestCCompiler(ModelCompilerContract):
+    tolerance = 1e-5
+
+    @pytest.fixture
+    def compiler(self) -> CCompiler:
+        return CCompiler()
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def artifact(cls, tmp_path_factory: pytest.TempPathFactory) -> Artifact:
+        return write_tflite_difference(tmp_path_factory.mktemp("source") / "difference.tflite")
+
+    @pytest.fixture
+    def runtime(self) -> CRuntime:
+        return CRuntime()
+
+    @pytest.fixture
+    def batches(self, artifact: Artifact) -> Sequence[Batch]:
+        return random_inputs(artifact.io, 3)
+
+    @pytest.fixture
+    def expected(self, artifact: Artifact, batches: Sequence[Batch]) -> Sequence[Batch]:
+        return outputs_of(LiteRTRuntime(), artifact, artifact.io, batches)
+
+
+def test_names_from_the_model_cannot_leave_the_comment(tmp_path: Path) -> None:
+    plain = write_tflite_difference(tmp_path / "plain.tflite")
+    first = plain.io.inputs[0].name
+    wicked = (b'*/\nint x; /*"' * 9)[: len(first.encode())]
+    data = plain.path.read_bytes()
+    path = tmp_path / "wicked.tflite"
+    path.write_bytes(data.replace(first.encode(), wicked))
+    source = Artifact.of(path, "tflite", read_tflite(path).io)
+    made = CCompiler().compile(source, tmp_path / "wicked.c")
+    text = made.path.read_text()
+    assert wicked.decode() not in text
+    assert text.count("*/") == text.count("/*")
+    with CRuntime().load(made) as session:
+        assert wicked.decode() in {spec.name for spec in session.io.inputs}
+
+
+def test_an_operator_without_kernel_is_named_in_one_line(tmp_path: Path) -> None:
+    source = described(shared_model("tflm/trained_lstm"), tmp_path)
+    with pytest.raises(CompileError, match="operator 0 is UNIDIRECTIONAL_SEQUENCE_LSTM") as caught:
+        CCompiler().compile(source, tmp_path / "model.c")
+    assert_one_line(caught.value)
+    assert "UNIDIRECTIONAL_SEQUENCE_LSTM" in CCompiler().refusals(source.path)[0]
+
+
+def test_without_a_c_compiler_the_command_that_installs_one_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = CCompiler().compile(write_tflite_difference(tmp_path / "plain.tflite"), tmp_path / "plain.c")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(MissingTool, match="apt install gcc") as caught:
+        CRuntime().load(made)
+    assert_one_line(caught.value)
+
+
+def test_a_run_can_be_repeated_although_it_overwrites_its_inputs(tmp_path: Path) -> None:
+    source = described(shared_model("mlperf_tiny_kws/kws_ref_model"), tmp_path)
+    made = CCompiler().compile(source, tmp_path / "model.c")
+    with CRuntime().load(made) as session:
+        session.put(random_inputs(source.io, 1)[0])
+        session.run()
+        first = session.get()
+        session.run()
+        np.testing.assert_equal(session.get(), first)
+
+
+def test_damage_in_the_middle_is_noticed(tmp_path: Path) -> None:
+    made = CCompiler().compile(write_tflite_difference(tmp_path / "plain.tflite"), tmp_path / "plain.c")
+    text = made.path.read_text().replace("nn_run", "nn_ran", 1)
+    made.path.write_text(text)
+    with pytest.raises(Exception, match="damaged"):
+        CRuntime().load(dataclasses.replace(made))
