@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,35 +41,132 @@ class Table:
     @property
     def best(self) -> float:
         """The best value of all."""
-        return float(self.values.max() if self.direction == "maximize" else self.values.min())
+        return float(np.nanmax(self.values) if self.direction == "maximize" else np.nanmin(self.values))
 
     def value(self, configuration: Mapping[str, Any]) -> float:
-        """Return the value of a configuration."""
+        """Return the value of a configuration; NaN if it is not known."""
         places = (each["values"].index(configuration[name]) for name, each in self.space.items())
         return float(self.values[tuple(places)])
+
+
+class TableError(Exception):
+    """A table that cannot be read; the message says what is wrong."""
 
 
 def read_table(path: Path, described: Path | None = None) -> Table:
     """Read a table of cells as NAS-Bench-201, or one whose axes are described in a JSON file.
 
-    A table of cells has the arrays ``valid_accuracy`` (cells, repetitions), NaN where one is missing, ``operations``
-    and ``edges``; its rows are numbered with one digit for each edge, the first edge first.  Others have an array
-    ``values`` with the repetitions last, and under the file's name ``axes`` and ``direction`` in the JSON file.
+    A table of cells has an array ``valid_accuracy`` (cells, repetitions) and the arrays ``operations`` and ``edges``
+    (edges, 2).  Its row is the number whose digits are the operations of the edges, the first edge first; with an array
+    ``key`` of these digits, rows may be in any order, and cells may be missing.  Any other table has an array
+    ``values`` with an axis for each parameter, and optionally one more for repetitions, the last.  NaN stands for a
+    repetition that is missing; configurations without any are never the best.
+
+    The JSON file has ``axes``, the values of each parameter by its name in the order of the array's axes, and
+    ``direction``, either by themselves or under the table's file name.  Tables of cells do without.
+
+    Parameters
+    ----------
+    path
+        The table, ``.npz``.
+    described
+        The JSON file; by default ``tables.json`` beside the table.
+
+    Raises
+    ------
+    TableError
+        If a file cannot be read, or they do not fit together.
     """
-    with np.load(path, allow_pickle=False) as arrays:
-        if "valid_accuracy" in arrays:
-            operations = [str(each) for each in arrays["operations"]]
-            names = [f"edge_{start}_{end}" for start, end in arrays["edges"]]
-            means = np.nanmean(arrays["valid_accuracy"], axis=1).reshape([len(operations)] * len(names))
-            space = {name: {"kind": "discrete", "values": operations} for name in names}
-            return Table(path.stem, space, means, "maximize")
-        values = np.nanmean(arrays["values"].astype(np.float64), axis=-1)
-    about = json.loads((described or path.parent / "tables.json").read_text("utf-8"))[path.name]
+    arrays = _arrays(path)
+    if "valid_accuracy" in arrays:
+        return _of_cells(path, arrays)
+    if "values" not in arrays:
+        raise TableError(f"{path}: expected an array valid_accuracy or values, found {', '.join(arrays) or 'none'}")
+    about = _description(described or path.parent / "tables.json", path.name)
+    axes, values = about["axes"], arrays["values"].astype(np.float64)
+    shape = tuple(map(len, axes.values()))
+    if values.shape[: len(shape)] != shape or values.ndim > len(shape) + 1:
+        told = ", ".join(f"{name} {len(each)}" for name, each in axes.items())
+        raise TableError(f"{path}: values has the shape {values.shape}, but the axes are {told}")
+    if values.ndim > len(shape):
+        values = _mean(values)
     space = {
-        name: {"kind": "discrete", "values": list(each), "ordered": not isinstance(each[0], str)}
-        for name, each in about["axes"].items()
+        name: {"kind": "discrete", "values": list(each), "ordered": not any(isinstance(v, str) for v in each)}
+        for name, each in axes.items()
     }
-    return Table(path.stem, space, values, about["direction"])
+    return _checked(path, Table(path.stem, space, values, about["direction"]))
+
+
+def _arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
+    if path.is_file() and not zipfile.is_zipfile(path):
+        raise TableError(f"{path}: is no file of arrays (.npz)")
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            return {name: arrays[name] for name in arrays}
+    except (OSError, ValueError, TypeError, AttributeError, zipfile.BadZipFile) as error:
+        raise TableError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+
+
+def _of_cells(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> Table:
+    for needed in ("operations", "edges"):
+        if needed not in arrays:
+            raise TableError(f"{path}: a table of cells has an array {needed}; found {', '.join(arrays)}")
+    operations = [_text(each) for each in arrays["operations"]]
+    names = [f"edge_{start}_{end}" for start, end in arrays["edges"]]
+    shape = (len(operations),) * len(names)
+    found = arrays["valid_accuracy"].astype(np.float64)
+    means = found if found.ndim == 1 else _mean(found)
+    rows = np.arange(len(means))
+    if "key" in arrays:
+        keys = [_text(each) for each in arrays["key"]]
+        if len(keys) != len(means) or not all(len(key) == len(names) and key.isdigit() for key in keys):
+            raise TableError(f"{path}: key has no digit for each of {len(names)} edges in each of {len(means)} rows")
+        digits = np.array([[int(digit) for digit in key] for key in keys])
+        if digits.max() >= len(operations):
+            raise TableError(f"{path}: key has the digit {digits.max()}, but there are {len(operations)} operations")
+        rows = np.ravel_multi_index(tuple(digits.T), shape)
+    elif len(means) != np.prod(shape):
+        raise TableError(
+            f"{path}: {len(operations)} operations on {len(names)} edges are {np.prod(shape)} cells, and there are "
+            f"{len(means)} rows; an array key says which cell each is"
+        )
+    values = np.full(int(np.prod(shape)), np.nan)
+    values[rows] = means
+    space = {name: {"kind": "discrete", "values": operations} for name in names}
+    return _checked(path, Table(path.stem, space, values.reshape(shape), "maximize"))
+
+
+def _description(path: Path, name: str) -> Mapping[str, Any]:
+    hint = f'it says the axes of {name}: {{"axes": {{"rate": [0.1, 0.01]}}, "direction": "maximize"}}; --axes names it'
+    try:
+        found = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise TableError(f"{path}: {getattr(error, 'strerror', None) or error}; {hint}") from None
+    about = found.get(name, found) if isinstance(found, dict) else found
+    axes = about.get("axes") if isinstance(about, dict) else None
+    if not isinstance(axes, dict) or not axes or not all(isinstance(each, list) and each for each in axes.values()):
+        raise TableError(f"{path}: has no axes for this table; {hint}")
+    ways = {"min": "minimize", "max": "maximize", "minimize": "minimize", "maximize": "maximize"}
+    if about.get("direction") not in ways:
+        raise TableError(f"{path}: direction is minimize or maximize, not {about.get('direction')!r}")
+    return {"axes": axes, "direction": ways[about["direction"]]}
+
+
+def _checked(path: Path, table: Table) -> Table:
+    if not np.isfinite(table.values).any():
+        raise TableError(f"{path}: has no number")
+    return table
+
+
+def _mean(values: Floats) -> Floats:
+    """Return the means over the last axis without NaN; NaN where there is nothing else."""
+    known = np.isfinite(values)
+    with np.errstate(invalid="ignore"):
+        return np.asarray(np.where(known, values, 0.0).sum(-1) / known.sum(-1))
+
+
+def _text(value: Any) -> str:
+    return value.decode("ascii", "replace") if isinstance(value, bytes) else str(value)
 
 
 class CurveSurrogate:

@@ -9,7 +9,9 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
+import numpy as np
 import pytest
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
@@ -71,6 +73,13 @@ def fair(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     for name in ("fair", "_fair_frameworks", "_fair_models", "_fair_tools", "_table"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     return importlib.import_module("fair")
+
+
+@pytest.fixture
+def search_tables(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(FOLDER)
+    monkeypatch.delitem(sys.modules, "_search_tables", raising=False)
+    return importlib.import_module("_search_tables")
 
 
 class TestFair:
@@ -135,6 +144,57 @@ def mutations(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     for name in ("mutations", "_mutating", "_table"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     return importlib.import_module("mutations")
+
+
+class TestSearchTables:
+    """How benchmarks/search_tables.py reads tables of trainings."""
+
+    def test_rows_of_cells_come_in_any_order_and_some_may_be_missing(
+        self, search_tables: ModuleType, tmp_path: Path
+    ) -> None:
+        keys = ["10", "00", "11"]
+        found = np.array([[3.0, 5.0], [1.0, np.nan], [7.0, 7.0]])
+        np.savez(
+            tmp_path / "cells.npz", valid_accuracy=found, key=np.array(keys, "S2"), operations=["skip", "conv"],
+            edges=np.array([[0, 1], [0, 2]]),
+        )  # fmt: skip
+        table = search_tables.read_table(tmp_path / "cells.npz")
+        assert (table.best, table.direction) == (7.0, "maximize")
+        assert table.value({"edge_0_1": "conv", "edge_0_2": "skip"}) == 4.0
+        assert table.value({"edge_0_1": "skip", "edge_0_2": "skip"}) == 1.0
+        assert np.isnan(table.value({"edge_0_1": "skip", "edge_0_2": "conv"}))
+
+    def test_axes_are_described_by_name_or_in_a_file_of_their_own(
+        self, search_tables: ModuleType, tmp_path: Path
+    ) -> None:
+        np.savez(tmp_path / "grid.npz", values=np.arange(6.0).reshape(3, 2))
+        about = {"axes": {"rate": [0.1, 0.2, 0.3], "kind": ["a", "b"]}, "direction": "minimize"}
+        (tmp_path / "tables.json").write_text(json.dumps({"grid.npz": about}), "utf-8")
+        (tmp_path / "own.json").write_text(json.dumps(about), "utf-8")
+        for described in (None, tmp_path / "own.json"):
+            table = search_tables.read_table(tmp_path / "grid.npz", described)
+            assert (table.best, table.value({"rate": 0.3, "kind": "b"})) == (0.0, 5.0)
+            assert [each["ordered"] for each in table.space.values()] == [True, False]
+
+    @pytest.mark.parametrize(
+        ("arrays", "about", "said"),
+        [
+            ({"values": np.zeros((2, 3))}, None, "it says the axes of t.npz"),
+            ({"values": np.zeros((2, 3))}, {"axes": {"a": [1, 2, 3]}, "direction": "min"}, "but the axes are a 3"),
+            ({"values": np.zeros(3)}, {"axes": {"a": [1, 2, 3]}}, "direction is minimize or maximize, not None"),
+            ({"values": np.full(2, np.nan)}, {"axes": {"a": [1, 2]}, "direction": "max"}, "has no number"),
+            ({"other": np.zeros(3)}, None, "expected an array valid_accuracy or values, found other"),
+            ({"valid_accuracy": np.zeros(3), "operations": ["a"], "edges": [[0, 1]]}, None, "an array key says which"),
+        ],
+    )
+    def test_what_is_wrong_with_a_table_is_told(
+        self, search_tables: ModuleType, tmp_path: Path, arrays: Any, about: Any, said: str
+    ) -> None:
+        np.savez(tmp_path / "t.npz", **arrays)
+        if about is not None:
+            (tmp_path / "tables.json").write_text(json.dumps(about), "utf-8")
+        with pytest.raises(search_tables.TableError, match=said):
+            search_tables.read_table(tmp_path / "t.npz")
 
 
 class TestMutations:
