@@ -2,14 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from nnpipe.core.errors import ArtifactError, ConfigError
 from nnpipe.report.formatting import clean
 
 _MOST = 100_000  # greatest number of entries in a list
 
 T = TypeVar("T")
+
+
+def read_content(data: Any, kind: str, schema: int, what: str, read: Callable[[dict[str, Any]], T]) -> T:
+    """Return what ``read`` makes of the content of a result file of a kind.
+
+    Parameters
+    ----------
+    data
+        The content.
+    kind, schema
+        What the file says that it is, and the version that can be read.
+    what
+        What the file is of, in messages, such as ``a sweep``.
+    read
+        Reads it, and may raise :class:`KeyError`, :class:`TypeError`, :class:`ValueError` and :class:`ConfigError`.
+
+    Raises
+    ------
+    ArtifactError
+        If the content is something else, incomplete or not usable.
+    """
+    if not isinstance(data, dict) or data.get("kind") != kind:
+        raise ArtifactError(f"not the result of {what}")
+    if data.get("schema") != schema:
+        raise ArtifactError(f"schema {clean(data.get('schema'), 40)} is unknown, this version reads {schema}")
+    try:
+        return read(data)
+    except KeyError as error:
+        raise ArtifactError(f"not a complete result of {what}: {error} is missing") from None
+    except (ValueError, TypeError, ConfigError) as error:
+        raise ArtifactError(f"not a usable result of {what}: {error}") from None
 
 
 def listed(data: Mapping[str, Any], name: str) -> list[Any]:

@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from nnpipe.core.errors import ArtifactError
 from nnpipe.report.charts import Floats
 from nnpipe.report.formatting import clean
-from nnpipe.report.inputs.checked_values import listed, number_of, of_type, share_of
+from nnpipe.report.inputs.checked_values import listed, number_of, of_type, read_content, share_of
 
 SCHEMA, KIND = 1, "nnpipe search"
 STATES = ("finished", "pruned", "failed", "running", "waiting")
@@ -124,24 +123,19 @@ class SearchFile:
         ArtifactError
             If the content is not a valid result of a search.
         """
-        if not isinstance(data, dict) or data.get("kind") != KIND:
-            raise ArtifactError("not the result of a search")
-        if data.get("schema") != SCHEMA:
-            raise ArtifactError(f"schema {clean(data.get('schema'), 40)} is unknown, this version reads {SCHEMA}")
-        try:
-            objectives = _objectives(data["objectives"])
-            axes = tuple(_axis(*item) for item in _named(data["parameters"], "'parameters'").items())
-            importance = _named(data.get("importance", {}), "'importance'")
-            return cls(
-                clean(data["title"], 200), objectives, axes,
-                tuple(sorted((_trial(each) for each in listed(data, "trials")), key=lambda trial: trial.number)),
-                {name: _importance(each) for name, each in importance.items() if name in objectives},
-                tuple((clean(n, 60), clean(t, 600)) for n, t in _named(data.get("facts", {}), "'facts'").items()),
-            )  # fmt: skip
-        except KeyError as error:
-            raise ArtifactError(f"not a complete result of a search: {error} is missing") from None
-        except (ValueError, TypeError) as error:
-            raise ArtifactError(f"not a usable result of a search: {error}") from None
+        return read_content(data, KIND, SCHEMA, "a search", cls._of_content)
+
+    @classmethod
+    def _of_content(cls, data: Mapping[str, Any]) -> SearchFile:
+        objectives = _objectives(data["objectives"])
+        axes = tuple(_axis(*item) for item in _named(data["parameters"], "'parameters'").items())
+        importance = _named(data.get("importance", {}), "'importance'")
+        return cls(
+            clean(data["title"], 200), objectives, axes,
+            tuple(sorted((_trial(each) for each in listed(data, "trials")), key=lambda trial: trial.number)),
+            {name: _importance(each) for name, each in importance.items() if name in objectives},
+            tuple((clean(n, 60), clean(t, 600)) for n, t in _named(data.get("facts", {}), "'facts'").items()),
+        )  # fmt: skip
 
     def of_state(self, state: str) -> tuple[TrialEntry, ...]:
         """Return the trials of a state."""

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
-from nnpipe.core.errors import ArtifactError, ConfigError
 from nnpipe.measuring.constraints import Figure, MetricConstraint, metric_of
 from nnpipe.measuring.quantities import Quantity
 from nnpipe.report.formatting import clean
-from nnpipe.report.inputs.checked_values import listed, number_of, of_type, share_of
+from nnpipe.report.inputs.checked_values import listed, number_of, of_type, read_content, share_of
 
 SCHEMA, KIND = 1, "nnpipe sweep"
 _MOST_DOUBTS = 100
@@ -108,33 +107,28 @@ class Found:
         ArtifactError
             If the content is not a valid result of a sweep.
         """
-        if not isinstance(data, dict) or data.get("kind") != KIND:
-            raise ArtifactError("not the result of a sweep")
-        if data.get("schema") != SCHEMA:
-            raise ArtifactError(f"schema {clean(data.get('schema'), 40)} is unknown, this version reads {SCHEMA}")
-        try:
-            failed = [of_type(dict, each, "an entry of 'failed'") for each in listed(data, "failed")]
-            return cls(
-                title=clean(data["title"], 200),
-                confidence=share_of(data["confidence"]),
-                level=share_of(data.get("confidence_of_each", data["confidence"])),
-                constraints=tuple(
-                    MetricConstraint.parse(of_type(str, text, "a constraint")) for text in listed(data, "constraints")
-                ),
-                objectives=tuple(metric_of(of_type(str, name, "an objective")) for name in listed(data, "objectives")),
-                choose=metric_of(of_type(str, data["choose"], "'choose'")),
-                chosen=None if data["chosen"] is None else clean(data["chosen"], 120),
-                again=_again(data.get("confirmed")),
-                refuted=_reasons(data["refuted"]),
-                failed=_reasons({str(each["title"]): each["reason"] for each in failed}),
-                impossible=_reasons(data["impossible"]),
-                points=tuple(_point(each) for each in listed(data, "points")),
-                spent=_spent(data.get("budget")),
-            )
-        except KeyError as error:
-            raise ArtifactError(f"not a complete result of a sweep: {error} is missing") from None
-        except (ValueError, TypeError, ConfigError) as error:
-            raise ArtifactError(f"not a usable result of a sweep: {error}") from None
+        return read_content(data, KIND, SCHEMA, "a sweep", cls._of_content)
+
+    @classmethod
+    def _of_content(cls, data: Mapping[str, Any]) -> Found:
+        failed = [of_type(dict, each, "an entry of 'failed'") for each in listed(data, "failed")]
+        return cls(
+            title=clean(data["title"], 200),
+            confidence=share_of(data["confidence"]),
+            level=share_of(data.get("confidence_of_each", data["confidence"])),
+            constraints=tuple(
+                MetricConstraint.parse(of_type(str, text, "a constraint")) for text in listed(data, "constraints")
+            ),
+            objectives=tuple(metric_of(of_type(str, name, "an objective")) for name in listed(data, "objectives")),
+            choose=metric_of(of_type(str, data["choose"], "'choose'")),
+            chosen=None if data["chosen"] is None else clean(data["chosen"], 120),
+            again=_again(data.get("confirmed")),
+            refuted=_reasons(data["refuted"]),
+            failed=_reasons({str(each["title"]): each["reason"] for each in failed}),
+            impossible=_reasons(data["impossible"]),
+            points=tuple(_point(each) for each in listed(data, "points")),
+            spent=_spent(data.get("budget")),
+        )
 
     @property
     def metrics(self) -> tuple[Quantity, ...]:
