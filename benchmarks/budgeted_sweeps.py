@@ -47,7 +47,7 @@ from nnpipe.workflows.sweep.sweep import read_sweep
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 BUDGET, GOAL = "40 %", 0.95
 _STARTS = 0.02  # standard deviation of the logarithm of a start's factor
-_SECONDS, _QUICK_SECONDS = 0.5, 0.2
+_SECONDS, _QUICK_SECONDS = 0.5, 0.4
 _SCATTER = 200  # blocks of a series
 
 

@@ -16,7 +16,7 @@ from nnpipe.measuring.run import Run
 _SECONDS = {"ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
 _BUDGET = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)\s*(%|[a-z]+)")
 _RESERVE = 0.05  # of a share: what measuring everything takes is only estimated
-_ERRORS = 2.0  # standard errors; a budget is a share of what a few inferences say about all
+_ERRORS = 1.0  # standard errors: a budget is a share of what a few inferences say about all
 _LEAST_SHARE = 2 * SHARES[0]  # the first look at every candidate takes half of it
 
 
