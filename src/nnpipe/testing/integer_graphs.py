@@ -1,0 +1,203 @@
+"""Random TensorFlow Lite graphs in 8-bit numbers, for tests that compare two ways to compute them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from nnpipe.testing.model_files import _packed
+
+
+class IntegerGraph:
+    """A graph that grows operator by operator; requires ``ai_edge_litert``.
+
+    Parameters
+    ----------
+    random
+        Where choices come from.
+    dtype
+        ``"int8"`` or ``"uint8"``.
+    """
+
+    def __init__(self, random: np.random.Generator, dtype: str) -> None:
+        from ai_edge_litert import schema_py_generated as schema
+
+        self._schema, self._random, self._dtype = schema, random, dtype
+        self._tensors: list[Any] = []
+        self._operators: list[Any] = []
+        self._codes: list[Any] = []
+        self._buffers = [schema.BufferT()]
+        shape = [1, *(int(n) for n in random.integers(1, 9, 2)), int(random.integers(1, 7))]
+        self._values = [self._value(shape)]
+
+    def _tensor(self, shape: Sequence[int], kind: str, scale: Any = None, zero: Any = None, axis: int = 0) -> int:
+        made = self._schema.TensorT()
+        made.name, made.shape = f"t{len(self._tensors)}", list(map(int, shape))
+        made.type = getattr(self._schema.TensorType, kind.upper())
+        if scale is not None:
+            made.quantization = self._schema.QuantizationParametersT()
+            made.quantization.scale = np.atleast_1d(np.asarray(scale, np.float32))
+            made.quantization.zeroPoint = np.atleast_1d(np.asarray(zero, np.int64))
+            made.quantization.quantizedDimension = axis
+        self._tensors.append(made)
+        return len(self._tensors) - 1
+
+    def _constant(self, array: np.ndarray, *quantisation: Any) -> int:
+        buffer = self._schema.BufferT()
+        buffer.data = np.frombuffer(np.ascontiguousarray(array).tobytes(), np.uint8)
+        self._buffers.append(buffer)
+        number = self._tensor(array.shape, str(array.dtype), *quantisation)
+        self._tensors[number].buffer = len(self._buffers) - 1
+        return number
+
+    def _value(self, shape: Sequence[int], like: int | None = None) -> int:
+        """Return a tensor with a scale and zero point of its own, or with those of another."""
+        if like is not None:
+            held = self._tensors[like].quantization
+            return self._tensor(shape, self._dtype, held.scale, held.zeroPoint)
+        low, high = (-128, 127) if self._dtype == "int8" else (0, 255)
+        return self._tensor(shape, self._dtype, 2 ** self._random.uniform(-8, -2), self._random.integers(low, high + 1))
+
+    def _operator(self, name: str, inputs: Sequence[int], output: int, options: str = "", **fields: Any) -> None:
+        code = getattr(self._schema.BuiltinOperator, name)
+        entry = self._schema.OperatorCodeT()
+        entry.builtinCode, entry.deprecatedBuiltinCode, entry.version = code, min(code, 127), _VERSIONS.get(name, 2)
+        self._codes.append(entry)
+        made = self._schema.OperatorT()
+        made.opcodeIndex, made.inputs, made.outputs = len(self._codes) - 1, list(inputs), [output]
+        if options:
+            made.builtinOptionsType = getattr(self._schema.BuiltinOptions, options)
+            made.builtinOptions = getattr(self._schema, f"{options}T")()
+            for field, value in fields.items():
+                setattr(made.builtinOptions, field, value)
+        self._operators.append(made)
+        self._values.append(output)
+
+    def _shape(self, number: int) -> list[int]:
+        return list(self._tensors[number].shape)
+
+    def _activation(self) -> int:
+        return int(self._random.choice([0, 1, 3]))
+
+    def _weights(self, shape: Sequence[int], channels: int, axis: int, source: int) -> list[int]:
+        """Return weights and a bias; int8 weights of convolutions have a scale for each channel."""
+        count = channels if self._dtype == "int8" and axis >= 0 else 1
+        low, high, zero = (-127, 128, 0) if self._dtype == "int8" else (0, 256, int(self._random.integers(1, 255)))
+        scales = np.float32(2.0 ** self._random.uniform(-9, -4, count))
+        content = self._random.integers(low, high, shape).astype(self._dtype)
+        weights = self._constant(content, scales, np.full(count, zero), max(axis, 0))
+        bias = self._random.integers(-2000, 2000, channels).astype(np.int32)
+        held = float(np.asarray(self._tensors[source].quantization.scale)[0])
+        return [weights, self._constant(bias, scales * np.float32(held), np.zeros(count, np.int64))]
+
+    def _window(self, name: str, source: int) -> None:
+        batch, height, width, depth = self._shape(source)
+        stride_h, stride_w = (int(n) for n in self._random.integers(1, 3, 2))
+        step_h, step_w = (int(n) for n in self._random.integers(1, 3, 2)) if "POOL" not in name else (1, 1)
+        same = bool(self._random.integers(2))
+        rows, columns = (
+            int(self._random.integers(1, min(4, 4 if same else (length - 1) // step + 1) + 1))
+            for length, step in ((height, step_h), (width, step_w))
+        )
+        made = [
+            -(-length // stride) if same else (length - (size - 1) * step - 1) // stride + 1
+            for length, size, stride, step in ((height, rows, stride_h, step_h), (width, columns, stride_w, step_w))
+        ]
+        fields = {"padding": int(not same), "strideH": stride_h, "strideW": stride_w}
+        fields["fusedActivationFunction"] = self._activation()
+        if "POOL" in name:
+            output = self._value([batch, *made, depth], like=source)
+            self._operator(name, [source], output, "Pool2DOptions", filterHeight=rows, filterWidth=columns, **fields)
+            return
+        fields |= {"dilationHFactor": step_h, "dilationWFactor": step_w}
+        if name == "CONV_2D":
+            channels = int(self._random.integers(1, 9))
+            extra = self._weights([channels, rows, columns, depth], channels, 0, source)
+            options = "Conv2DOptions"
+        else:
+            times = int(self._random.integers(1, 3))
+            channels, fields["depthMultiplier"] = depth * times, times
+            extra = self._weights([1, rows, columns, channels], channels, 3, source)
+            options = "DepthwiseConv2DOptions"
+        self._operator(name, [source, *extra], self._value([batch, *made, channels]), options, **fields)
+
+    def _dense(self, source: int) -> None:
+        units, depth = int(self._random.integers(1, 9)), math.prod(self._shape(source)[1:])
+        extra = self._weights([units, depth], units, -1, source)
+        fields = {"fusedActivationFunction": self._activation()}
+        self._operator("FULLY_CONNECTED", [source, *extra], self._value([1, units]), "FullyConnectedOptions", **fields)
+
+    def _pair(self, name: str, source: int) -> None:
+        shape = self._shape(source)
+        alike = [n for n in self._values if self._shape(n) == shape]
+        other, output = int(self._random.choice(alike)), self._value(shape)
+        largest = max(float(np.asarray(self._tensors[n].quantization.scale)[0]) for n in (source, other))
+        self._tensors[output].quantization.scale = np.array([largest * self._random.uniform(0.5, 2)], np.float32)
+        options = f"{name.capitalize()}Options"
+        self._operator(name, [source, other], output, options, fusedActivationFunction=self._activation())
+
+    def _pad(self, source: int) -> None:
+        shape = self._shape(source)
+        widths = np.zeros((len(shape), 2), np.int32)
+        widths[1:] = self._random.integers(0, 3, (len(shape) - 1, 2))
+        made = [n + int(w.sum()) for n, w in zip(shape, widths, strict=True)]
+        self._operator("PAD", [source, self._constant(widths)], self._value(made, like=source), "PadOptions")
+
+    def _softmax(self, source: int) -> None:
+        output = self._value(self._shape(source))
+        held = self._tensors[output].quantization
+        held.scale, held.zeroPoint = np.array([1 / 256], np.float32), np.array([-128 if self._dtype == "int8" else 0])
+        self._operator("SOFTMAX", [source], output, "SoftmaxOptions", beta=1.0)
+
+    def _join(self, source: int) -> None:
+        shape = self._shape(source)
+        axis = int(self._random.integers(1, len(shape)))
+        made = [n * (2 if place == axis else 1) for place, n in enumerate(shape)]
+        output = self._value(made, like=source)
+        self._operator("CONCATENATION", [source, source], output, "ConcatenationOptions", axis=axis)
+
+    def _requantise(self, source: int) -> None:
+        self._operator("QUANTIZE", [source], self._value(self._shape(source)), "QuantizeOptions")
+
+    def grow(self) -> None:
+        """Add an operator that fits one of the last values."""
+        source = self._values[-1]
+        makers: list[Callable[[int], None]] = [
+            lambda s: self._pair("ADD", s), lambda s: self._pair("MUL", s), self._dense, self._softmax,
+            self._join, self._pad, self._requantise,
+        ]  # fmt: skip
+        if len(self._shape(source)) == 4:
+            for name in ("CONV_2D", "DEPTHWISE_CONV_2D", "AVERAGE_POOL_2D", "MAX_POOL_2D"):
+                makers += [lambda s, name=name: self._window(name, s)] * 2  # type: ignore[misc]
+        makers[int(self._random.integers(len(makers)))](source)
+
+    def content(self) -> bytes:
+        """Return the graph as a file; the last value is its output."""
+        graph, model = self._schema.SubGraphT(), self._schema.ModelT()
+        graph.tensors, graph.operators = self._tensors, self._operators
+        graph.inputs, graph.outputs = [self._values[0]], [self._values[-1]]
+        model.version, model.operatorCodes, model.subgraphs, model.buffers = 3, self._codes, [graph], self._buffers
+        return _packed(model)
+
+
+_VERSIONS = {"CONV_2D": 3, "DEPTHWISE_CONV_2D": 3, "FULLY_CONNECTED": 4, "QUANTIZE": 2}
+
+
+def random_integer_graph(seed: int, operators: int = 4) -> bytes:
+    """Return a TensorFlow Lite file in 8-bit numbers; equal seeds give equal files.
+
+    Parameters
+    ----------
+    seed
+        Where choices come from.
+    operators
+        The number of operators.
+    """
+    random = np.random.default_rng(seed)
+    graph = IntegerGraph(random, str(random.choice(["int8", "int8", "uint8"])))
+    for _ in range(operators):
+        graph.grow()
+    return graph.content()
