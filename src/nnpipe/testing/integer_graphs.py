@@ -146,6 +146,12 @@ class IntegerGraph:
         made = [n + int(w.sum()) for n, w in zip(shape, widths, strict=True)]
         self._operator("PAD", [source, self._constant(widths)], self._value(made, like=source), "PadOptions")
 
+    def _mean(self, source: int) -> None:
+        shape = self._shape(source)
+        axes = self._constant(np.array([1, 2], np.int32)[: max(1, len(shape) - 2)])
+        made = [1 if place in (1, 2)[: max(1, len(shape) - 2)] else n for place, n in enumerate(shape)]
+        self._operator("MEAN", [source, axes], self._value(made), "ReducerOptions", keepDims=True)
+
     def _softmax(self, source: int) -> None:
         output = self._value(self._shape(source))
         held = self._tensors[output].quantization
@@ -167,7 +173,7 @@ class IntegerGraph:
         source = self._values[-1]
         makers: list[Callable[[int], None]] = [
             lambda s: self._pair("ADD", s), lambda s: self._pair("MUL", s), self._dense, self._softmax,
-            self._join, self._pad, self._requantise,
+            self._join, self._pad, self._requantise, self._mean,
         ]  # fmt: skip
         if len(self._shape(source)) == 4:
             for name in ("CONV_2D", "DEPTHWISE_CONV_2D", "AVERAGE_POOL_2D", "MAX_POOL_2D"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from nnpipe.compilers._c_code.operators import convolutions, moves, pairs, pooling, unary
+from nnpipe.compilers._c_code.operators import convolutions, moves, pairs, pooling, reductions, unary
 from nnpipe.compilers._c_code.step import Builder
 
 BUILDERS: Mapping[int, tuple[str, Builder]] = {
@@ -26,6 +26,7 @@ BUILDERS: Mapping[int, tuple[str, Builder]] = {
     28: ("TANH", unary.tanh),
     34: ("PAD", moves.pad),
     39: ("TRANSPOSE", moves.transpose),
+    40: ("MEAN", reductions.mean),
     41: ("SUB", pairs.sub),
     43: ("SQUEEZE", moves.reshape),
     45: ("STRIDED_SLICE", moves.strided_slice),

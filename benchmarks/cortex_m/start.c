@@ -1,0 +1,83 @@
+/* Starts a Cortex-M in QEMU, runs a model on samples that are linked in, and tells by semihosting how many bytes of the
+ * outputs are wrong, and the least and greatest number of SysTick's ticks that a run took. */
+#include <stdint.h>
+
+extern uint32_t _estack, _sidata, _sdata, _edata, _sbss, _ebss;
+extern const uint8_t sample_inputs[], sample_outputs[];
+extern const int32_t input_bytes, output_bytes, samples;
+
+void *nn_input(int32_t number);
+const void *nn_output(int32_t number);
+void nn_run(void);
+
+static volatile uint32_t *const systick = (volatile uint32_t *)0xE000E010; /* control, reload, value */
+static volatile uint32_t wraps;
+
+static void call(uint32_t operation, const void *argument) {
+    register uint32_t r0 __asm__("r0") = operation;
+    register const void *r1 __asm__("r1") = argument;
+    __asm__ volatile("bkpt 0xAB" : "+r"(r0) : "r"(r1) : "memory");
+}
+
+static void tell(const char *text) { call(4, text); }
+
+static void tell_number(uint64_t number) {
+    char text[24];
+    int at = 23;
+    text[at] = 0;
+    do text[--at] = (char)('0' + number % 10); while (number /= 10);
+    tell(text + at);
+    tell(" ");
+}
+
+static void end(void) {
+    call(0x18, (const void *)0x20026);
+    for (;;) {}
+}
+
+static void tick(void) { wraps++; }
+
+static void fault(void) {
+    tell("fault");
+    end();
+}
+
+static uint64_t now(void) {
+    uint32_t turns, value;
+    do {
+        turns = wraps;
+        value = systick[2];
+    } while (turns != wraps);
+    return (uint64_t)turns * 0x1000000u + (0xFFFFFFu - value);
+}
+
+static void reset(void) {
+    uint64_t least = UINT64_MAX, most = 0, wrong = 0;
+    *(volatile uint32_t *)0xE000ED88 |= 0xFu << 20; /* the floating-point unit */
+    __asm__ volatile("dsb\n isb");
+    for (uint32_t *to = &_sdata, *from = &_sidata; to < &_edata;) *to++ = *from++;
+    for (uint32_t *to = &_sbss; to < &_ebss;) *to++ = 0;
+    systick[1] = 0xFFFFFF;
+    systick[2] = 0;
+    systick[0] = 7;
+    for (volatile int i = 0; i < 100; i++) {} /* what is read before the first reload means nothing */
+    for (int32_t s = 0; s < samples; s++) {
+        uint8_t *in = nn_input(0);
+        const uint8_t *out = nn_output(0);
+        for (int32_t i = 0; i < input_bytes; i++) in[i] = sample_inputs[s * input_bytes + i];
+        uint64_t took = now();
+        nn_run();
+        took = now() - took;
+        if (took < least) least = took;
+        if (took > most) most = took;
+        for (int32_t i = 0; i < output_bytes; i++) wrong += out[i] != sample_outputs[s * output_bytes + i];
+    }
+    tell_number(wrong);
+    tell_number(least);
+    tell_number(most);
+    end();
+}
+
+__attribute__((section(".vectors"), used)) const void *const vectors[16] = {
+    &_estack, reset, fault, fault, fault, fault, fault, 0, 0, 0, 0, fault, fault, 0, fault, tick,
+};
