@@ -186,3 +186,15 @@ def test_damage_in_the_middle_is_noticed(tmp_path: Path) -> None:
     made.path.write_text(text)
     with pytest.raises(Exception, match="damaged"):
         CRuntime().load(dataclasses.replace(made))
+
+
+@pytest.mark.slow
+def test_layers_of_16_bit_activations_are_those_of_the_vectors() -> None:
+    from nnpipe.workflows.verification.conformance import conformance
+
+    path = MODELS.parent / "vectors" / "tflm_seanet_a.tar.gz"
+    if not path.is_file():
+        pytest.skip("the vectors of TensorFlow Lite Micro are not there")
+    found = [result.status for result in conformance(path, only=["CCompiler"]).found["tflite"]["CCompiler → CRuntime"]]
+    assert set(found) <= {"passed", "refused"}
+    assert found.count("passed") >= 48

@@ -51,9 +51,14 @@ def _integer_kind(op: OperatorView) -> str:
 
 
 def _sum(op: OperatorView, sign: int) -> CStep:
-    kind = _integer_kind(op)
+    kind = "int16" if op.types() == ("int16",) * 3 else _integer_kind(op)
     first, second, out = op.input(0), op.input(1), op.output()
-    left = 20
+    left = 15 if kind == "int16" else 20
+    if kind == "int16":
+        op.expect(not (zero_of(first) or zero_of(second) or zero_of(out)), "a zero point of 16-bit numbers is not 0")
+        # Such scales have a kernel of their own, which only shifts.
+        powers = all(math.frexp(scale_of(each))[0] == 0.5 for each in (first, second, out))
+        op.expect(not powers, "all its scales are powers of two")
     twice = 2 * max(scale_of(first), scale_of(second))
     parts = [multiplier_of(scale_of(each) / twice) for each in (first, second)]
     whole = multiplier_of(twice / float(np.float32(1 << left) * np.float32(scale_of(out))))
