@@ -143,6 +143,8 @@ class Connections:
 
         try:
             yield
+        except sqlite3.Error as error:  # of the beginning of a transaction
+            raise self._fault(error) from error
         except sqlalchemy.exc.DBAPIError as error:
             raise self._fault(error.orig or error) from error
         except sqlalchemy.exc.SQLAlchemyError as error:
@@ -190,6 +192,7 @@ class Connections:
             engine = sa.create_engine(
                 self.url, poolclass=sa.pool.QueuePool, pool_size=2, max_overflow=-1,
                 connect_args={"timeout": self._patience, "isolation_level": None, "check_same_thread": False},
+                pool_reset_on_return=None,  # every use is a transaction, which is committed or rolled back
             )  # fmt: skip
             self._prepare_sqlite(engine)
         return engine
@@ -206,7 +209,8 @@ class Connections:
         def begin(connection: Any) -> None:
             # A transaction that starts with reads may fail at once when it writes, in spite of the timeout.
             writes = connection.get_execution_options().get("nnpipe_writes")
-            connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+            # The driver itself: every transaction begins here, and SQLAlchemy would take several times as long.
+            connection.connection.dbapi_connection.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
 
     def _prepare_postgresql(self, engine: Any) -> None:
         import sqlalchemy as sa

@@ -55,6 +55,7 @@ class SearchWorkers:
         self.engine, self.store = engine, engine.store
         self._evaluate, self._limit, self._watch, self._name = evaluate, trials, watch, name
         self._lock = threading.Lock()
+        self._renewal = LeaseRenewal(self.store)
         self._failed_first = 0
         self._succeeded = any(trial.state in ("finished", "pruned") for trial in self.store.trials())
         self._error: BaseException | None = None
@@ -80,6 +81,7 @@ class SearchWorkers:
             self._stop.set()
             for thread in threads:
                 thread.join()
+            self._renewal.close()
         if self._error is not None:
             raise self._error
 
@@ -106,7 +108,7 @@ class SearchWorkers:
         report = TrialReport(self.engine, lease)
         arguments = self.engine.space.arguments(lease.trial.configuration or {})
         try:
-            with renewed(self.store, lease):
+            with self._renewal.of(lease):
                 try:
                     result = self._result(self._evaluate(lease.trial, arguments, report))
                 except TrialPruned:
@@ -142,27 +144,55 @@ class SearchWorkers:
                 raise ConfigError(f"the first {self._failed_first} trials failed, the last one with {trial.message}")
 
 
+class LeaseRenewal:
+    """Renews leases again and again, all in one thread, which starts with the first of them."""
+
+    def __init__(self, store: TrialStore) -> None:
+        self._store = store
+        self._lock = threading.Lock()
+        self._leases: dict[int, TrialLease] = {}
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    @contextmanager
+    def of(self, lease: TrialLease) -> Iterator[None]:
+        """Renew a lease while the block runs."""
+        with self._lock:
+            self._leases[lease.trial.number] = lease
+            if self._thread is None and math.isfinite(self._store.seconds):
+                self._thread = threading.Thread(target=self._renew, daemon=True)
+                self._thread.start()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._leases.pop(lease.trial.number, None)
+
+    def close(self) -> None:
+        """End the thread."""
+        self._over.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _renew(self) -> None:
+        while not self._over.wait(self._store.seconds / _RENEWALS):
+            with self._lock:
+                leases = list(self._leases.values())
+            for lease in leases:
+                try:
+                    self._store.renew(lease)
+                except LeaseLost:
+                    pass  # the trial has ended, or its own next write says so
+                except Exception as error:
+                    log.warning("trial %d: its lease could not be renewed: %s", lease.trial.number, error)
+
+
 @contextmanager
 def renewed(store: TrialStore, lease: TrialLease) -> Iterator[None]:
     """Renew a lease again and again while the block runs."""
-    if not math.isfinite(store.seconds):
-        yield
-        return
-    over = threading.Event()
-
-    def renew() -> None:
-        while not over.wait(store.seconds / _RENEWALS):
-            try:
-                store.renew(lease)
-            except LeaseLost:
-                return  # the trial's own next write says so
-            except Exception as error:
-                log.warning("trial %d: its lease could not be renewed: %s", lease.trial.number, error)
-
-    thread = threading.Thread(target=renew, daemon=True)
-    thread.start()
+    renewal = LeaseRenewal(store)
     try:
-        yield
+        with renewal.of(lease):
+            yield
     finally:
-        over.set()
-        thread.join()
+        renewal.close()
