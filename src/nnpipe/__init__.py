@@ -21,6 +21,7 @@ _HOMES = {
     "core.dataset": ("Dataset",),
     "core.dataset_spec": ("DatasetSpec",),
     "core.deployment": ("RemoteOptions", "ServerOptions"),
+    "core.energy_meter": ("EnergyMeter",),
     "core.errors": (
         "ArtifactError", "AuthenticationError", "CompileError", "ComponentNotFound", "ConfigError", "ConversionError",
         "DatasetError", "MissingDependency", "MissingTool", "NNPipeError", "NotSupported", "ProtocolError",

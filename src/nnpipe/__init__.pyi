@@ -10,6 +10,7 @@ from nnpipe.core.dataset import Dataset as Dataset
 from nnpipe.core.dataset_spec import DatasetSpec as DatasetSpec
 from nnpipe.core.deployment import RemoteOptions as RemoteOptions
 from nnpipe.core.deployment import ServerOptions as ServerOptions
+from nnpipe.core.energy_meter import EnergyMeter as EnergyMeter
 from nnpipe.core.errors import (
     ArtifactError as ArtifactError,
 )

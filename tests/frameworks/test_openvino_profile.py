@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
-from nnpipe.frameworks.openvino_profile import undone
+from nnpipe.frameworks.openvino_profile import kernels_of, undone
 
 
 def averages(times: np.ndarray) -> np.ndarray:
@@ -26,3 +27,19 @@ def test_a_slow_run_is_found_and_nothing_is_lost() -> None:
     assert (found >= 0).all()
     np.testing.assert_allclose(found[:, 17], 5000, atol=60)
     assert np.abs(found.sum(axis=1) - times.sum(axis=1)).max() < 30  # less than a microsecond a run
+
+
+@pytest.mark.parametrize("microseconds", [0.0, 3.0])
+def test_steps_of_less_than_a_microsecond_are_told(microseconds: float) -> None:
+    """Nothing may be left of a small model, but then its steps are known all the same."""
+    openvino = pytest.importorskip("openvino", reason="OpenVINO is not installed")
+    ops = pytest.importorskip("openvino.opset13", reason="OpenVINO is not installed")
+    image = ops.parameter([1, 4], np.float32, name="image")
+    model = openvino.Model([ops.relu(image, name="positive")], [image])
+    compiled = openvino.compile_model(model, "CPU")
+    steps = [node.get_friendly_name() for node in compiled.get_runtime_model().get_ordered_ops()]
+    times = np.zeros((len(steps), 2))
+    times[steps.index("positive")] = microseconds
+    (kernel,) = kernels_of(compiled, model, steps, ["jit_f32"] * len(steps), times)
+    assert kernel.name == "positive"
+    np.testing.assert_array_equal(kernel.ns, 1000 * microseconds)

@@ -135,7 +135,7 @@ class QualityMetric:
     def by_kind(self, evaluation: Evaluation) -> tuple[npt.NDArray[np.int64], Statistic]:
         """Return the kind of each sample, ``(samples,)`` from 0, and the metric as a function of the kinds' weights.
 
-        Only for a metric with :attr:`alike`.
+        Only for a metric with ``alike``.
         """
         assert self.alike is not None
         assert self.statistic is not None

@@ -51,7 +51,7 @@ class _Node:
 def kernels_of(
     compiled: Any, source: Any, names: Sequence[str], kernels: Sequence[str], times: npt.NDArray[np.float64]
 ) -> tuple[KernelTime, ...]:
-    """Return the steps that took time.
+    """Return the steps that took time, or all of them if none took a whole microsecond.
 
     Parameters
     ----------
@@ -71,6 +71,7 @@ def kernels_of(
     }
     found = []
     ran = {name for name, row in zip(names, times, strict=True) if row.any()}
+    ran = ran or {name for name in names if name in nodes and nodes[name].kind not in _CONSTANT}
     for name, kernel, row in zip(names, kernels, times, strict=True):
         if name not in ran:
             continue
