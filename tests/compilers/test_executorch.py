@@ -13,6 +13,7 @@ import pytest
 from installed import needs
 
 from nnpipe.compilers.executorch import ExecuTorchCompiler
+from nnpipe.compilers.torch_quantizer import TorchPT2EQuantizer
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.compiler import Calibration
 from nnpipe.core.errors import CompileError, ConfigError, SpecMismatch
@@ -202,3 +203,36 @@ def test_integers_stay_integers(tmp_path: Path) -> None:
     with ExecuTorchRuntime().load(made) as session, PyTorchRuntime().load(source) as expected:
         for batch in data:
             assert session.infer(batch)[name] == pytest.approx(expected.infer(batch)[name], abs=0.1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("by", ["ExecuTorchCompiler", "TorchPT2EQuantizer"])
+def test_a_result_that_its_input_dwarfs_has_a_scale_that_xnnpack_loads(by: str, tmp_path: Path) -> None:
+    """Little is left but the bias: the weight of the large channel is rounded to 0, and so is the small channel."""
+
+    class Dwarfed(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = torch.nn.Linear(2, 1)
+            self.linear.weight.data, self.linear.bias.data = torch.tensor([[1e-6, 1.0]]), torch.tensor([20.0])
+
+        def forward(self, x: Any) -> Any:
+            return torch.cat([self.linear(x).relu(), x[:, 1:]], 1)  # which shares the scale of the linear layer
+
+    saved = io.BytesIO()
+    torch.export.save(torch.export.export(Dwarfed().eval(), (torch.zeros(1, 2),)), saved)
+    (tmp_path / "m.pt2").write_bytes(saved.getvalue())
+    found = PyTorchRuntime().io_of(tmp_path / "m.pt2")
+    source = Artifact.of(tmp_path / "m.pt2", "torch-export", found)
+    random = np.random.default_rng(0)
+    data = [{found.inputs[0].name: (random.random((1, 2)) * [1e6, 1]).astype(np.float32)} for _ in range(20)]
+    if by == "TorchPT2EQuantizer":
+        quantiser = TorchPT2EQuantizer(quantizer="xnnpack")
+        source, precision = quantiser.compile(source, tmp_path / "q.pt2", lambda: data), "fp32"
+    else:
+        precision = "int8"
+    compiler = ExecuTorchCompiler(precision=precision)  # type: ignore[arg-type]
+    made = compiler.compile(source, tmp_path / "made.pte", lambda: data)
+    for outputs in outputs_of(ExecuTorchRuntime(), made, made.io, data):
+        (array,) = outputs.values()
+        assert array[0, 0] == pytest.approx(20, abs=31 / 2)  # sums have steps of 1e6 / 255 / 127

@@ -263,3 +263,25 @@ def test_tensors_kept_in_floats_are_not_rounded(tmp_path: Path) -> None:
     assert mixed.isdisjoint(("conv", "relu", "pool", "flat"))
     with pytest.raises(ConfigError, match="near it are 'relu'"):
         rounded(keep_float=("rlu",))
+
+
+@pytest.mark.slow
+def test_a_channel_of_small_weights_beside_a_large_one_is_not_lost(tmp_path: Path) -> None:
+    from nnpipe.formats.onnx import read_onnx
+
+    pytest.importorskip("nncf", reason="NNCF is not installed")
+    helper, kind = onnx.helper, onnx.TensorProto
+    weights = np.random.default_rng(0).standard_normal((8, 4)) * [1e6, 1, 1, 1e-6]
+    sides = [helper.make_tensor_value_info(n, kind.FLOAT, [1, c]) for n, c in (("x", 8), ("y", 4))]
+    node, constant = helper.make_node("MatMul", ["x", "w"], ["y"]), weights.astype(np.float32)
+    graph = helper.make_graph([node], "g", sides[:1], sides[1:], [onnx.numpy_helper.from_array(constant, "w")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save_model(model, str(tmp_path / "model.onnx"))
+    source = Artifact.of(tmp_path / "model.onnx", "onnx", read_onnx(tmp_path / "model.onnx").io())
+    seen = [{"x": np.random.default_rng(n).standard_normal((1, 8)).astype(np.float32)} for n in range(20)]
+    compiler = OpenVINOCompiler(precision="int8", activation_range="minmax")
+    made = compiler.compile(source, tmp_path / "made.openvino", lambda: seen)
+    wanted = np.concatenate([batch["x"] @ constant for batch in seen])
+    found = np.concatenate([each["y"] for each in outputs_of(OpenVINORuntime(), made, made.io, seen)])
+    error = np.square(found - wanted).mean(0) / np.square(wanted).mean(0)
+    assert (error < 0.01).all(), error

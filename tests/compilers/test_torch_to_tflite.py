@@ -375,3 +375,18 @@ def test_a_trained_network_keeps_its_accuracy(tmp_path: Path, shared_data: Path)
     integers = np.concatenate([batch["scores"] for batch in outputs_of(LiteRTRuntime(), made, io, unseen)])
     assert np.mean(integers.argmax(1) == wanted.argmax(1)) >= 0.95
     assert np.mean(integers.argmax(1) == truth) >= np.mean(wanted.argmax(1) == truth) - 0.02
+
+
+@pytest.mark.slow
+def test_a_result_that_its_input_dwarfs_has_a_scale_that_xnnpack_loads(tmp_path: Path) -> None:
+    """Little is left but the bias: the weight of the large channel is rounded to 0, and so is the small channel."""
+    network = nn.Sequential(nn.Linear(2, 1), nn.Flatten())
+    network[0].weight.data, network[0].bias.data = torch.tensor([[1e-6, 1.0]]), torch.tensor([20.0])
+    io, random = IOSpec((TensorSpec("x", (1, 2), "float32"),), (TensorSpec("y", (1, 1), "float32"),)), np.random
+    source = tmp_path / "m.pt2"
+    translated(network, io, source)
+    data = [{"x": (random.default_rng(n).random((1, 2)) * [1e6, 1]).astype(np.float32)} for n in range(20)]
+    compiler = TorchToTFLite(target="int8")
+    made = compiler.compile(Artifact.of(source, "torch-export", io), tmp_path / "int8.tflite", lambda: data)
+    for outputs in outputs_of(LiteRTRuntime(), made, io, data):
+        assert outputs["y"][0, 0] == pytest.approx(20, abs=31 / 2)  # sums have steps of 1e6 / 255 / 127

@@ -16,6 +16,7 @@ from nnpipe.compilers._float_tensors import touching
 from nnpipe.compilers._quantisation import FloatKeepingCompiler, IntegerIOCompiler
 from nnpipe.compilers._tflite_float_parts import float_parts, steps_of
 from nnpipe.compilers._tflite_ranges import with_measured_ranges
+from nnpipe.compilers._tflite_requantisation import with_loadable_ranges
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.claims import Claim
@@ -146,10 +147,11 @@ class TFLiteConverting(IntegerIOCompiler, FloatKeepingCompiler):
         from tensorflow import as_dtype
         from tensorflow.lite.python.convert import mlir_quantize
 
+        floats = None if self.integer_only or self.target == "edgetpu" else self._float_tensors(calibrated)
         content: bytes = mlir_quantize(
-            calibrated,
+            with_loadable_ranges(calibrated, floats or ()),
             disable_per_channel=not self.per_channel,
-            denylisted_nodes=None if self.integer_only or self.target == "edgetpu" else self._float_tensors(calibrated),
+            denylisted_nodes=floats,
             input_data_type=as_dtype(self.inference_input_type),
             output_data_type=as_dtype(self.inference_output_type),
         )

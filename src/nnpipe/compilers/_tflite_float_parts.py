@@ -16,7 +16,7 @@ from nnpipe.compilers._float_tensors import GraphStep
 _STATISTICS = ("ADD", "MEAN", "SUM", "SQUARED_DIFFERENCE", "SQUARE", "MUL", "SUB", "MAXIMUM", "CAST")
 _SCALING = ("MUL", "ADD", "SUB")
 # Operators whose rounded result is the result for the rounded input.
-_PASSING = (
+PASSING = (
     "RELU", "RELU6", "RELU_N1_TO_1", "MAX_POOL_2D", "RESHAPE", "TRANSPOSE", "SQUEEZE", "EXPAND_DIMS", "DEPTH_TO_SPACE",
     "SPACE_TO_DEPTH", "TILE",
 )  # fmt: skip
@@ -48,7 +48,7 @@ def steps_of(content: bytes) -> list[GraphStep]:
     graph = _Operators(model)
     return [
         GraphStep(str(number), tuple(names[place] for place in graph.inputs[number] if place not in graph.constant),
-             tuple(names[place] for place in graph.outputs[number]), kind in _PASSING)
+             tuple(names[place] for place in graph.outputs[number]), kind in PASSING)
         for number, kind in enumerate(graph.kinds)
     ]  # fmt: skip
 

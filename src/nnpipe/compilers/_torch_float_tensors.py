@@ -76,10 +76,16 @@ def steps_of(model: Any, inputs: Sequence[str] = ()) -> list[GraphStep]:
     for node in model.graph.nodes:
         if node.op in ("placeholder", "call_function"):
             taken = tuple(given.name for given in node.all_input_nodes if given.op != "get_attr")
-            found.append(GraphStep(node.name, taken, (node.name,), _kind(node) in _PASSING))
+            found.append(GraphStep(node.name, taken, (node.name,), operator_kind(node) in _PASSING))
         if node.op == "placeholder" and (known := next(names, node.name)) != node.name:
             found.append(GraphStep(known, (node.name,), (known,), passing=True))
     return found
+
+
+def operator_kind(node: Any) -> str:
+    """Return the name of a node's operator, such as ``linear``; empty if it calls none."""
+    schema = getattr(node.target, "_schema", None)
+    return "" if schema is None else str(schema.name).partition("::")[2].removesuffix("_")
 
 
 def _takes_or_gives_integers(node: Any) -> bool:
@@ -91,11 +97,6 @@ def _takes_or_gives_integers(node: Any) -> bool:
 def _is_integer(node: Any) -> bool:
     value = node.meta.get("val")
     return getattr(value, "dtype", None) is not None and not value.is_floating_point()
-
-
-def _kind(node: Any) -> str:
-    schema = getattr(node.target, "_schema", None)
-    return "" if schema is None else str(schema.name).partition("::")[2].removesuffix("_")
 
 
 def _withdraw(model: Any, floats: set[Any]) -> None:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal
 from nnpipe.compilers._executorch_operators import fit_windows, slow_parts
 from nnpipe.compilers._quantisation import FloatKeepingCompiler
 from nnpipe.compilers._torch_float_tensors import keeping_types, steps_of
+from nnpipe.compilers._torch_requantisation import widen_results
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import SLOW_PARTS, Artifact
 from nnpipe.core.batching import FixesBatch, with_batch
@@ -126,6 +127,7 @@ class ExecuTorchCompiler(FloatKeepingCompiler, FixesBatch):
         prepared = prepare_pt2e(module, keeping_types(quantiser, self._kept if self.keep_float else None, before))
         for tensors in samples:
             prepared(*tensors)
+        widen_results(prepared)
         return convert_pt2e(prepared)
 
     def _lowered(self, program: Any) -> tuple[bytes, list[str]]:

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from nnpipe.compilers._float_tensors import GraphStep
+from nnpipe.compilers._nncf_ranges import own_ranges
 from nnpipe.compilers._quantisation import FloatKeepingCompiler
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
@@ -120,7 +121,7 @@ class OpenVINOCompiler(FloatKeepingCompiler):
         if kind == "auto":
             kind = "transformer" if _is_transformer(model.native) else "other"
         floats = self._operations_in_floats(model.native) if self.keep_float else []
-        with _hushed(), _told(model.native, "other" if kind == "transformer" else "transformer"):
+        with own_ranges(), _hushed(), _told(model.native, "other" if kind == "transformer" else "transformer"):
             return nncf.quantize(
                 model.native,
                 nncf.Dataset(samples),

@@ -9,6 +9,7 @@ from nnpipe.compilers._quantisation import FloatKeepingCompiler
 from nnpipe.compilers._torch_distillation import DistillingCompiler
 from nnpipe.compilers._torch_fake_quantisation import begin_as_calibrated, fold_normalisations
 from nnpipe.compilers._torch_float_tensors import keeping_types, steps_of
+from nnpipe.compilers._torch_requantisation import widen_results
 from nnpipe.compilers._torch_source_modules import tell_sources
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
@@ -85,7 +86,10 @@ class TorchPT2EQuantizer(DistillingCompiler, FloatKeepingCompiler):
     def _quantised(self, loaded: LoadedProgram, calibration: Calibration) -> Any:
         from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
 
-        converted = convert_pt2e(self._prepared(loaded, calibration))
+        prepared = self._prepared(loaded, calibration)
+        if self.quantizer == "xnnpack":
+            widen_results(prepared)
+        converted = convert_pt2e(prepared)
         if not any(str(node.target).startswith(QUANTISED) for node in converted.graph.nodes):
             raise CompileError(f"the {self.quantizer} quantiser knows none of its operators")
         return converted
