@@ -1,4 +1,4 @@
-"""Parts of a user's own: data, a task, a model, a compiler, a runtime with its session, and a line to a target."""
+"""A user's own parts: data, a task, a meter, a model, a compiler, a runtime with a session, and a line to a target."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 import nnpipe as nn
 from nnpipe.core.compiler import Calibration
+from nnpipe.core.energy_meter import MeterReading
 from nnpipe.core.onnx_conversion import ConversionCase
 from nnpipe.core.runtime_protocol import Channel, Listener
 
@@ -90,6 +91,31 @@ class Doubles(nn.OutputDecoder):
     def decode(self, outputs: Arrays, io: nn.IOSpec, inputs: Sequence[nn.InputMeaning] = ()) -> Arrays:
         """Return the doubles."""
         return {name: 2 * values for name, values in outputs.items()}
+
+
+class BenchSupply(nn.EnergyMeter):
+    """A supply on the bench that gives two joules a span."""
+
+    def _open(self) -> MeterReading:
+        return SupplyReading()
+
+
+class SupplyReading(MeterReading):
+    """The joules of each span."""
+
+    source = "the supply on the bench"
+    resolution_s = 0.01
+
+    def __init__(self) -> None:
+        self._marks = 0
+
+    def mark(self) -> None:
+        """Count the spans."""
+        self._marks += 1
+
+    def joules(self) -> list[float]:
+        """Return two joules a span."""
+        return [2.0] * (self._marks - 1)
 
 
 class SignSession(nn.InferenceSession):
