@@ -154,3 +154,11 @@ def _cell(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
     return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def at_most(name: str, value: float, limit: float, holds: bool, seen_on: str) -> dict[str, Any]:
+    """Return one of several goals, a limit from above, for the ``parts`` of :func:`report`."""
+    return {
+        "name": name, "value": value, "unit": "", "reference": limit, "ratio": value / limit,
+        "goal": f"<= {limit:g}", "holds": bool(holds), "seen_on": seen_on,
+    }  # fmt: skip

@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from _table import EPYC, report
+from _table import EPYC, at_most, report
 
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.workflows.search.run_file import read_search, run_search
@@ -88,22 +88,15 @@ def main(argv: list[str] | None = None) -> int:
     ]
     reference = min(ours, theirs)
     goals = [
-        _goal("bytes", size, reference, size < reference),
-        _goal("upper end of the loss", claim.figure.high, ALLOWED, claim.holds is True),
-        _goal("seconds", seconds, MOST_SECONDS, seconds <= MOST_SECONDS),
+        at_most("bytes", size, reference, size < reference, SEEN_ON),
+        at_most("upper end of the loss", claim.figure.high, ALLOWED, claim.holds is True, SEEN_ON),
+        at_most("seconds", seconds, MOST_SECONDS, seconds <= MOST_SECONDS, SEEN_ON),
     ]
     return report(
         rows, "bytes of ResNet8 / those in 8 bits", size, "bytes", reference, size / reference,
         f"smaller, at a loss of at most {ALLOWED:.0%} by a paired interval, in at most {MOST_SECONDS:.0f} s",
         all(each["holds"] for each in goals), goals, seen_on=SEEN_ON,
     )  # fmt: skip
-
-
-def _goal(name: str, value: float, limit: float, holds: bool) -> dict[str, Any]:
-    return {
-        "name": name, "value": value, "unit": "", "reference": limit, "ratio": value / limit,
-        "goal": f"<= {limit:g}", "holds": bool(holds), "seen_on": SEEN_ON,
-    }  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _table import EPYC, report
+from _table import EPYC, at_most, report
 
 import nnpipe as nn
 from nnpipe.core.registry import find
@@ -183,24 +183,17 @@ def main(argv: list[str] | None = None) -> int:
         f"{found.verdict}; its time by that of NNCF's: {ratio:.3f}, at most {most:.3f}"
     )
     goals = [
-        _goal("models tried", len(found.steps), MOST_EVALUATIONS, len(found.steps) <= MOST_EVALUATIONS),
-        _goal("loss of mixed, upper end", high, ALLOWED, found.verdict == "proven"),
-        _goal("time of mixed / NNCF's, upper end", most, SLOWER, most <= SLOWER),
-        _goal("loss of equalised", accuracy["floats"] - accuracy["equalised"], ALLOWED,
-              accuracy["floats"] - accuracy["equalised"] <= ALLOWED),
+        at_most("models tried", len(found.steps), MOST_EVALUATIONS, len(found.steps) <= MOST_EVALUATIONS, EPYC),
+        at_most("loss of mixed, upper end", high, ALLOWED, found.verdict == "proven", EPYC),
+        at_most("time of mixed / NNCF's, upper end", most, SLOWER, most <= SLOWER, EPYC),
+        at_most("loss of equalised", accuracy["floats"] - accuracy["equalised"], ALLOWED,
+              accuracy["floats"] - accuracy["equalised"] <= ALLOWED, EPYC),
     ]  # fmt: skip
     return report(
         rows, "time of mixed / NNCF's", ratio, "", 1.0, ratio,
         f"at most {MOST_EVALUATIONS} models tried, a loss of at most {ALLOWED:.0%} proven, not slower than NNCF's",
         all(each["holds"] for each in goals), goals, seen_on=EPYC,
     )  # fmt: skip
-
-
-def _goal(name: str, value: float, limit: float, holds: bool) -> dict[str, Any]:
-    return {
-        "name": name, "value": value, "unit": "", "reference": limit, "ratio": value / limit,
-        "goal": f"<= {limit:g}", "holds": bool(holds), "seen_on": EPYC,
-    }  # fmt: skip
 
 
 if __name__ == "__main__":

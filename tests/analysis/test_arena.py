@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import shutil
 from collections.abc import Sequence
 from itertools import combinations, permutations
 from pathlib import Path
@@ -14,9 +13,10 @@ from hypothesis import strategies as st
 
 from nnpipe.analysis.arena import ArenaPlan, Buffer, plan_arena
 from nnpipe.core.errors import ConfigError
+from nnpipe.core.external_tools import C
 
 CASES = Path(__file__).resolve().parents[3] / "shared" / "data" / "memory" / "minimalloc"
-needs_c = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler is installed (apt install gcc)")
+needs_c = pytest.mark.skipif(C.find() is None, reason="no C compiler is installed (apt install gcc)")
 
 
 def check(buffers: Sequence[Buffer], plan: ArenaPlan, alignment: int = 1) -> None:

@@ -15,6 +15,7 @@ from installed import needs
 from nnpipe.compilers.c import CCompiler
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import CompileError, MissingTool
+from nnpipe.core.external_tools import C
 from nnpipe.core.tensors import Batch, IOSpec
 from nnpipe.formats.tflite import read_tflite
 from nnpipe.runtimes.c import CRuntime
@@ -33,9 +34,7 @@ INTEGER = [
 FLOAT = ["tflm/hello_world_float", "mlperf_tiny_ic/pretrainedResnet", "mlperf_tiny_ad/ad01_fp32"]
 
 
-pytestmark = pytest.mark.skipif(
-    not any(map(shutil.which, ("cc", "gcc", "clang"))), reason="no C compiler is installed (apt install gcc)"
-)
+pytestmark = pytest.mark.skipif(C.find() is None, reason="no C compiler is installed (apt install gcc)")
 
 
 def shared_model(name: str) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from installed import needs
 from nnpipe.compilers.c import CCompiler
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import NNPipeError
+from nnpipe.core.external_tools import C
 from nnpipe.formats.tflite import read_tflite
 from nnpipe.frameworks.c_source import read_c_source, write_c_source
 from nnpipe.runtimes.litert import LiteRTRuntime
@@ -23,7 +23,7 @@ from nnpipe.testing.sanitised_c import sanitised_outputs
 from nnpipe.testing.session import assert_one_line
 
 needs("ai_edge_litert")
-needs_c = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler is installed (apt install gcc)")
+needs_c = pytest.mark.skipif(C.find() is None, reason="no C compiler is installed (apt install gcc)")
 
 
 @needs_c

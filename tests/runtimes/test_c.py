@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ from installed import needs
 from nnpipe.compilers.c import CCompiler
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import ArtifactError
+from nnpipe.core.external_tools import C
 from nnpipe.core.tensors import Batch, IOSpec
 from nnpipe.frameworks.c_source import write_c_source
 from nnpipe.runtimes.c import CRuntime
@@ -20,9 +20,7 @@ from nnpipe.testing.runtime import RuntimeContract
 from nnpipe.testing.session import assert_one_line
 
 needs("ai_edge_litert")
-pytestmark = pytest.mark.skipif(
-    not any(map(shutil.which, ("cc", "gcc", "clang"))), reason="no C compiler is installed (apt install gcc)"
-)
+pytestmark = pytest.mark.skipif(C.find() is None, reason="no C compiler is installed (apt install gcc)")
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ from pathlib import Path
 from nnpipe.analysis._arena_sections import ORDERS, Sections
 from nnpipe.core.errors import NNPipeError
 from nnpipe.core.external_tools import C
+from nnpipe.core.messages import one_line
 
 SOURCE = Path(__file__).with_name("arena_search.c")
 MOST_BUFFERS = 2000
@@ -39,7 +40,7 @@ def searched(sections: Sections, capacity: int, seconds: int) -> Answer:
         program = Path(folder, "arena_search")
         built = subprocess.run([compiler, "-O2", "-o", program, SOURCE], capture_output=True, text=True, check=False)
         if built.returncode:
-            raise NNPipeError(f"{compiler} cannot compile {SOURCE.name}: {built.stderr.strip().splitlines()[0][:200]}")
+            raise NNPipeError(f"{compiler} cannot compile {SOURCE.name}: {one_line(built.stderr, 200)}")
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         given = " ".join(map(str, _numbers(sections, capacity, seconds)))
         done = subprocess.run([program, *ORDERS], input=given, capture_output=True, text=True, check=False)

@@ -19,7 +19,7 @@ def fold_normalisations(module: Any) -> None:
 
 
 def begin_as_calibrated(trained: Any, calibrated: Any) -> None:
-    """Give a module that is to be trained the ranges of activations of one that was calibrated, and hold them.
+    """Copy the ranges of activations from a calibrated module into one that is to be trained, and hold them.
 
     So the training begins with what quantisation without training gives.  By itself, torchao begins with the range of
     the first batch and averages over hundreds more; and its ranges contain all values, where those of a calibration
