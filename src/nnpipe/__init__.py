@@ -56,6 +56,8 @@ _HOMES = {
     "workflows.comparison.compare": ("compare",),
     "workflows.comparison.result": ("Choice", "ComparisonResult"),
     "workflows.comparison.compare_models": ("compare_models", "compare_pipeline"),
+    "workflows.devices.device": ("Device",),
+    "workflows.devices.device_file": ("Fleet", "read_devices"),
     "workflows.explanation.explain": ("explain",),
     "workflows.explanation.explain_result": ("ExplainResult",),
     "workflows.measurement.compile": ("compile",),

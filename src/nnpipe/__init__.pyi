@@ -109,6 +109,9 @@ from nnpipe.workflows.comparison.compare_models import compare_models as compare
 from nnpipe.workflows.comparison.compare_models import compare_pipeline as compare_pipeline
 from nnpipe.workflows.comparison.result import Choice as Choice
 from nnpipe.workflows.comparison.result import ComparisonResult as ComparisonResult
+from nnpipe.workflows.devices.device import Device as Device
+from nnpipe.workflows.devices.device_file import Fleet as Fleet
+from nnpipe.workflows.devices.device_file import read_devices as read_devices
 from nnpipe.workflows.explanation.explain import explain as explain
 from nnpipe.workflows.explanation.explain_result import ExplainResult as ExplainResult
 from nnpipe.workflows.measurement.compile import compile as compile

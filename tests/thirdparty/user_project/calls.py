@@ -76,6 +76,9 @@ def from_files() -> list[Path | None]:
     """Carry out a pipeline and a sweep, and try what was published."""
     pipeline: nn.PipelineResult = nn.run_pipeline("pipeline.yaml", retrain=True)
     planned = nn.read_sweep("sweep.yaml", ["batch_sizes=[1]"])
+    fleet: nn.Fleet = nn.read_devices("devices.yaml")
+    boards: tuple[nn.Device, ...] = fleet.chosen(["arm"])
+    print([board.price(fleet.currency) for board in boards])
     swept: nn.SweepResult = nn.sweep("sweep.yaml", retry_failed=len(planned.points) > 1)
     searched: nn.SearchResult = nn.search(lambda x: x, {"x": {"kind": "bool"}}, sampler="grid", trials=2)
     print(searched.best.values, searched.arguments)

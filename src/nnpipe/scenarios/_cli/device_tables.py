@@ -1,0 +1,68 @@
+"""Formatting of devices as tables and text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nnpipe.report.document import Cell, Table
+from nnpipe.report.formatting import NOTHING, clean
+from nnpipe.report.writers.terminal import to_text
+from nnpipe.workflows.devices.device import Device
+from nnpipe.workflows.devices.device_file import Fleet
+from nnpipe.workflows.devices.inspection import Inspection
+
+_LEFT = ("system", "python")
+_PACKAGES = 40
+
+
+def devices_table(fleet: Fleet, devices: Sequence[Device], held: Mapping[str, str]) -> str:
+    """Return a table of devices; ``held`` says, by name, who has a device since when."""
+    rows = [
+        (
+            each.name, each.address, each.description, each.price(fleet.currency), " ".join(each.tags),
+            *((held.get(each.name, "free"),) if fleet.leases else ()),
+        )
+        for each in devices
+    ]  # fmt: skip
+    header = ("device", "reached by", "what it is", "cost", "tags", *(("in use",) if fleet.leases else ()))
+    return _table(header, rows)
+
+
+def inspections_table(found: Sequence[Inspection]) -> str:
+    """Return a table of what devices answered."""
+    rows = []
+    for each in found:
+        took = NOTHING if each.device.here else f"{1e3 * each.seconds:.1f} ms"
+        median = NOTHING if each.median_ns is None else f"{each.median_ns / 1e3:,.1f} us"
+        rows.append((each.title, each.state, took, median, clean(each.reason, 200)))
+    return _table(("device", "state", "reached in", "inference", "what it said"), rows)
+
+
+def facts_text(each: Inspection) -> str:
+    """Return what a device tells about itself, a line for each fact."""
+    lines = [each.title]
+    if not each.facts:
+        return f"{each.title}\n  not known: {clean(each.reason, 300) or 'it tells nothing about itself'}"
+    host = each.facts.get("host", {})
+    cpu = host.get("cpu", {}) if isinstance(host, dict) else {}
+    told = {
+        "board": host.get("board"), "processor": cpu.get("model"), "cores": cpu.get("logical_cores"),
+        "memory": f"{host['memory_bytes'] / 2**20:,.0f} MiB" if "memory_bytes" in host else None,
+        **{name: host.get(name) for name in _LEFT}, "gpus": ", ".join(str(g.get("name")) for g in host.get("gpus", [])),
+        "counter": each.facts.get("counter"),
+        "packages": ", ".join(f"{k} {v}" for k, v in list(each.facts.get("frameworks", {}).items())[:_PACKAGES]),
+    }  # fmt: skip
+    lines += [f"  {name}: {clean(_text(value), 400)}" for name, value in told.items() if value]
+    return "\n".join(lines)
+
+
+def _text(value: Any) -> str:
+    return " ".join(f"{part}" for part in value.values() if part) if isinstance(value, dict) else str(value)
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table without the columns that say nothing."""
+    kept = [place for place in range(len(header)) if place == 0 or any(row[place] for row in rows)]
+    cells = tuple(tuple(Cell(row[place] or NOTHING) for place in kept) for row in rows)
+    return to_text(Table(tuple(header[place] for place in kept), cells))

@@ -1,0 +1,1 @@
+"""Devices on which candidates are measured: read from a file, looked after, and shared."""

@@ -1,0 +1,165 @@
+"""Looking after devices: whether they answer, what they are, and whether they compute rightly."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nnpipe.core.errors import NNPipeError, TargetError
+from nnpipe.core.registry import components
+from nnpipe.core.runtime import Runtime
+from nnpipe.measuring.host import framework_versions, host_facts
+from nnpipe.workflows.candidates.deployment import Deployment
+from nnpipe.workflows.devices.device import Device
+from nnpipe.workflows.devices.trial_models import trial_batch, write_trial_models
+from nnpipe.workflows.journal import said
+
+FREE, BUSY, FAILED = "free", "busy", "failed"
+_MOST_AT_ONCE = 64
+_INFERENCES = 20
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What a server of a device answered.
+
+    Parameters
+    ----------
+    device
+        The device.
+    server
+        The runtimes that this server is for, as text; empty if it is the only one of the device.
+    state
+        ``free``, ``busy`` with another client, or ``failed``.
+    reason
+        Why it failed, or what it said.
+    seconds
+        How long it took to reach it.
+    facts
+        What the machine tells about itself; empty if it was not asked or does not tell.
+    median_ns
+        The median time of an inference of the self test on the device, in nanoseconds, if it counts time.
+    """
+
+    device: Device
+    server: str
+    state: str
+    reason: str = ""
+    seconds: float = 0.0
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    median_ns: float | None = None
+
+    @property
+    def title(self) -> str:
+        """The name of the device, with that of the server if it has several."""
+        return f"{self.device.name} ({self.server})" if self.server else self.device.name
+
+
+def ping(devices: Sequence[Device]) -> list[Inspection]:
+    """Connect to every server of devices, all at the same time, and return what each answered."""
+    return _all(devices, _reached)
+
+
+def try_out(devices: Sequence[Device]) -> list[Inspection]:
+    """Let every server of devices run a tiny model, all at the same time, and compare the outputs with the right ones.
+
+    What the machines tell about themselves comes with it, since they do so when they have loaded a model.
+    """
+    return _all(devices, _tried)
+
+
+def _all(devices: Sequence[Device], look: Callable[[Device, str, Deployment], Inspection]) -> list[Inspection]:
+    servers = [(each, *server) for each in devices for server in each.deployments().items()]
+    with ThreadPoolExecutor(min(max(len(servers), 1), _MOST_AT_ONCE)) as pool:
+        known = dict(zip([(each.name, title) for each, title, _ in servers],
+                         pool.map(lambda server: look(*server), servers), strict=True))  # fmt: skip
+    found = []
+    for each in devices:
+        if each.here:
+            found.append(Inspection(each, "", FREE, "this machine", facts=_here()))
+        found += [known[each.name, title] for title in each.deployments()]
+    return found
+
+
+def _here() -> dict[str, Any]:
+    return {"host": host_facts(), "frameworks": framework_versions()}
+
+
+def _reached(device: Device, server: str, deployment: Deployment) -> Inspection:
+    begin = time.monotonic()
+    state, reason = state_of(deployment)
+    return Inspection(device, server, state, reason, time.monotonic() - begin)
+
+
+def state_of(deployment: Deployment) -> tuple[str, str]:
+    """Connect to a server, and return its state, and why it failed or what it said."""
+    from nnpipe.protocols.client.connection import Connection
+    from nnpipe.protocols.conversation.frame import ErrorCode
+    from nnpipe.protocols.conversation.host import HostConversation
+
+    try:
+        conversation = HostConversation(token=deployment.remote.token())
+        with contextlib.closing(Connection(deployment.protocol.connect(), conversation)) as connection:
+            connection.greet()
+    except TargetError as error:
+        return (BUSY if error.code == ErrorCode.BUSY else FAILED), said(error)
+    except NNPipeError as error:
+        return FAILED, said(error)
+    return FREE, ""
+
+
+def _tried(device: Device, server: str, deployment: Deployment) -> Inspection:
+    from nnpipe.protocols.conversation.frame import ErrorCode
+
+    reached = _reached(device, server, deployment)
+    if reached.state != FREE:
+        return reached
+    refusals = []
+    with tempfile.TemporaryDirectory(prefix="nnpipe-") as folder:
+        for model in write_trial_models(Path(folder), _formats(device, deployment)):
+            try:
+                return _run(reached, deployment, model)
+            except TargetError as error:
+                refusals.append(said(error))
+                if error.code == ErrorCode.BUSY:  # somebody came in between
+                    return Inspection(device, server, BUSY, said(error), reached.seconds)
+                if error.code != ErrorCode.MODEL:
+                    break
+            except NNPipeError as error:
+                refusals.append(said(error))
+                break
+    why = "; ".join(refusals) or "there is no test model in a format that its runtimes take"
+    return Inspection(device, server, FAILED, why, reached.seconds)
+
+
+def _formats(device: Device, deployment: Deployment) -> set[str]:
+    """Return the formats that the runtimes of a server take; empty if these are not known."""
+    served = [path for path, protocol in device.runtimes.items() if protocol == deployment.protocol]
+    return {format for cls in components(Runtime) if cls.dotted_path() in served for format in cls.accepts}
+
+
+def _run(reached: Inspection, deployment: Deployment, model: Any) -> Inspection:
+    from nnpipe.protocols.client.session import open_session
+
+    with open_session(deployment.protocol, model, deployment.remote) as session:
+        for seed in range(_INFERENCES):
+            batch, right = trial_batch(model, seed)
+            (found,) = session.infer(batch).values()
+            if not np.array_equal(np.asarray(found).reshape(right.shape), right):
+                shown = f"{np.asarray(found).ravel().tolist()} instead of {right.ravel().tolist()}"
+                return Inspection(reached.device, reached.server, FAILED, f"it computes {shown}", reached.seconds)
+        columns, stats = session.columns(_INFERENCES), session.stats()
+    known = {key: stats[key] for key in ("counter", "rate") if key in stats} | dict(stats.get("target", {}))
+    times = columns.get("target_ns")
+    return Inspection(
+        reached.device, reached.server, FREE, f"{_INFERENCES} inferences of {model.format} are right", reached.seconds,
+        known, None if times is None or not len(times) else float(np.median(times)),
+    )  # fmt: skip
