@@ -2,8 +2,8 @@
 
 Each TensorFlow Lite file is compiled by ``CCompiler``, built by ``arm-none-eabi-gcc -O2`` and run in QEMU on random
 inputs; outputs are held against LiteRT's reference kernels.  Instructions are counted by QEMU's clock, in steps of 40:
-they are not cycles, and kernels are the plain ones, without the instructions of single cores.  The goal is that every
-output is exact, and that code takes at most 20 kB of flash beyond the constants.
+they are not cycles.  Cortex-M4 and M7 use the DSP extension.  The goal is that every output is exact, and that code
+takes at most 20 kB of flash beyond the constants.
 
 Run ``python benchmarks/c_cores.py FILE.tflite ...``; it needs ``apt install gcc-arm-none-eabi qemu-system-arm
 libnewlib-arm-none-eabi``.  ``--samples`` sets the number of inputs (by default 3), ``--quick`` means one.

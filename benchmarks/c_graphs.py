@@ -1,9 +1,10 @@
 """Whether C of random graphs in 8-bit numbers is right, and without a fault that a sanitiser finds.
 
 Graphs of one to six operators are computed by LiteRT's reference kernels and, as C, by a program with
-AddressSanitizer and UndefinedBehaviorSanitizer.  Of every graph, one copy has some of its bytes changed; where it still
-becomes C, this runs under the sanitisers, too, although nothing says what it should compute.  The goal is that all
-undamaged graphs agree to the bit, and that there is no finding.
+AddressSanitizer and UndefinedBehaviorSanitizer: with the kernels for any core, and with those for the DSP extension of
+Cortex-M, whose instructions are then computed in C.  Of every graph, one copy has some of its bytes changed; where it
+still becomes C, this runs under the sanitisers, too, although nothing says what it should compute.  The goal is that
+all undamaged graphs agree to the bit, and that there is no finding.
 
 Run ``python benchmarks/c_graphs.py --graphs 10000`` (more than an hour), by default 100 graphs (a minute), or with
 ``--quick`` 25.
@@ -55,7 +56,7 @@ def verdict(data: bytes, folder: Path, seed: int, judged: bool) -> str:
     except NNPipeError:
         return "refused"
     try:
-        found = sanitised_outputs(made.path, made.io, batch)
+        both = [sanitised_outputs(made.path, made.io, batch, defines) for defines in ((), ("NN_DSP_IN_C",))]
     except AssertionError as error:
         print(f"graph {seed}, {'as it is' if judged else 'damaged'}: {error}")
         return "finding"
@@ -63,7 +64,7 @@ def verdict(data: bytes, folder: Path, seed: int, judged: bool) -> str:
         return "runs"
     with LiteRTRuntime(reference_kernels=True).load(source) as reference:
         expected = reference.infer(batch)
-    if all(np.array_equal(found[name], expected[name]) for name in expected):
+    if all(np.array_equal(found[name], expected[name]) for found in both for name in expected):
         return "exact"
     print(f"graph {seed}: other outputs than the reference kernels")
     return "different"

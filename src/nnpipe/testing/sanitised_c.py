@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +24,7 @@ int main(void) {{
 """
 
 
-def sanitised_outputs(path: Path, io: IOSpec, batch: Batch) -> dict[str, np.ndarray]:
+def sanitised_outputs(path: Path, io: IOSpec, batch: Batch, defines: Sequence[str] = ()) -> dict[str, np.ndarray]:
     """Return the outputs of a C source, computed by a program with AddressSanitizer and UndefinedBehaviorSanitizer.
 
     Parameters
@@ -34,6 +35,8 @@ def sanitised_outputs(path: Path, io: IOSpec, batch: Batch) -> dict[str, np.ndar
         Its inputs and outputs, in its order.
     batch
         Its inputs by name.
+    defines
+        Macros to define, such as ``NN_DSP_IN_C``, with which instructions of a microcontroller are computed in C.
 
     Raises
     ------
@@ -44,7 +47,11 @@ def sanitised_outputs(path: Path, io: IOSpec, batch: Batch) -> dict[str, np.ndar
     with tempfile.TemporaryDirectory() as folder:
         main, program = Path(folder, "main.c"), Path(folder, "main")
         main.write_text(_MAIN.format(source=path.absolute(), inputs=sizes[0], outputs=sizes[1]))
-        subprocess.run(["cc", *_FLAGS, "-o", str(program), str(main)], check=True, capture_output=True)
+        subprocess.run(
+            ["cc", *_FLAGS, *(f"-D{each}" for each in defines), "-o", str(program), str(main)],
+            check=True,
+            capture_output=True,
+        )
         given = b"".join(np.ascontiguousarray(batch[spec.name]).tobytes() for spec in io.inputs)
         done = subprocess.run([str(program)], input=given, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr.decode(errors="replace")[:2000]

@@ -83,10 +83,13 @@ class _Writer:
         self._outputs = [same.get(n, n) for n in program.file.outputs.values()]
         self._lives = self._lifetimes()
         buffers = [Buffer(first, last + 1, self._bytes(n)) for n, (first, last) in self._lives.items()]
+        scratch = {place: step.scratch for place, (_, step, _, _) in enumerate(steps) if step.scratch}
+        buffers += [Buffer(place, place + 1, size) for place, size in scratch.items()]
         if sum(b.size for b in buffers) > _LARGEST_ARENA:
             raise CompileError("its values need more than 1 GB")
         self._plan = plan_arena(buffers, alignment=_ALIGNMENT, seconds=seconds)
-        self._offsets = dict(zip(self._lives, self._plan.offsets, strict=True))
+        self._offsets = dict(zip(self._lives, self._plan.offsets, strict=False))
+        self._scratch = dict(zip(scratch, self._plan.offsets[len(self._lives) :], strict=True))
 
     def _bytes(self, number: int) -> int:
         tensor = self._program.tensors[number]
@@ -135,14 +138,16 @@ class _Writer:
         return f"({'' if writes else 'const '}{kind} *)(nn_arena.bytes + {self._offsets[number]})"
 
     def _statements(self) -> Iterator[str]:
-        for name, step, inputs, outputs in self._steps:
+        for place, (name, step, inputs, outputs) in enumerate(self._steps):
             read = [(n, number) for n, number in enumerate(inputs) if f"{{in{n}}}" in step.statement]
             places = {f"in{n}": self._place(number) for n, number in read}
             places |= {f"out{n}": self._place(number, True) for n, number in enumerate(outputs)}
             places |= {key: self._constant(array) for key, array in step.constants.items()}
+            if step.scratch:
+                places["scratch"] = f"(void *)(nn_arena.bytes + {self._scratch[place]})"
             call = step.statement
-            for key, place in places.items():
-                call = call.replace("{" + key + "}", place)
+            for key, where in places.items():
+                call = call.replace("{" + key + "}", where)
             yield f"    {{ /* {name} */"
             yield from (f"        {line}" for line in step.before)
             yield f"        {call}"
@@ -158,6 +163,12 @@ class _Writer:
             "#include <stdint.h>",
             "",
             f"#define NN_ARENA_BYTES {size}",
+            "",
+            "#if defined(__GNUC__)",
+            "#define NN_ALIGNED __attribute__((aligned(4)))",
+            "#else",
+            "#define NN_ALIGNED",
+            "#endif",
             "",
             "/* Memory of all values; the offsets below were planned for it. */",
             "static union { int64_t whole; double real; uint8_t bytes[NN_ARENA_BYTES]; } nn_arena;",
@@ -203,7 +214,9 @@ def _definition(name: str, array: npt.NDArray[np.generic]) -> str:
     else:
         numbers = [str(int(x)) if x != -(1 << 31) else "INT32_MIN" for x in flat.tolist()]
     rows = [",".join(numbers[at : at + _LINE]) for at in range(0, len(numbers), _LINE)] or ["0"]
-    return f"static const {C_TYPES[str(flat.dtype)]} {name}[{max(len(numbers), 1)}] = {{\n" + ",\n".join(rows) + "\n};"
+    aligned = " NN_ALIGNED" if flat.dtype == np.int8 else ""
+    kind, length = C_TYPES[str(flat.dtype)], max(len(numbers), 1)
+    return f"static const {kind} {name}[{length}]{aligned} = {{\n" + ",\n".join(rows) + "\n};"
 
 
 def _real(x: float) -> str:

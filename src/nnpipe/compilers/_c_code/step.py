@@ -31,13 +31,15 @@ class CKernel:
 class CStep:
     """One operator's work: kernels in the order of their definitions, and a call.
 
-    A place for a tensor in a statement is ``{in0}``, ``{out0}``; for a constant ``{name}``.
+    A place for a tensor in a statement is ``{in0}``, ``{out0}``; for a constant ``{name}``; ``{scratch}`` for as many
+    bytes of memory as ``scratch`` says, which lie at a multiple of 16 and hold anything.
     """
 
     statement: str
     kernels: Sequence[CKernel] = ()
     constants: Mapping[str, npt.NDArray[np.generic]] = field(default_factory=dict)
     before: Sequence[str] = ()
+    scratch: int = 0
 
 
 class OperatorView:

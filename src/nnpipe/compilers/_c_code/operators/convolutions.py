@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from nnpipe.compilers._c_code.fixed_point import (
-    float_range,
-    multiplier_of,
-    quantised_range,
-    scale_of,
-    scales_of,
-    zero_of,
+from nnpipe.compilers._c_code.fixed_point import float_range, scales_of, zero_of
+from nnpipe.compilers._c_code.operators.common_kernels import (
+    CLAMP,
+    CLAMP_Q,
+    RESCALE,
+    RESCALE64,
+    RESCALE_ONCE,
+    WINDOW,
+    ZEROS,
 )
+from nnpipe.compilers._c_code.operators.int8_layers import (
+    conv_2d_int8,
+    depthwise_conv_2d_int8,
+    fully_connected_int8,
+)
+from nnpipe.compilers._c_code.operators.quantised_layer import bias_of, quantised_layer
 from nnpipe.compilers._c_code.step import C_TYPES, SUFFIXES, CKernel, CStep, OperatorView, struct, text_of
-from nnpipe.core.errors import CompileError
-from nnpipe.formats.tflite_program import ProgramTensor
-
-RESCALE = CKernel("rescale.c")
-RESCALE64 = CKernel("rescale64.c")
-RESCALE_ONCE = CKernel("rescale_once.c")
-CLAMP_Q = CKernel("clamp_q.c")
-WINDOW = CKernel("window.c")
-CLAMP = CKernel("clamp_f.c")
-_ZEROS = CKernel("quantised.c")
-_LARGEST_SUM = (1 << 31) - 1
 
 
 def window(
@@ -94,11 +90,16 @@ def _windowed(op: OperatorView, name: str, numbers: list[int], channels: int, ax
             f"nn_{name}_f32({{in0}}, {{weights}}, {_bias(op)}, {{out0}}, &w, {low}, {high});",
             (CLAMP, WINDOW, CKernel(f"{name}_f.c")), _float_constants(op, channels), place,
         )  # fmt: skip
-    kernels, constants, zeros = _quantised(op, channels, axis, activation)
-    suffix = SUFFIXES[op.input(0).spec.dtype]
+    layer = quantised_layer(op, channels, axis, activation)
+    if layer.dtype == "int8" and layer.weight_zero == 0 and name == "depthwise":
+        return depthwise_conv_2d_int8(layer, place[0], numbers)
+    if layer.dtype == "int8" and layer.weight_zero == 0 and numbers[9] == numbers[3]:
+        return conv_2d_int8(layer, place[0])
+    suffix = SUFFIXES[layer.dtype]
     return CStep(
         f"nn_{name}_{suffix}({{in0}}, {{weights}}, {_bias(op)}, {{multiplier}}, {{shift}}, {{out0}}, &w, &z);",
-        (*kernels, WINDOW, CKernel(f"{name}_q.c", _words(op))), constants, [*place, zeros],
+        (CLAMP_Q, RESCALE64 if layer.dtype == "int16" else RESCALE, ZEROS, WINDOW, CKernel(f"{name}_q.c", _words(op))),
+        layer.constants(), [*place, layer.zeros],
     )  # fmt: skip
 
 
@@ -118,12 +119,15 @@ def fully_connected(op: OperatorView) -> CStep:
             f"nn_dense_f32({{in0}}, {{weights}}, {_bias(op)}, {{out0}}, {batches}, {depth}, {units}, {low}, {high});",
             (CLAMP, CKernel("dense_f.c")), _float_constants(op, units),
         )  # fmt: skip
-    kernels, constants, zeros = _quantised(op, units, 0, activation)
-    suffix = SUFFIXES[op.input(0).spec.dtype]
+    layer = quantised_layer(op, units, 0, activation)
+    if layer.dtype == "int8" and layer.weight_zero == 0:
+        return fully_connected_int8(layer, batches)
+    suffix = SUFFIXES[layer.dtype]
     return CStep(
         f"nn_dense_{suffix}({{in0}}, {{weights}}, {_bias(op)}, {{multiplier}}, {{shift}}, {{out0}}, "
         f"{batches}, {depth}, {units}, &z);",
-        (*kernels, CKernel("dense_q.c", _words(op, "nn_rescale_once"))), constants, [zeros],
+        (CLAMP_Q, RESCALE64 if layer.dtype == "int16" else RESCALE_ONCE, ZEROS,
+         CKernel("dense_q.c", _words(op, "nn_rescale_once"))), layer.constants(), [layer.zeros],
     )  # fmt: skip
 
 
@@ -145,16 +149,8 @@ def _float_constants(op: OperatorView, channels: int) -> dict[str, npt.NDArray[n
         content = (content.astype(np.float32) - (0 if weights.spec.axis is not None else zero_of(weights))) * (
             scales.reshape([-1 if n == axis else 1 for n in range(content.ndim)])
         )
-    found: dict[str, npt.NDArray[np.generic]] = {"weights": content}
-    if _has_bias(op):
-        found["bias"] = _bias_content(op, channels, "float32")
-    return found
-
-
-def _bias_content(op: OperatorView, channels: int, *kinds: str) -> npt.NDArray[np.generic]:
-    bias = op.constant(2)
-    op.expect(bias.size == channels and str(bias.dtype) in kinds, "its bias has another size or type")
-    return bias
+    bias = bias_of(op, channels, "float32")
+    return {"weights": content} if bias is None else {"weights": content, "bias": bias}
 
 
 def _words(op: OperatorView, rescale: str = "nn_rescale") -> tuple[tuple[str, str], ...]:
@@ -166,57 +162,3 @@ def _words(op: OperatorView, rescale: str = "nn_rescale") -> tuple[tuple[str, st
         ("WEIGHT", C_TYPES[op.input(1).spec.dtype]), ("BIAS", C_TYPES[bias]),
         ("SUM", "int64_t" if wide else "int32_t"), ("RESCALE", "nn_rescale64" if wide else rescale),
     )  # fmt: skip
-
-
-def _quantised(
-    op: OperatorView, channels: int, axis: int, activation: int
-) -> tuple[tuple[CKernel, ...], dict[str, npt.NDArray[np.generic]], str]:
-    """Return kernels, constants and zero points of a quantised layer."""
-    data, weights, out = op.input(0), op.input(1), op.output()
-    kinds = (data.spec.dtype, weights.spec.dtype, out.spec.dtype)
-    if kinds not in (("int8",) * 3, ("uint8",) * 3, ("int16", "int8", "int16")):
-        raise op.unsupported()
-    wide = kinds[0] == "int16"
-    if wide and (zero_of(data) or zero_of(out)):
-        raise CompileError("a zero point of 16-bit numbers is not 0")
-    bias = _bias_content(op, channels, *(("int64", "int32") if wide else ("int32",))) if _has_bias(op) else None
-    weight_zero = zero_of(weights) if isinstance(weights.spec.scale, float) else 0
-    content = op.constant(1)
-    _check_sums(content, weight_zero, data, bias, channels, axis)
-    factors = [multiplier_of(each) for each in _factors(op, scales_of(weights, channels, axis))]
-    found: dict[str, npt.NDArray[np.generic]] = {
-        "weights": content,
-        "multiplier": np.array([m for m, _ in factors], np.int32),
-        "shift": np.array([s for _, s in factors], np.int8),
-    }
-    if wide and max(s for _, s in factors) > 14:
-        raise CompileError("its scales are too far apart for 16-bit numbers")
-    if bias is not None:
-        found["bias"] = bias
-    low, high = quantised_range(activation, out)
-    zeros = struct("nn_zeros", "z", [zero_of(data), weight_zero, zero_of(out), low, high])
-    rescale = RESCALE64 if wide else RESCALE_ONCE if op.operator.code == 9 else RESCALE
-    return ((CLAMP_Q, rescale, _ZEROS), found, zeros)
-
-
-def _factors(op: OperatorView, scales: list[float]) -> list[float]:
-    first, last = scale_of(op.input(0)), scale_of(op.output())
-    if isinstance(op.input(1).spec.scale, float) and op.input(0).spec.dtype == "uint8":
-        # These kernels multiply in 32 bits.
-        return [float(np.float32(first) * np.float32(scale)) / last for scale in scales]
-    return [first * scale / last for scale in scales]
-
-
-def _check_sums(
-    content: npt.NDArray[np.generic], zero: int, data: ProgramTensor, bias: npt.NDArray[np.generic] | None,
-    channels: int, axis: int,
-) -> None:  # fmt: skip
-    """Check that no input can overflow a sum: what overflows in C is undefined."""
-    low, high = (-32768, 32767) if data.spec.dtype == "int16" else (0, 255)
-    most = max(abs(low), abs(high))
-    sums = np.abs(np.moveaxis(content.astype(np.int64) - zero, axis, 0).reshape(channels, -1)).sum(1) * most
-    if bias is not None:
-        sums = sums.astype(object) + np.abs(bias.astype(object))
-    limit = _LARGEST_SUM if data.spec.dtype != "int16" else 1 << 47
-    if max(sums.tolist(), default=0) > limit - math.ceil(limit / 1e6):
-        raise CompileError("its sums could overflow")

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from nnpipe.compilers._c_code.fixed_point import float_range, multiplier_of, quantised_range, scale_of, zero_of
-from nnpipe.compilers._c_code.operators.convolutions import CLAMP, CLAMP_Q, RESCALE
+from nnpipe.compilers._c_code.operators.common_kernels import CLAMP, CLAMP_Q, RESCALE
 from nnpipe.compilers._c_code.step import C_TYPES, SUFFIXES, CKernel, CStep, OperatorView, struct, text_of
 from nnpipe.core.errors import CompileError
 

@@ -7,7 +7,8 @@ import math
 import numpy as np
 
 from nnpipe.compilers._c_code.fixed_point import LIMITS, float_range, quantised_range, scale_of, zero_of
-from nnpipe.compilers._c_code.operators.convolutions import CLAMP, CLAMP_Q, WINDOW, window
+from nnpipe.compilers._c_code.operators.common_kernels import CLAMP, CLAMP_Q, WINDOW
+from nnpipe.compilers._c_code.operators.convolutions import window
 from nnpipe.compilers._c_code.step import C_TYPES, SUFFIXES, CKernel, CStep, OperatorView, struct, text_of
 
 _LARGEST_WINDOW = 1 << 15  # elements, so that sums of 16-bit numbers stay below 2^31

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from nnpipe.compilers._c_code.fixed_point import LIMITS, multiplier_of, scale_of, zero_of
-from nnpipe.compilers._c_code.operators.convolutions import CLAMP_Q, RESCALE
+from nnpipe.compilers._c_code.operators.common_kernels import CLAMP_Q, RESCALE
 from nnpipe.compilers._c_code.step import C_TYPES, SUFFIXES, CKernel, CStep, OperatorView, struct
 
 _REDUCTION = CKernel("reduction.c")

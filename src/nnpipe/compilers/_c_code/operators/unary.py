@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nnpipe.compilers._c_code.fixed_point import LIMITS, multiplier_of, quantised_range, scale_of, zero_of
-from nnpipe.compilers._c_code.operators.convolutions import CLAMP, CLAMP_Q
+from nnpipe.compilers._c_code.operators.common_kernels import CLAMP, CLAMP_Q
 from nnpipe.compilers._c_code.rescaling import rescaled
 from nnpipe.compilers._c_code.step import C_TYPES, SUFFIXES, CKernel, CStep, OperatorView, text_of
 
