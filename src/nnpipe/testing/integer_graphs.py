@@ -172,8 +172,8 @@ class IntegerGraph:
         """Add an operator that fits one of the last values."""
         source = self._values[-1]
         makers: list[Callable[[int], None]] = [
-            lambda s: self._pair("ADD", s), lambda s: self._pair("MUL", s), self._dense, self._softmax,
-            self._join, self._pad, self._requantise, self._mean,
+            lambda s: self._pair("ADD", s), lambda s: self._pair("SUB", s), lambda s: self._pair("MUL", s), self._dense,
+            self._softmax, self._join, self._pad, self._requantise, self._mean,
         ]  # fmt: skip
         if len(self._shape(source)) == 4:
             for name in ("CONV_2D", "DEPTHWISE_CONV_2D", "AVERAGE_POOL_2D", "MAX_POOL_2D"):

@@ -1,6 +1,6 @@
 /* Two products of 16-bit halves at a time, where the core has the DSP extension.  With NN_DSP_IN_C these instructions
  * are computed in C, so that a computer can test the code that uses them. */
-#if defined(NN_DSP_IN_C) || (defined(__ARM_FEATURE_DSP) && defined(__GNUC__) && !defined(__ARM_BIG_ENDIAN))
+#if defined(NN_DSP_IN_C) || (defined(__ARM_FEATURE_DSP) && defined(__thumb2__) && !defined(__ARM_BIG_ENDIAN))
 #define NN_DSP 1
 #else
 #define NN_DSP 0
@@ -8,9 +8,19 @@
 
 #if defined(__GNUC__)
 #define NN_INLINE static inline __attribute__((always_inline))
+#define NN_APART static __attribute__((noinline))
 #else
 #define NN_INLINE static inline
+#define NN_APART static
 #endif
+
+/* A function that is written as a whole, and the arguments that it finds in registers. */
+#if defined(__clang__)
+#define NN_NAKED static __attribute__((naked, noinline))
+#elif NN_DSP
+#define NN_NAKED static __attribute__((naked, noinline, noipa))
+#endif
+#define NN_ARGUMENT __attribute__((unused))
 
 #if NN_DSP
 typedef uint32_t __attribute__((may_alias)) nn_word;

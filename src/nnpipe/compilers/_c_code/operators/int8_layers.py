@@ -10,7 +10,15 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from nnpipe.compilers._c_code.operators.common_kernels import CLAMP_Q, DSP, RESCALE, RESCALE_ONCE, WINDOW, ZEROS
+from nnpipe.compilers._c_code.operators.common_kernels import (
+    CLAMP_Q,
+    DSP,
+    REQUANTISE,
+    RESCALE,
+    RESCALE_ONCE,
+    WINDOW,
+    ZEROS,
+)
 from nnpipe.compilers._c_code.operators.quantised_layer import QuantisedLayer, factor_constants
 from nnpipe.compilers._c_code.step import CKernel, CStep
 
@@ -33,7 +41,7 @@ def conv_2d_int8(layer: QuantisedLayer, place: str) -> CStep:
     suffix, kernels, constants = _rounded(layer)
     return CStep(
         f"nn_conv_{suffix}({{in0}}, {{weights}}, {{bias}}, {{multiplier}}, {{shift}}, {{out0}}, {{scratch}}, &w, &z);",
-        (*kernels, CKernel("columns.c"), CKernel("conv_s8.c", _words(suffix))),
+        (*kernels, CKernel("columns.c"), CKernel("products.c"), CKernel("conv_s8.c", _words(suffix))),
         {**constants, "weights": weights}, [place, layer.zeros], 4 * weights[0].size,
     )  # fmt: skip
 
@@ -60,7 +68,7 @@ def depthwise_conv_2d_int8(layer: QuantisedLayer, place: str, window: Sequence[i
     return CStep(
         f"nn_depthwise_{suffix}({{in0}}, {{weights}}, {{bias}}, {{multiplier}}, {{shift}}, {{out0}}, {{scratch}}, "
         f"{width}, {height}, &w, &z);",
-        (*kernels, CKernel("depthwise_s8.c", _words(suffix))),
+        (*kernels, CKernel("taps.c"), CKernel("depthwise_s8.c", _words(suffix))),
         {**constants, "weights": weights}, [place, layer.zeros], width * height + 4,
     )  # fmt: skip
 
@@ -72,7 +80,7 @@ def fully_connected_int8(layer: QuantisedLayer, batches: int) -> CStep:
     return CStep(
         f"nn_dense_s8({{in0}}, {{weights}}, {{bias}}, {{multiplier}}, {{shift}}, {{out0}}, "
         f"{batches}, {depth}, {units}, &z);",
-        (CLAMP_Q, RESCALE_ONCE, ZEROS, DSP, CKernel("dense_s8.c")),
+        (CLAMP_Q, RESCALE_ONCE, ZEROS, DSP, CKernel("rows.c"), CKernel("dense_s8.c")),
         {**layer.factor_constants(), "weights": weights, "bias": _bias(layer, 0)}, [layer.zeros],
     )  # fmt: skip
 
@@ -97,7 +105,7 @@ def _rounded(
     quick = _quick_factors(layer, most.tolist())
     clamps = (layer.low, layer.high) != (-128, 127)
     suffix = "s8" + ("" if quick else "_any") + ("_clamped" if clamps else "")
-    rounding = (CKernel("requantise.c"),) if quick else (RESCALE, CKernel("requantise_any.c"))
+    rounding = (REQUANTISE,) if quick else (RESCALE, CKernel("requantise_any.c"))
     kernels = (*((CLAMP_Q,) if clamps else ()), ZEROS, WINDOW, DSP, *rounding)
     return suffix, kernels, {"bias": bias, **factor_constants(quick or layer.factors)}
 

@@ -6,12 +6,13 @@ import math
 
 import numpy as np
 
-from nnpipe.compilers._c_code.fixed_point import float_range, multiplier_of, quantised_range, scale_of, zero_of
-from nnpipe.compilers._c_code.operators.common_kernels import CLAMP, CLAMP_Q, RESCALE
+from nnpipe.compilers._c_code.fixed_point import LIMITS, float_range, multiplier_of, quantised_range, scale_of, zero_of
+from nnpipe.compilers._c_code.operators.common_kernels import CLAMP, CLAMP_Q, DSP, REQUANTISE, RESCALE
 from nnpipe.compilers._c_code.step import C_TYPES, SUFFIXES, CKernel, CStep, OperatorView, struct, text_of
 from nnpipe.core.errors import CompileError
 
 _PAIRS = CKernel("pairs.c")
+_HALF = (1 << 30, 0)  # multiplier and shift
 
 
 def add(op: OperatorView) -> CStep:
@@ -65,6 +66,10 @@ def _sum(op: OperatorView, sign: int) -> CStep:
     # TensorFlow Lite would end the process.
     op.expect(whole[1] <= 0, "its output has a very small scale")
     low, high = quantised_range(op.operator.option(0, "<b"), out)
+    if kind == "int8" and first.shape == second.shape == out.shape and (parts[0] == _HALF or parts[1] == _HALF):
+        found = _sum_of_int8(op, sign, parts, whole, (low, high))
+        if found is not None:
+            return found
     values = [
         zero_of(first), zero_of(second), zero_of(out), left, *parts[0], *parts[1], *whole, sign, low, high
     ]  # fmt: skip
@@ -72,6 +77,34 @@ def _sum(op: OperatorView, sign: int) -> CStep:
     return CStep(
         f"nn_add_{SUFFIXES[kind]}({{in0}}, {{in1}}, {{out0}}, &p, &s);", (CLAMP_Q, RESCALE, _PAIRS, kernel),
         before=[_positions(op), struct(f"nn_sum_{SUFFIXES[kind]}", "s", values)],
+    )  # fmt: skip
+
+
+def _sum_of_int8(
+    op: OperatorView, sign: int, parts: list[tuple[int, int]], whole: tuple[int, int], bounds: tuple[int, int]
+) -> CStep | None:
+    """Return the step of a sum of tensors of the same shape, or None if ``nn_requantise`` cannot compute it."""
+    signs, places = [1, sign], [0, 1] if parts[0] == _HALF else [1, 0]
+    zeros = [zero_of(op.input(place)) for place in places]
+    multiplier, shift = parts[places[1]]
+    if multiplier == 0:
+        shift = -1
+    # A half is one times a half that is rounded: the numbers are even.
+    left, shift = (21, -1) if (multiplier, shift) == _HALF else (20, shift)
+    out_zero = zero_of(op.output())
+    if max(shift, whole[1]) >= 0 or shift < -29 or abs(2 * out_zero + 1) << -whole[1] - 1 >= 1 << 30:
+        return None
+    first = signs[places[0]] << 19
+    values = [
+        first, -first * zeros[0], 1 << left, -zeros[1] << left, multiplier, shift, signs[places[1]], out_zero,
+        *whole, *bounds,
+    ]  # fmt: skip
+    clamps = bounds != LIMITS["int8"]
+    words = (("@", "s8_clamped"), ("CLAMP", "nn_clamp")) if clamps else (("@", "s8_same"), ("CLAMP", "nn_saturate"))
+    return CStep(
+        f"nn_add_{words[0][1]}({{in{places[0]}}}, {{in{places[1]}}}, {{out0}}, {op.output().count}, &s);",
+        (*((CLAMP_Q,) if clamps else ()), DSP, REQUANTISE, CKernel("add_s8.c", words)),
+        before=[struct(f"nn_sum_{words[0][1]}", "s", values)],
     )  # fmt: skip
 
 

@@ -1,0 +1,33 @@
+/* Adds the products of four rows of weights and an input to four sums.  The last of the five numbers is the length, in
+ * fours. */
+#if NN_DSP && !defined(NN_DSP_IN_C)
+#define NN_ROW_STEP(from, sum) \
+    "ldr r10, [" from "\n sxtb16 r3, r10\n sxtb16 r10, r10, ror #8\n" \
+    "smlad " sum ", r3, r11, " sum "\n smlad " sum ", r10, r12, " sum "\n"
+
+NN_NAKED void nn_add_rows(NN_ARGUMENT const int8_t *weights, NN_ARGUMENT int32_t length, NN_ARGUMENT const int8_t *in,
+                          NN_ARGUMENT int32_t sums[5]) {
+    __asm__("push {r3-r11, lr}\n ldm r3, {r4-r8}\n add r9, r0, r1, lsl #1\n"
+            "1:\n ldr r12, [r2], #4\n sxtb16 r11, r12\n sxtb16 r12, r12, ror #8\n"
+            NN_ROW_STEP("r0, r1]", "r5") NN_ROW_STEP("r0], #4", "r4") NN_ROW_STEP("r9, r1]", "r7") NN_ROW_STEP("r9], #4", "r6")
+            "subs r8, r8, #1\n bne 1b\n"
+            "ldr r3, [sp]\n stm r3, {r4-r7}\n pop {r3-r11, pc}\n");
+}
+#else
+NN_INLINE void nn_add_rows(const int8_t *weights, int32_t length, const int8_t *in, int32_t sums[5]) {
+    int32_t a = sums[0], b = sums[1], c = sums[2], d = sums[3];
+    const int8_t *p = weights, *q = p + length, *r = q + length, *s = r + length;
+    for (int32_t n = sums[4]; n > 0; n--, in += 4, p += 4, q += 4, r += 4, s += 4) {
+#if NN_DSP
+        uint32_t four = nn_four(in), even = nn_even(four), odd = nn_odd(four);
+        a = nn_two(nn_odd(nn_four(p)), odd, nn_two(nn_even(nn_four(p)), even, a));
+        b = nn_two(nn_odd(nn_four(q)), odd, nn_two(nn_even(nn_four(q)), even, b));
+        c = nn_two(nn_odd(nn_four(r)), odd, nn_two(nn_even(nn_four(r)), even, c));
+        d = nn_two(nn_odd(nn_four(s)), odd, nn_two(nn_even(nn_four(s)), even, d));
+#else
+        for (int32_t i = 0; i < 4; i++) a += p[i] * in[i], b += q[i] * in[i], c += r[i] * in[i], d += s[i] * in[i];
+#endif
+    }
+    sums[0] = a, sums[1] = b, sums[2] = c, sums[3] = d;
+}
+#endif
