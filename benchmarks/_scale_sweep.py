@@ -21,7 +21,8 @@ from nnpipe.measuring.series import Series
 from nnpipe.scenarios import sweep
 from nnpipe.workflows.journal import Outcome
 from nnpipe.workflows.sweep import confirm
-from nnpipe.workflows.sweep.file import CONFIRMATIONS, Point, Sweep
+from nnpipe.workflows.sweep.file import CONFIRMATIONS, Sweep
+from nnpipe.workflows.sweep.points import Point
 from nnpipe.workflows.sweep.run import Done
 from nnpipe.workflows.sweep.select import judge, ranked
 

@@ -10,7 +10,7 @@ and ``<!-- end -->`` is the table of a family's components, or of all callbacks,
 ``<!-- protocol: NAME -->`` does the same for the tables of the wire protocol: see ``PROTOCOL`` for the names;
 ``<!-- quantities -->`` for what is measured.
 
-``docs/*.schema.json``, for editors of pipeline, search and sweep files, and the header for
+``docs/*.schema.json``, for editors of files of devices, pipelines, searches and sweeps, and the header for
 targets in C, ``examples/target_c/nnpipe_frame.h``, are written too.
 """
 
@@ -43,12 +43,14 @@ from nnpipe.protocols.conversation.payloads import (
     STATS_FIELDS,
 )
 from nnpipe.protocols.conversation.rules import AGREED_BOUNDS, EXTENSIONS, FIXED_BOUNDS, RULES, STATES, Bound, Rule
+from nnpipe.workflows.devices import schema as devices_schema
 from nnpipe.workflows.pipeline import schema as pipeline_schema
 from nnpipe.workflows.search import file as search_file
 from nnpipe.workflows.sweep import schema as sweep_schema
 
 ROOT = Path(__file__).resolve().parents[1]
 SCHEMAS = {
+    ROOT / "docs" / "devices.schema.json": devices_schema.schema,
     ROOT / "docs" / "pipeline.schema.json": pipeline_schema.schema,
     ROOT / "docs" / "search.schema.json": lambda of_plugins: search_file.schema(),
     ROOT / "docs" / "sweep.schema.json": sweep_schema.schema,

@@ -132,9 +132,9 @@ from nnpipe.workflows.roofline.roofline import roofline as roofline
 from nnpipe.workflows.roofline.roofline_result import RooflineResult as RooflineResult
 from nnpipe.workflows.search.result import SearchResult as SearchResult
 from nnpipe.workflows.search.search import search as search
-from nnpipe.workflows.sweep.sweep import SweepResult as SweepResult
 from nnpipe.workflows.sweep.sweep import read_sweep as read_sweep
 from nnpipe.workflows.sweep.sweep import sweep as sweep
+from nnpipe.workflows.sweep.sweep_result import SweepResult as SweepResult
 from nnpipe.workflows.testrun.testrun import TestrunResult as TestrunResult
 from nnpipe.workflows.testrun.testrun import testrun as testrun
 from nnpipe.workflows.verification.compare_outputs import VerifyOptions as VerifyOptions

@@ -32,6 +32,7 @@ def measured_alike(
     output: Path,
     verification: Any = None,
     seconds: float = 0.0,
+    worker: Any = None,
 ) -> Run:
     """Return a run that depends on the title alone, after a moment; one of the candidates fails.
 

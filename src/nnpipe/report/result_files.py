@@ -17,6 +17,7 @@ from nnpipe.report.inputs.sweep_file import KIND, Found
 from nnpipe.report.sections.comparison import contest
 from nnpipe.report.sections.outcome import Failure
 from nnpipe.report.sections.sweep import most_telling, sweep_section
+from nnpipe.report.sections.sweep_devices import devices_section
 
 SHOWN = 12
 """Greatest number of candidates of a sweep that are shown one by one."""
@@ -113,4 +114,5 @@ def _of_sweep(found: Found, path: Path) -> Subject:
             f"The following sections show {SHOWN} of the {len(found.points):,}: the first ones of the table above."
         )
         section = replace(section, blocks=(*section.blocks, note))
-    return Subject(tuple(Run.read(path) for path in sources), sources, (), (section,), len(found.points))
+    sections = (section, *([devices_section(found)] if found.devices else []))
+    return Subject(tuple(Run.read(path) for path in sources), sources, (), sections, len(found.points))

@@ -4,6 +4,7 @@
   nnpipe devices ping pi-5 jetson        whether their servers answer, all at the same time
   nnpipe devices facts arm               what the machines with the tag arm are
   nnpipe devices test                    let all run a tiny model, and check what they compute
+  nnpipe devices schema                  a JSON Schema of such files, for editors
 
 A NAME is the name of a device or a tag, which stands for all devices that have it.
 The exit status is 0 if all answer, and compute rightly, and 1 if one does not.
@@ -35,8 +36,9 @@ from nnpipe.scenarios._cli.option_types import output_file
 from nnpipe.workflows.devices.device import ALL
 from nnpipe.workflows.devices.device_file import USUAL, read_devices
 from nnpipe.workflows.devices.inspection import FAILED, Inspection, ping, try_out
+from nnpipe.workflows.devices.schema import schema
 
-_ACTIONS = ("list", "ping", "facts", "test")
+_ACTIONS = ("list", "ping", "facts", "test", "schema")
 NOT_ALL = 1
 
 
@@ -56,6 +58,9 @@ def _options(parser: argparse.ArgumentParser) -> None:
 
 def _devices(argv: Sequence[str] | None) -> int:
     options = parse(argv, "devices", __doc__ or "", (), _options).options
+    if options.action == "schema":
+        print(json.dumps(schema(), indent=2))
+        return 0
     fleet = read_devices(options.devices)
     chosen = fleet.chosen(options.names or [ALL], options.action)
     if options.action == "list":

@@ -21,7 +21,8 @@ from nnpipe.testing.model_files import write_onnx_classifier
 from nnpipe.testing.session import assert_one_line
 from nnpipe.workflows.journal import Outcome
 from nnpipe.workflows.sweep.budget import SweepBudget
-from nnpipe.workflows.sweep.file import Point, Sweep
+from nnpipe.workflows.sweep.file import Sweep
+from nnpipe.workflows.sweep.points import Point
 from nnpipe.workflows.sweep.race import Race
 from nnpipe.workflows.sweep.run import Done
 from nnpipe.workflows.sweep.select import judge, ranked, why_none

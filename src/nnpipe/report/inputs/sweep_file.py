@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -12,6 +12,7 @@ from nnpipe.measuring.constraints import Figure, MetricConstraint, metric_of
 from nnpipe.measuring.quantities import Quantity
 from nnpipe.report.formatting import clean
 from nnpipe.report.inputs.checked_values import listed, number_of, of_type, read_content, share_of
+from nnpipe.report.prices import BASES
 
 SCHEMA, KIND = 1, "nnpipe sweep"
 _MOST_DOUBTS = 100
@@ -40,6 +41,8 @@ class SweepCandidate:
         Why it was not measured in full, in a sweep with a budget; empty if it was.
     share
         The share of a full measurement that its figures are from.
+    device, model, combination
+        In a sweep with targets: the name of its device, the title of its model, and its title without the device.
     """
 
     title: str
@@ -52,6 +55,9 @@ class SweepCandidate:
     doubts: tuple[tuple[str, str], ...] = ()
     stopped: str = ""
     share: float = 1.0
+    device: str = ""
+    model: str = ""
+    combination: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +66,32 @@ class Again:
 
     figures: Mapping[str, Figure]
     doubts: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class FoundDevice:
+    """A device of a sweep.
+
+    Parameters
+    ----------
+    name, description, cost_per_hour, cost_per_piece
+        As in :class:`~nnpipe.workflows.devices.device.Device`.
+    chosen, again
+        Title of the best candidate that qualifies on it, and its second measurement; ``None`` if there is none.
+    refuted
+        Reasons, by title, why candidates did not hold when they were measured again.
+    away
+        Why it gave no more results; empty if it gave all.
+    """
+
+    name: str
+    description: str
+    cost_per_hour: float | None
+    cost_per_piece: float | None
+    chosen: str | None
+    again: Again | None
+    refuted: Mapping[str, str] = field(default_factory=dict)
+    away: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +114,14 @@ class Found:
         All measured candidates.
     spent
         What a sweep with a budget measured, as a sentence; empty without a budget.
+    devices
+        The devices of a sweep with targets.
+    currency
+        The currency of their costs.
+    cheapest
+        The name of the cheapest device on which a candidate qualifies; empty if there is none.
+    cost_by
+        By what its cost was compared: ``cost_per_hour`` or ``cost_per_piece``; empty if no cost is known.
     """
 
     title: str
@@ -97,6 +137,10 @@ class Found:
     impossible: Mapping[str, str]
     points: tuple[SweepCandidate, ...]
     spent: str = ""
+    devices: tuple[FoundDevice, ...] = ()
+    currency: str = ""
+    cheapest: str = ""
+    cost_by: str = ""
 
     @classmethod
     def from_json(cls, data: Any) -> Found:
@@ -128,6 +172,10 @@ class Found:
             impossible=_reasons(data["impossible"]),
             points=tuple(_point(each) for each in listed(data, "points")),
             spent=_spent(data.get("budget")),
+            devices=tuple(_device(each) for each in of_type(list, data.get("devices", []), "'devices'")),
+            currency=clean(data.get("currency") or "", 20),
+            cheapest=clean(data.get("cheapest") or "", 60),
+            cost_by=clean(data.get("cost_by") or "", 20),
         )
 
     @property
@@ -161,6 +209,24 @@ def _point(data: Any) -> SweepCandidate:
         doubts=_doubts(data.get("doubts", [])),
         stopped=clean(data.get("stopped", ""), 600),
         share=share_of(data.get("share", 1.0)),
+        device=clean(data.get("device", ""), 60),
+        model=clean(data.get("of_model", ""), 120),
+        combination=clean(data.get("combination", ""), 120),
+    )
+
+
+def _device(data: Any) -> FoundDevice:
+    data = of_type(dict, data, "an entry of 'devices'")
+    costs = {name: None if data.get(name) is None else number_of(data[name]) for name in BASES}
+    return FoundDevice(
+        name=clean(data["name"], 60),
+        description=clean(data.get("description", ""), 200),
+        cost_per_hour=costs["cost_per_hour"],
+        cost_per_piece=costs["cost_per_piece"],
+        chosen=None if data["chosen"] is None else clean(data["chosen"], 120),
+        again=_again(data.get("confirmed")),
+        refuted=_reasons(data.get("refuted", {})),
+        away=clean(data.get("away", ""), 600),
     )
 
 

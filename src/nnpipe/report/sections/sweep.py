@@ -131,6 +131,7 @@ def _level_with(found: Found, chosen: SweepCandidate) -> list[str]:
         point.title
         for point in found.qualified
         if point is not chosen
+        and point.device == chosen.device
         and (theirs := point.figures.get(found.choose.name)) is not None
         and theirs.value is not None
         and theirs.low <= mine.high
@@ -158,7 +159,8 @@ def _table(found: Found) -> Table:
         minor=tuple(columns[1 + place][0] for place in range(3, len(found.metrics))),
         caption=f"All candidates as they were first measured{again}: the chosen one first, then those most surely on "
         f"the front. {_intervals(found)} Front is the share of draws from the figures' uncertainty in which no other "
-        f"candidate is at least as good in {', '.join(named(m) for m in found.objectives)}. In the sweep's file "
+        f"candidate{' of the same device' * bool(found.devices)} is at least as good in "
+        f"{', '.join(named(m) for m in found.objectives)}. In the sweep's file "
         + ", ".join(f"{m.name} is {m.title}" for m in found.metrics if m.name != m.heading.lower())
         + ".",
     )

@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 from nnpipe.core.arguments import arguments_of
 from nnpipe.core.component import Component
 from nnpipe.core.dataset import Dataset
-from nnpipe.core.errors import CompileError, NNPipeError
+from nnpipe.core.errors import CompileError, NNPipeError, RemoteProtocolError, TransportError
 from nnpipe.core.model import ModelWrapper
 from nnpipe.measuring.benchmark import benchmark
 from nnpipe.measuring.load_options import LoadOptions
@@ -65,6 +65,7 @@ def measure_apart(
     verification: Verification | None = None,
     seconds: float = 0.0,
     load: LoadOptions | None = None,
+    worker: Worker | None = None,
 ) -> Run:
     """Measure a candidate on the test split in a new subprocess, and compare a compiled one with its source.
 
@@ -81,6 +82,9 @@ def measure_apart(
         The greatest time in seconds for measuring, and for comparing; 0 for no limit.
     load
         The arrival of queries, if not one after another, and whether to audit.
+    worker
+        The subprocess of :func:`device_worker` to use, which may have measured others; by default a new one.  With
+        it, a connection that is lost while the outputs are compared is an error.
 
     Raises
     ------
@@ -90,7 +94,7 @@ def measure_apart(
         If measuring fails, or its process crashes or exceeds the time limit.
     """
     try:
-        measured = _measured(candidate, dataset, options, command, output, verification, seconds, load)
+        measured = _measured(candidate, dataset, options, command, output, verification, seconds, load, worker)
     except CompileError:
         if candidate.artifact is not None:
             remove_model(candidate.artifact.path)
@@ -102,6 +106,14 @@ def measure_apart(
     return measured
 
 
+def device_worker() -> Worker:
+    """Return a subprocess that measures candidates of one device, one after the other.
+
+    What it has loaded does not matter, since models run on the device; and starting it may take longer than measuring.
+    """
+    return Worker(f"{__name__}:carry_out")
+
+
 def _measured(
     candidate: CandidateSpec,
     dataset: Dataset,
@@ -111,7 +123,9 @@ def _measured(
     verification: Verification | None,
     seconds: float,
     load: LoadOptions | None,
+    worker: Worker | None,
 ) -> Run:
+    of_device = worker is not None
     with contextlib.ExitStack() as stack:
         spec = stack.enter_context(replace(candidate, dataset=dataset).served())
         request = {
@@ -122,18 +136,19 @@ def _measured(
             "load": (load or LoadOptions()).to_json(),
             "result": str(output),
         }
-        worker = stack.enter_context(Worker(f"{__name__}:carry_out", shown=True))
+        if worker is None:
+            worker = stack.enter_context(Worker(f"{__name__}:carry_out", shown=True))
         worker.attempt(f"measuring {candidate.title}", request, seconds)
         run = Run.read(output)
         if verification is None or candidate.artifact is None:
             return run
-        run = replace(run, verification=_verification(worker, request, verification, seconds))
+        run = replace(run, verification=_verification(worker, request, verification, seconds, of_device))
     run.write(output)
     return run
 
 
 def _verification(
-    worker: Worker, request: Mapping[str, Any], verification: Verification, seconds: float
+    worker: Worker, request: Mapping[str, Any], verification: Verification, seconds: float, of_device: bool
 ) -> Mapping[str, Any]:
     if isinstance(verification.reference, str):
         return not_verified(verification.reference)
@@ -141,6 +156,8 @@ def _verification(
     try:
         verdict: dict[str, Any] = worker.attempt("verifying it", {**request, **more}, seconds)
     except NNPipeError as error:  # the measurement is valid in any case
+        if of_device and isinstance(error, (TransportError, RemoteProtocolError)):
+            raise
         return not_verified(error)
     return verdict
 

@@ -24,7 +24,7 @@ from nnpipe.workflows.isolation.subprocess_worker import Worker
 from nnpipe.workflows.journal import digest_of
 from nnpipe.workflows.mixing.mix import samples_apart
 from nnpipe.workflows.pipeline.file import file_name
-from nnpipe.workflows.sweep.file import Model, Point
+from nnpipe.workflows.sweep.points import Model, Point
 from nnpipe.workflows.ways import Planned, planned
 
 INT8, FLOAT = "int8", "float"

@@ -28,9 +28,11 @@ from nnpipe.workflows.journal import digest_of
 from nnpipe.workflows.pipeline.entries import component_of, count_of, made_of, part_of, text_of
 from nnpipe.workflows.search.choice import SearchChoice
 from nnpipe.workflows.search.measured_subject import MeasuredSubject
-from nnpipe.workflows.sweep.file import Model, model_entry
+from nnpipe.workflows.sweep.file import model_entry
 from nnpipe.workflows.sweep.grid import list_of
-from nnpipe.workflows.sweep.sweep import SweepResult, sweep_points
+from nnpipe.workflows.sweep.points import Model
+from nnpipe.workflows.sweep.sweep import sweep_points
+from nnpipe.workflows.sweep.sweep_result import SweepResult
 from nnpipe.workflows.verification.compare_outputs import VerifyOptions
 from nnpipe.workflows.workers.machine_turns import turn
 

@@ -13,6 +13,7 @@ from nnpipe.core.deployment import RemoteOptions
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.runtime_protocol import RuntimeProtocol
+from nnpipe.report.prices import BASES, prices
 from nnpipe.workflows.candidates.deployment import Deployment
 from nnpipe.workflows.sweep.grid import named
 
@@ -20,8 +21,6 @@ ALL = "all"
 """The word that stands for all devices of a file."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}")
-BASES = {"cost_per_hour": "an hour", "cost_per_piece": "a piece"}
-"""What a price is for, by the field that holds it."""
 
 
 @dataclass(frozen=True)
@@ -89,9 +88,7 @@ class Device:
 
     def price(self, currency: str = "") -> str:
         """Return what it costs, as text; empty if that is not known."""
-        costs = [(getattr(self, basis), words) for basis, words in BASES.items()]
-        unit = f" {currency}" if currency else ""
-        return ", ".join(f"{cost:,.10g}{unit} {words}" for cost, words in costs if cost is not None)
+        return prices(self.cost_per_hour, self.cost_per_piece, currency)
 
     def refusal(self, runtime: type[Runtime]) -> str:
         """Return why it runs nothing of a runtime; empty if it may."""

@@ -15,7 +15,8 @@ from nnpipe.core.naming import nearest
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.runtime_protocol import RuntimeProtocol
 from nnpipe.experiment.settings import check_keys
-from nnpipe.workflows.devices.device import ALL, BASES, Device
+from nnpipe.report.prices import BASES
+from nnpipe.workflows.devices.device import ALL, Device
 from nnpipe.workflows.pipeline.entries import class_of, component_of, made_from, made_of, part_of, text_of
 from nnpipe.workflows.sweep.grid import list_of
 

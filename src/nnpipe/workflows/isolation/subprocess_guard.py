@@ -24,7 +24,8 @@ def _carried_out(function: Any, request: Any) -> dict[str, Any]:
     try:
         return {"value": function(request)}
     except NNPipeError as error:
-        return {"known": True, "kind": type(error).__name__, "message": str(error)}
+        code = getattr(error, "code", 0)  # of a TargetError
+        return {"known": True, "kind": type(error).__name__, "message": str(error), "code": code}
     except (Exception, SystemExit) as error:
         told = {"kind": type(error).__name__, "message": str(error), "traceback": traceback.format_exc()}
         return {"known": False, **told}

@@ -30,7 +30,7 @@ from typing import IO, Any
 from nnpipe.core import errors
 from nnpipe.core.child_processes import kill_group, signal_name
 from nnpipe.core.closing import Closing
-from nnpipe.core.errors import NNPipeError
+from nnpipe.core.errors import NNPipeError, TargetError
 
 _GUARD = "nnpipe.workflows.isolation.subprocess_guard"
 _TAIL = 1 << 16
@@ -111,7 +111,10 @@ class Worker(Closing):
         if "value" in reply:
             return reply["value"]
         if reply["known"]:
-            raise getattr(errors, reply["kind"], NNPipeError)(reply["message"])
+            error = getattr(errors, reply["kind"], NNPipeError)(reply["message"])
+            if isinstance(error, TargetError):
+                error.code = reply["code"]
+            raise error
         raise Unforeseen(f"{reply['kind']}: {' '.join(reply['message'].split())}", reply["traceback"])
 
     def attempt(self, what: str, request: Mapping[str, Any], seconds: float) -> Any:

@@ -16,8 +16,9 @@ from nnpipe.searching.objectives import Limit, Objectives
 from nnpipe.workflows.pipeline.entries import count_of, text_of
 from nnpipe.workflows.sweep.budget import SweepBudget
 from nnpipe.workflows.sweep.choice_settings import accepted_doubts, confidence_of, constraints_of, metric_at
-from nnpipe.workflows.sweep.file import CONFIRMATIONS, Model, Point, Sweep
+from nnpipe.workflows.sweep.file import CONFIRMATIONS, Sweep
 from nnpipe.workflows.sweep.grid import list_of
+from nnpipe.workflows.sweep.points import Model, Point
 from nnpipe.workflows.verification.compare_outputs import VerifyOptions
 
 KEYS = ("choose", "confirmations", "accept_doubts", "confidence", "budget")

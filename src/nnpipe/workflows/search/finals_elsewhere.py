@@ -15,7 +15,7 @@ from nnpipe.storage.content import get_files, put_files
 from nnpipe.storage.storage import Storage
 from nnpipe.workflows.journal import digest_of
 from nnpipe.workflows.search.measured_subject import MeasuredSubject
-from nnpipe.workflows.sweep.sweep import SweepResult
+from nnpipe.workflows.sweep.sweep_result import SweepResult
 
 FINALS = "finals"
 """The key of a piece of work that asks for the final measurements."""

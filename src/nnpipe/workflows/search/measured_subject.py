@@ -11,7 +11,7 @@ from nnpipe.searching.trial import SearchTrial, TrialResult
 from nnpipe.workflows.search.choice import SearchChoice
 from nnpipe.workflows.search.subjects import SearchSubject
 from nnpipe.workflows.search.trial_report import TrialReport
-from nnpipe.workflows.sweep.sweep import SweepResult
+from nnpipe.workflows.sweep.sweep_result import SweepResult
 from nnpipe.workflows.workers.machine_turns import MachineTurns
 
 

@@ -22,7 +22,7 @@ from nnpipe.workflows.search.table import trial_table
 if TYPE_CHECKING:
     import optuna
 
-    from nnpipe.workflows.sweep.sweep import SweepResult
+    from nnpipe.workflows.sweep.sweep_result import SweepResult
 
 _SHOWN = 10
 

@@ -30,11 +30,13 @@ from nnpipe.workflows.search.choice import SearchChoice
 from nnpipe.workflows.search.measured_subject import MeasuredSubject
 from nnpipe.workflows.sweep.budget import SweepBudget
 from nnpipe.workflows.sweep.estimates import Figures
-from nnpipe.workflows.sweep.file import Model, Point, Sweep
+from nnpipe.workflows.sweep.file import Sweep
+from nnpipe.workflows.sweep.points import Model, Point
 from nnpipe.workflows.sweep.race import staged_point
 from nnpipe.workflows.sweep.run import Done, PointMeasurer
 from nnpipe.workflows.sweep.samples import sample_count
-from nnpipe.workflows.sweep.sweep import SweepResult, sweep_points
+from nnpipe.workflows.sweep.sweep import sweep_points
+from nnpipe.workflows.sweep.sweep_result import SweepResult
 from nnpipe.workflows.workers.machine_turns import turn
 
 BUDGET = "50 %"

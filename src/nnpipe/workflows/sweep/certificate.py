@@ -19,8 +19,9 @@ from nnpipe.measuring.run import Run
 from nnpipe.workflows.sweep.budget import Spent
 from nnpipe.workflows.sweep.confirm import Confirmed
 from nnpipe.workflows.sweep.file import Sweep
+from nnpipe.workflows.sweep.points import Point
 from nnpipe.workflows.sweep.select import Claim, Judged, level_of
-from nnpipe.workflows.sweep.summary import figure_json
+from nnpipe.workflows.sweep.summary import figure_json, target_facts
 
 SCHEMA = 1
 
@@ -68,6 +69,7 @@ def certificate(
         "compilers": [compiler.describe() for compiler in point.compilers],
         "runtime": point.runtime.describe() if point.runtime else None,
         "batch_size": point.measure.inference_batch_size,
+        **_device(point, confirmation),
         "dataset": {**sweep.dataset.describe(), "split": "test", "samples": samples.tolist()},
         "confidence": sweep.confidence,
         "confidence_of_each": level_of(sweep),
@@ -86,6 +88,13 @@ def certificate(
         "measured": confirmation.created,
         "command": list(confirmation.command),
     }
+
+
+def _device(point: Point, run: Run) -> dict[str, Any]:
+    """Return the device of a chosen candidate, with what the machine told about itself when it was measured again."""
+    if point.device is None:
+        return {}
+    return {"device": {**point.device.to_json(), "facts": target_facts([run])}}
 
 
 def _claim(claim: Claim) -> dict[str, Any]:

@@ -56,12 +56,13 @@ class Confirmed:
 
 def confirmed(
     sweep: Sweep, candidates: Sequence[Judged], command: Sequence[str], *, retry: bool = False,
-    again: Callable[[Done], Outcome] | None = None,
+    again: Callable[[Done], Outcome] | None = None, artifact: Callable[[Done], Artifact | None] | None = None,
 ) -> Confirmed:  # fmt: skip
     """Measure candidates again, the best first, until one is confirmed or ``sweep.confirmations`` have been measured.
 
     With ``retry``, candidates that could not be measured in an earlier run are tried again.  ``again`` measures one
-    elsewhere, as it was measured the first time; by default it is measured here.
+    elsewhere, as it was measured the first time; by default it is measured here.  ``artifact`` returns the compiled
+    model that is measured elsewhere, if it is known here.
     """
     journal = Journal(sweep.output / "confirmations")
     refuted: dict[str, str] = {}
@@ -70,7 +71,7 @@ def confirmed(
             if again is None:
                 outcome = _outcome(sweep, candidate, journal, command, retry)
             else:
-                outcome = _outcome_elsewhere(candidate, journal, again, retry)
+                outcome = _outcome_elsewhere(candidate, journal, again, retry, artifact)
         except NNPipeError as error:  # the model is missing, and cannot be compiled again
             refuted[candidate.title] = said(error)
             continue
@@ -132,10 +133,14 @@ def _outcome(sweep: Sweep, candidate: Judged, journal: Journal, command: Sequenc
     return found
 
 
-def _outcome_elsewhere(candidate: Judged, journal: Journal, again: Callable[[Done], Outcome], retry: bool) -> Outcome:
+def _outcome_elsewhere(
+    candidate: Judged, journal: Journal, again: Callable[[Done], Outcome], retry: bool,
+    artifact: Callable[[Done], Artifact | None] | None,
+) -> Outcome:  # fmt: skip
     known = journal.read(candidate.done.key)
+    made = None if artifact is None else artifact(candidate.done)
     if known is not None and not (known.run is None and retry):
-        first = candidate.run.artifact.get("sha256")
+        first = candidate.run.artifact.get("sha256") if made is None else made.sha256
         if known.run is None or known.run.artifact.get("sha256") == first:
             return known
     log.info("\nmeasuring the best again: %s", candidate.title)

@@ -24,7 +24,8 @@ from nnpipe.workflows.candidates.stages import is_trained, record_training, trai
 from nnpipe.workflows.journal import Outcome, digest_of
 from nnpipe.workflows.pipeline.file import file_name
 from nnpipe.workflows.search.workers import worker_name
-from nnpipe.workflows.sweep.file import Model, Point, Sweep
+from nnpipe.workflows.sweep.file import Sweep
+from nnpipe.workflows.sweep.points import Model, Point
 from nnpipe.workflows.sweep.run import Done, PointMeasurer
 from nnpipe.workflows.sweep.worker_process import ARTIFACT, DESCRIPTION, RESULT, place_artifact, weight_files
 from nnpipe.workflows.workers.worker_jobs import WorkerJobs, WorkerProgram, end_leases

@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from nnpipe.core.batching import all_for_batch, for_batch
-from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.component import Component
 from nnpipe.core.dataset import Dataset
-from nnpipe.core.errors import ArtifactError, ConfigError, MissingDependency
-from nnpipe.core.model import ModelWrapper
-from nnpipe.core.plan import Plan
-from nnpipe.core.runtime import Runtime
+from nnpipe.core.errors import ConfigError
 from nnpipe.core.task import Task
 from nnpipe.core.training import TrainingOptions
 from nnpipe.experiment.settings import check_keys
 from nnpipe.measuring.constraints import MetricConstraint, metric_of
 from nnpipe.measuring.measure_options import MeasureOptions
 from nnpipe.measuring.quantities import Quantity
-from nnpipe.workflows.candidates.deployment import Deployment
 from nnpipe.workflows.candidates.model_process import LimitOptions
-from nnpipe.workflows.candidates.stages import check_plan
-from nnpipe.workflows.journal import digest_of
+from nnpipe.workflows.devices.device import Device
 from nnpipe.workflows.pipeline.entries import component_of, count_of, made_of, makes_weights, model_of, part_of, text_of
 from nnpipe.workflows.pipeline.file import file_name
 from nnpipe.workflows.sweep.budget import SweepBudget
@@ -38,70 +30,21 @@ from nnpipe.workflows.sweep.choice_settings import (
     metric_at,
     seed_of,
 )
-from nnpipe.workflows.sweep.grid import chains_of, list_of, named, runtimes_of
+from nnpipe.workflows.sweep.grid import chains_of, list_of, runtimes_of
+from nnpipe.workflows.sweep.points import Model, Point, combined
+from nnpipe.workflows.sweep.target_settings import TARGET_KEYS, Targets
 from nnpipe.workflows.verification.compare_outputs import VerifyOptions
 
 C = TypeVar("C", bound=Component)
 
 CONFIRMATIONS = 5  # the default number of candidates that are measured again at most
 _FASTEST = "latency_median"
-_MOST_POINTS = 100_000
 _KEYS = (
     "title", "output", "dataset", "calibration_samples", "measure", "verify", "models", "as_trained", "compilers",
     "runtimes", "threads", "batch_sizes", "time_limit", "constraints", "objectives", "choose", "confirmations",
-    "accept_doubts", "confidence", "seed", "budget",
+    "accept_doubts", "confidence", "seed", "budget", *TARGET_KEYS,
 )  # fmt: skip
 _MODEL_KEYS = ("title", "class", "arguments", "path", "training")
-
-
-@dataclass(frozen=True)
-class Model:
-    """A model to start from."""
-
-    title: str
-    wrapper: ModelWrapper
-    path: Path
-    training: TrainingOptions | None
-    makes_weights: bool = False
-
-
-@dataclass(frozen=True)
-class Point:
-    """One combination of a model, compilers, a runtime and a batch size.
-
-    The title names the arguments that differ from their defaults.
-    """
-
-    title: str
-    model: Model
-    compilers: tuple[ModelCompiler, ...]
-    runtime: Runtime | None
-    way: Plan | None
-    measure: MeasureOptions
-    deployment: Deployment | None = None
-
-    def key(self, weights: str, dataset: Dataset, calibration_samples: int, verify: VerifyOptions) -> str:
-        """Return a key that is equal only for the same work: a digest of the weights' SHA-256 and every argument."""
-        return digest_of(
-            {
-                **self.made_from(weights, dataset, calibration_samples),
-                "runtime": self.runtime.describe() if self.runtime else None,
-                "measure": self.measure.to_json(),
-                "verify": verify.to_json(),
-                **({"deployment": self.deployment.to_json()} if self.deployment else {}),
-            }
-        )
-
-    def made_from(self, weights: str, dataset: Dataset, calibration_samples: int) -> dict[str, Any]:
-        """Return everything on which the compiled model depends."""
-        return {
-            "model": self.model.wrapper.describe(),
-            "weights": weights,
-            "dataset": dataset.describe(),
-            "calibration_samples": calibration_samples,
-            "compilers": [compiler.describe() for compiler in self.compilers],
-            "export": self.way.export if self.way else None,
-        }
 
 
 @dataclass(frozen=True)
@@ -130,6 +73,15 @@ class Sweep:
     time_limit: float
     budget: SweepBudget | None = None
     trained_competes: bool = True
+    targets: Targets = field(default_factory=Targets)
+
+    def on(self, device: Device) -> Sweep:
+        """Return the part of the sweep that decides about a device: its points, and the models as trained.
+
+        Models as trained compete on this machine only; elsewhere, losses are told against them.
+        """
+        own = tuple(each for each in self.points if each.device == device or each.runtime is None)
+        return replace(self, points=own, trained_competes=self.trained_competes and device.here)
 
     def competes(self, point: Point) -> bool:
         """Return whether a point may be chosen; models as trained may be there for comparison only."""
@@ -176,7 +128,11 @@ class Sweep:
         chains = tuple(chains_of(data))
         runtimes = tuple(runtimes_of(data))
         sizes = [count_of(size, f"batch_sizes.{i}") for i, size in enumerate(list_of(data, "batch_sizes", [1]))]
-        points, impossible = _combined(models, chains, runtimes, sizes, measure, _flag(data, "as_trained", True))
+        measures = [replace(measure, inference_batch_size=size) for size in sizes]
+        targets = Targets.from_settings(data)
+        points, impossible = combined(
+            models, chains, runtimes, measures, targets.devices, _flag(data, "as_trained", True)
+        )
         constraints = constraints_of(data)
         named_objectives = [] if data.get("objectives") is None else list_of(data, "objectives")
         objectives = tuple(metric_at(name, f"objectives.{i}") for i, name in enumerate(named_objectives))
@@ -201,6 +157,7 @@ class Sweep:
             seed=seed_of(data.get("seed", 0)),
             time_limit=made_of(LimitOptions, {k: data[k] for k in ("time_limit",) if k in data}, "sweep").time_limit,
             budget=None if data.get("budget") is None else SweepBudget.parse(data["budget"]),
+            targets=targets,
         )
 
 
@@ -213,69 +170,6 @@ def model_entry(entry: Any, where: str, output: Path) -> Model:
     training = data.get("training")
     options = None if training is None else made_of(TrainingOptions, training, f"{where}.training")
     return Model(title, wrapper, path, options, makes_weights(wrapper, data))
-
-
-def _combined(
-    models: Sequence[Model],
-    chains: Sequence[tuple[ModelCompiler, ...]],
-    runtimes: Sequence[Runtime],
-    sizes: Sequence[int],
-    measure: MeasureOptions,
-    as_trained: bool,
-) -> tuple[tuple[Point, ...], dict[str, str]]:
-    number = len(models) * (as_trained + len(chains) * len(runtimes)) * len(sizes)
-    if number > _MOST_POINTS:
-        raise ConfigError(f"sweep: {number:,} combinations are more than the {_MOST_POINTS:,} that one sweep takes")
-    points: dict[str, Point] = {}
-    impossible: dict[str, str] = {}
-    ways: list[tuple[tuple[ModelCompiler, ...], Runtime | None]] = [((), None)] if as_trained else []
-    ways += itertools.product(chains, runtimes)
-    measures = [replace(measure, inference_batch_size=size) for size in sizes]
-    found: dict[tuple[object, ...], tuple[Plan | None, str]] = {}
-    for model, (chain, runtime) in itertools.product(models, ways):
-        parts = (*chain, runtime) if runtime else ()
-        # Arguments do not affect the formats, only which programs are needed.
-        classes = (type(model.wrapper), *((type(part), part.tools()) for part in parts))
-        if classes not in found:
-            found[classes] = _way(model, chain, runtime)
-        way, reason = found[classes]
-        for each in measures:
-            point = _point(model, chain, runtime, way, each)
-            if reason:
-                impossible[point.title] = reason
-            else:
-                points[point.title] = point
-    if not points:
-        reason = next(iter(impossible.values()))
-        raise ConfigError(f"sweep: not one of the {number} combinations can be; for example: {reason}")
-    return tuple(points.values()), impossible
-
-
-def _way(model: Model, chain: Sequence[ModelCompiler], runtime: Runtime | None) -> tuple[Plan | None, str]:
-    """Return the formats from a model to a runtime, or else the reason why there are none."""
-    try:
-        if runtime is not None:
-            return check_plan(model.wrapper, chain, runtime), ""
-        model.wrapper.check_installed()
-    except MissingDependency as error:
-        return None, f"not installed: {error}"
-    except ConfigError as error:
-        return None, str(error)
-    except ArtifactError as error:  # a missing or damaged file makes all combinations impossible
-        raise ArtifactError(f"{model.title}: {error}") from None
-    return None, ""
-
-
-def _point(
-    model: Model, chain: Sequence[ModelCompiler], runtime: Runtime | None, way: Plan | None, measure: MeasureOptions
-) -> Point:
-    """Return a point, whose compilers and runtime are set to the batch size."""
-    size = measure.inference_batch_size
-    parts = [model.title, *map(named, chain), "as trained" if runtime is None else named(runtime)]
-    if size != 1:
-        parts.append(f"batch {size}")
-    fitted = None if runtime is None else for_batch(runtime, size)
-    return Point(" · ".join(parts), model, all_for_batch(chain, size), fitted, way, measure)
 
 
 def _flag(data: Mapping[str, Any], key: str, default: bool) -> bool:

@@ -20,7 +20,8 @@ from nnpipe.measuring.run import Run
 from nnpipe.report.quantity_text import ranged
 from nnpipe.workflows.journal import Outcome
 from nnpipe.workflows.sweep.budget import MeasuringTime, Spent
-from nnpipe.workflows.sweep.file import Point, Sweep
+from nnpipe.workflows.sweep.file import Sweep
+from nnpipe.workflows.sweep.points import Point
 from nnpipe.workflows.sweep.run import Done
 from nnpipe.workflows.sweep.samples import on_samples_of, sample_count
 from nnpipe.workflows.sweep.select import race_level

@@ -1,13 +1,12 @@
-"""Carrying out a sweep: train, compile and measure everything that has not been done yet."""
+"""Carrying out the points of a sweep: train, compile and measure what has not been done yet."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
-import random
-from collections import defaultdict
-from collections.abc import Sequence
-from contextlib import ExitStack
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,13 +19,18 @@ from nnpipe.workflows.candidates.measure import Verification, measure_apart, sou
 from nnpipe.workflows.candidates.model_process import ModelProcess
 from nnpipe.workflows.candidates.spec import CandidateSpec
 from nnpipe.workflows.candidates.stages import suffix, train_once
+from nnpipe.workflows.isolation.subprocess_worker import Worker
 from nnpipe.workflows.journal import Journal, Outcome, digest_of, said
 from nnpipe.workflows.pipeline.file import file_name
-from nnpipe.workflows.sweep.file import Model, Point, Sweep
+from nnpipe.workflows.sweep.file import Sweep
+from nnpipe.workflows.sweep.points import Model, Point
 from nnpipe.workflows.verification.compare_outputs import VerifyOptions
 from nnpipe.workflows.workers.machine_turns import MachineTurns, turn
 
 log = logging.getLogger("nnpipe")
+
+MeasurePoint = Callable[[Sweep, Point, Artifact | None, Path, Sequence[str], Verification | None], Outcome]
+"""Measures a compiled point: with the path of its unfinished result, the command, and what to compare it with."""
 
 
 @dataclass(frozen=True)
@@ -54,37 +58,6 @@ class Done:
     reference: Run | None = None
 
 
-def sweep_through(
-    sweep: Sweep, command: Sequence[str], *, retrain: bool, retry: bool, only_known: bool = False
-) -> tuple[Done, ...]:
-    """Carry out every point that has not been done yet, and return all points in the order of the file.
-
-    Models are processed one by one, and the points of each in a random order from the
-    seed, so that drift does not favour a compiler or a runtime.
-    """
-    by_model: dict[str, list[Point]] = defaultdict(list)
-    for point in sweep.points:
-        by_model[point.model.title].append(point)
-    done: dict[str, Done] = {}
-    with PointMeasurer(sweep, command, retrain=retrain, retry=retry, only_known=only_known) as measurer:
-        for points in by_model.values():
-            found = [known for point in points if (known := measurer.known(point, sweep.verify)) is not None]
-            if found:
-                log.info("%s: %d of %d points are done already", points[0].model.title, len(found), len(points))
-            done |= {each.point.title: each for each in found}
-            waiting = [point for point in points if point.title not in done]
-            random.Random(f"{sweep.seed} {points[0].model.title}").shuffle(waiting)
-            for point in waiting:
-                log.info("\n[%d/%d] %s", len(done) + 1, len(sweep.points), point.title)
-                done[point.title] = measurer.done(point, sweep.verify)
-    return tuple(done[point.title] for point in sweep.points)
-
-
-def not_measured(done: Done) -> Outcome:
-    """Raise an error: a second measurement is missing that was made elsewhere."""
-    raise ConfigError(f"{done.point.title}: what was measured again on another machine did not come from there")
-
-
 class PointMeasurer(Closing):
     """Trains, compiles and measures the points of a sweep, each at most once; used in a ``with`` block.
 
@@ -98,6 +71,11 @@ class PointMeasurer(Closing):
         Whether to train even if the same training has been done, and to try failed points again.
     turns
         When this process may compile and measure, if others work on this machine, too.
+    measure
+        Measures a compiled point, by default :func:`measured`.  If it raises an error, nothing is recorded.
+    shared
+        Whether several threads use it, each for a device of its own: it keeps what belongs to a model until
+        :meth:`release`, and compiles one model at a time.
     only_known
         Whether everything has been done, so that an error is raised where a point has not.
 
@@ -109,7 +87,7 @@ class PointMeasurer(Closing):
 
     def __init__(
         self, sweep: Sweep, command: Sequence[str], *, retrain: bool, retry: bool, turns: MachineTurns | None = None,
-        only_known: bool = False,
+        only_known: bool = False, measure: MeasurePoint | None = None, shared: bool = False,
     ) -> None:  # fmt: skip
         for model in sweep.models:
             if model.training is None and not model.makes_weights and not model.path.is_file():
@@ -119,13 +97,15 @@ class PointMeasurer(Closing):
                 )
         self._sweep, self._command, self._retrain, self._retry = sweep, command, retrain, retry
         self._turns, self._only_known = turns, only_known
+        self._measure, self._shared = measure or measured, shared
         self._journal = Journal(sweep.output / "results")
         self._weights: dict[str, str] = {}
         self._done: dict[str, Done] = {}
         self._opened = ""
-        self._stack = ExitStack()
         self._source: ModelProcess | None = None
-        self._verification: tuple[Verification | None] | None = None
+        self._outputs: dict[str, tuple[ExitStack, Verification | None]] = {}
+        self._compiling = threading.RLock()
+        self._closed = False
 
     @property
     def points(self) -> tuple[Point, ...]:
@@ -153,6 +133,8 @@ class PointMeasurer(Closing):
             raise ConfigError(f"{point.title}: what was measured on another machine did not come from there")
         key = self.key(point, verify)
         outcome = self._carried_out(point, verify, self._journal.working_path(key))
+        if self._closed:  # by another thread, which has ended the processes
+            raise NNPipeError(f"{point.title}: the sweep was stopped")
         self._journal.write(key, point.title, outcome)
         self._done[key] = Done(point, key, outcome, self.artifact_path(point))
         return self._done[key]
@@ -161,18 +143,51 @@ class PointMeasurer(Closing):
         """Record the outcome of a point that was carried out elsewhere."""
         self._journal.write(self.key(point, verify), point.title, outcome)
 
-    def measured_again(self, point: Point) -> Outcome:
-        """Measure a point once more, whether it has been done or not; nothing is recorded."""
-        path = self.artifact_path(point)
-        with turn(self._turns):
-            artifact = self._compiled(point, path)
-        with turn(self._turns, alone=True):
-            return measured(self._sweep, point, artifact, self._sweep.output / ".again.json", self._command)
+    def measured_again(self, point: Point, first: Run | None = None) -> Outcome:
+        """Measure a point once more, whether it has been done or not; nothing is recorded.
+
+        Parameters
+        ----------
+        point
+            The point.
+        first
+            Its first measurement; if the compiled model is not that one any more, it is compared with its source.
+        """
+        verification = None
+        with self._compiling, turn(self._turns):
+            artifact = self.artifact(point)
+            if first is not None and artifact is not None and artifact.sha256 != first.artifact.get("sha256"):
+                verification = self._compared_with(point.model, self._sweep.verify)
+        output = self._sweep.output / f".again-{file_name(point.title)}.json"
+        with self._turn_of(point):
+            return self._measure(self._sweep, point, artifact, output, self._command, verification)
+
+    def artifact(self, point: Point) -> Artifact | None:
+        """Return the compiled model of a point, which is compiled if it is not there; ``None`` if nothing is."""
+        with self._compiling:
+            return self._compiled(point, self.artifact_path(point))
+
+    def release(self, model: Model) -> None:
+        """Remove what was kept for the points of a model."""
+        with self._compiling:
+            stack, _ = self._outputs.pop(model.title, (ExitStack(), None))
+            stack.close()
 
     def close(self) -> None:
-        """End the processes."""
-        self._stack.close()
-        self._opened, self._source, self._verification = "", None, None
+        """End the processes, and remove what was kept; other threads record nothing any more."""
+        self._closed = True
+        self._close_source()
+        for model in self._sweep.models:
+            self.release(model)
+
+    def _close_source(self) -> None:
+        if self._source is not None:
+            self._source.close()
+        self._opened, self._source = "", None
+
+    def _turn_of(self, point: Point) -> AbstractContextManager[None]:
+        """Return the turn in which a point is measured; on another device, nothing of this machine has to wait."""
+        return nullcontext() if point.remote else turn(self._turns, alone=True)
 
     def key(self, point: Point, verify: VerifyOptions) -> str:
         """Return the name of a point's result; its model is trained if needed."""
@@ -200,16 +215,16 @@ class PointMeasurer(Closing):
     def _carried_out(self, point: Point, verify: VerifyOptions, output: Path) -> Outcome:
         path = self.artifact_path(point)
         verification = None
-        with turn(self._turns):
+        with self._compiling, turn(self._turns):
             if verify.verify_samples and point.way is not None:
-                verification = self._compared_with(self._open(point.model), verify)
+                verification = self._compared_with(point.model, verify)
             try:
                 artifact = self._compiled(point, path)
             except NNPipeError as error:
                 log.error("%s failed: %s", point.title, error)
                 return Outcome(None, said(error))
-        with turn(self._turns, alone=True):
-            return measured(self._sweep, point, artifact, output, self._command, verification)
+        with self._turn_of(point):
+            return self._measure(self._sweep, point, artifact, output, self._command, verification)
 
     def _compiled(self, point: Point, path: Path | None) -> Artifact | None:
         with contextlib.suppress(ArtifactError):  # of another point or an earlier stage
@@ -218,19 +233,22 @@ class PointMeasurer(Closing):
 
     def _open(self, model: Model) -> ModelProcess:
         if self._source is None or self._opened != model.title:
-            self.close()
-            self._source = self._stack.enter_context(ModelProcess(model.wrapper, self._sweep.dataset, model.path))
+            self._close_source()
+            if not self._shared:
+                for title in [title for title in self._outputs if title != model.title]:
+                    self._outputs.pop(title)[0].close()
+            self._source = ModelProcess(model.wrapper, self._sweep.dataset, model.path)
             self._opened = model.title
         return self._source
 
-    def _compared_with(self, source: ModelProcess, verify: VerifyOptions) -> Verification | None:
-        """Return the outputs of the source, which runs once for all points of a model."""
-        if not verify.verify_samples:
-            return None
-        if self._verification is None:
-            outputs = source_outputs(source, verify, self._sweep.time_limit)
-            self._verification = (self._stack.enter_context(outputs),)
-        return self._verification[0]
+    def _compared_with(self, model: Model, verify: VerifyOptions) -> Verification | None:
+        """Return the outputs of a model, which runs once for all its points."""
+        source = self._open(model)
+        if model.title not in self._outputs:
+            stack = ExitStack()
+            found = stack.enter_context(source_outputs(source, verify, self._sweep.time_limit))
+            self._outputs[model.title] = stack, found
+        return self._outputs[model.title][1]
 
 
 def measured(
@@ -238,17 +256,33 @@ def measured(
     verification: Verification | None = None,
 ) -> Outcome:  # fmt: skip
     """Measure a compiled point; ``output`` is the path of its unfinished result."""
+    try:
+        return Outcome(measure_once(sweep, point, artifact, output, command, verification))
+    except NNPipeError as error:
+        log.error("%s failed: %s", point.title, error)
+        return Outcome(None, said(error))
+
+
+def measure_once(
+    sweep: Sweep, point: Point, artifact: Artifact | None, output: Path, command: Sequence[str],
+    verification: Verification | None = None, worker: Worker | None = None,
+) -> Run:  # fmt: skip
+    """Measure a compiled point as :func:`measured` does, in a subprocess that is given or in a new one.
+
+    Raises
+    ------
+    NNPipeError
+        If it cannot be measured.
+    """
     candidate = CandidateSpec(
         point.title, point.model.wrapper, point.model.path, point.compilers, point.runtime, artifact, point.deployment
     )
     try:
-        run = measure_apart(candidate, sweep.dataset, point.measure, command, output, verification, sweep.time_limit)
-    except NNPipeError as error:
-        log.error("%s failed: %s", point.title, error)
-        return Outcome(None, said(error))
+        return measure_apart(
+            candidate, sweep.dataset, point.measure, command, output, verification, sweep.time_limit, worker=worker
+        )
     finally:
         output.unlink(missing_ok=True)
-    return Outcome(run)
 
 
 def compiled(sweep: Sweep, point: Point, source: ModelProcess, path: Path | None) -> Artifact | None:

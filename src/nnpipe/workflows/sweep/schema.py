@@ -12,8 +12,11 @@ from nnpipe.measuring.constraints import known_metrics
 from nnpipe.measuring.doubt import BARRING
 from nnpipe.measuring.measure_options import MeasureOptions
 from nnpipe.workflows.candidates.model_process import LimitOptions
+from nnpipe.workflows.devices.device_file import USUAL
+from nnpipe.workflows.devices.schema import fleet_schema
 from nnpipe.workflows.pipeline.schema_parts import DIALECT, Schema, arguments_schema, choice, object_schema
 from nnpipe.workflows.sweep.file import CONFIRMATIONS
+from nnpipe.workflows.sweep.target_settings import PATIENCE
 from nnpipe.workflows.verification.compare_outputs import VerifyOptions
 
 
@@ -79,10 +82,29 @@ def schema(of_plugins: bool = True) -> Schema:
                 "such as 10min; candidates are measured in full only while they can change the choice or the front",
             },
             "seed": {"type": "integer", "minimum": 0, "default": 0},
+            "devices": {
+                "anyOf": [text, {"$ref": "#/$defs/fleet"}, {"$ref": "#/$defs/fleet/properties/devices"}],
+                "default": str(USUAL),
+                "description": "the file of devices, or what stands in one",
+            },
+            "targets": {
+                "type": "array",
+                "items": text,
+                "minItems": 1,
+                "description": "the devices to measure on: names, tags, or all; left out: this machine",
+            },
+            "target_patience": {
+                "type": "number",
+                "minimum": 0,
+                "maximum": 86_400,
+                "default": PATIENCE,
+                "description": "seconds for which a device that has gone away is waited for",
+            },
         },
         ("dataset", "models", "runtimes"),
     )
     definitions = {
+        "fleet": fleet_schema(of_plugins),
         "datasets": choice(Dataset, {}, of_plugins),
         "modelwrappers": choice(ModelWrapper, model_extra, of_plugins),
         "compilers": choice(ModelCompiler, {}, of_plugins, vary=True),

@@ -19,7 +19,8 @@ from nnpipe.measuring.statistics import samples_needed
 from nnpipe.report.inputs.quality import Quality, comparable
 from nnpipe.workflows.sweep.budget import MeasuringTime
 from nnpipe.workflows.sweep.estimates import Figures
-from nnpipe.workflows.sweep.file import Point, Sweep
+from nnpipe.workflows.sweep.file import Sweep
+from nnpipe.workflows.sweep.points import Point
 from nnpipe.workflows.sweep.samples import on_samples_of
 from nnpipe.workflows.sweep.select import Claim, barring, claims_of, level_of, race_level, tell, told_barred
 

@@ -9,13 +9,16 @@ from typing import Any
 from nnpipe.measuring.constraints import Figure
 from nnpipe.measuring.doubt import Doubt
 from nnpipe.measuring.quantities import Quantity
+from nnpipe.measuring.run import Run
 from nnpipe.report.document import Cell, Table
 from nnpipe.report.inputs.sweep_file import KIND, SCHEMA
 from nnpipe.report.quantity_text import kinds, ranged, written
 from nnpipe.report.writers.terminal import to_text
 from nnpipe.workflows.sweep.budget import Spent
 from nnpipe.workflows.sweep.confirm import Confirmed
+from nnpipe.workflows.sweep.device_result import DeviceResult, cheapest
 from nnpipe.workflows.sweep.file import Sweep
+from nnpipe.workflows.sweep.points import Point
 from nnpipe.workflows.sweep.run import Done
 from nnpipe.workflows.sweep.select import Judged, level_of, tell
 
@@ -45,9 +48,21 @@ def told_again(sweep: Sweep, found: Confirmed) -> list[str]:
 
 
 def summary(
-    sweep: Sweep, done: Sequence[Done], judged: Sequence[Judged], found: Confirmed, spent: Spent | None = None
+    sweep: Sweep,
+    done: Sequence[Done],
+    judged: Sequence[Judged],
+    found: Confirmed,
+    spent: Spent | None = None,
+    by_device: Sequence[DeviceResult] = (),
 ) -> dict[str, Any]:
     """Return all results as JSON can hold them; times in seconds, sizes in bytes, shares from 0 to 1."""
+    best, basis = cheapest(by_device)
+    devices = {
+        "devices": [_device(each) for each in by_device],
+        "currency": sweep.targets.currency,
+        "cheapest": best.device.name if best else None,
+        "cost_by": basis or None,
+    }
     return {
         "schema": SCHEMA,
         "kind": KIND,
@@ -64,7 +79,28 @@ def summary(
         "points": [_point(sweep, one) for one in judged],
         "failed": [{"title": d.point.title, "reason": d.outcome.reason} for d in done if d.outcome.run is None],
         "impossible": dict(sweep.impossible),
+        **(devices if by_device else {}),
     }
+
+
+def _device(one: DeviceResult) -> dict[str, Any]:
+    found = one.confirmed
+    return {
+        **one.device.to_json(),
+        "chosen": found.chosen.title if found.chosen else None,
+        "confirmed": _confirmed(found) if found.chosen else None,
+        "refuted": dict(found.refuted),
+        "budget": one.spent.to_json() if one.spent else None,
+        "away": one.away,
+        "measured": len([each for each in one.own if each.done.point.device == one.device]),
+        "facts": target_facts([each.run for each in one.own]) if not one.device.here else {},
+    }
+
+
+def target_facts(runs: Sequence[Run]) -> dict[str, Any]:
+    """Return what a target told about itself when one of these was measured; empty if it told nothing."""
+    told = (run.timing.get("session", {}).get("target", {}) for run in runs)
+    return dict(next(filter(None, told), {}))
 
 
 def _point(sweep: Sweep, one: Judged) -> dict[str, Any]:
@@ -79,7 +115,15 @@ def _point(sweep: Sweep, one: Judged) -> dict[str, Any]:
         "front_share": one.front_share,
         "doubts": [_doubt(doubt) for doubt in one.doubts],
         **({"share": one.done.share, "stopped": one.done.stopped} if one.done.stopped else {}),
+        **_place_of(one.done.point),
     }
+
+
+def _place_of(point: Point) -> dict[str, Any]:
+    """Return the device of a point, and what it shares with the same combination on other devices."""
+    if point.device is None:
+        return {}
+    return {"device": point.device.name, "of_model": point.model.title, "combination": point.combination}
 
 
 def _confirmed(found: Confirmed) -> dict[str, Any]:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,108 +20,24 @@ from nnpipe.report.result_files import subject
 from nnpipe.workflows.candidates.stages import prepared
 from nnpipe.workflows.journal import Outcome, alone
 from nnpipe.workflows.pipeline.entries import made_from
-from nnpipe.workflows.reporting import place_of, write_document
+from nnpipe.workflows.reporting import write_document
+from nnpipe.workflows.sweep.across_devices import DeviceSweep
 from nnpipe.workflows.sweep.budget import Spent
 from nnpipe.workflows.sweep.certificate import certificate
 from nnpipe.workflows.sweep.confirm import Confirmed, confirmed
+from nnpipe.workflows.sweep.device_result import cheapest
 from nnpipe.workflows.sweep.distribute import SweepWorkers
 from nnpipe.workflows.sweep.file import Sweep
-from nnpipe.workflows.sweep.race import ENDED, Race
-from nnpipe.workflows.sweep.run import Done, PointMeasurer, not_measured, sweep_through
+from nnpipe.workflows.sweep.race import Race
+from nnpipe.workflows.sweep.run import Done, PointMeasurer
 from nnpipe.workflows.sweep.samples import test_samples
-from nnpipe.workflows.sweep.select import Judged, judge, level_with, ranked, why_none
-from nnpipe.workflows.sweep.summary import summary, table, told_again
+from nnpipe.workflows.sweep.select import Judged, judge, level_with, ranked
+from nnpipe.workflows.sweep.summary import summary
+from nnpipe.workflows.sweep.sweep_result import SweepResult, certificate_path
+from nnpipe.workflows.sweep.sweep_through import not_measured, sweep_through
 from nnpipe.workflows.workers.worker_options import WorkerOptions
 
 log = logging.getLogger("nnpipe")
-
-
-@dataclass(frozen=True, eq=False)
-class SweepResult:
-    """The result of a sweep.
-
-    Parameters
-    ----------
-    sweep
-        The combinations, the constraints and the metrics.
-    done
-        Every combination with its outcome, in the order of the file.
-    judged
-        The measured combinations, with their claims.
-    confirmed
-        The candidate that was confirmed by a second measurement, and the refuted ones.
-    report
-        The path of the report; ``None`` if packages for it are not installed.
-    spent
-        What a sweep with a budget took; ``None`` without a budget.
-
-    Examples
-    --------
-    Of the example of :func:`nnpipe.sweep`:
-
-
-    >>> found.model.suffix, found.certificate.name
-    ('.onnx', 'certificate.json')
-    """
-
-    sweep: Sweep
-    done: tuple[Done, ...]
-    judged: tuple[Judged, ...]
-    confirmed: Confirmed
-    report: Path | None
-    spent: Spent | None = None
-
-    @property
-    def chosen(self) -> str | None:
-        """The title of the candidate to ship; ``None`` if none qualifies."""
-        return self.confirmed.chosen.title if self.confirmed.chosen else None
-
-    @property
-    def model(self) -> Path | None:
-        """The model file of the candidate to ship."""
-        found = self.confirmed.chosen
-        return (found.done.artifact or found.done.point.model.path) if found else None
-
-    @property
-    def certificate(self) -> Path | None:
-        """The path of the chosen candidate's certificate."""
-        return self.sweep.output / "certificate.json" if self.confirmed.chosen else None
-
-    @property
-    def failures(self) -> Mapping[str, str]:
-        """The reasons why combinations could not be compiled or measured, by title."""
-        return {
-            each.point.title: each.outcome.reason for each in self.done if each.outcome.run is None and not each.stopped
-        }
-
-    def show(self) -> None:
-        """Print the candidates, and the chosen one or why there is none."""
-        sys.stdout.write(f"{self}\n")
-
-    def __str__(self) -> str:
-        """Return a table of the candidates, and the chosen one or why there is none."""
-        sweep, found = self.sweep, self.confirmed
-        lines = [table(sweep, self.judged), "", *([str(self.spent)] if self.spent else [])]
-        lines += [f"failed: {title}: {reason}" for title, reason in self.failures.items()]
-        lines += [f"{d.point.title}: {d.outcome.reason}" for d in self.done if d.outcome.run is None and d.stopped]
-        if sweep.impossible:
-            lines.append(f"{len(sweep.impossible)} combinations cannot be (--dry-run lists them)")
-        if found.chosen is None:
-            lines += ["no candidate qualifies:", *(f"  {line}" for line in why_none(self.judged, found.refuted))]
-        else:
-            lines += [f"did not hold when measured again: {title}: {reason}" for title, reason in found.refuted.items()]
-            lines.append(f"chosen by {sweep.choose.name}: {self.chosen}")
-            lines += [f"  {line}" for line in told_again(sweep, found)]
-            level = level_with(sweep, found.chosen, ranked(sweep, self.judged))
-            if level:
-                lines.append(f"  cannot be told from it in {sweep.choose.name}: {', '.join(level)}")
-            undecided = [each.point.title for each in self.done if each.stopped == ENDED]
-            if undecided:
-                lines.append(
-                    f"  the budget ended before it was certain that these are not better: {', '.join(undecided)}"
-                )
-            lines += [f"model: {self.model}", f"certificate: {self.certificate}"]
-        return "\n".join([*lines, *([place_of(self.report)] if self.report else [])])
 
 
 def read_sweep(settings: str | Path | Mapping[str, Any], changes: Sequence[str] = ()) -> Sweep:
@@ -268,6 +183,10 @@ def sweep_points(
     """
     wanted = wanted.of_task(wanted.dataset.task)
     check_writable(wanted.output, folder=True)
+    if wanted.targets.devices:
+        if distributed is not None or only_known:
+            raise ConfigError("targets: devices are measured from this machine; leave out workers and other places")
+        return _on_devices(wanted, command, retrain=retrain, retry=retry_failed)
     with alone(wanted.output), ExitStack() as stack:
         spent: Spent | None = None
         measure_again: Callable[[Done], Outcome] | None = not_measured if only_known else None
@@ -283,23 +202,53 @@ def sweep_points(
                 race = Race(wanted, measurer.done, first)
                 done, spent = race.run(), race.spent
         judged = judge(wanted, done)
-        if not judged:
-            reasons = "; ".join(f"{each.point.title}: {each.outcome.reason}" for each in done[:3])
-            raise ConfigError(f"not one of {len(done)} points could be measured: {reasons}")
+        _check_measured(done, judged)
         found = confirmed(wanted, ranked(wanted, judged), command, retry=retry_failed, again=measure_again)
         _write(wanted, done, judged, found, spent)
         report = _report(wanted, wanted.output / "report.rst")
     return SweepResult(wanted, tuple(done), tuple(judged), found, report, spent)
 
 
+def _on_devices(wanted: Sweep, command: Sequence[str], *, retrain: bool, retry: bool) -> SweepResult:
+    """Carry out a sweep with targets: each device is judged by itself, and the cheapest that will do is chosen."""
+    with alone(wanted.output):
+        with DeviceSweep(wanted, command, retrain=retrain, retry=retry) as devices:
+            found = devices.results()
+        done = tuple({each.point.title: each for one in found for each in one.done}.values())
+        judged = tuple({each.title: each for one in found for each in one.judged}.values())
+        _check_measured(done, judged)
+        best, _ = cheapest(found)
+        refuted = {title: reason for one in found for title, reason in one.confirmed.refuted.items()}
+        chosen = replace(Confirmed(None, None, ()) if best is None else best.confirmed, refuted=refuted)
+        for one in found:
+            _certify(one.sweep, one.judged, one.confirmed, one.spent, certificate_path(wanted, one.device))
+        part = wanted if best is None else best.sweep
+        spent = None if best is None else best.spent
+        _certify(part, judged if best is None else best.judged, chosen, spent, wanted.output / "certificate.json")
+        _dump(wanted.output / "sweep.json", summary(wanted, done, judged, chosen, spent, found))
+        report = _report(wanted, wanted.output / "report.rst")
+    return SweepResult(wanted, done, judged, chosen, report, spent, found)
+
+
+def _check_measured(done: Sequence[Done], judged: Sequence[Judged]) -> None:
+    """Raise :class:`ConfigError` if nothing could be measured."""
+    if not judged:
+        reasons = "; ".join(f"{each.point.title}: {each.outcome.reason}" for each in done[:3])
+        raise ConfigError(f"not one of {len(done)} points could be measured: {reasons}")
+
+
 def _write(sweep: Sweep, done: Sequence[Done], judged: Sequence[Judged], found: Confirmed, spent: Spent | None) -> None:
-    place = sweep.output / "certificate.json"
+    _certify(sweep, judged, found, spent, sweep.output / "certificate.json")
+    _dump(sweep.output / "sweep.json", summary(sweep, done, judged, found, spent))
+
+
+def _certify(sweep: Sweep, judged: Sequence[Judged], found: Confirmed, spent: Spent | None, place: Path) -> None:
+    """Write the certificate of the chosen candidate, or remove that of an earlier one."""
     if found.chosen is None:
         place.unlink(missing_ok=True)
-    else:
-        level = level_with(sweep, found.chosen, ranked(sweep, judged))
-        _dump(place, certificate(sweep, found.chosen, found, level, test_samples(sweep), spent))
-    _dump(sweep.output / "sweep.json", summary(sweep, done, judged, found, spent))
+        return
+    level = level_with(sweep, found.chosen, ranked(sweep, judged))
+    _dump(place, certificate(sweep, found.chosen, found, level, test_samples(sweep), spent))
 
 
 def _report(sweep: Sweep, output: Path) -> Path | None:

@@ -1,0 +1,221 @@
+"""Carrying out a sweep on several devices: one measurement at a time on each, all devices at once."""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TypeVar
+
+from nnpipe.core.artifact import Artifact
+from nnpipe.core.closing import Closing
+from nnpipe.core.errors import NNPipeError
+from nnpipe.workflows.candidates.measure import Verification
+from nnpipe.workflows.devices.device import Device
+from nnpipe.workflows.devices.device_measuring import DeviceAway, DeviceMeasuring, WorkingDevices, no_turn
+from nnpipe.workflows.journal import Outcome, said
+from nnpipe.workflows.sweep.budget import Spent
+from nnpipe.workflows.sweep.confirm import confirmed
+from nnpipe.workflows.sweep.device_result import DeviceResult
+from nnpipe.workflows.sweep.file import Sweep
+from nnpipe.workflows.sweep.points import Point
+from nnpipe.workflows.sweep.race import Race
+from nnpipe.workflows.sweep.run import Done, PointMeasurer, measure_once, measured
+from nnpipe.workflows.sweep.select import judge, ranked
+from nnpipe.workflows.verification.compare_outputs import VerifyOptions
+from nnpipe.workflows.workers.machine_turns import MachineTurns
+
+log = logging.getLogger("nnpipe")
+
+T = TypeVar("T")
+
+HERE = ""
+"""The name of what is measured on this machine without being a device of the sweep: the models as trained."""
+
+_LOOK = 0.5  # seconds between two looks at threads, so that Ctrl-C is heard
+
+Turn = Callable[[Device], AbstractContextManager[object]]
+"""Returns the turn of one measurement on a device."""
+
+
+class DeviceSweep(Closing):
+    """Measures the points of a sweep on its devices; used in a ``with`` block.
+
+    Each device has a thread; this machine is measured by the thread that calls.  All devices get the candidates of a
+    model in the same order, so that each is compiled once, when it is first needed.
+
+    Parameters
+    ----------
+    sweep, command
+        The sweep, and the command line for the result files.
+    retrain, retry
+        As for :class:`~nnpipe.workflows.sweep.run.PointMeasurer`.
+    turn
+        Returns the turn of one measurement on a device, if others use it, too.
+    """
+
+    def __init__(
+        self, sweep: Sweep, command: Sequence[str], *, retrain: bool, retry: bool, turn: Turn | None = None
+    ) -> None:
+        self._sweep, self._command, self._retry = sweep, command, retry
+        self._measurer = PointMeasurer(
+            sweep, command, retrain=retrain, retry=retry, turns=MachineTurns(), measure=self._measure, shared=True
+        )
+        self._working = WorkingDevices()
+        self._measuring = {
+            each.name: DeviceMeasuring(
+                each.name, sweep.targets.patience, self._working,
+                no_turn if turn is None else lambda device=each: turn(device),  # type: ignore[misc]
+            )
+            for each in sweep.targets.devices if not each.here
+        }  # fmt: skip
+        self._away: dict[str, str] = {}
+        self._here = threading.Lock()
+        self._left: dict[str, int] = {}
+        self._count = 0
+
+    def close(self) -> None:
+        """End the processes of all devices."""
+        for each in self._measuring.values():
+            each.close()
+        self._measurer.close()
+
+    def results(self) -> tuple[DeviceResult, ...]:
+        """Carry out every point that has not been done, choose on each device, and return what came out, by device."""
+        sweep = self._sweep
+        for point in sweep.points:  # models are trained before devices are kept waiting
+            self._measurer.key(point, sweep.verify)
+        parts = {each.name: sweep.on(each) for each in sweep.targets.devices}
+        names = list(parts) if any(each.here for each in sweep.targets.devices) else [HERE, *parts]
+        self._left = dict.fromkeys([model.title for model in sweep.models], len(names))
+        raced: dict[str, Spent] = {}
+
+        def carry_out(name: str) -> tuple[Done, ...]:
+            self._working.begin(name)
+            try:
+                if sweep.budget is None or name == HERE:
+                    return self._through(name)
+                race = Race(parts[name], self._done)
+                found = race.run()
+                raced[name] = race.spent
+                return found
+            finally:
+                self._working.end(name)
+
+        done = self._at_once(names, carry_out)
+        here = next((each.name for each in sweep.targets.devices if each.here), HERE)
+        references = [each for each in done[here] if each.point.runtime is None]
+
+        def choose(name: str) -> DeviceResult:
+            own = [*references, *(each for each in done[name] if each.point.runtime is not None)]
+            return self._chosen(parts[name], own, name, raced.get(name))
+
+        chosen = self._at_once(list(parts), choose)
+        return tuple(chosen[each.name] for each in sweep.targets.devices)
+
+    def _through(self, name: str) -> tuple[Done, ...]:
+        """Carry out the points of a device, model by model, and return them."""
+        by_model: dict[str, list[Point]] = defaultdict(list)
+        for point in self._points(name):
+            by_model[point.model.title].append(point)
+        done = []
+        for model in self._sweep.models:
+            points = by_model[model.title]
+            random.Random(f"{self._sweep.seed} {model.title}").shuffle(points)
+            done += [self._done(point, self._sweep.verify) for point in points]
+            self._left[model.title] -= 1
+            if not self._left[model.title]:
+                self._measurer.release(model)
+        order = {point.title: place for place, point in enumerate(self._sweep.points)}
+        return tuple(sorted(done, key=lambda each: order[each.point.title]))
+
+    def _points(self, name: str) -> list[Point]:
+        """Return the points that are measured on a device, and on this machine the models as trained, too."""
+        if name not in self._measuring:
+            return [each for each in self._sweep.points if not each.remote]
+        return [each for each in self._sweep.points if each.device is not None and each.device.name == name]
+
+    def _done(self, point: Point, verify: VerifyOptions) -> Done:
+        """Return a point that is done; of a device that has gone away, with the reason, which is not recorded."""
+        known = self._measurer.known(point, verify)
+        if known is not None:
+            return known
+        try:
+            if not point.remote:  # models as trained are wanted by all devices
+                with self._here:
+                    found = self._measurer.done(point, verify)
+            elif point.device is not None and point.device.name in self._away:
+                raise DeviceAway(self._away[point.device.name])
+            else:
+                found = self._measurer.done(point, verify)
+        except DeviceAway as error:
+            assert point.device is not None
+            self._away[point.device.name] = said(error)
+            key = self._measurer.key(point, verify)
+            return Done(point, key, Outcome(None, said(error)), self._measurer.artifact_path(point))
+        self._count += 1
+        failed = "" if found.outcome.run is not None else f" failed: {found.outcome.reason}"
+        of = "" if self._sweep.budget is not None else f"/{len(self._sweep.points)}"
+        log.info("[%d%s] %s%s", self._count, of, point.title, failed)
+        return found
+
+    def _measure(
+        self, sweep: Sweep, point: Point, artifact: Artifact | None, output: Path, command: Sequence[str],
+        verification: Verification | None,
+    ) -> Outcome:  # fmt: skip
+        if point.device is None or point.deployment is None:
+            return measured(sweep, point, artifact, output, command, verification)
+        measuring = self._measuring[point.device.name]
+        try:
+            return Outcome(
+                measuring.measure(
+                    point.deployment,
+                    lambda worker: measure_once(sweep, point, artifact, output, command, verification, worker),
+                )
+            )
+        except DeviceAway:
+            raise
+        except NNPipeError as error:
+            return Outcome(None, said(error))
+
+    def _chosen(self, part: Sweep, done: Sequence[Done], name: str, spent: Spent | None) -> DeviceResult:
+        """Judge the candidates of a device, and measure the best again."""
+        judged = judge(part, done)
+
+        def again(candidate: Done) -> Outcome:
+            return self._measurer.measured_again(candidate.point, candidate.outcome.run)
+
+        found = confirmed(
+            part, ranked(part, judged), self._command, retry=self._retry, again=again,
+            artifact=lambda candidate: self._measurer.artifact(candidate.point),
+        )  # fmt: skip
+        (device,) = (each for each in self._sweep.targets.devices if each.name == name)
+        return DeviceResult(part, device, tuple(done), judged, found, spent, self._away.get(name, ""))
+
+    def _at_once(self, names: Sequence[str], work: Callable[[str], T]) -> Mapping[str, T]:
+        """Return what a function returns for each device; remote ones have threads, this machine has the caller's."""
+        found: dict[str, T] = {}
+        errors: list[BaseException] = []
+
+        def run(name: str) -> None:
+            try:
+                found[name] = work(name)
+            except BaseException as error:
+                errors.append(error)
+
+        threads = [threading.Thread(target=run, args=(name,), daemon=True) for name in names if name in self._measuring]
+        for thread in threads:
+            thread.start()
+        for name in names:
+            if name not in self._measuring:
+                found[name] = work(name)
+        for thread in threads:
+            while thread.is_alive() and not errors:
+                thread.join(_LOOK)
+        if errors:
+            raise errors[0]
+        return found

@@ -1,0 +1,153 @@
+"""The result of a sweep."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from nnpipe.report.inputs.sweep_file import Found
+from nnpipe.report.sections.sweep_devices import cost_sentence, device_table, model_table
+from nnpipe.report.writers.terminal import to_text
+from nnpipe.workflows.devices.device import Device
+from nnpipe.workflows.reporting import place_of
+from nnpipe.workflows.sweep.budget import Spent
+from nnpipe.workflows.sweep.confirm import Confirmed
+from nnpipe.workflows.sweep.device_result import DeviceResult, cheapest
+from nnpipe.workflows.sweep.file import Sweep
+from nnpipe.workflows.sweep.race import ENDED
+from nnpipe.workflows.sweep.run import Done
+from nnpipe.workflows.sweep.select import Judged, level_with, ranked, why_none
+from nnpipe.workflows.sweep.summary import summary, table, told_again
+
+
+@dataclass(frozen=True, eq=False)
+class SweepResult:
+    """The result of a sweep.
+
+    Parameters
+    ----------
+    sweep
+        The combinations, the constraints and the metrics.
+    done
+        Every combination with its outcome, in the order of the file.
+    judged
+        The measured combinations, with their claims.
+    confirmed
+        The candidate that was confirmed by a second measurement, and the refuted ones.
+    report
+        The path of the report; ``None`` if packages for it are not installed.
+    spent
+        What a sweep with a budget took; ``None`` without a budget.
+    by_device
+        What was found out about each device; empty for a sweep without targets.  ``confirmed`` and ``spent`` are then
+        those of the cheapest device on which a candidate qualifies.
+
+    Examples
+    --------
+    Of the example of :func:`nnpipe.sweep`:
+
+
+    >>> found.model.suffix, found.certificate.name
+    ('.onnx', 'certificate.json')
+    """
+
+    sweep: Sweep
+    done: tuple[Done, ...]
+    judged: tuple[Judged, ...]
+    confirmed: Confirmed
+    report: Path | None
+    spent: Spent | None = None
+    by_device: tuple[DeviceResult, ...] = ()
+
+    @property
+    def device(self) -> Device | None:
+        """The cheapest device on which a candidate qualifies; ``None`` without targets, or if there is none."""
+        found = cheapest(self.by_device)[0]
+        return found.device if found is not None else None
+
+    @property
+    def certificates(self) -> Mapping[str, Path]:
+        """The paths of the certificates of the best candidates of devices, by the device's name."""
+        able = [each for each in self.by_device if each.confirmed.chosen is not None]
+        return {each.device.name: certificate_path(self.sweep, each.device) for each in able}
+
+    @property
+    def chosen(self) -> str | None:
+        """The title of the candidate to ship; ``None`` if none qualifies."""
+        return self.confirmed.chosen.title if self.confirmed.chosen else None
+
+    @property
+    def model(self) -> Path | None:
+        """The model file of the candidate to ship."""
+        found = self.confirmed.chosen
+        return (found.done.artifact or found.done.point.model.path) if found else None
+
+    @property
+    def certificate(self) -> Path | None:
+        """The path of the chosen candidate's certificate."""
+        return self.sweep.output / "certificate.json" if self.confirmed.chosen else None
+
+    @property
+    def failures(self) -> Mapping[str, str]:
+        """The reasons why combinations could not be compiled or measured, by title."""
+        return {
+            each.point.title: each.outcome.reason for each in self.done if each.outcome.run is None and not each.stopped
+        }
+
+    def show(self) -> None:
+        """Print the candidates, and the chosen one or why there is none."""
+        sys.stdout.write(f"{self}\n")
+
+    def __str__(self) -> str:
+        """Return a table of the candidates, and the chosen one or why there is none."""
+        sweep = self.sweep
+        lines = [table(sweep, self.judged), "", *([str(self.spent)] if self.spent else [])]
+        lines += [f"failed: {title}: {reason}" for title, reason in self.failures.items()]
+        lines += [f"{d.point.title}: {d.outcome.reason}" for d in self.done if d.outcome.run is None and d.stopped]
+        if sweep.impossible:
+            lines.append(f"{len(sweep.impossible)} combinations cannot be (--dry-run lists them)")
+        lines += self._devices() if self.by_device else self._choice(sweep, self.judged, self.done)
+        return "\n".join([*lines, *([place_of(self.report)] if self.report else [])])
+
+    def _choice(self, sweep: Sweep, judged: Sequence[Judged], done: Sequence[Done]) -> Iterator[str]:
+        """Yield lines about the chosen candidate, or why there is none."""
+        found = self.confirmed
+        if found.chosen is None:
+            yield "no candidate qualifies:"
+            yield from (f"  {line}" for line in why_none(judged, found.refuted))
+            return
+        yield from (f"did not hold when measured again: {title}: {reason}" for title, reason in found.refuted.items())
+        yield f"chosen by {sweep.choose.name}: {self.chosen}"
+        yield from (f"  {line}" for line in told_again(sweep, found))
+        level = level_with(sweep, found.chosen, ranked(sweep, judged))
+        if level:
+            yield f"  cannot be told from it in {sweep.choose.name}: {', '.join(level)}"
+        undecided = [each.point.title for each in done if each.stopped == ENDED]
+        if undecided:
+            yield f"  the budget ended before it was certain that these are not better: {', '.join(undecided)}"
+        yield f"model: {self.model}"
+        yield f"certificate: {self.certificate}"
+
+    def _devices(self) -> Iterator[str]:
+        """Yield lines about the devices, the cheapest one that will do, and its candidate."""
+        found = Found.from_json(summary(self.sweep, self.done, self.judged, self.confirmed, self.spent, self.by_device))
+        yield to_text(model_table(found))
+        yield ""
+        yield to_text(device_table(found))
+        yield from (f"{each.device.name}: {each.away}" for each in self.by_device if each.away)
+        yield ""
+        best = cheapest(self.by_device)[0]
+        if best is not None:
+            yield cost_sentence(found)
+            yield from self._choice(best.sweep, best.own, best.done)
+            return
+        yield "no candidate qualifies on any device:"
+        for each in self.by_device:
+            yield from (f"  {line}" for line in why_none(each.own, each.confirmed.refuted))
+
+
+def certificate_path(sweep: Sweep, device: Device) -> Path:
+    """Return the path of the certificate of a device's best candidate."""
+    return sweep.output / "certificates" / f"{device.name}.json"
