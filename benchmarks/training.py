@@ -5,7 +5,8 @@ images in batches of 64 on one thread, an epoch a round, in another random order
 
 * a hand-written loop that fetches loss and accuracy at each step,
 * the trainer, with the same figures for its history, loss checked at each step,
-* the trainer with gradient clipping and a schedule, and a hand-written loop with the same.
+* the trainer with gradient clipping and a schedule, and a hand-written loop with the same,
+* the trainer with a step of one's own, which names its optimiser, and the hand-written loop again.
 
 Rounds are whole trainings: making the optimiser and all that ``fit`` does
 before and after the epoch are in them.  Time is that of the processor, so that
@@ -31,6 +32,7 @@ import torch
 from _table import EPYC, interleave, report
 
 from nnpipe.experiment.module import Module
+from nnpipe.training.fit import Fit
 from nnpipe.training.optimization import AdamW, Cosine
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.outputs.classification import ClassificationOutput
@@ -92,14 +94,25 @@ def by_hand(arrays: Mapping[str, Any], clipping: bool) -> Any:
     return model, losses / (STEPS * SIZE), hits / (STEPS * SIZE)
 
 
-def by_trainer(arrays: Mapping[str, Any], clipping: bool) -> Any:
+def own_step(fit: Fit, batch: dict[str, Any]) -> Any:
+    output = fit.model(batch)
+    fit.backward(output.loss(), "layers")
+    fit.update("layers")
+    return output
+
+
+def by_own_step(arrays: Mapping[str, Any], clipping: bool) -> Any:
+    return by_trainer(arrays, clipping, optimiser={"layers": AdamW(rate=RATE)}, step=own_step)
+
+
+def by_trainer(arrays: Mapping[str, Any], clipping: bool, **own: Any) -> Any:
     model = Net()
     options = TrainerOptions(num_epochs=1, clip_norm=NORM if clipping else None)
     history = Trainer(options).fit(
         model,
         {"d": {"train": Slices(arrays)}},
-        optimiser=AdamW(rate=RATE),
         schedule=Cosine() if clipping else None,
+        **{"optimiser": AdamW(rate=RATE), **own},
     )
     return model, history.last["d/train/loss"], history.last["d/train/output/accuracy"]
 
@@ -129,10 +142,11 @@ def main() -> int:
         "image": random.random((STEPS * SIZE, 784), np.float32),
         "label": random.integers(0, 10, STEPS * SIZE),
     }
+    ways = (("hand-written", by_hand), ("trainer", by_trainer), ("own step", by_own_step))
     timed = {
         f"{who}{', clipping and schedule' if clipping else ''}": Timed(lambda f=f, c=clipping: f(arrays, c))
         for clipping in (False, True)
-        for who, f in (("hand-written", by_hand), ("trainer", by_trainer))
+        for who, f in ways
     }
     interleave(timed, 1)
     for one in timed.values():
@@ -142,7 +156,7 @@ def main() -> int:
 
     rows, parts = [], []
     for name, one in timed.items():
-        reference = timed[name.replace("trainer", "hand-written")]
+        reference = timed[name.replace("trainer", "hand-written").replace("own step", "hand-written")]
         # Each round is compared with itself, so that a machine that drifts does not matter.
         more = median(a - b for a, b in zip(one.busy, reference.busy, strict=True))
         same = all(map(torch.equal, one.found[0].state_dict().values(), reference.found[0].state_dict().values()))

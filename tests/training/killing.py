@@ -86,6 +86,13 @@ def run(kind: str, folder: Path, told: int, kill: list[Any] | None) -> None:
         whole = ArraySequence(toys.blobs(100), batch=16, sampler=RandomSampler(), seed=3)
         datasets["blobs"]["train"] = whole.map(jitter, workers=2, seed=4, start="forkserver")
     model, others = toys.fresh(), []
+    if kind == "steps":
+        import step_toys as gan
+
+        model, datasets = gan.GAN(), {"blobs": {"train": toys.ArraySequence(gan.points(100), 16)}}
+        options |= {"accumulate": 2, "ema_decay": 0.9, "clip_norm": 1.0, "precision": "bfloat16", "checkpoint_every": 1}
+        options |= {"patience": None, "num_epochs": 4}
+        kept = {"optimiser": gan.optimisers(), "schedule": Cosine(warmup=2), "step": gan.Adversarial(limit=0.68)}
     if kind == "callbacks":
         import every
 

@@ -75,11 +75,30 @@ def idle() -> dict[str, Any]:
     return {"model": toys.weights(model), "history": list(history.rows())}
 
 
+def turns(fit: Any, batch: dict[str, Any]) -> Any:
+    """Update one of two layers twice, and the other once: what DistributedDataParallel cannot exchange."""
+    for name in ("layers.0", "layers.3", "layers.0"):
+        loss, outputs = fit.forward(batch)
+        fit.backward(loss, name)
+        fit.update(name)
+    return outputs
+
+
+def stepped() -> dict[str, Any]:
+    """Train with a step of its own and two optimisers."""
+    model = Plain()
+    options = TrainerOptions(num_epochs=2, clip_norm=1.0, accumulate=2)
+    optimiser = {"layers.0": SGD(rate=0.1), "layers.3": SGD(rate=0.05)}
+    history = Trainer(options, ()).fit(model, toys.sequences(33), optimiser=optimiser, step=turns)
+    return {"model": toys.weights(model), "history": list(history.rows())}
+
+
 def main(folder: Path) -> None:
     with team("cpu") as members:
         found = {"plain": train(folder / "plain")}
         copy = folder / "copy"
         found["idle"] = idle()
+        found["stepped"] = stepped()
         found["dropout"] = train(folder / "dropout", Copying(folder / "dropout", copy), dropout=0.5)
         if members.world > 1:
             torch.distributed.barrier()

@@ -38,7 +38,7 @@ def test_two_processes_learn_what_one_does_and_resume_to_the_bit(tmp_path: Path)
     first, second = (read_state(tmp_path / "two" / f"result-{rank}.state", kind="result") for rank in range(2))
     alone = read_state(tmp_path / "one" / "result-0.state", kind="result")
     assert alone["plain"]["history"][-1]["step"] == first["plain"]["history"][-1]["step"] == 12
-    for kind in ("plain", "idle"):
+    for kind in ("plain", "idle", "stepped"):
         for name, value in alone[kind]["model"].items():
             assert torch.allclose(first[kind]["model"][name], value, atol=1e-5), (kind, name)
     for row, expected in zip(first["plain"]["history"], alone["plain"]["history"], strict=True):

@@ -12,6 +12,7 @@ from installed import ImportedWhenUsed
 from nnpipe.core.errors import ConfigError
 from nnpipe.training.outputs.binary import BinaryOutput
 from nnpipe.training.outputs.classification import ClassificationOutput
+from nnpipe.training.outputs.distillation import DistillationOutput
 from nnpipe.training.outputs.embedding import EmbeddingOutput
 from nnpipe.training.outputs.metric import figure
 from nnpipe.training.outputs.output import Output
@@ -56,6 +57,10 @@ TENSORS: dict[str, tuple[tuple[Any, ...], Callable[..., Output]]] = {
     "dice": (
         (noise(N, 3, 4, 4), classes(3, N, 4, 4)),
         lambda o, t, w: SegmentationOutput(o, t, weights=w, criterion="dice"),
+    ),
+    "distillation": (
+        (noise(N, 5), classes(5, N), noise(N, 5).flip(0)),
+        lambda o, t, e, w: DistillationOutput(o, t, teacher=e, weights=w),
     ),
     "triplets": (
         (noise(N, 4), noise(N, 4) * 0.5, noise(N, 4).flip(0)),
@@ -105,6 +110,16 @@ def test_classification_agrees_with_pytorch() -> None:
     found = figures([slice(0, N)], (logits, target), lambda o, t, w: ClassificationOutput(o, t, top=(2,)), None)
     assert found["accuracy"] == pytest.approx(sk.accuracy_score(target, logits.argmax(1)))
     assert found["top2"] == pytest.approx(sk.top_k_accuracy_score(target, logits, k=2, labels=range(5)))
+
+
+def test_distillation_draws_the_student_to_the_teacher() -> None:
+    (student, target, teacher), _ = TENSORS["distillation"]
+    soft = DistillationOutput(student, target, teacher=teacher, temperature=2.0, hard=0.0)
+    p, q = (teacher / 2).softmax(1).double(), (student / 2).softmax(1).double()
+    assert torch.allclose(soft.losses.double(), 4 * (p * (p / q).log()).sum(1), atol=1e-5)
+    assert float(DistillationOutput(teacher, target, teacher=teacher, hard=0.0).loss()) == pytest.approx(0, abs=1e-6)
+    hard = DistillationOutput(student, target, teacher=teacher, hard=1.0)
+    assert torch.allclose(hard.losses, ClassificationOutput(student, target).losses)
 
 
 def test_binary_metrics_agree_with_scikit_learn() -> None:

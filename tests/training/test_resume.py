@@ -45,6 +45,7 @@ def points(seed: int, batches: int, writes: int) -> list[list[Any]]:
         ("everything", 12, 9),
         pytest.param("scheduler", 8, 9, marks=pytest.mark.slow),
         pytest.param("workers", 8, 9, marks=pytest.mark.slow),
+        pytest.param("steps", 12, 9, marks=pytest.mark.slow),
     ],
 )
 def test_a_run_killed_at_random_points_ends_as_if_it_never_was(
@@ -57,9 +58,9 @@ def test_a_run_killed_at_random_points_ends_as_if_it_never_was(
     expected = read_state(base / kind / "result.state", kind="result")
     assert killed >= 2
     assert toys.equal(found["model"], expected["model"])
-    assert found["history"] == expected["history"]
+    assert repr(found["history"]) == repr(expected["history"])  # also where a figure is NaN
     assert found["drawn"] == expected["drawn"]
-    for name in ("last.state", "best.state", "epoch-0002.state"):
+    for name in {"last.state", "best.state", "epoch-0002.state"} - ({"best.state"} if kind == "steps" else set()):
         stored = (tmp_path / "checkpoints" / name).read_bytes()
         assert stored == (base / kind / "checkpoints" / name).read_bytes(), name
     assert not list((tmp_path / "checkpoints").glob(".*"))

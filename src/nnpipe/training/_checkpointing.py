@@ -9,10 +9,10 @@ from typing import Any
 from nnpipe.core.errors import ConfigError
 from nnpipe.experiment.state_file import read_state
 from nnpipe.training._batches import Feed
-from nnpipe.training._gradient_steps import GradientSteps
 from nnpipe.training._hooks import Hooks
 from nnpipe.training._metric_sums import MetricSums
 from nnpipe.training._random import random_states, set_random_states
+from nnpipe.training._steps import Steps
 from nnpipe.training.checkpoints import (
     BEST,
     CHECKPOINT,
@@ -31,21 +31,24 @@ from nnpipe.training.run_status import tell
 class Checkpointer:
     """Copies the state of a training, has it written in the background, and restores it.
 
-    A checkpoint is made between steps, never while gradients are being accumulated.
+    A checkpoint is made between batches, and holds the gradients that no step has used.
     """
 
     def __init__(
         self,
         fit: Fit,
         hooks: Hooks,
-        gradient_steps: GradientSteps,
+        step: Any,
+        steps: Steps,
         writer: CheckpointWriter,
         team: Team,
         course: Mapping[str, Any],
     ) -> None:
         self._fit = fit
         self._hooks = hooks
-        self._gradient_steps = gradient_steps
+        # A step with values of its own has a state, as modules do.
+        self._step = step if hasattr(step, "state_dict") and hasattr(step, "load_state_dict") else None
+        self._steps = steps
         self._writer = writer
         self._team = team
         self._course = dict(course)
@@ -67,28 +70,30 @@ class Checkpointer:
     def _keep(
         self, names: tuple[str, ...], metric_sums: Mapping[str, MetricSums], feed: Feed | None, best: str | None
     ) -> None:
-        fit, gradient_steps = self._fit, self._gradient_steps
+        fit = self._fit
         if fit.folder is None:
             if best is not None and fit.options.weights == "best":
                 self._best = copied(self._weights())
             return
-        own = {
+        own: dict[str, Any] = {
             "random": random_states(fit.device),
             "tallies": {key: sums.state_dict() for key, sums in metric_sums.items()},
         }
+        if gradients := self._steps.gradients():
+            own["gradients"] = gradients
         processes = self._team.gathered(own)
         if self._team.rank == 0:
             state = {
                 "course": self._course,
                 "fit": fit.state_dict(),
-                "optimiser": gradient_steps.optimiser.state_dict(),
-                "rate": gradient_steps.rate.state_dict(),
-                "scaler": gradient_steps.scaler.state_dict() if gradient_steps.scaler is not None else None,
+                **self._steps.state_dict(),
                 "feed": feed.state_dict() if feed is not None else None,
                 "inexact": inexact(fit.datasets),
                 "callbacks": self._hooks.state_dict(),
                 "processes": processes,
             }
+            if self._step is not None:
+                state["step"] = self._step.state_dict()
             copy = self._writer.copied({"state": state, "weights": self._weights()})  # one for all files
             if best is not None:
                 about = {"epoch": fit.epoch, "monitor": best, "value": fit.best}
@@ -118,27 +123,27 @@ class Checkpointer:
 
     def restore(self, path: Path) -> dict[str, Any] | None:
         """Restore a checkpoint; return the metric sums and the place in the batches if it was made within an epoch."""
-        fit, gradient_steps = self._fit, self._gradient_steps
+        fit, steps = self._fit, self._steps
         state = read_checkpoint(path, self._rows)
         check_same_settings(path, state["course"], self._course)
         try:
             fit.model.load_state_dict(state["model"])
-            gradient_steps.optimiser.load_state_dict(state["optimiser"])
+            steps.load_state_dict(state)
         except (RuntimeError, ValueError, KeyError) as error:
             raise ConfigError(f"{path}: of another model or optimiser: {error}") from None
-        gradient_steps.rate.load_state_dict(state["rate"])
-        if gradient_steps.scaler is not None:
-            gradient_steps.scaler.load_state_dict(state["scaler"])
-        if gradient_steps.average is not None:
-            gradient_steps.average.load_state_dict(state["average"])
+        if steps.average is not None:
+            steps.average.load_state_dict(state["average"])
+        if self._step is not None and "step" in state:
+            self._step.load_state_dict(state["step"])
         fit.load_state_dict(state["fit"])
         self._hooks.load_state_dict(state["callbacks"])
         own = state["processes"][self._team.rank]
+        steps.load_gradients(own.get("gradients", {}))
         set_random_states(own["random"])
         return None if state["feed"] is None else {"feed": state["feed"], "tallies": own["tallies"]}
 
     def _weights(self) -> dict[str, Any]:
-        average = self._gradient_steps.average
+        average = self._steps.average
         return {"model": dict(self._fit.model.state_dict()), "average": average.state_dict() if average else None}
 
 

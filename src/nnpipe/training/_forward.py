@@ -7,30 +7,34 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.training.distributed import Team
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.outputs.output import Output
 
 Forward = Callable[[dict[str, Any]], tuple[Any, dict[str, Output]]]
 
 
-def outputs_of(found: Any, batch: dict[str, Any], model: Any) -> dict[str, Output]:
-    """Check what ``forward`` returned, name a single output ``"output"``, and give each output the sample ids."""
+def outputs_of(found: Any, batch: dict[str, Any], source: Any) -> dict[str, Output]:
+    """Check what a model or a step returned, name a single output ``"output"``, and give each the sample ids."""
     if isinstance(found, Output):
         found = {"output": found}
     if type(found) is not dict or not found:
         raise ConfigError(
-            f"{type(model).__name__}.forward(batch) gave {type(found).__name__}; it must give outputs by name, "
+            f"{_named(source)} gave {type(found).__name__}; it must give outputs by name, "
             'such as {"label": ClassificationOutput(logits, batch["label"])}'
         )
     for name, output in found.items():
         if not isinstance(output, Output):
-            raise ConfigError(
-                f"{type(model).__name__}.forward(batch): {name!r} is a {type(output).__name__}, no Output"
-            )
+            raise ConfigError(f"{_named(source)}: {name!r} is a {type(output).__name__}, no Output")
         if output.sample_id is None:
             output.sample_id = batch.get("sample_id")
     return found
+
+
+def _named(source: Any) -> str:
+    """Name a model's ``forward``, or a step."""
+    if hasattr(source, "forward"):
+        return f"{type(source).__name__}.forward(batch)"
+    return f"the step {getattr(source, '__qualname__', type(source).__name__)}"
 
 
 def forward_plainly(model: Any, batch: dict[str, Any]) -> tuple[Any, dict[str, Output]]:
@@ -43,19 +47,22 @@ def forward_plainly(model: Any, batch: dict[str, Any]) -> tuple[Any, dict[str, O
     return total, outputs
 
 
-def training_forward(model: Any, options: TrainerOptions, team: Team) -> Forward:
-    """Return the function that runs the model on a training batch."""
-    if team.world == 1 and not options.compile:
+def training_forward(model: Any, options: TrainerOptions, distributed: bool) -> Forward:
+    """Return the function that runs the model on a training batch.
+
+    ``distributed`` says whether gradients are exchanged while they are computed.
+    """
+    if not (distributed or options.compile):
         return lambda batch: forward_plainly(model, batch)
     import torch
 
-    whole: Any = _whole(model, _Outputs if team.world > 1 else dict)
-    if team.world > 1:
+    whole: Any = _whole(model, _Outputs if distributed else dict)
+    if distributed:
         # A batch of one data set may leave the layers of another's task unused, and some layers may never be used.
         whole = torch.nn.parallel.DistributedDataParallel(whole, find_unused_parameters=True)
     if options.compile:
         whole = torch.compile(whole)
-    if team.world == 1:
+    if not distributed:
         return whole  # type: ignore[no-any-return]
 
     def spread(batch: dict[str, Any]) -> tuple[Any, dict[str, Output]]:

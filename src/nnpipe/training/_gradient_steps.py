@@ -1,94 +1,154 @@
-"""Accumulating gradients, and making optimiser steps from them."""
+"""Accumulating gradients for one optimiser, and making its steps from them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.training._average import WeightAverage
 from nnpipe.training._learning_rate import Rate
 from nnpipe.training.options import TrainerOptions
 
 
 class GradientSteps:
-    """Accumulates gradients over batches and processes, and makes optimiser steps from them.
+    """Accumulates gradients over batches and processes, and makes the steps of an optimiser from them.
 
     With one batch per step and one process, the batch's mean loss is
     differentiated.  Otherwise the sum over its samples is, and the gradients are
     then divided by the number of samples of the whole step.  So the result is
     always the mean over all samples, even if batches differ in size.
+
+    Attributes
+    ----------
+    used
+        Whether a step has used the gradients, so that the next batch begins with none.
+    stepped
+        Whether a step was made since the batch began.
+    norm
+        The norm of all gradients before clipping; None unless ``clip_norm`` is set.
+
+    Parameters
+    ----------
+    name
+        The name of the optimiser in messages.
+    optimiser, rate
+        The optimiser, and what sets its learning rates.
+    world
+        Number of processes.
+    reduces
+        Whether gradients are the mean over processes only after :meth:`step` has exchanged them.
+        ``DistributedDataParallel`` has exchanged them before.
     """
 
     def __init__(
-        self, optimiser: Any, rate: Rate, options: TrainerOptions, world: int, average: WeightAverage | None
+        self, name: str, optimiser: Any, rate: Rate, options: TrainerOptions, world: int, reduces: bool = False
     ) -> None:
         import torch
 
+        self.name = name
         self.optimiser = optimiser
         self.rate = rate
-        self.average = average
         self.norm: Any = None
+        self.used, self.stepped = True, False
         half = options.precision == "float16"
         self.scaler: Any = torch.amp.GradScaler(options.device) if half else None
-        self._parameters = [p for group in optimiser.param_groups for p in group["params"] if p.requires_grad]
+        self.parameters = [p for group in optimiser.param_groups for p in group["params"] if p.requires_grad]
         self._options = options
         self._world = world
+        self._reduces = reduces and world > 1
         self._summed = options.accumulate > 1 or world > 1
-        self._pending = 0
-        self._samples = 0
-
-    @property
-    def ready(self) -> bool:
-        """Whether enough batches for a step have been accumulated."""
-        return self._pending >= self._options.accumulate
+        self._batches = self._samples = 0
+        self._counted = False  # whether the present batch is one of _batches
 
     @property
     def pending(self) -> bool:
-        """Whether there are gradients that no step has used yet."""
-        return self._pending > 0
+        """Whether :meth:`backward` added gradients that no step has used yet."""
+        return self._batches > 0
 
-    def backward(self, loss: Any, size: int) -> None:
-        """Add the gradients of a batch's mean loss."""
-        if not loss.requires_grad:
-            raise ConfigError("no output has a loss that depends on the weights; nothing can be learned from it")
-        if self._pending == 0:
+    @property
+    def ready(self) -> bool:
+        """Whether a step may be made: enough batches were accumulated, or gradients were computed elsewhere."""
+        return not self._batches or self._batches >= self._options.accumulate
+
+    def begin_batch(self) -> None:
+        """Begin a batch: forget gradients that a step has used."""
+        self.stepped = self._counted = False
+        if self.used:
             self.optimiser.zero_grad(set_to_none=True)
+            self.used = False
+
+    def backward(self, loss: Any, size: int, inputs: Any, retain_graph: bool | None, create_graph: bool) -> None:
+        """Add the gradients of the mean loss of a batch of ``size`` samples.
+
+        ``inputs`` are the parameters that receive gradients; None for all.
+        """
+        self.count(size)
         if self._summed:
             loss = loss * size
         if self.scaler is not None:
             loss = self.scaler.scale(loss)
-        loss.backward()
-        self._pending += 1
-        self._samples += size
+        loss.backward(retain_graph=retain_graph, create_graph=create_graph, inputs=inputs)
+
+    def count(self, size: int) -> None:
+        """Count a batch whose gradients are added, once; after a step, with new gradients."""
+        if self.used:  # a second step with the same batch
+            self.optimiser.zero_grad(set_to_none=True)
+            self.used = self._counted = False
+        if not self._counted:
+            self._counted = True
+            self._batches += 1
+            self._samples += size
+
+    def discard(self) -> None:
+        """Forget the gradients that no step has used."""
+        self.used, self._batches, self._samples = True, 0, 0
 
     def step(self, number: int) -> None:
         """Make step ``number``, counted from 0."""
         options = self._options
         self.rate.before_step(number)
-        if self.scaler is not None:
-            self.scaler.unscale_(self.optimiser)
-        if self._summed:
+        own = not self._batches  # computed without backward: neither scaled nor summed
+        if own and all(p.grad is None for p in self.parameters):
+            raise ConfigError(f"{self.name}: no weight has a gradient; call fit.backward(loss) before fit.update()")
+        scaler = None if own else self.scaler
+        if self._reduces:
+            self._exchange()  # before the scaler looks for infinities: all processes must find the same
+        if scaler is not None:
+            scaler.unscale_(self.optimiser)
+        if self._summed and not own:
             self._divide()
         self._clip(options.clip_norm, options.clip_value)
-        if self.scaler is not None:
-            self.scaler.step(self.optimiser)
-            self.scaler.update()
+        if scaler is not None:
+            scaler.step(self.optimiser)
+            scaler.update()
         else:
             self.optimiser.step()
-        self.rate.after_step()
-        if self.average is not None:
-            self.average.update(number)
-        self._pending = self._samples = 0
+        self.used = self.stepped = True
+        self._batches = self._samples = 0
+
+    def _exchange(self) -> None:
+        """Replace the gradients by their means over the processes; all processes must call it."""
+        import torch
+
+        there = torch.tensor([p.grad is not None for p in self.parameters], dtype=torch.float32)
+        there = there.to(self.parameters[0].device)
+        torch.distributed.all_reduce(there)
+        found = [p for p, count in zip(self.parameters, there.tolist(), strict=True) if count]
+        for parameter in found:
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+            torch.distributed.all_reduce(parameter.grad)
+        torch._foreach_mul_([p.grad for p in found], 1.0 / self._world)
 
     def _divide(self) -> None:
         import torch
 
         samples = float(self._samples)
         if self._world > 1:
-            total = torch.tensor(samples, device=self._parameters[0].device)
+            total = torch.tensor(samples, device=self.parameters[0].device)
             torch.distributed.all_reduce(total)
-            samples = float(total) / self._world  # DistributedDataParallel gives the mean over processes
-        gradients = [p.grad for p in self._parameters if p.grad is not None]
+            samples = float(total) / self._world  # gradients are the mean over processes
+        gradients = [p.grad for p in self.parameters if p.grad is not None]
         torch._foreach_mul_(gradients, 1.0 / samples)
 
     def _clip(self, norm: float | None, value: float | None) -> None:
@@ -97,6 +157,34 @@ class GradientSteps:
         import torch
 
         if value is not None:
-            torch.nn.utils.clip_grad_value_(self._parameters, value)
+            torch.nn.utils.clip_grad_value_(self.parameters, value)
         if norm is not None:
-            self.norm = torch.nn.utils.clip_grad_norm_(self._parameters, norm)
+            self.norm = torch.nn.utils.clip_grad_norm_(self.parameters, norm)
+
+    # -- checkpoints ----------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what a resumed run needs, but for gradients."""
+        scaler = self.scaler.state_dict() if self.scaler is not None else None
+        return {"optimiser": self.optimiser.state_dict(), "rate": self.rate.state_dict(), "scaler": scaler}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what :meth:`state_dict` returned."""
+        self.optimiser.load_state_dict(state["optimiser"])
+        self.rate.load_state_dict(state["rate"])
+        if self.scaler is not None:
+            self.scaler.load_state_dict(state["scaler"])
+
+    def gradients(self) -> dict[str, Any] | None:
+        """Return the gradients that no step has used, which differ between processes; None if there are none."""
+        found = {str(n): p.grad for n, p in enumerate(self.parameters) if p.grad is not None}
+        if self.used or not found:
+            return None
+        return {"batches": self._batches, "samples": self._samples, "gradients": found}
+
+    def load_gradients(self, state: Mapping[str, Any]) -> None:
+        """Restore what :meth:`gradients` returned."""
+        self.used, self._batches, self._samples = False, state["batches"], state["samples"]
+        for number, gradient in state["gradients"].items():
+            parameter = self.parameters[int(number)]
+            parameter.grad = gradient.to(parameter.device)

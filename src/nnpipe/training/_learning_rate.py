@@ -8,16 +8,17 @@ from typing import Any
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.training.optimization import ConstantRate, Schedule, TorchSchedule
-from nnpipe.training.run_settings import schedule_settings
+from nnpipe.training.run_settings import optimiser_settings, schedule_settings
 
 
 class Rate:
     """The optimiser's rates, set before each step.
 
-    Owned by the trainer's loop.  ``settings`` describes the schedule.
+    Owned by the trainer's loop.  ``optimiser_settings`` describes the optimiser, ``settings`` the schedule.
     """
 
     def __init__(self, optimiser: Any, schedule: Schedule | TorchSchedule | None, steps: int | None) -> None:
+        self.optimiser_settings = optimiser_settings(optimiser)  # before a schedule changes them
         self._optimiser = optimiser  # not its groups, which loading a state replaces
         self._steps = steps
         self._torch: Any = schedule.make(optimiser) if isinstance(schedule, TorchSchedule) else None

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from contextlib import nullcontext
 from typing import Any
 
-from nnpipe.core.errors import ConfigError, TrainingError
+from nnpipe.core.errors import ConfigError
 from nnpipe.core.progress import Progress, tell
-from nnpipe.training._batches import Feed, ids_of, share_of, size_of, tensors_of
+from nnpipe.training._batches import Feed, share_of, size_of, tensors_of
 from nnpipe.training._best_epoch import better, check_monitor, monitored
 from nnpipe.training._checkpointing import Checkpointer
 from nnpipe.training._evaluation import Evaluator, figures_of
-from nnpipe.training._forward import Forward, precision
-from nnpipe.training._gradient_steps import GradientSteps
+from nnpipe.training._forward import outputs_of
 from nnpipe.training._hooks import Hooks
 from nnpipe.training._metric_sums import MetricSums
+from nnpipe.training._steps import Steps
 from nnpipe.training.distributed import Team
 from nnpipe.training.final_weights import choose_final_weights
 from nnpipe.training.fit import Fit
-
-# Fetching the loss from a GPU makes the host wait, so it is fetched only every few steps.
-_STEPS_BETWEEN_CHECKS = 50
+from nnpipe.training.step import Step, default_step
 
 
 class Loop:
@@ -36,8 +33,8 @@ class Loop:
         self,
         fit: Fit,
         hooks: Hooks,
-        gradient_steps: GradientSteps,
-        forward: Forward,
+        step: Step,
+        steps: Steps,
         checkpointer: Checkpointer,
         team: Team,
         progress: Progress,
@@ -45,21 +42,18 @@ class Loop:
     ) -> None:
         self._fit = fit
         self._hooks = hooks
-        self._gradient_steps = gradient_steps
-        self._forward = forward
+        self._step = step
+        self._steps = steps
         self._checkpointer = checkpointer
         self._evaluator = Evaluator(fit, hooks, team, progress)
         self._team = team
         self._progress = progress
-        self._precision = precision(fit.options)
         splits = [(d, s) for d, parts in fit.datasets.items() for s in parts]
         self._training = {f"{d}/{s}": fit.datasets[d][s] for d, s in splits if s in fit.options.train_splits}
         self._evaluated = [(d, s) for d, s in splits if s not in fit.options.train_splits]
         self._feed = Feed(self._training, fit.options.mixing == "interleaved")
         self._metric_sums: dict[str, MetricSums] = {}
         self._amid = amid
-        self._unchecked: list[tuple[Any, Any, int]] = []
-        self._check_every = 1 if fit.device == "cpu" else _STEPS_BETWEEN_CHECKS
 
     # -- the course -----------------------------------------------------------------------------
 
@@ -72,7 +66,7 @@ class Loop:
             self._train()
             self._finish_epoch()
         self._checkpointer.wait()
-        choose_final_weights(fit, self._gradient_steps, self._checkpointer, self._evaluator)
+        choose_final_weights(fit, self._steps, self._checkpointer, self._evaluator)
 
     def _begin_epoch(self) -> None:
         fit = self._fit
@@ -90,45 +84,39 @@ class Loop:
         self._hooks.call_aside("on_epoch_begin")
 
     def _train(self) -> None:
-        fit, gradient_steps, hooks, team = self._fit, self._gradient_steps, self._hooks, self._team
+        fit, steps, hooks, team = self._fit, self._steps, self._hooks, self._team
         options, device, metric_sums = fit.options, fit.device, self._metric_sums
         watch_begin, watch_end = hooks.has("on_batch_begin"), hooks.has("on_batch_end")
-        plain, every = options.precision == "float32", options.checkpoint_every
+        step, checked, every = self._step, self._step is default_step, options.checkpoint_every
         fit.model.train()
         feed = self._progress(self._feed, f"epoch {fit.epoch}/{options.num_epochs}", self.batches)
         for name, given in feed:
             given, size = (given, size_of(given)) if team.world == 1 else share_of(given, team.rank, team.world)
             batch = tensors_of(given, device)
-            if watch_begin or watch_end:
-                fit.dataset = name.partition("/")[0]
+            fit.dataset = name.partition("/")[0]
             if watch_begin:
                 hooks.call("on_batch_begin", batch, batch=batch)
-            if plain:
-                loss, outputs = self._forward(batch)
-            else:
-                with self._precision():
-                    loss, outputs = self._forward(batch)
-            self._check(loss, given)
-            gradient_steps.backward(loss, size)
+            steps.begin(fit.epoch, fit.step, given["sample_id"], size)
+            found: Any = step(fit, batch)
+            outputs = found if checked or not found else outputs_of(found, batch, step)
             fit.batch += 1
-            if size:
+            if size and outputs:
                 metric_sums[name].add(outputs, options.train_metrics)
-            stepped = gradient_steps.ready
+            stepped = steps.end()
             if stepped:
-                self._step()
+                self._count_step()
             if watch_end:
-                hooks.call("on_batch_end", batch, outputs, batch=batch)
+                hooks.call("on_batch_end", batch, outputs or {}, batch=batch)
             if stepped and every and fit.step % every == 0:
-                self._check_all()
+                steps.check_all()
                 self._checkpointer.checkpoint(metric_sums, self._feed)
-        if gradient_steps.pending:
-            self._step()
-        self._check_all()
+        if steps.flush():
+            self._count_step()
+        steps.check_all()
 
-    def _step(self) -> None:
-        self._gradient_steps.step(self._fit.step)
+    def _count_step(self) -> None:
         self._fit.step += 1
-        self._fit.gradient_norm = self._gradient_steps.norm
+        self._fit.gradient_norm = self._steps.norm
 
     @property
     def batches(self) -> int | None:
@@ -137,23 +125,6 @@ class Loop:
             return len(self._feed)
         except TypeError:
             return None
-
-    def _check(self, loss: Any, batch: Mapping[str, Any]) -> None:
-        self._unchecked.append((loss.detach(), batch["sample_id"], self._fit.step + 1))
-        if len(self._unchecked) >= self._check_every:
-            self._check_all()
-
-    def _check_all(self) -> None:
-        limit = self._fit.options.abort_above
-        unchecked, self._unchecked = self._unchecked, []
-        for loss, ids, step in unchecked:
-            value = loss.item()
-            if math.isfinite(value) and (limit is None or value <= limit):
-                continue
-            where = f"in epoch {self._fit.epoch}, step {step}{ids_of({'sample_id': ids})}"
-            if math.isfinite(value):
-                raise TrainingError(f"the loss is {value:.6g} {where}; abort_above is {limit:g}")
-            raise TrainingError(f"the training diverged {where}: the loss is {value}; use a smaller learning rate")
 
     # -- the end of an epoch --------------------------------------------------------------------
 
@@ -166,17 +137,18 @@ class Loop:
         }
         last = fit.epoch >= options.num_epochs
         if self._evaluated and (last or fit.epoch % options.evaluate_every == 0):
-            row |= self._evaluator.evaluate(self._evaluated, self._gradient_steps.average)
+            row |= self._evaluator.evaluate(self._evaluated, self._steps.average)
         fit.history.append(epoch=fit.epoch, step=fit.step, learning_rate=fit.rates[0], **row)
         figure, best = self._judge(row)
-        self._gradient_steps.rate.after_epoch(figure)
-        average = self._gradient_steps.average
+        for one in self._steps.by_name.values():
+            one.rate.after_epoch(figure)
+        average = self._steps.average
         # Callbacks see the weights with which the row's figures were measured.
         with nullcontext() if average is None else average.in_place():
             self._hooks.call_aside("on_epoch_end")
         tell(self._progress, fit.epoch, options.num_epochs, row)
         fit.batch = 0
-        self._check_all()
+        self._steps.check_all()
         self._checkpointer.epoch(best)
 
     def _judge(self, row: Mapping[str, float]) -> tuple[float | None, str | None]:

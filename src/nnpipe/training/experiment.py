@@ -15,6 +15,7 @@ from nnpipe.training.callbacks.callback import Callback
 from nnpipe.training.checkpoints import LAST
 from nnpipe.training.optimization import OptimiserFactory, Schedule, TorchSchedule
 from nnpipe.training.run_folder import RunFolder, file_name
+from nnpipe.training.step import Step, default_step
 from nnpipe.training.trainer import Datasets, Trainer
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class Training(Module):
         :class:`~nnpipe.training.network.Network`.
     datasets
         Sequences by data set and split.
-    optimiser, schedule
+    optimiser, schedule, step
         As :meth:`Trainer.fit <nnpipe.training.trainer.Trainer.fit>` takes them.
     folder
         The run's folder; by default ``runs/`` and the experiment's name.
@@ -56,8 +57,9 @@ class Training(Module):
         model: Any,
         datasets: Datasets,
         *,
-        optimiser: OptimiserFactory | None = None,
-        schedule: Schedule | TorchSchedule | None = None,
+        optimiser: OptimiserFactory | Mapping[str, OptimiserFactory] | None = None,
+        schedule: Schedule | TorchSchedule | Mapping[str, Schedule | TorchSchedule] | None = None,
+        step: Step = default_step,
         folder: str | None = None,
     ) -> None:
         if not isinstance(trainer, Trainer):
@@ -69,6 +71,7 @@ class Training(Module):
         self.datasets = datasets
         self.optimiser = optimiser
         self.schedule = schedule
+        self.step = step
         self.folder = folder
         self.state = State(finished=False)
 
@@ -79,7 +82,7 @@ class Training(Module):
     def keeps(self) -> list[Any]:
         """Return the modules whose states are in the checkpoints."""
         sequences = [sequence for parts in self.datasets.values() for sequence in parts.values()]
-        return [self.trainer, self.model, self._module, *(self.trainer.callbacks or ()), *sequences]
+        return [self.trainer, self.model, self._module, self.step, *(self.trainer.callbacks or ()), *sequences]
 
     def __len__(self) -> int:
         """Return the number of epochs."""
@@ -96,6 +99,7 @@ class Training(Module):
         tree = session.configuration.tree
         history = trainer.fit(
             self._module, self.datasets, folder=folder.path, optimiser=self.optimiser, schedule=self.schedule,
+            step=self.step,
             identity={"experiment": {name: tree[name] for name in tree if name != session.main}},
             progress=session.progress,
         )  # fmt: skip

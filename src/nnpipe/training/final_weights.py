@@ -12,7 +12,7 @@ from nnpipe.core.files import write_text
 if TYPE_CHECKING:
     from nnpipe.training._checkpointing import Checkpointer
     from nnpipe.training._evaluation import Evaluator
-    from nnpipe.training._gradient_steps import GradientSteps
+    from nnpipe.training._steps import Steps
     from nnpipe.training.fit import Fit
 
 TABLE = "final_weights"
@@ -68,9 +68,7 @@ def tell_final(fit: Fit) -> None:
         write_text(fit.folder.table(TABLE), json.dumps([final.to_json()], indent=1) + "\n")
 
 
-def choose_final_weights(
-    fit: Fit, gradient_steps: GradientSteps, checkpointer: Checkpointer, evaluator: Evaluator
-) -> None:
+def choose_final_weights(fit: Fit, steps: Steps, checkpointer: Checkpointer, evaluator: Evaluator) -> None:
     """Load the final weights into the model and record which they are; all processes must call this."""
     which, epoch = wanted(fit), fit.epoch
     if which == "best" and not fit.best_epoch:
@@ -80,10 +78,10 @@ def choose_final_weights(
         model, average = checkpointer.best_weights()
         fit.model.load_state_dict(dict(model) | dict(average or {}))
         epoch = fit.best_epoch
-    elif which == "average" and gradient_steps.average is not None:
-        gradient_steps.average.stay()
+    elif which == "average" and steps.average is not None:
+        steps.average.stay()
     # A row is measured with the average if there is one, and its epoch may have had no evaluation.
-    figures = {} if which == "last" and gradient_steps.average is not None else figures_at(fit, epoch)
+    figures = {} if which == "last" and steps.average is not None else figures_at(fit, epoch)
     evaluated = [(d, s) for d, parts in fit.datasets.items() for s in parts if s not in fit.options.train_splits]
     if not figures and evaluated and epoch:
         figures = evaluator.evaluate(evaluated, aloud=False)

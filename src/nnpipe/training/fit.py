@@ -5,30 +5,38 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nnpipe.core.errors import NotSupported
 from nnpipe.experiment.history import History
 from nnpipe.training._random import generator
 from nnpipe.training.final_weights import FinalWeights
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.run_folder import RunFolder
 
+if TYPE_CHECKING:
+    from nnpipe.training._steps import Steps
+    from nnpipe.training.outputs.output import Output
+
 
 @dataclass(eq=False)
 class Fit:
-    """A running training, which :meth:`Trainer.fit <nnpipe.training.trainer.Trainer.fit>` gives to callbacks.
+    """A running training, which :meth:`Trainer.fit <nnpipe.training.trainer.Trainer.fit>` gives to callbacks and steps.
 
     Callbacks may read all attributes; to change the training they may only call :meth:`stop`.
+    A step learns from a batch by :meth:`forward`, :meth:`backward` and :meth:`update`; see
+    :mod:`nnpipe.training.step`.
 
     Attributes
     ----------
     model
         The ``torch.nn.Module`` itself, neither compiled nor distributed.
     optimiser
-        The ``torch.optim.Optimizer``.
+        The ``torch.optim.Optimizer``; of several, the first.
     datasets
         Sequences by data set and split.
     folder
@@ -38,7 +46,11 @@ class Fit:
     batch
         Number of training batches of this epoch so far.
     step
-        Number of optimiser steps so far.
+        Number of steps so far.  However often a batch updates weights, it is one step.
+    optimisers
+        The optimisers by name, if several were given.
+    steps
+        What :meth:`forward`, :meth:`backward` and :meth:`update` call; None outside of a training.
     history
         A row for each epoch, with ``epoch``, ``step``, ``learning_rate`` and figures
         named ``dataset/split/loss`` and ``dataset/split/output/metric``.
@@ -67,6 +79,8 @@ class Fit:
     epoch: int = 0
     batch: int = 0
     step: int = 0
+    optimisers: Mapping[str, Any] = field(default_factory=dict)
+    steps: Steps | None = field(default=None, repr=False)
     dataset: str = ""
     gradient_norm: Any = None
     best_epoch: int = 0
@@ -89,8 +103,9 @@ class Fit:
 
     @property
     def rates(self) -> list[float]:
-        """The learning rate of each group of the optimiser at the last step."""
-        return [float(group["lr"]) for group in self.optimiser.param_groups]
+        """The learning rate of each group of the optimisers at the last step."""
+        every = tuple(self.optimisers.values()) or (self.optimiser,)
+        return [float(group["lr"]) for optimiser in every for group in optimiser.param_groups]
 
     def generator(self, purpose: str, *numbers: int) -> np.random.Generator:
         """Return a generator that depends only on the run's seed, a purpose and numbers (epoch, sample, ...)."""
@@ -99,6 +114,68 @@ class Fit:
     def stop(self, reason: str) -> None:
         """Stop the training after this epoch, for a reason that is logged."""
         self.stopping = self.stopping or reason
+
+    # -- what a step is made of -----------------------------------------------------------------
+
+    def forward(self, batch: dict[str, Any]) -> tuple[Any, dict[str, Output]]:
+        """Run the model on a training batch; return the sum of its outputs' losses, and the outputs by name.
+
+        This is compiled and distributed as the options say.  A step may also call the model, or parts
+        of it, itself; under :meth:`autocast` for the precision of the options.
+        """
+        return self._engine().forward(batch)
+
+    def autocast(self) -> AbstractContextManager[Any]:
+        """Return the context in which the model computes with the precision of the options."""
+        return self._engine().autocast()
+
+    def backward(
+        self, loss: Any, optimiser: str | None = None, *, retain_graph: bool | None = None, create_graph: bool = False
+    ) -> None:
+        """Add the gradients of a loss to those that the next :meth:`update` uses.
+
+        Parameters
+        ----------
+        loss
+            A scalar tensor: the mean over the samples of this batch.
+        optimiser
+            Only the weights of this optimiser receive gradients; by default, those of all do.
+        retain_graph, create_graph
+            As in ``torch.Tensor.backward``: to use the graph again, and for gradients of gradients.
+
+        Raises
+        ------
+        TrainingError
+            If the loss is not finite, or above ``abort_above``; the message names the samples.
+        """
+        self._engine().backward(loss, optimiser, retain_graph, create_graph)
+
+    def update(self, optimiser: str | None = None) -> bool:
+        """Make a step of an optimiser, or of all, once ``accumulate`` batches have added gradients.
+
+        Gradients are divided by the number of samples and clipped, the rate follows the schedule, and so does the
+        moving average of the weights at the end of the batch.  Gradients that were computed without :meth:`backward`
+        are used at once and as they are.
+
+        Returns
+        -------
+        bool
+            Whether weights were updated.
+        """
+        return self._engine().update(optimiser)
+
+    def discard(self, optimiser: str | None = None) -> None:
+        """Forget the gradients that :meth:`update` has not used."""
+        self._engine().discard(optimiser)
+
+    def check(self, loss: Any) -> None:
+        """Stop the training if a loss of this batch is not finite; :meth:`backward` does so by itself."""
+        self._engine().check(loss)
+
+    def _engine(self) -> Steps:
+        if self.steps is None:
+            raise NotSupported("a step can only be made while Trainer.fit runs")
+        return self.steps
 
     def state_dict(self) -> dict[str, Any]:
         """Return the values that a resumed run needs."""

@@ -15,16 +15,14 @@ from nnpipe.core.progress import Progress, silent
 from nnpipe.core.saving import FULL, check_destination
 from nnpipe.experiment.history import History
 from nnpipe.experiment.module import Module
-from nnpipe.training._average import WeightAverage
 from nnpipe.training._checkpointing import Checkpointer, inexact
 from nnpipe.training._evaluation import Evaluator
-from nnpipe.training._forward import training_forward
-from nnpipe.training._gradient_steps import GradientSteps
 from nnpipe.training._hooks import Hooks, check_callbacks
-from nnpipe.training._learning_rate import Rate
 from nnpipe.training._loop import Loop
+from nnpipe.training._optimisers import check_schedule, check_step, optimisers_of, schedules_of
 from nnpipe.training._random import seed_all, undisturbed
-from nnpipe.training._user_inputs import check_device, check_others, check_schedule, datasets_of, model_of, optimiser_of
+from nnpipe.training._steps import make_steps
+from nnpipe.training._user_inputs import check_device, check_others, check_splits, datasets_of, model_of
 from nnpipe.training.callbacks.callback import Callback
 from nnpipe.training.callbacks.selection import DEFAULT, check_frameworks, choose
 from nnpipe.training.checkpoints import LAST, CheckpointWriter, rescued, size_of_state
@@ -35,7 +33,8 @@ from nnpipe.training.optimization import OptimiserFactory, Schedule, TorchSchedu
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.run_end import told
 from nnpipe.training.run_folder import RunFolder
-from nnpipe.training.run_settings import data_settings, optimiser_settings, structure_of
+from nnpipe.training.run_settings import course_of
+from nnpipe.training.step import Step, default_step
 
 Datasets = Mapping[str, Mapping[str, Any]]
 """Sequences of batches by data set and split."""
@@ -88,9 +87,10 @@ class Trainer(Module):
         datasets: Datasets,
         *,
         folder: str | Path | None = None,
-        optimiser: OptimiserFactory | Any = None,
-        schedule: Schedule | TorchSchedule | None = None,
-        parameters: Iterable[Any] | None = None,
+        optimiser: OptimiserFactory | Mapping[str, OptimiserFactory | Any] | Any = None,
+        schedule: Schedule | TorchSchedule | Mapping[str, Schedule | TorchSchedule] | None = None,
+        parameters: Iterable[Any] | Mapping[str, Iterable[Any]] | None = None,
+        step: Step = default_step,
         resume: bool = True,
         identity: Mapping[str, Any] = MappingProxyType({}),
         progress: Progress = silent,
@@ -114,11 +114,15 @@ class Trainer(Module):
             from the last one.  None to write nothing.
         optimiser
             A PyTorch optimiser, or a function that makes one for the parameters;
-            by default :class:`~nnpipe.training.optimization.AdamW`.
+            by default :class:`~nnpipe.training.optimization.AdamW`.  Or several by name: without ``parameters``, one
+            whose name is that of a part of the model (``"generator"`` of ``model.generator``) trains this part.
         schedule
-            The learning rate by step; by default it is constant.
+            The learning rate by step; by default it is constant.  One for all optimisers, or schedules by their names.
         parameters
             The parameters to train, or PyTorch's groups of them; by default all that require a gradient.
+            Of several optimisers, by their names.
+        step
+            Learns from a batch; see :mod:`nnpipe.training.step`.
         resume
             Whether to continue from the folder's last checkpoint.  Otherwise a new run begins, and the
             pictures, tables and checkpoints of the previous one are removed.
@@ -142,26 +146,28 @@ class Trainer(Module):
             training is writing there.
         """
         self._check()
-        check_schedule(schedule)
         check_others(folder, resume, identity, progress)
+        check_schedule(schedule)
+        check_step(step)
         where = None if folder is None else RunFolder(Path(folder))
         if where is not None:
             where.check()
         model, given = model_of(model), datasets_of(datasets, self.options.seed)
-        _check_splits(given, self.options)
+        check_splits(given, self.options)
         callbacks = self.callbacks_for(where)
         # The folder is released last: checkpoints are written until the writer is closed.
         with team(self.options.device) as members, undisturbed(self.options.device), ExitStack() as claims:
             # Each process draws its own random numbers, for example for dropout.
             seed_all(self.options.seed + members.rank, self.options.device)
             model.to(self.options.device)
-            made = optimiser_of(optimiser, model, parameters)
-            fit = Fit(model, made, given, where, self.options)
+            made = optimisers_of(optimiser, model, parameters)
+            schedules = schedules_of(schedule, made)
+            fit = Fit(model, next(iter(made.values())), given, where, self.options, optimisers=made)
             hooks = Hooks(callbacks if members.rank == 0 else (), fit)
             writer = CheckpointWriter()
             done = False
             try:
-                self._run(fit, hooks, writer, members, claims, schedule, resume, identity, progress)
+                self._run(fit, hooks, writer, members, claims, schedules, step, resume, identity, progress)
                 done = True
             except OSError as error:
                 if where is None or not (writer.failed or error.errno in FULL):
@@ -178,19 +184,15 @@ class Trainer(Module):
         writer: CheckpointWriter,
         members: Team,
         claims: ExitStack,
-        schedule: Schedule | TorchSchedule | None,
+        schedules: Mapping[str, Schedule | TorchSchedule | None],
+        step: Step,
         resume: bool,
         identity: Mapping[str, Any],
         progress: Progress,
     ) -> None:
-        options = self.options
-        settings = optimiser_settings(fit.optimiser)  # before a schedule changes them
-        forward = training_forward(fit.model, options, members)
-        average = None if options.ema_decay is None else WeightAverage(fit.model, options.ema_decay)
-        rate = Rate(fit.optimiser, schedule, steps_of(fit.datasets, options))
-        gradient_steps = GradientSteps(fit.optimiser, rate, options, members.world, average)
-        course = {} if fit.folder is None else _course(fit, settings, rate, members) | dict(identity)
-        checkpointer = Checkpointer(fit, hooks, gradient_steps, writer, members, course)
+        fit.steps = steps = make_steps(fit, schedules, members.world, step)
+        course = {} if fit.folder is None else course_of(fit, steps.rates, members.world, step) | dict(identity)
+        checkpointer = Checkpointer(fit, hooks, step, steps, writer, members, course)
         amid = None
         if fit.folder is not None:
             if members.rank == 0:
@@ -204,7 +206,7 @@ class Trainer(Module):
                 claims.enter_context(told(fit))
         hooks.call_aside("on_fit_begin")
         shown = progress if members.rank == 0 else silent
-        Loop(fit, hooks, gradient_steps, forward, checkpointer, members, shown, amid).run()
+        Loop(fit, hooks, step, steps, checkpointer, members, shown, amid).run()
         if fit.stopping:
             fit.log.info("the training stopped: %s", fit.stopping)
         if members.rank == 0:
@@ -267,37 +269,4 @@ def _tell_inexact(fit: Fit) -> None:
     if found:
         fit.log.warning(
             "what %s gives depends on time: if this run is killed it can go on, but not to the bit", " and ".join(found)
-        )
-
-
-def steps_of(datasets: Datasets, options: TrainerOptions) -> int | None:
-    """Return the number of steps of a whole training; None if a sequence has no length."""
-    try:
-        batches = sum(
-            len(s) for parts in datasets.values() for name, s in parts.items() if name in options.train_splits
-        )
-    except TypeError:
-        return None
-    return options.num_epochs * -(-batches // options.accumulate)
-
-
-def _course(fit: Fit, optimiser: Mapping[str, Any], rate: Rate, members: Team) -> dict[str, Any]:
-    """Return the settings on which the weights depend; a run can only be continued with equal ones."""
-    splits = {name: list(parts) for name, parts in fit.datasets.items()}
-    return fit.options.weight_options() | {
-        "datasets": splits,
-        "processes": members.world,
-        "optimiser": dict(optimiser),
-        "schedule": rate.settings,
-        "data": data_settings(fit.datasets),
-        "structure": structure_of(fit.model),
-    }
-
-
-def _check_splits(datasets: Datasets, options: TrainerOptions) -> None:
-    if not any(split in options.train_splits for parts in datasets.values() for split in parts):
-        known = sorted({split for parts in datasets.values() for split in parts})
-        raise ConfigError(
-            f"there is nothing to learn from: train_splits are {', '.join(options.train_splits)}, "
-            f"and the data sets have {', '.join(known) or 'none'}"
         )

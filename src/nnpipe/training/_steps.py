@@ -1,0 +1,226 @@
+"""What a training step is made of: running the model, adding gradients, and updating weights."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from typing import Any
+
+from nnpipe.core.errors import ConfigError, TrainingError
+from nnpipe.core.naming import nearest
+from nnpipe.training._average import WeightAverage
+from nnpipe.training._batches import ids_of
+from nnpipe.training._forward import Forward, precision, training_forward
+from nnpipe.training._gradient_steps import GradientSteps
+from nnpipe.training._learning_rate import Rate
+from nnpipe.training.fit import Fit
+from nnpipe.training.optimization import Schedule, TorchSchedule
+from nnpipe.training.options import TrainerOptions
+from nnpipe.training.outputs.output import Output
+from nnpipe.training.step import Step, default_step
+
+# Fetching the loss from a GPU makes the host wait, so it is fetched only every few steps.
+_STEPS_BETWEEN_CHECKS = 50
+
+
+class Steps:
+    """The parts of the training steps of one training, which :class:`~nnpipe.training.fit.Fit` offers to a step.
+
+    Attributes
+    ----------
+    by_name
+        The gradients and steps of each optimiser.
+    average
+        The moving average of the weights; None unless ``ema_decay`` is set.
+    """
+
+    def __init__(
+        self,
+        by_name: Mapping[str, GradientSteps],
+        forward: Forward,
+        options: TrainerOptions,
+        average: WeightAverage | None,
+    ) -> None:
+        self.by_name = dict(by_name)
+        self.average = average
+        self._all = tuple(self.by_name.values())
+        self._single = self._all[0] if len(self._all) == 1 else None
+        self._forward = forward
+        self._precision = precision(options)
+        self._plain = options.precision == "float32"
+        self._limit = options.abort_above
+        self._ids: Any = None
+        self._epoch = self._size = self._number = 0
+        self._unchecked: list[tuple[Any, Any, int]] = []
+        self._check_every = 1 if options.device == "cpu" else _STEPS_BETWEEN_CHECKS
+
+    # -- what a step calls ----------------------------------------------------------------------
+
+    def autocast(self) -> AbstractContextManager[Any]:
+        """Return the context in which the model computes with ``options.precision``."""
+        return self._precision()
+
+    def forward(self, batch: dict[str, Any]) -> tuple[Any, dict[str, Output]]:
+        """Run the model; return the sum of the outputs' losses, and the outputs."""
+        if self._plain:
+            return self._forward(batch)
+        with self._precision():
+            return self._forward(batch)
+
+    def backward(self, loss: Any, name: str | None, retain_graph: bool | None, create_graph: bool) -> None:
+        """Check a loss, and add its gradients to those of the weights of an optimiser, or of all."""
+        if not loss.requires_grad:
+            raise ConfigError("no output has a loss that depends on the weights; nothing can be learned from it")
+        self.check(loss)
+        single = self._single
+        if single is not None and name is None:
+            single.backward(loss, self._size, None, retain_graph, create_graph)
+            return
+        chosen = self._named(name)
+        if len(chosen) > 1 and chosen[0].scaler is None:  # no factors that differ: one pass for all
+            for one in chosen[1:]:
+                one.count(self._size)
+            inputs = list({id(p): p for one in chosen for p in one.parameters}.values())
+            chosen[0].backward(loss, self._size, inputs, retain_graph, create_graph)
+            return
+        for one in chosen:
+            keeps = True if one is not chosen[-1] else retain_graph
+            one.backward(loss, self._size, one.parameters, keeps, create_graph)
+
+    def update(self, name: str | None) -> bool:
+        """Make the steps of an optimiser, or of all, that are due; return whether there was one."""
+        single = self._single
+        if single is not None and name is None:
+            if not single.ready:
+                return False
+            single.step(self._number)
+            return True
+        due = [one for one in self._named(name) if one.ready]
+        for one in due:
+            one.step(self._number)
+        return bool(due)
+
+    def discard(self, name: str | None) -> None:
+        """Forget the gradients that no step has used."""
+        for one in self._named(name):
+            one.discard()
+
+    def check(self, loss: Any) -> None:
+        """Stop the training if the loss of the present batch is not finite, or above ``abort_above``."""
+        self._unchecked.append((loss.detach(), self._ids, self._number + 1))
+        if len(self._unchecked) >= self._check_every:
+            self.check_all()
+
+    def _named(self, name: str | None) -> tuple[GradientSteps, ...]:
+        if name is None:
+            return self._all
+        if name not in self.by_name:
+            known = ", ".join(self.by_name)
+            raise ConfigError(f"there is no optimiser {name!r}; there are {known}{nearest(name, self.by_name)}")
+        return (self.by_name[name],)
+
+    @property
+    def rates(self) -> dict[str, Rate]:
+        """What sets the learning rates of each optimiser."""
+        return {name: one.rate for name, one in self.by_name.items()}
+
+    # -- what the loop calls --------------------------------------------------------------------
+
+    def begin(self, epoch: int, number: int, ids: Any, size: int) -> None:
+        """Begin a batch of ``size`` samples, in step ``number`` of the training, counted from 0."""
+        self._epoch, self._number, self._ids, self._size = epoch, number, ids, size
+        for one in self._all:
+            one.begin_batch()
+
+    def end(self) -> bool:
+        """End a batch: return whether a weight changed; then, schedules and the moving average follow."""
+        stepped = False
+        for one in self._all:
+            if one.stepped:
+                one.rate.after_step()
+                stepped = True
+        if stepped and self.average is not None:
+            self.average.update(self._number)
+        return stepped
+
+    def flush(self) -> bool:
+        """Use the gradients of batches that did not suffice for a step; return whether there were any."""
+        left = [one for one in self._all if one.pending]
+        for one in self._all:
+            one.stepped = False
+        for one in left:
+            one.step(self._number)
+        return self.end()
+
+    @property
+    def norm(self) -> Any:
+        """The norm of the gradients of the last step before clipping, a scalar tensor; None without ``clip_norm``."""
+        norms = [one.norm for one in self._all if one.norm is not None]
+        if len(norms) < 2:
+            return norms[0] if norms else None
+        import torch
+
+        return torch.linalg.vector_norm(torch.stack(norms))
+
+    def check_all(self) -> None:
+        """Check the losses that were not fetched from the device so far."""
+        unchecked, self._unchecked = self._unchecked, []
+        for loss, ids, step in unchecked:
+            value = loss.item()
+            if math.isfinite(value) and (self._limit is None or value <= self._limit):
+                continue
+            where = f"in epoch {self._epoch}, step {step}{ids_of({'sample_id': ids})}"
+            if math.isfinite(value):
+                raise TrainingError(f"the loss is {value:.6g} {where}; abort_above is {self._limit:g}")
+            raise TrainingError(f"the training diverged {where}: the loss is {value}; use a smaller learning rate")
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the states of the optimisers: those of a single one, or by name."""
+        if self._single is not None:
+            return self._single.state_dict()
+        return {"optimisers": {name: one.state_dict() for name, one in self.by_name.items()}}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what :meth:`state_dict` returned."""
+        if self._single is not None:
+            self._single.load_state_dict(state)
+            return
+        for name, one in self.by_name.items():
+            one.load_state_dict(state["optimisers"][name])
+
+    def gradients(self) -> dict[str, Any]:
+        """Return the gradients of this process that no step has used, by optimiser."""
+        found = {name: one.gradients() for name, one in self.by_name.items()}
+        return {name: state for name, state in found.items() if state is not None}
+
+    def load_gradients(self, state: Mapping[str, Any]) -> None:
+        """Restore what :meth:`gradients` returned."""
+        for name, gradients in state.items():
+            self.by_name[name].load_gradients(gradients)
+
+
+def make_steps(fit: Fit, schedules: Mapping[str, Schedule | TorchSchedule | None], world: int, step: Step) -> Steps:
+    """Return the parts of the steps of a training, whose optimisers follow schedules, in ``world`` processes."""
+    options = fit.options
+    # DistributedDataParallel knows of one forward and one backward a batch only, for all weights.
+    distributed = world > 1 and step is default_step and len(fit.optimisers) == 1
+    length = steps_of(fit.datasets, options)
+    by_name = {
+        name: GradientSteps(name, one, Rate(one, schedules[name], length), options, world, reduces=not distributed)
+        for name, one in fit.optimisers.items()
+    }
+    forward = training_forward(fit.model, options, distributed)
+    average = None if options.ema_decay is None else WeightAverage(fit.model, options.ema_decay)
+    return Steps(by_name, forward, options, average)
+
+
+def steps_of(datasets: Mapping[str, Mapping[str, Any]], options: TrainerOptions) -> int | None:
+    """Return the number of steps of a whole training; None if a sequence has no length."""
+    try:
+        batches = sum(
+            len(s) for parts in datasets.values() for name, s in parts.items() if name in options.train_splits
+        )
+    except TypeError:
+        return None
+    return options.num_epochs * -(-batches // options.accumulate)

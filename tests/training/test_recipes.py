@@ -1,0 +1,65 @@
+"""The recipes of trainings: short, working, and continued to the bit after kills."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nnpipe.experiment.state_file import read_state, to_bytes
+
+pytest.importorskip("torch", reason="PyTorch is not installed")
+pytest.importorskip("safetensors", reason="safetensors is not installed")
+
+HERE = Path(__file__).parent
+RECIPES = sorted((HERE.parents[1] / "examples" / "recipes").glob("*.py"))
+STEPS = 100  # of the shortest recipe
+
+GOOD = {"gan": r"unmasks: (5|6|7|8)\d%", "distillation": r"student: 9\d\.\d%"}
+"""What a recipe prints at its end."""
+
+
+def done(recipe: Path, folder: Path, *kills: int) -> list[str]:
+    answer = subprocess.run(
+        [sys.executable, str(HERE / "killed_recipe.py"), str(recipe), str(folder), *map(str, kills)],
+        capture_output=True,
+        text=True,
+        timeout=280,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"},
+    )
+    assert answer.returncode == 0, answer.stderr
+    return answer.stdout.splitlines()
+
+
+def states(folder: Path) -> dict[str, bytes]:
+    """The last checkpoints, but for the callbacks, which keep how long an epoch took."""
+    found = {}
+    for path in folder.rglob("last.state"):
+        state = read_state(path, kind="training checkpoint")
+        del state["callbacks"]
+        found[path.relative_to(folder).as_posix()] = to_bytes(state, kind="training checkpoint")
+    return found
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.stem)
+def test_a_recipe_is_short(recipe: Path) -> None:
+    assert len(recipe.read_text().splitlines()) < 60
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.stem)
+def test_a_recipe_works_and_ends_equal_to_the_bit_after_five_kills(recipe: Path, tmp_path: Path) -> None:
+    said, killed = done(recipe, tmp_path / "undisturbed")
+    assert re.search(GOOD[recipe.stem], said)
+    assert killed == "0"
+    rng = random.Random(recipe.stem)
+    again, killed = done(recipe, tmp_path / "killed", *(rng.randint(1, STEPS // 2) for _ in range(5)))
+    assert (again, killed) == (said, "5")
+    expected = states(tmp_path / "undisturbed")
+    assert expected
+    assert states(tmp_path / "killed") == expected
