@@ -11,14 +11,11 @@ from nnpipe.core.errors import ConfigError, TrainingError
 from nnpipe.core.naming import nearest
 from nnpipe.training._average import WeightAverage
 from nnpipe.training._batches import ids_of
-from nnpipe.training._forward import Forward, precision, training_forward
+from nnpipe.training._forward import Forward, precision
 from nnpipe.training._gradient_steps import GradientSteps
 from nnpipe.training._learning_rate import Rate
-from nnpipe.training.fit import Fit
-from nnpipe.training.optimization import Schedule, TorchSchedule
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.outputs.output import Output
-from nnpipe.training.step import Step, default_step
 
 # Fetching the loss from a GPU makes the host wait, so it is fetched only every few steps.
 _STEPS_BETWEEN_CHECKS = 50
@@ -198,29 +195,3 @@ class Steps:
         """Restore what :meth:`gradients` returned."""
         for name, gradients in state.items():
             self.by_name[name].load_gradients(gradients)
-
-
-def make_steps(fit: Fit, schedules: Mapping[str, Schedule | TorchSchedule | None], world: int, step: Step) -> Steps:
-    """Return the parts of the steps of a training, whose optimisers follow schedules, in ``world`` processes."""
-    options = fit.options
-    # DistributedDataParallel knows of one forward and one backward a batch only, for all weights.
-    distributed = world > 1 and step is default_step and len(fit.optimisers) == 1
-    length = steps_of(fit.datasets, options)
-    by_name = {
-        name: GradientSteps(name, one, Rate(one, schedules[name], length), options, world, reduces=not distributed)
-        for name, one in fit.optimisers.items()
-    }
-    forward = training_forward(fit.model, options, distributed)
-    average = None if options.ema_decay is None else WeightAverage(fit.model, options.ema_decay)
-    return Steps(by_name, forward, options, average)
-
-
-def steps_of(datasets: Mapping[str, Mapping[str, Any]], options: TrainerOptions) -> int | None:
-    """Return the number of steps of a whole training; None if a sequence has no length."""
-    try:
-        batches = sum(
-            len(s) for parts in datasets.values() for name, s in parts.items() if name in options.train_splits
-        )
-    except TypeError:
-        return None
-    return options.num_epochs * -(-batches // options.accumulate)

@@ -7,20 +7,18 @@ import math
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from nnpipe.core.errors import NotSupported
 from nnpipe.experiment.history import History
 from nnpipe.training._random import generator
+from nnpipe.training._steps import Steps
 from nnpipe.training.final_weights import FinalWeights
 from nnpipe.training.options import TrainerOptions
+from nnpipe.training.outputs.output import Output
 from nnpipe.training.run_folder import RunFolder
-
-if TYPE_CHECKING:
-    from nnpipe.training._steps import Steps
-    from nnpipe.training.outputs.output import Output
 
 
 @dataclass(eq=False)

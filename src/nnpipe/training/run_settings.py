@@ -5,14 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nnpipe.core.component import Component
-from nnpipe.training.step import default_step
-
-if TYPE_CHECKING:
-    from nnpipe.training._learning_rate import Rate
-    from nnpipe.training.fit import Fit
 
 _HOW = frozenset({"params", "foreach", "fused", "capturable", "differentiable", "initial_lr"})
 """The settings of PyTorch's groups that say how, not what, to compute."""
@@ -77,40 +72,6 @@ def structure_of(model: Any) -> dict[str, str]:
         if settings or name:
             found[name or "model"] = f"{type(layer).__name__}({settings})"[:_LONGEST]
     return found
-
-
-def course_of(fit: Fit, rates: Mapping[str, Rate], processes: int, step: Any) -> dict[str, Any]:
-    """Return the settings on which the weights depend; a run can only be continued with equal ones.
-
-    Parameters
-    ----------
-    fit
-        The training, before its first step.
-    rates
-        The rates of each optimiser, which know its settings and those of its schedule.
-    processes
-        Number of processes.
-    step
-        What learns from a batch; it is known by its name.
-    """
-    splits = {name: list(parts) for name, parts in fit.datasets.items()}
-    optimisers = {name: rate.optimiser_settings for name, rate in rates.items()}
-    schedules = {name: rate.settings for name, rate in rates.items()}
-    single = len(rates) == 1
-    course = fit.options.weight_options() | {
-        "datasets": splits,
-        "processes": processes,
-        "optimiser": next(iter(optimisers.values())) if single else optimisers,
-        "schedule": next(iter(schedules.values())) if single else schedules,
-        "data": data_settings(fit.datasets),
-        "structure": structure_of(fit.model),
-    }
-    return course if step is default_step else course | {"step": _name_of(step)}
-
-
-def _name_of(step: Any) -> str:
-    named = step if hasattr(step, "__qualname__") else type(step)
-    return f"{named.__module__}.{named.__qualname__}"
 
 
 def keras_settings(model: Any, optimiser: Any) -> dict[str, Any]:

@@ -24,14 +24,13 @@ random generators; then a training that was killed goes on to the bit.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    from nnpipe.training.fit import Fit
-    from nnpipe.training.outputs.output import Output
+from nnpipe.training.fit import Fit
+from nnpipe.training.outputs.output import Output
 
 
-class Step(Protocol):
+class TrainingStep(Protocol):
     """Learns from a batch."""
 
     def __call__(self, fit: Fit, batch: dict[str, Any], /) -> Mapping[str, Output] | Output | None:

@@ -16,12 +16,12 @@ from nnpipe.core.saving import FULL, check_destination
 from nnpipe.experiment.history import History
 from nnpipe.experiment.module import Module
 from nnpipe.training._checkpointing import Checkpointer, inexact
+from nnpipe.training._course import course_of, make_steps
 from nnpipe.training._evaluation import Evaluator
 from nnpipe.training._hooks import Hooks, check_callbacks
 from nnpipe.training._loop import Loop
 from nnpipe.training._optimisers import check_schedule, check_step, optimisers_of, schedules_of
 from nnpipe.training._random import seed_all, undisturbed
-from nnpipe.training._steps import make_steps
 from nnpipe.training._user_inputs import check_device, check_others, check_splits, datasets_of, model_of
 from nnpipe.training.callbacks.callback import Callback
 from nnpipe.training.callbacks.selection import DEFAULT, check_frameworks, choose
@@ -33,8 +33,7 @@ from nnpipe.training.optimization import OptimiserFactory, Schedule, TorchSchedu
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.run_end import told
 from nnpipe.training.run_folder import RunFolder
-from nnpipe.training.run_settings import course_of
-from nnpipe.training.step import Step, default_step
+from nnpipe.training.step import TrainingStep, default_step
 
 Datasets = Mapping[str, Mapping[str, Any]]
 """Sequences of batches by data set and split."""
@@ -90,7 +89,7 @@ class Trainer(Module):
         optimiser: OptimiserFactory | Mapping[str, OptimiserFactory | Any] | Any = None,
         schedule: Schedule | TorchSchedule | Mapping[str, Schedule | TorchSchedule] | None = None,
         parameters: Iterable[Any] | Mapping[str, Iterable[Any]] | None = None,
-        step: Step = default_step,
+        step: TrainingStep = default_step,
         resume: bool = True,
         identity: Mapping[str, Any] = MappingProxyType({}),
         progress: Progress = silent,
@@ -185,7 +184,7 @@ class Trainer(Module):
         members: Team,
         claims: ExitStack,
         schedules: Mapping[str, Schedule | TorchSchedule | None],
-        step: Step,
+        step: TrainingStep,
         resume: bool,
         identity: Mapping[str, Any],
         progress: Progress,

@@ -1,0 +1,79 @@
+"""How the weights of a training come about: the parts of its steps, and the settings on which they depend."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from nnpipe.training._average import WeightAverage
+from nnpipe.training._forward import training_forward
+from nnpipe.training._gradient_steps import GradientSteps
+from nnpipe.training._learning_rate import Rate
+from nnpipe.training._steps import Steps
+from nnpipe.training.fit import Fit
+from nnpipe.training.optimization import Schedule, TorchSchedule
+from nnpipe.training.options import TrainerOptions
+from nnpipe.training.run_settings import data_settings, structure_of
+from nnpipe.training.step import TrainingStep, default_step
+
+
+def make_steps(
+    fit: Fit, schedules: Mapping[str, Schedule | TorchSchedule | None], world: int, step: TrainingStep
+) -> Steps:
+    """Return the parts of the steps of a training, whose optimisers follow schedules, in ``world`` processes."""
+    options = fit.options
+    # DistributedDataParallel knows of one forward and one backward a batch only, for all weights.
+    distributed = world > 1 and step is default_step and len(fit.optimisers) == 1
+    length = steps_of(fit.datasets, options)
+    by_name = {
+        name: GradientSteps(name, one, Rate(one, schedules[name], length), options, world, reduces=not distributed)
+        for name, one in fit.optimisers.items()
+    }
+    forward = training_forward(fit.model, options, distributed)
+    average = None if options.ema_decay is None else WeightAverage(fit.model, options.ema_decay)
+    return Steps(by_name, forward, options, average)
+
+
+def steps_of(datasets: Mapping[str, Mapping[str, Any]], options: TrainerOptions) -> int | None:
+    """Return the number of steps of a whole training; None if a sequence has no length."""
+    try:
+        batches = sum(
+            len(s) for parts in datasets.values() for name, s in parts.items() if name in options.train_splits
+        )
+    except TypeError:
+        return None
+    return options.num_epochs * -(-batches // options.accumulate)
+
+
+def course_of(fit: Fit, rates: Mapping[str, Rate], processes: int, step: Any) -> dict[str, Any]:
+    """Return the settings on which the weights depend; a run can only be continued with equal ones.
+
+    Parameters
+    ----------
+    fit
+        The training, before its first step.
+    rates
+        The rates of each optimiser, which know its settings and those of its schedule.
+    processes
+        Number of processes.
+    step
+        What learns from a batch; it is known by its name.
+    """
+    splits = {name: list(parts) for name, parts in fit.datasets.items()}
+    optimisers = {name: rate.optimiser_settings for name, rate in rates.items()}
+    schedules = {name: rate.settings for name, rate in rates.items()}
+    single = len(rates) == 1
+    course = fit.options.weight_options() | {
+        "datasets": splits,
+        "processes": processes,
+        "optimiser": next(iter(optimisers.values())) if single else optimisers,
+        "schedule": next(iter(schedules.values())) if single else schedules,
+        "data": data_settings(fit.datasets),
+        "structure": structure_of(fit.model),
+    }
+    return course if step is default_step else course | {"step": _name_of(step)}
+
+
+def _name_of(step: Any) -> str:
+    named = step if hasattr(step, "__qualname__") else type(step)
+    return f"{named.__module__}.{named.__qualname__}"
