@@ -14,11 +14,11 @@ from nnpipe.training.fit import Fit
 from nnpipe.training.optimization import Schedule, TorchSchedule
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.run_settings import data_settings, structure_of
-from nnpipe.training.step import TrainingStep, default_step
+from nnpipe.training.step import LearningStep, default_step
 
 
 def make_steps(
-    fit: Fit, schedules: Mapping[str, Schedule | TorchSchedule | None], world: int, step: TrainingStep
+    fit: Fit, schedules: Mapping[str, Schedule | TorchSchedule | None], world: int, step: LearningStep
 ) -> Steps:
     """Return the parts of the steps of a training, whose optimisers follow schedules, in ``world`` processes."""
     options = fit.options

@@ -19,7 +19,7 @@ from nnpipe.training._steps import Steps
 from nnpipe.training.distributed import Team
 from nnpipe.training.final_weights import choose_final_weights
 from nnpipe.training.fit import Fit
-from nnpipe.training.step import TrainingStep, default_step
+from nnpipe.training.step import LearningStep, default_step
 
 
 class Loop:
@@ -33,7 +33,7 @@ class Loop:
         self,
         fit: Fit,
         hooks: Hooks,
-        step: TrainingStep,
+        step: LearningStep,
         steps: Steps,
         checkpointer: Checkpointer,
         team: Team,

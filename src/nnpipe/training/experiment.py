@@ -15,7 +15,7 @@ from nnpipe.training.callbacks.callback import Callback
 from nnpipe.training.checkpoints import LAST
 from nnpipe.training.optimization import OptimiserFactory, Schedule, TorchSchedule
 from nnpipe.training.run_folder import RunFolder, file_name
-from nnpipe.training.step import TrainingStep, default_step
+from nnpipe.training.step import LearningStep, default_step
 from nnpipe.training.trainer import Datasets, Trainer
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Training(Module):
         *,
         optimiser: OptimiserFactory | Mapping[str, OptimiserFactory] | None = None,
         schedule: Schedule | TorchSchedule | Mapping[str, Schedule | TorchSchedule] | None = None,
-        step: TrainingStep = default_step,
+        step: LearningStep = default_step,
         folder: str | None = None,
     ) -> None:
         if not isinstance(trainer, Trainer):

@@ -30,7 +30,7 @@ from nnpipe.training.fit import Fit
 from nnpipe.training.outputs.output import Output
 
 
-class TrainingStep(Protocol):
+class LearningStep(Protocol):
     """Learns from a batch."""
 
     def __call__(self, fit: Fit, batch: dict[str, Any], /) -> Mapping[str, Output] | Output | None:

@@ -33,7 +33,7 @@ from nnpipe.training.optimization import OptimiserFactory, Schedule, TorchSchedu
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.run_end import told
 from nnpipe.training.run_folder import RunFolder
-from nnpipe.training.step import TrainingStep, default_step
+from nnpipe.training.step import LearningStep, default_step
 
 Datasets = Mapping[str, Mapping[str, Any]]
 """Sequences of batches by data set and split."""
@@ -89,7 +89,7 @@ class Trainer(Module):
         optimiser: OptimiserFactory | Mapping[str, OptimiserFactory | Any] | Any = None,
         schedule: Schedule | TorchSchedule | Mapping[str, Schedule | TorchSchedule] | None = None,
         parameters: Iterable[Any] | Mapping[str, Iterable[Any]] | None = None,
-        step: TrainingStep = default_step,
+        step: LearningStep = default_step,
         resume: bool = True,
         identity: Mapping[str, Any] = MappingProxyType({}),
         progress: Progress = silent,
@@ -184,7 +184,7 @@ class Trainer(Module):
         members: Team,
         claims: ExitStack,
         schedules: Mapping[str, Schedule | TorchSchedule | None],
-        step: TrainingStep,
+        step: LearningStep,
         resume: bool,
         identity: Mapping[str, Any],
         progress: Progress,
