@@ -1,5 +1,6 @@
 /* Starts a Cortex-M in QEMU, runs a model on samples that are linked in, and tells by semihosting how many bytes of the
- * outputs are wrong, and the least and greatest number of SysTick's ticks that a run took. */
+ * outputs are wrong, the least and greatest number of SysTick's ticks that a run took, and the bytes of stack that it
+ * needed. */
 #include <stdint.h>
 
 extern uint32_t _estack, _sidata, _sdata, _edata, _sbss, _ebss;
@@ -51,8 +52,19 @@ static uint64_t now(void) {
     return (uint64_t)turns * 0x1000000u + (0xFFFFFFu - value);
 }
 
+#define STACK_WORDS 16384
+#define PATTERN 0xA5C3965Au
+
+static uint32_t *stack_pointer(void) __attribute__((always_inline));
+static inline uint32_t *stack_pointer(void) {
+    uint32_t *found;
+    __asm__ volatile("mov %0, sp" : "=r"(found));
+    return found;
+}
+
 static void reset(void) {
     uint64_t least = UINT64_MAX, most = 0, wrong = 0;
+    uint32_t *stack;
     *(volatile uint32_t *)0xE000ED88 |= 0xFu << 20; /* the floating-point unit */
     __asm__ volatile("dsb\n isb");
     for (uint32_t *to = &_sdata, *from = &_sidata; to < &_edata;) *to++ = *from++;
@@ -61,12 +73,16 @@ static void reset(void) {
     systick[2] = 0;
     systick[0] = 7;
     for (volatile int i = 0; i < 100; i++) {} /* what is read before the first reload means nothing */
+    stack = stack_pointer();
+    for (volatile uint32_t *at = stack - STACK_WORDS; at < stack; at++) *at = PATTERN;
     for (int32_t s = 0; s < samples; s++) {
         uint8_t *in = nn_input(0);
         const uint8_t *out = nn_output(0);
         for (int32_t i = 0; i < input_bytes; i++) in[i] = sample_inputs[s * input_bytes + i];
         uint64_t took = now();
+        __asm__ volatile("cpsid i" ::: "memory"); /* an interrupt would write to the stack; it is taken afterwards */
         nn_run();
+        __asm__ volatile("cpsie i\n isb" ::: "memory");
         took = now() - took;
         if (took < least) least = took;
         if (took > most) most = took;
@@ -75,6 +91,9 @@ static void reset(void) {
     tell_number(wrong);
     tell_number(least);
     tell_number(most);
+    uint32_t *lowest = stack - STACK_WORDS;
+    while (lowest < stack && *lowest == PATTERN) lowest++;
+    tell_number((uint64_t)(stack - lowest) * 4);
     end();
 }
 

@@ -1,0 +1,66 @@
+"""C on emulated Cortex-M computes what the reference kernels do, in the arena and the stack that were predicted.
+
+Instructions of the DSP extension that are written in assembly run nowhere else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import shutil
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from installed import needs
+
+from nnpipe.testing.integer_graphs import random_integer_graph
+
+needs("ai_edge_litert")
+REPOSITORY = Path(__file__).resolve().parents[2]
+KEYWORDS = REPOSITORY.parent / "shared" / "data" / "models" / "mlperf_tiny_kws" / "kws_ref_model.tflite"
+TOOLS = ("arm-none-eabi-gcc", "qemu-system-arm")
+pytestmark = pytest.mark.skipif(
+    not all(map(shutil.which, TOOLS)), reason=f"{' or '.join(TOOLS)} is not installed (apt install gcc-arm-none-eabi)"
+)
+ONE = argparse.Namespace(quick=True, optimise="-O2")
+
+
+@pytest.fixture
+def cores(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(REPOSITORY / "benchmarks")
+    for name in ("_table", "_visual_wake_words", "c_cores"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    return importlib.import_module("c_cores")
+
+
+@pytest.mark.parametrize("core", ["cortex-m3", "cortex-m4"])
+@pytest.mark.parametrize("seed", [37, 186])  # with convolutions, dense layers and sums, clamped and not
+def test_random_graphs_are_exact_on_emulated_cores(core: str, seed: int, cores: ModuleType) -> None:
+    found = cores.measured(random_integer_graph(seed, 8), core, ONE)
+    assert found["wrong bytes"] == 0
+    assert found["memory B"] == found["arena planned B"]
+
+
+def test_keyword_spotting_is_exact_and_needs_what_was_predicted(cores: ModuleType) -> None:
+    if not KEYWORDS.is_file():
+        pytest.skip(f"{KEYWORDS.name} is not there")
+    found = cores.measured(KEYWORDS.read_bytes(), "cortex-m4", ONE)
+    assert found["wrong bytes"] == 0
+    assert found["memory B"] == found["arena planned B"]
+    assert found["stack B"] == found["stack predicted B"] > 0
+    assert found["M instructions"] <= 12
+    assert found["beyond constants B"] <= 20_000
+
+
+def test_the_deepest_chain_of_calls_is_the_predicted_stack(cores: ModuleType) -> None:
+    graph = """
+    node: { title: "m.c:a" label: "a\\nm.c:1:1\\n16 bytes (static)" }
+    node: { title: "m.c:b" label: "b\\nm.c:2:1\\n24 bytes (static)" }
+    edge: { sourcename: "m.c:b" targetname: "m.c:nn_add_rows" label: "m.c:3:1" }
+    node: { title: "nn_run" label: "nn_run\\nm.c:4:1\\n8 bytes (static)" }
+    edge: { sourcename: "nn_run" targetname: "m.c:a" label: "m.c:5:1" }
+    edge: { sourcename: "nn_run" targetname: "m.c:b" label: "m.c:6:1" }
+    """
+    assert cores.predicted_stack(graph) == 8 + 24 + 40
