@@ -11,16 +11,24 @@ from installed import ImportedWhenUsed
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.training.outputs.binary import BinaryOutput
+from nnpipe.training.outputs.centres import CentreOutput
+from nnpipe.training.outputs.class_weights import balanced_weights
 from nnpipe.training.outputs.classification import ClassificationOutput
+from nnpipe.training.outputs.contrastive import ContrastiveOutput
+from nnpipe.training.outputs.ctc import CTCOutput, edit_distance
 from nnpipe.training.outputs.distillation import DistillationOutput
 from nnpipe.training.outputs.embedding import EmbeddingOutput
 from nnpipe.training.outputs.metric import figure
+from nnpipe.training.outputs.mined_triplets import MinedTripletOutput
 from nnpipe.training.outputs.output import Output
+from nnpipe.training.outputs.pairs import PairOutput
 from nnpipe.training.outputs.regression import RegressionOutput
 from nnpipe.training.outputs.segmentation import SegmentationOutput
+from nnpipe.training.outputs.total_variation import TotalVariationOutput, total_variation
 from nnpipe.training.outputs.triplets import TripletOutput
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+F = torch.nn.functional
 sk = ImportedWhenUsed("sklearn.metrics")
 
 N = 50
@@ -38,6 +46,7 @@ def classes(count: int, *shape: int) -> Any:
     return torch.randint(0, count, shape, generator=rng())
 
 
+FACTORS = torch.tensor([0.5, 1.0, 2.0, 0.0, 3.0])
 TENSORS: dict[str, tuple[tuple[Any, ...], Callable[..., Output]]] = {
     "classification": (
         (noise(N, 5), classes(5, N)),
@@ -61,6 +70,28 @@ TENSORS: dict[str, tuple[tuple[Any, ...], Callable[..., Output]]] = {
     "distillation": (
         (noise(N, 5), classes(5, N), noise(N, 5).flip(0)),
         lambda o, t, e, w: DistillationOutput(o, t, teacher=e, weights=w),
+    ),
+    "focal": (
+        (noise(N, 5), classes(5, N)),
+        lambda o, t, w: ClassificationOutput(o, t, weights=w, focal=2.0, class_weights=FACTORS),
+    ),
+    "binary focal": ((noise(N), classes(2, N)), lambda o, t, w: BinaryOutput(o, t, weights=w, focal=2.0)),
+    "segmentation focal": (
+        (noise(N, 3, 4, 4), classes(3, N, 4, 4)),
+        lambda o, t, w: SegmentationOutput(o, t, weights=w, ignore=1, focal=1.5, class_weights=FACTORS[:3]),
+    ),
+    "pairs": (
+        (noise(N, 4), noise(N, 4).flip(0), classes(2, N)),
+        lambda o, p, t, w: PairOutput(o, t, other=p, weights=w, margin=4.0),
+    ),
+    "centres": (
+        (noise(N, 4), classes(3, N)),
+        lambda o, t, w: CentreOutput(o, t, centres=noise(3, 4), weights=w),
+    ),
+    "total variation": ((noise(N, 3, 4, 5),), lambda o, w: TotalVariationOutput(o, weights=w, power=2.0)),
+    "ctc": (
+        (noise(N, 9, 5), 1 + classes(4, N, 4), 8 + classes(2, N), 1 + classes(4, N)),
+        lambda o, t, n, m, w: CTCOutput(o, t, lengths=n, target_lengths=m, weights=w),
     ),
     "triplets": (
         (noise(N, 4), noise(N, 4) * 0.5, noise(N, 4).flip(0)),
@@ -120,6 +151,121 @@ def test_distillation_draws_the_student_to_the_teacher() -> None:
     assert float(DistillationOutput(teacher, target, teacher=teacher, hard=0.0).loss()) == pytest.approx(0, abs=1e-6)
     hard = DistillationOutput(student, target, teacher=teacher, hard=1.0)
     assert torch.allclose(hard.losses, ClassificationOutput(student, target).losses)
+
+
+@pytest.mark.parametrize("gamma", [0.0, 2.0])
+def test_focal_losses_are_those_of_the_paper(gamma: float) -> None:
+    logits, target = TENSORS["classification"][0]
+    chance = logits.softmax(1)[torch.arange(N), target]
+    expected = FACTORS[target] * -((1 - chance) ** gamma) * chance.log()
+    found = ClassificationOutput(logits, target, focal=gamma, class_weights=FACTORS).losses
+    assert torch.allclose(found, expected, atol=1e-6)
+    single, truth = TENSORS["binary"][0]
+    right = torch.where(truth == 1, single.sigmoid(), 1 - single.sigmoid())
+    assert torch.allclose(BinaryOutput(single, truth, focal=gamma).losses, -((1 - right) ** gamma) * right.log())
+
+
+def test_balanced_weights_are_those_of_scikit_learn() -> None:
+    from sklearn.utils.class_weight import compute_class_weight
+
+    labels = np.array([0, 0, 0, 1, 2, 2])
+    expected = compute_class_weight("balanced", classes=np.arange(3), y=labels)
+    assert balanced_weights(labels, 3).tolist() == pytest.approx(expected)
+    assert balanced_weights(labels, 4)[3] == 0
+
+
+def test_pairs_of_one_kind_are_drawn_together_and_others_apart() -> None:
+    near, far = torch.zeros(2, 2, requires_grad=True), torch.tensor([[3.0, 0.0], [0.6, 0.0]])
+    output = PairOutput(near, torch.tensor([1, 0]), other=far, margin=1.0)
+    assert output.losses.tolist() == pytest.approx([4.5, 0.08])
+    output.loss().backward()
+    assert near.grad.numpy() == pytest.approx(np.array([[-1.5, 0.0], [0.2, 0.0]]))  # of the mean of both
+    assert figure(output.metrics()["accuracy"].numerator.sum().numpy(), np.array(2.0), "mean") == 0.5
+
+
+@pytest.mark.parametrize("supervised", [False, True])
+def test_contrastive_losses_are_those_of_the_papers(supervised: bool) -> None:
+    one, other, kinds = noise(6, 4).requires_grad_(), noise(6, 4).flip(0), torch.tensor([0, 1, 1, 2, 0, 1])
+    found = ContrastiveOutput(one, kinds if supervised else None, other=other, temperature=0.3)
+    views = F.normalize(torch.cat([one, other]).detach().double(), dim=1)
+    labels = kinds.repeat(2) if supervised else torch.arange(6).repeat(2)
+    expected = []
+    for i in range(12):
+        others = [j for j in range(12) if j != i]
+        below = sum(torch.exp(views[i] @ views[j] / 0.3) for j in others)
+        alike = [j for j in others if labels[j] == labels[i]]
+        expected.append(-sum((torch.exp(views[i] @ views[j] / 0.3) / below).log() for j in alike) / len(alike))
+    halves = torch.stack(expected).reshape(2, 6).mean(0)
+    assert found.losses.tolist() == pytest.approx(halves.tolist())
+    found.loss().backward()
+    assert bool(one.grad.isfinite().all())
+
+
+@pytest.mark.parametrize("mining", ["hard", "semi-hard", "all"])
+def test_triplets_are_mined_as_in_the_papers(mining: Any) -> None:
+    features = noise(12, 3).double().requires_grad_()
+    kinds = torch.tensor([0, 0, 0, 1, 1, 2, 0, 1, 3, 2, 0, 1])  # 3 has no other of its class
+    output = MinedTripletOutput(features, kinds, mining=mining, margin=0.5)
+    d = torch.cdist(features, features).detach()
+    expected = []
+    for a in range(12):
+        positive = [p for p in range(12) if p != a and kinds[p] == kinds[a]]
+        negative = [n for n in range(12) if kinds[n] != kinds[a]]
+        if mining == "hard":
+            chosen = [(max(positive, key=lambda p: d[a, p]), min(negative, key=lambda n: d[a, n]))] if positive else []
+        elif mining == "all":
+            chosen = [(p, n) for p in positive for n in negative]
+        else:
+            chosen = []
+            for p in positive:
+                beyond = [n for n in negative if d[a, n] > d[a, p]]
+                chosen.append(
+                    (p, min(beyond, key=lambda n: d[a, n]) if beyond else max(negative, key=lambda n: d[a, n]))
+                )
+        expected.append(np.mean([max(0.0, float(d[a, p] - d[a, n]) + 0.5) for p, n in chosen]) if chosen else 0.0)
+    assert output.losses.tolist() == pytest.approx(expected)
+    assert float(output.metrics()["ordered"].denominator.sum()) == 11
+    output.loss().backward()
+    assert bool(features.grad.isfinite().all())
+
+
+def test_centres_and_features_move_towards_each_other() -> None:
+    centres = torch.zeros(2, 2, requires_grad=True)
+    features = torch.tensor([[3.0, 4.0]], requires_grad=True)
+    output = CentreOutput(features, torch.tensor([1]), centres=centres)
+    output.loss().backward()
+    assert output.losses.tolist() == [12.5]
+    assert output.metrics()["distance"].numerator.tolist() == [5.0]
+    assert centres.grad.tolist() == [[0, 0], [-3, -4]]
+    with pytest.raises(ConfigError, match=r"features are \(1, 3\) and centres \(2, 2\)"):
+        CentreOutput(torch.zeros(1, 3), torch.tensor([0]), centres=centres).loss()
+
+
+def test_the_total_variation_is_that_of_neighbours() -> None:
+    image = torch.tensor([[[[0.0, 1.0, 3.0], [0.0, 2.0, 2.0]]]])
+    assert total_variation(image).tolist() == pytest.approx([5 / 4 + 2 / 3])
+    assert total_variation(image, 2.0).tolist() == pytest.approx([9 / 4 + 2 / 3])
+    assert total_variation(torch.ones(2, 3, 4, 4, 4)).tolist() == [0, 0]
+
+
+def test_ctc_agrees_with_pytorch_and_counts_the_errors_of_what_is_read() -> None:
+    (logits, target, lengths, target_lengths), _ = TENSORS["ctc"]
+    output = CTCOutput(logits, target, lengths=lengths, target_lengths=target_lengths)
+    chances = logits.log_softmax(2).transpose(0, 1)
+    assert torch.allclose(output.loss(), F.ctc_loss(chances, target, lengths, target_lengths))
+    # What is said is 1 1 2 after repeats and blanks are left out; 4 is beyond the steps.
+    steps = F.one_hot(torch.tensor([[1, 1, 0, 1, 2, 2, 4]]), 5).float() * 9
+    read = CTCOutput(steps, torch.tensor([[1, 2, 3, 3]]), lengths=torch.tensor([6]), target_lengths=torch.tensor([3]))
+    assert read.predictions() == [[1, 1, 2]]
+    error = read.metrics()["error_rate"]
+    assert (float(error.numerator), float(error.denominator)) == (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "distance"), [([], [1, 2], 2), ([1, 2, 3], [1, 2, 3], 0), ([1, 2, 3], [2, 3, 4], 2), ([5], [], 1)]
+)
+def test_the_distance_of_sequences_counts_the_least_changes(one: list[int], other: list[int], distance: int) -> None:
+    assert edit_distance(one, other) == distance
 
 
 def test_binary_metrics_agree_with_scikit_learn() -> None:

@@ -21,9 +21,13 @@ class BinaryOutput(Output):
     ----------
     positive_weight
         The factor of the loss where the target is 1.
+    focal
+        The exponent of ``(1 - p)`` as in
+        :class:`~nnpipe.training.outputs.classification.ClassificationOutput`; 0 for none.
     """
 
     positive_weight: float = field(default=1.0, kw_only=True)
+    focal: float = field(default=0.0, kw_only=True)
 
     def __post_init__(self) -> None:
         check_call(BinaryOutput, vars(self))
@@ -35,11 +39,11 @@ class BinaryOutput(Output):
         same_shape("BinaryOutput", self.output, self.target)
         output = real(self.output)
         weight = None if self.positive_weight == 1.0 else output.new_tensor(self.positive_weight)
-        return per_sample(
-            F.binary_cross_entropy_with_logits(
-                output, self.target.to(output.dtype), reduction="none", pos_weight=weight
-            )
-        )
+        target = self.target.to(output.dtype)
+        losses = F.binary_cross_entropy_with_logits(output, target, reduction="none", pos_weight=weight)
+        if self.focal:
+            losses = losses * (target - output.sigmoid()).abs() ** self.focal
+        return per_sample(losses)
 
     def predictions(self) -> Any:
         """Return whether each logit is above 0."""

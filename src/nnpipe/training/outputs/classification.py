@@ -19,11 +19,19 @@ class ClassificationOutput(Output):
     label_smoothing
         Part of the target's weight that is distributed over all classes
         (Szegedy et al., "Rethinking the Inception Architecture", 2016).
+    class_weights
+        Tensor or numbers ``(classes,)``: the factor of the loss by target, such as
+        :func:`~nnpipe.training.outputs.class_weights.balanced_weights` returns; None for ones.  Metrics have none.
+    focal
+        The exponent of ``(1 - p)``, by which the loss of a sample is multiplied whose true class has the probability
+        ``p``, so that easy samples count less (Lin et al., "Focal Loss for Dense Object Detection", 2017); 0 for none.
     top
         Further ranks whose accuracy to compute: ``(5,)`` gives ``top5``.
     """
 
     label_smoothing: float = field(default=0.0, kw_only=True)
+    class_weights: Any = field(default=None, kw_only=True)
+    focal: float = field(default=0.0, kw_only=True)
     top: tuple[int, ...] = field(default=(), kw_only=True)
 
     def __post_init__(self) -> None:
@@ -33,7 +41,15 @@ class ClassificationOutput(Output):
         """Return the cross entropies ``(n,)``."""
         import torch.nn.functional as F
 
-        return F.cross_entropy(real(self.output), self.target, reduction="none", label_smoothing=self.label_smoothing)
+        output = real(self.output)
+        losses = F.cross_entropy(
+            output,
+            self.target,
+            factors(self.class_weights, output),
+            reduction="none",
+            label_smoothing=self.label_smoothing,
+        )
+        return losses if self.focal == 0 else losses * lack_of_chance(output, self.target) ** self.focal
 
     def predictions(self) -> Any:
         """Return the classes ``(n,)``."""
@@ -47,3 +63,16 @@ class ClassificationOutput(Output):
             best = output.topk(min(rank, output.shape[1]), 1).indices
             found[f"top{rank}"] = self.weighed((best == self.target[:, None]).any(1))
         return found
+
+
+def lack_of_chance(output: Any, target: Any) -> Any:
+    """Return what the probability of each true class lacks to 1, for logits ``(n, classes, ...)``."""
+    chance = output.log_softmax(1).gather(1, target.clamp(min=0).unsqueeze(1)).squeeze(1).exp()
+    return (1 - chance).clamp(min=0)
+
+
+def factors(class_weights: Any, output: Any) -> Any:
+    """Return weights of classes as a tensor on the device of an output; None if there are none."""
+    import torch
+
+    return None if class_weights is None else torch.as_tensor(class_weights, dtype=output.dtype, device=output.device)

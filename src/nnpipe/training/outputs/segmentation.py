@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
+from nnpipe.training.outputs.classification import factors, lack_of_chance
 from nnpipe.training.outputs.metric import Metric
 from nnpipe.training.outputs.output import Output, real
 
@@ -28,10 +29,14 @@ class SegmentationOutput(Output):
         (Milletari et al., "V-Net", 2016, with plain instead of squared sums below).
     ignore
         The target of positions to ignore.
+    class_weights, focal
+        Of the cross entropy, as in :class:`~nnpipe.training.outputs.classification.ClassificationOutput`.
     """
 
     criterion: SegmentationLoss = field(default="cross_entropy", kw_only=True)
     ignore: int = field(default=-100, kw_only=True)
+    class_weights: Any = field(default=None, kw_only=True)
+    focal: float = field(default=0.0, kw_only=True)
 
     def __post_init__(self) -> None:
         check_call(SegmentationOutput, vars(self))
@@ -43,7 +48,12 @@ class SegmentationOutput(Output):
         output = real(self.output)
         counted = (self.target != self.ignore).flatten(1)
         if self.criterion == "cross_entropy":
-            places = F.cross_entropy(output, self.target, reduction="none", ignore_index=self.ignore)
+            places = F.cross_entropy(
+                output, self.target, factors(self.class_weights, output), reduction="none", ignore_index=self.ignore
+            )
+            if self.focal:
+                inside = self.target.where(self.target != self.ignore, 0)
+                places = places * lack_of_chance(output, inside) ** self.focal
             return places.flatten(1).sum(1) / counted.sum(1).clamp(min=1)
         if self.criterion == "dice":
             truth = _one_hot(self.target, output.shape[1], counted)
