@@ -35,6 +35,7 @@ from nnpipe.scenarios._cli.device_tables import devices_table, facts_text, inspe
 from nnpipe.scenarios._cli.option_types import output_file
 from nnpipe.workflows.devices.device import ALL
 from nnpipe.workflows.devices.device_file import USUAL, read_devices
+from nnpipe.workflows.devices.device_turns import users_of
 from nnpipe.workflows.devices.inspection import FAILED, Inspection, ping, try_out
 from nnpipe.workflows.devices.schema import schema
 
@@ -64,7 +65,7 @@ def _devices(argv: Sequence[str] | None) -> int:
     fleet = read_devices(options.devices)
     chosen = fleet.chosen(options.names or [ALL], options.action)
     if options.action == "list":
-        print(devices_table(fleet, chosen, {}))
+        print(devices_table(fleet, chosen, users_of(fleet)))
         _write(options.json, [each.to_json() for each in chosen])
         return 0
     found = ping(chosen) if options.action == "ping" else try_out(chosen)

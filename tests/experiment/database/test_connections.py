@@ -196,7 +196,7 @@ def test_who_waits_too_long_is_told(opened):
 def test_a_newer_schema_is_refused(opened, database):
     with database._connections.writing() as connection:
         connection.execute(sa.text("UPDATE nnpipe_about SET value = '99'"))
-    with pytest.raises(ArtifactError, match=r"written by a newer nnpipe \(schema 99, not 4\): upgrade nnpipe"):
+    with pytest.raises(ArtifactError, match=r"written by a newer nnpipe \(schema 99, not 5\): upgrade nnpipe"):
         opened()
 
 
@@ -244,6 +244,14 @@ def test_a_database_of_before_there_were_jobs_or_searches_gets_tables_for_them(o
         again.jobs.get(run)
     with again._connections.reading() as connection:
         assert connection.scalar(sa.text("SELECT value FROM nnpipe_about")) == str(SCHEMA)
+
+
+def test_a_database_of_before_devices_were_shared_gets_a_table_for_their_queues(opened, database):
+    with database._connections.writing() as connection:
+        connection.execute(sa.text("DROP TABLE nnpipe_device_tickets"))
+        connection.execute(sa.text("UPDATE nnpipe_about SET value = '4'"))
+    queues = opened().devices
+    assert queues.advance(queues.ask("board", "anna", "a test", 10), 10) is True
 
 
 def test_trials_of_before_results_had_intervals_and_files_have_none(opened, database):

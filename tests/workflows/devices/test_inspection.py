@@ -57,6 +57,7 @@ def test_who_is_busy_away_or_asks_for_a_token_is_told(board: Server, fake: Serve
     with open_session(fake.protocol, fake_model(tmp_path, IO)):
         busy, strange, away = ping(devices)
     assert busy.state == "busy"
+    assert "s now; try again later" in busy.reason
     assert (strange.state, away.state) == ("failed", "failed")
     assert "the target asks for none" in strange.reason
     assert "no target answers at 127.0.0.1:1" in away.reason

@@ -33,7 +33,13 @@ def _add_results(connection: Any) -> None:
             connection.execute(sa.text(f"ALTER TABLE {t.name} ADD COLUMN {described}"))
 
 
-MIGRATIONS: dict[int, Callable[[Any], None]] = {1: _add_jobs, 2: _add_searches, 3: _add_results}
+def _add_device_tickets(connection: Any) -> None:
+    tables().device_tickets.create(connection, checkfirst=True)
+
+
+MIGRATIONS: dict[int, Callable[[Any], None]] = {
+    1: _add_jobs, 2: _add_searches, 3: _add_results, 4: _add_device_tickets,
+}  # fmt: skip
 """By schema version: the function that updates the tables to the next version."""
 
 

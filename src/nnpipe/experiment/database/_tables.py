@@ -11,7 +11,7 @@ import functools
 from dataclasses import dataclass
 from typing import Any
 
-SCHEMA = 4
+SCHEMA = 5
 """Version of the tables."""
 
 FLOAT, INTEGER, BOOLEAN, TEXT, NOTHING = range(5)
@@ -38,6 +38,7 @@ class Tables:
     searches: Any
     trials: Any
     reports: Any
+    device_tickets: Any
 
 
 @functools.cache
@@ -219,5 +220,16 @@ def tables() -> Tables:
             sa.ForeignKeyConstraint(
                 ("search", "number"), ("nnpipe_trials.search", "nnpipe_trials.number"), ondelete="CASCADE"
             ),
+        ),
+        device_tickets=table(  # who uses a shared device, and who waits for it
+            "device_tickets",
+            sa.Column("number", identity, primary_key=True, autoincrement=True),  # given once, and ever greater
+            column("device", text, index=True),
+            column("holder", text),
+            column("purpose", text),
+            column("asked", sa.Double),
+            column("granted", sa.Double, nullable=True),  # NULL while it waits
+            column("expires", sa.Double),
+            sqlite_autoincrement=True,
         ),
     )

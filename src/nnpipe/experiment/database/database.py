@@ -13,6 +13,7 @@ from nnpipe.experiment.database import _run_lookup, _sql_statements
 from nnpipe.experiment.database._tables import tables
 from nnpipe.experiment.database.artifacts import Artifacts
 from nnpipe.experiment.database.connections import Connections
+from nnpipe.experiment.database.device_queues import DeviceQueues
 from nnpipe.experiment.database.jobs import Jobs
 from nnpipe.experiment.database.run_statistics import RunFigures
 from nnpipe.experiment.database.runs import Runs
@@ -73,6 +74,7 @@ class RunDatabase(Closing):
         self.figures = RunFigures(self._connections)
         self.jobs = Jobs(self._connections)
         self.searches = Searches(self._connections)
+        self.devices = DeviceQueues(self._connections)
         self.artifacts = Artifacts(self._connections, None if store is None else Path(store))
 
     @property

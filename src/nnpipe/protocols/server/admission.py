@@ -60,6 +60,11 @@ class Admission:
         The limits and the token of the conversations.
     patience
         The time limit of the handshake in seconds.
+
+    Attributes
+    ----------
+    serving_since
+        Since when a client is served, on the monotonic clock, for those who are refused meanwhile; ``None`` if none is.
     """
 
     def __init__(self, listener: Listener, limits: Limits, token: bytes | None, patience: float) -> None:
@@ -71,6 +76,7 @@ class Admission:
         self._greeted: list[PendingClient] = []
         self._held: list[tuple[PendingClient, Message]] = []  # clients whose proof must wait to be checked
         self._throttle = TokenThrottle()
+        self.serving_since: float | None = None
         self._selector: selectors.BaseSelector | None = None
         if isinstance(listener, LineListener):
             self._selector = selectors.DefaultSelector()
@@ -161,7 +167,7 @@ class Admission:
                     conversation.received(count)
                     continue
                 if message.kind is FrameKind.HELLO and busy():
-                    self._send_away(guest, ErrorPayload(ErrorCode.BUSY, "try again later"))
+                    self._send_away(guest, self._busy())
                     return
                 if message.kind is FrameKind.AUTH and self._throttle.wait(guest.name):
                     self._hold(guest, message)
@@ -207,7 +213,13 @@ class Admission:
 
     def turn_away(self, guest: PendingClient) -> None:
         """Refuse a client that has completed the handshake, because another one is being served."""
-        self._send_away(guest, ErrorPayload(ErrorCode.BUSY, "try again later"))
+        self._send_away(guest, self._busy())
+
+    def _busy(self) -> ErrorPayload:
+        """Return why a client is refused; who is being served does not concern it, but for how long may help it."""
+        since = self.serving_since
+        text = "try again later" if since is None else f"for {time.monotonic() - since:.0f} s now; try again later"
+        return ErrorPayload(ErrorCode.BUSY, text)
 
     def _send_away(self, guest: PendingClient, failure: ErrorPayload | None) -> None:
         self._forget(guest)

@@ -14,6 +14,7 @@ import os
 import signal
 import sys
 import tempfile
+import time
 import traceback
 import warnings
 from collections.abc import Callable
@@ -184,6 +185,7 @@ class _Supervisor:
 
     def _start(self, guest: PendingClient) -> None:
         log.info("%s is being served", guest.name)
+        self._reception.serving_since = time.monotonic()
         if not self._options.isolate or not hasattr(os, "fork"):
             board = SharedPage()
             reason = attend(
@@ -191,6 +193,7 @@ class _Supervisor:
             )
             log.info("%s: %s", guest.name, reason)
             board.close()
+            self._reception.serving_since = None
             return
         board = SharedPage()
         board.begin(Phase.WAITING, guest.conversation.number)
@@ -225,6 +228,7 @@ class _Supervisor:
     def _end_worker(self) -> None:
         worker, self._worker = self._worker, None
         assert worker is not None
+        self._reception.serving_since = None
         if worker.descriptor is not None:
             self._reception.unwatch(worker.descriptor)
         worker.close()

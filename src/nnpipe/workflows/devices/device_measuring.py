@@ -20,6 +20,7 @@ from nnpipe.core.errors import (
 )
 from nnpipe.workflows.candidates.deployment import Deployment
 from nnpipe.workflows.candidates.measure import device_worker
+from nnpipe.workflows.devices.device_turns import DeviceLeaseLost
 from nnpipe.workflows.devices.inspection import FAILED, state_of
 from nnpipe.workflows.isolation.subprocess_worker import Worker
 from nnpipe.workflows.journal import said
@@ -115,6 +116,9 @@ class DeviceMeasuring(Closing):
                     log.info("%s is busy: %s", self._name, said(error))
                     self._stop.wait(pause * random.uniform(0.5, 1.0))  # so that two who wait do not knock together
                     pause = min(2 * pause, _LONGEST_PAUSE)
+                    continue
+                if isinstance(error, DeviceLeaseLost):  # somebody else may have used it meanwhile
+                    log.warning("%s, so that is measured again", said(error))
                     continue
                 if not _is_loss(error):
                     raise

@@ -17,6 +17,7 @@ from nnpipe.core.errors import NNPipeError
 from nnpipe.workflows.candidates.measure import Verification
 from nnpipe.workflows.devices.device import Device
 from nnpipe.workflows.devices.device_measuring import DeviceAway, DeviceMeasuring, WorkingDevices, no_turn
+from nnpipe.workflows.devices.device_turns import DeviceTurns
 from nnpipe.workflows.journal import Outcome, said
 from nnpipe.workflows.sweep.budget import Spent
 from nnpipe.workflows.sweep.confirm import confirmed
@@ -38,9 +39,6 @@ HERE = ""
 
 _LOOK = 0.5  # seconds between two looks at threads, so that Ctrl-C is heard
 
-Turn = Callable[[Device], AbstractContextManager[object]]
-"""Returns the turn of one measurement on a device."""
-
 
 class DeviceSweep(Closing):
     """Measures the points of a sweep on its devices; used in a ``with`` block.
@@ -54,35 +52,43 @@ class DeviceSweep(Closing):
         The sweep, and the command line for the result files.
     retrain, retry
         As for :class:`~nnpipe.workflows.sweep.run.PointMeasurer`.
-    turn
-        Returns the turn of one measurement on a device, if others use it, too.
+
+    Raises
+    ------
+    NNPipeError
+        If the weights of a model are missing, or the database in which people take turns cannot be opened.
     """
 
-    def __init__(
-        self, sweep: Sweep, command: Sequence[str], *, retrain: bool, retry: bool, turn: Turn | None = None
-    ) -> None:
+    def __init__(self, sweep: Sweep, command: Sequence[str], *, retrain: bool, retry: bool) -> None:
         self._sweep, self._command, self._retry = sweep, command, retry
         self._measurer = PointMeasurer(
             sweep, command, retrain=retrain, retry=retry, turns=MachineTurns(), measure=self._measure, shared=True
         )
+        leases = sweep.targets.leases
+        self._turns = DeviceTurns(leases, f"the sweep {sweep.title!r}") if leases else None
         self._working = WorkingDevices()
         self._measuring = {
-            each.name: DeviceMeasuring(
-                each.name, sweep.targets.patience, self._working,
-                no_turn if turn is None else lambda device=each: turn(device),  # type: ignore[misc]
-            )
-            for each in sweep.targets.devices if not each.here
-        }  # fmt: skip
+            each.name: DeviceMeasuring(each.name, sweep.targets.patience, self._working, self._turn_on(each))
+            for each in sweep.targets.devices
+            if not each.here
+        }
         self._away: dict[str, str] = {}
         self._here = threading.Lock()
         self._left: dict[str, int] = {}
         self._count = 0
 
     def close(self) -> None:
-        """End the processes of all devices."""
+        """End the processes of all devices, and give back their turns."""
         for each in self._measuring.values():
             each.close()
+        if self._turns is not None:
+            self._turns.close()
         self._measurer.close()
+
+    def _turn_on(self, device: Device) -> Callable[[], AbstractContextManager[object]]:
+        """Return what returns the turn of one measurement on a device."""
+        turns = self._turns
+        return no_turn if turns is None else lambda: turns.turn(device)
 
     def results(self) -> tuple[DeviceResult, ...]:
         """Carry out every point that has not been done, choose on each device, and return what came out, by device."""
