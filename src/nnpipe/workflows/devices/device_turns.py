@@ -106,9 +106,9 @@ class DeviceTurns(Closing):
                 raise DeviceLeaseLost(f"{device.name}: its lease expired while it was waited for")
             tickets = self._database.devices.tickets(device.name)
             told = in_use(tickets)
-            if told != shown:
+            if told != shown and tickets and tickets[0].granted is not None:
                 log.info("%s is %s", device.name, told)
-            shown = told
+                shown = told
             if self._over.wait(pause):
                 raise NNPipeError(f"{device.name}: nobody waits for it any more")
             pause = min(2 * pause, _LONGEST_PAUSE)
