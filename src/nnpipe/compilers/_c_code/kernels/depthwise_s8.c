@@ -1,5 +1,4 @@
 /* One channel at a time, copied to a plane with its border: no window leaves it. */
-#if NN_DSP
 NN_APART void nn_nines_@(const int8_t *plane, int32_t width, const int8_t *weights, int32_t bias, int32_t multiplier,
                          int32_t shift, int8_t *out, const nn_window *w, const nn_zeros *z) {
     int32_t rounding = ROUNDING(z->out_zero, shift), channels = w->out_c, low = z->low, high = z->high;
@@ -19,7 +18,6 @@ NN_APART void nn_nines_@(const int8_t *plane, int32_t width, const int8_t *weigh
             *out = (int8_t)CLAMP(REQUANTISE(nn_nine(p, width, &t, bias), multiplier, shift, rounding), low, high);
     }
 }
-#endif
 
 NN_APART void nn_windows_@(const int8_t *plane, int32_t width, const int8_t *weights, int32_t bias, int32_t multiplier,
                            int32_t shift, int8_t *out, const nn_window *w, const nn_zeros *z) {
@@ -41,9 +39,7 @@ static void nn_depthwise_@(const int8_t *in, const int8_t *weights, const int32_
     int32_t times = w->out_c / w->in_c, taps = w->filter_h * w->filter_w, channels = w->in_c;
     int32_t rows = height - w->pad_h < w->in_h ? height - w->pad_h : w->in_h;
     int32_t columns = width - w->pad_w < w->in_w ? width - w->pad_w : w->in_w;
-#if NN_DSP
     int32_t nine = w->filter_h == 3 && w->filter_w == 3 && w->step_h == 1 && w->step_w == 1;
-#endif
     for (int32_t n = 0; n < width * height; n++) plane[n] = (int8_t)z->in_zero;
     for (int32_t b = 0; b < w->batches; b++, in += w->in_h * w->in_w * channels, out += w->out_h * w->out_w * w->out_c)
         for (int32_t c = 0, o = 0; c < channels; c++) {
@@ -52,13 +48,11 @@ static void nn_depthwise_@(const int8_t *in, const int8_t *weights, const int32_
             for (int32_t y = rows; y > 0; y--, from += (w->in_w - columns) * channels, to += width - columns)
                 for (int32_t x = columns; x > 0; x--, from += channels) *to++ = *from;
             for (int32_t t = 0; t < times; t++, o++) {
-#if NN_DSP
-                if (nine) {
-                    nn_nines_@(plane, width, weights + o * taps, bias[o], multiplier[o], shift[o], out + o, w, z);
-                    continue;
-                }
-#endif
-                nn_windows_@(plane, width, weights + o * taps, bias[o], multiplier[o], shift[o], out + o, w, z);
+                const int8_t *q = weights + o * taps;
+                if (nine)
+                    nn_nines_@(plane, width, q, bias[o], multiplier[o], shift[o], out + o, w, z);
+                else
+                    nn_windows_@(plane, width, q, bias[o], multiplier[o], shift[o], out + o, w, z);
             }
         }
 }

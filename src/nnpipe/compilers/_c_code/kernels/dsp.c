@@ -67,16 +67,17 @@ NN_INLINE int32_t nn_upper(int32_t a, int32_t b) {
     __asm__("smmulr %0, %1, %2" : "=r"(y) : "r"(a), "r"(b));
     return y;
 }
+#endif
+#endif
+
 /* A number clamped to int8, whose least and greatest value are given. */
+#if defined(__ARM_FEATURE_SAT) && defined(__thumb2__)
 NN_INLINE int32_t nn_saturate(int32_t x, int32_t low, int32_t high) {
     int32_t y;
     (void)low, (void)high;
     __asm__("ssat %0, #8, %1" : "=r"(y) : "r"(x));
     return y;
 }
-#endif
-#endif
-
-#if !NN_DSP || defined(NN_DSP_IN_C)
+#else
 NN_INLINE int32_t nn_saturate(int32_t x, int32_t low, int32_t high) { return x < low ? low : x > high ? high : x; }
 #endif

@@ -27,10 +27,10 @@ NN_INLINE void nn_add_products(const int8_t *p, const int8_t *q, const int16_t *
     }
 #else
     for (const int16_t *x = columns; n > 0; n--, p += 4, q += 4, x += 8) {
-        a += p[0] * x[0] + p[2] * x[1] + p[1] * x[4] + p[3] * x[5];
-        b += q[0] * x[0] + q[2] * x[1] + q[1] * x[4] + q[3] * x[5];
-        c += p[0] * x[2] + p[2] * x[3] + p[1] * x[6] + p[3] * x[7];
-        d += q[0] * x[2] + q[2] * x[3] + q[1] * x[6] + q[3] * x[7];
+        a += p[0] * x[0], b += q[0] * x[0], c += p[0] * x[2], d += q[0] * x[2];
+        a += p[2] * x[1], b += q[2] * x[1], c += p[2] * x[3], d += q[2] * x[3];
+        a += p[1] * x[4], b += q[1] * x[4], c += p[1] * x[6], d += q[1] * x[6];
+        a += p[3] * x[5], b += q[3] * x[5], c += p[3] * x[7], d += q[3] * x[7];
     }
 #endif
     sums[0] = a, sums[1] = b, sums[2] = c, sums[3] = d;

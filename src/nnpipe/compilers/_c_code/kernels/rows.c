@@ -25,7 +25,10 @@ NN_INLINE void nn_add_rows(const int8_t *weights, int32_t length, const int8_t *
         c = nn_two(nn_odd(nn_four(r)), odd, nn_two(nn_even(nn_four(r)), even, c));
         d = nn_two(nn_odd(nn_four(s)), odd, nn_two(nn_even(nn_four(s)), even, d));
 #else
-        for (int32_t i = 0; i < 4; i++) a += p[i] * in[i], b += q[i] * in[i], c += r[i] * in[i], d += s[i] * in[i];
+        a += p[0] * in[0], b += q[0] * in[0], c += r[0] * in[0], d += s[0] * in[0];
+        a += p[1] * in[1], b += q[1] * in[1], c += r[1] * in[1], d += s[1] * in[1];
+        a += p[2] * in[2], b += q[2] * in[2], c += r[2] * in[2], d += s[2] * in[2];
+        a += p[3] * in[3], b += q[3] * in[3], c += r[3] * in[3], d += s[3] * in[3];
 #endif
     }
     sums[0] = a, sums[1] = b, sums[2] = c, sums[3] = d;

@@ -47,4 +47,31 @@ NN_INLINE void nn_nine_twice(const int8_t *p, int32_t width, const nn_taps *t, i
     *first = a, *second = b;
 }
 #endif
+#else
+typedef struct { const int8_t *weights; } nn_taps;
+
+NN_INLINE nn_taps nn_taps_of(const int8_t *weights) {
+    nn_taps t = {weights};
+    return t;
+}
+
+NN_INLINE int32_t nn_three(const int8_t *p, const int8_t *w, int32_t sum) {
+    sum += p[0] * w[0], sum += p[1] * w[1], sum += p[2] * w[2];
+    return sum;
+}
+
+NN_INLINE int32_t nn_nine(const int8_t *p, int32_t width, const nn_taps *t, int32_t sum) {
+    sum = nn_three(p + width, t->weights + 3, nn_three(p, t->weights, sum));
+    return nn_three(p + 2 * width, t->weights + 6, sum);
+}
+
+NN_INLINE void nn_three_twice(const int8_t *p, const int8_t *w, int32_t *a, int32_t *b) {
+    *a += p[0] * w[0], *a += p[1] * w[1], *a += p[2] * w[2];
+    *b += p[1] * w[0], *b += p[2] * w[1], *b += p[3] * w[2];
+}
+
+NN_INLINE void nn_nine_twice(const int8_t *p, int32_t width, const nn_taps *t, int32_t *a, int32_t *b) {
+    nn_three_twice(p, t->weights, a, b), nn_three_twice(p + width, t->weights + 3, a, b);
+    nn_three_twice(p + 2 * width, t->weights + 6, a, b);
+}
 #endif
