@@ -187,6 +187,8 @@ def main() -> int:
     parser.add_argument("--only", choices=("sqlite", "postgresql", "seed", "ray"), nargs="+", help="these cases")
     options = parser.parse_args()
     only = options.only or ["sqlite", "postgresql", "seed", *(["ray"] if options.ray else [])]
+    if "ray" in only and importlib.util.find_spec("ray") is None:
+        parser.error("the cases on Ray need it: pip install 'nnpipe[ray]'")
     trials, kills = (30, 5) if options.quick else (100, 20)
     rows = []
     if "sqlite" in only:
@@ -213,8 +215,6 @@ def main() -> int:
 
 def on_ray(address: str, trials: int, kills: int) -> dict[str, Any]:
     """Kill workers, the command and a node of a Ray cluster."""
-    if importlib.util.find_spec("ray") is None:
-        raise SystemExit("--ray needs Ray: pip install 'nnpipe[ray]'")
     from _ray_cluster import cluster
 
     with cluster(3, 2, {"PYTHONPATH": str(Path(nnpipe.__file__).parents[1])}) as found:
