@@ -152,8 +152,8 @@ class HyperbandPruner(SearchPruner):
     """Hyperband (Li et al. 2018) of asynchronous brackets: some trials meet their first rung later than others.
 
     The rungs are ``most`` divided by powers of ``reduction``, rounded up.  A bracket begins at one of them, and follows
-    from a trial's number; of each, there are ``reduction`` times as many trials as of the next.  Other than in the
-    paper, a trial competes at a rung with those of all brackets, and fewer trials are in slow brackets: on learning
+    from a trial's number; of each, there are ``reduction`` squared times as many trials as of the next.  Other than in
+    the paper, a trial competes at a rung with those of all brackets, and fewer trials are in slow brackets: on learning
     curves, this reached the same accuracy earlier.
 
     Parameters
@@ -192,7 +192,7 @@ class HyperbandPruner(SearchPruner):
     def judge(self) -> PruneJudge:
         """Return a judge that has seen no trial."""
         rungs = self.rungs
-        shares = tuple(self.reduction**power for power in range(len(rungs) - 1, -1, -1))
+        shares = tuple(self.reduction ** (2 * power) for power in range(len(rungs) - 1, -1, -1))
         return _HalvingJudge(rungs, self.reduction, shares or (1,))
 
 
