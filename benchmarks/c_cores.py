@@ -1,10 +1,10 @@
-"""What C of models needs on emulated Cortex-M3, M4 and M7: flash, memory, instructions, and whether it is right there.
+"""What C of models needs on emulated Cortex-M3, M4, M7 and M55: flash, memory, instructions; and whether it is right.
 
 Each TensorFlow Lite file is compiled by ``CCompiler``, built by ``arm-none-eabi-gcc -O2`` and run in QEMU on random
-inputs; outputs are held against LiteRT's reference kernels.  Instructions are counted by QEMU's clock, in steps of 40:
-they are not cycles.  Cortex-M4 and M7 use the DSP extension.  The stack is predicted from the frames that the compiler
-states for each function, and measured by a pattern that a run overwrites.  The goal is that every output is exact, that
-code takes at most 20 kB of flash beyond the constants, and that arena and stack are as predicted.
+inputs; outputs are held against LiteRT's reference kernels.  Instructions are counted by QEMU's clock, in steps of 30
+to 40: they are not cycles.  Cortex-M4, M7 and M55 use the DSP extension.  The stack is predicted from the frames that
+the compiler states for each function, and measured by a pattern that a run overwrites.  The goal is that every output
+is exact, that code takes at most 20 kB of flash beyond the constants, and that arena and stack are as predicted.
 
 Run ``python benchmarks/c_cores.py FILE.tflite ...``; it needs ``apt install gcc-arm-none-eabi qemu-system-arm
 libnewlib-arm-none-eabi``.  ``--most`` states goals: how many million instructions each file may need on a Cortex-M4.
@@ -34,8 +34,11 @@ from nnpipe.runtimes.litert import LiteRTRuntime
 
 BOARD = Path(__file__).with_name("cortex_m")
 FLOATS = ("-mfloat-abi=hard", "-mfpu=fpv4-sp-d16")
-CORES = {"cortex-m3": ("mps2-an385", ()), "cortex-m4": ("mps2-an386", FLOATS), "cortex-m7": ("mps2-an500", FLOATS)}
-INSTRUCTIONS_A_TICK = 40  # SysTick runs at 25 MHz
+MEGAHERTZ = {"mps2": 25, "mps3": 32}  # of SysTick, where QEMU takes a nanosecond for an instruction
+CORES = {
+    "cortex-m3": ("mps2-an385", ()), "cortex-m4": ("mps2-an386", FLOATS), "cortex-m7": ("mps2-an500", FLOATS),
+    "cortex-m55": ("mps3-an547", ("-mfloat-abi=hard",)),
+}  # fmt: skip
 MOST_CODE = 20_000
 NAKED = 40  # bytes that functions push for which the compiler states no frame
 APT = "apt install gcc-arm-none-eabi qemu-system-arm libnewlib-arm-none-eabi"
@@ -81,7 +84,16 @@ def run(core: str, model: Path, samples: Path, folder: Path, level: str = "-O2")
     for path, made in zip((model, samples, BOARD / "start.c"), objects, strict=True):
         standard = "-std=c99" if path == model else "-std=gnu99"
         subprocess.run([*command, standard, "-fcallgraph-info=su", "-c", str(path), "-o", made], check=True)
-    linked = ["-nostartfiles", "-T", str(BOARD / "board.ld"), *objects, "-o", str(folder / "firmware.elf")]
+    linked = [
+        "-nostartfiles",
+        "-L",
+        str(BOARD),
+        "-T",
+        str(BOARD / f"{machine[:4]}.ld"),
+        *objects,
+        "-o",
+        str(folder / "firmware.elf"),
+    ]
     subprocess.run([*command, *linked], check=True)
     sizes = subprocess.run(["arm-none-eabi-size", objects[0]], capture_output=True, text=True, check=True).stdout
     text, data, bss = (int(number) for number in sizes.splitlines()[1].split()[:3])
@@ -111,7 +123,7 @@ def measured(content: bytes, core: str, options: argparse.Namespace) -> dict[str
     return {
         "flash B": flash, "beyond constants B": flash - made.outcome["constant_bytes"], "memory B": memory,
         "arena planned B": made.outcome["arena_bytes"], "stack B": touched, "stack predicted B": stack,
-        "wrong bytes": wrong, "M instructions": round(least * INSTRUCTIONS_A_TICK / 1e6, 2),
+        "wrong bytes": wrong, "M instructions": round(least / MEGAHERTZ[CORES[core][0][:4]] / 1e3, 2),
         "ticks apart": most - least,
     }  # fmt: skip
 
