@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from nnpipe.measuring.run import Run
@@ -34,3 +36,12 @@ def test_only_float_candidates_of_the_same_model_are_a_measure() -> None:
     assert not slow_doubts([run("float", 30), run("int8", 2, "int8"), run("limit", 90)])
     assert not slow_doubts([run("one", 1), run("other", 100, model="b")])
     assert not slow_doubts([Run("none", (), {}, {}, {}, {}, {}), run("one", 1)])
+
+
+def test_a_slow_device_makes_no_candidate_slow() -> None:
+    here, there, slow = run("here", 1), run("there", 10), run("slow there", 40)
+    board = {"class": "NetworkProtocol", "arguments": {"host": "board"}}
+    there, slow = (replace(each, components={**each.components, "protocol": board}) for each in (there, slow))
+    found = slow_doubts([here, there, slow])
+    assert list(found) == ["slow there"]
+    assert "than 'there' in floats" in found["slow there"].reason

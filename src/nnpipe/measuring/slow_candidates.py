@@ -1,4 +1,4 @@
-"""Candidates of a comparison that are much slower than the best float one of the same model."""
+"""Candidates of a comparison that are much slower than the best float one of the same model on the same device."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FLOATS = ("float", "float16", "bfloat16", "pruned", "clustered", "fine-tuned")
 
 
 def slow_doubts(runs: Sequence[Run]) -> Mapping[str, Doubt]:
-    """Return a doubt, by title, for each candidate slower than :data:`TIMES` the best float one of its model.
+    """Return a doubt, by title, for each candidate slower than :data:`TIMES` the best float one on its device.
 
     It names the cause: the run's handicaps, what its compiler knows to take long, or that it is not compiled; or says
     that no cause is known.
@@ -49,7 +49,7 @@ def _causes(run: Run) -> Iterator[str]:
     outcome = run.artifact.get("outcome") if isinstance(run.artifact, Mapping) else None
     parts = outcome.get(SLOW_PARTS) if isinstance(outcome, Mapping) else None
     yield from map(str, parts if isinstance(parts, list) else ())
-    if "runtime" not in run.components:
+    if "runtime" not in run.components and "protocol" not in run.components:
         yield "it runs uncompiled, in its own framework"
 
 
@@ -62,7 +62,9 @@ def _median(run: Run) -> float | None:
 
 
 def _model(run: Run) -> str:
-    return json.dumps(run.components.get("wrapper"), sort_keys=True, default=str)
+    """Return a run's model and device, as text."""
+    roles = [run.components.get(role) for role in ("wrapper", "protocol")]
+    return json.dumps(roles, sort_keys=True, default=str)
 
 
 def _claims(artifact: Any) -> Iterator[str]:

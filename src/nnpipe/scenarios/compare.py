@@ -30,6 +30,7 @@ from nnpipe.core.errors import ConfigError
 from nnpipe.measuring.measure_options import MeasureOptions
 from nnpipe.measuring.paired_comparison import ComparisonPlan
 from nnpipe.scenarios._cli.command import CommandParser, Parsed, add_model_folder, add_model_path, execute, parse
+from nnpipe.scenarios._cli.device_options import add_targets, targets_of
 from nnpipe.scenarios._cli.option_types import Percentage, output_file
 from nnpipe.workflows.candidates.model_files import known_wrapper, opened_file
 from nnpipe.workflows.candidates.model_process import LimitOptions
@@ -94,6 +95,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
         "--measure-samples", type=Kind(int, minimum=1), metavar="N",
         help="for model files: how many test samples quality is compared on (default: all)",
     )  # fmt: skip
+    add_targets(parser)
     parser.add_argument("--retrain", action="store_true", help="train even if the same training has been done")
     add_model_path(parser, argparse.SUPPRESS, required=False)
     add_model_folder(parser)
@@ -131,7 +133,7 @@ def _files_compared(parsed: Parsed, plan: ComparisonPlan) -> ComparisonResult:
     options = parsed.options
     if not parsed.classes["--dataset"]:
         raise ConfigError("--dataset is missing: name the data that the model files run on")
-    if len(options.what) < 2:
+    if len(options.what) < 2 and options.target_devices is None:
         raise ConfigError("a comparison needs two model files or more; give the same one twice to see what chance does")
     for name in ("model_path", "model_folder"):
         if getattr(options, name) is not None:
@@ -143,7 +145,7 @@ def _files_compared(parsed: Parsed, plan: ComparisonPlan) -> ComparisonResult:
     return compare_models(
         models, titles=titles_of(options.what), data=parsed.make("--dataset"), plan=plan, options=measure,
         time_limit=LimitOptions.from_argparse(options).time_limit, output=options.output or Path("comparison.json"),
-        title=options.title, command=parsed.command,
+        title=options.title, command=parsed.command, targets=targets_of(options),
     )  # fmt: skip
 
 
@@ -156,7 +158,7 @@ def _pipeline_compared(parsed: Parsed, plan: ComparisonPlan) -> ComparisonResult
             raise ConfigError(f"--{name.replace('_', '-')} is for model files; the pipeline file says it itself")
     return compare_pipeline(
         options.what[0], options.what[1:], plan=plan, retrain=options.retrain, output=options.output,
-        title=options.title, command=parsed.command,
+        title=options.title, command=parsed.command, targets=targets_of(options),
     )  # fmt: skip
 
 

@@ -31,10 +31,11 @@ from pathlib import Path
 
 from nnpipe.core.files import write_text
 from nnpipe.scenarios._cli.command import execute, parse
+from nnpipe.scenarios._cli.device_options import add_devices
 from nnpipe.scenarios._cli.device_tables import devices_table, facts_text, inspections_table
 from nnpipe.scenarios._cli.option_types import output_file
 from nnpipe.workflows.devices.device import ALL
-from nnpipe.workflows.devices.device_file import USUAL, read_devices
+from nnpipe.workflows.devices.device_file import read_devices
 from nnpipe.workflows.devices.device_turns import users_of
 from nnpipe.workflows.devices.inspection import FAILED, Inspection, ping, try_out
 from nnpipe.workflows.devices.schema import schema
@@ -51,9 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", metavar="ACTION", choices=_ACTIONS, help=", ".join(_ACTIONS))
     parser.add_argument("names", metavar="NAME", nargs="*", help="devices and tags (default: all devices)")
-    parser.add_argument(
-        "--devices", type=Path, default=USUAL, metavar="FILE", help=f"the file of devices (default: {USUAL})"
-    )
+    add_devices(parser)
     parser.add_argument("--json", type=output_file, metavar="OUT.json", help="also write what was found here")
 
 

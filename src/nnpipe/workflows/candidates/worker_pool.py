@@ -13,23 +13,26 @@ import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from nnpipe.core.dataset import Dataset
-from nnpipe.core.errors import NNPipeError
+from nnpipe.core.errors import NNPipeError, TargetError
 from nnpipe.core.session import InferenceSession
 from nnpipe.measuring.interleaving import Block, Runner
 from nnpipe.measuring.loop import Window
 from nnpipe.measuring.sample_route import SampleRoute
+from nnpipe.protocols.conversation.frame import ErrorCode
 from nnpipe.workflows.candidates.spec import CandidateSpec
 from nnpipe.workflows.isolation.subprocess_worker import Worker
 
 _RING_SAMPLES, _RING_BYTES = 64, 64 << 20  # of the inputs that a worker cycles through
 _SETTLING_SHARE, _MOST_SETTLING = 10, 50  # one call in 10, at most 50, before a block is recorded
 _ENDING = 10.0  # seconds to end by itself
+_LONGEST_TURN, _PAUSE = 60.0, 0.02  # seconds to wait for a server that serves another candidate, between two looks
 
 
 class Stage:
@@ -43,29 +46,40 @@ class Stage:
         Samples in one call.
     limit
         The greatest time in seconds for opening, and for a block; 0 for no limit.
+    turn
+        Returns the turn on the devices of these candidates, which other people may be using, too.
     """
 
     def __init__(
-        self, candidates: Sequence[CandidateSpec], dataset: Dataset, *, batch_size: int = 1, limit: float = 0.0
-    ) -> None:
+        self, candidates: Sequence[CandidateSpec], dataset: Dataset, *, batch_size: int = 1, limit: float = 0.0,
+        turn: Callable[[Sequence[CandidateSpec]], AbstractContextManager[object]] = nullcontext,
+    ) -> None:  # fmt: skip
         self._candidates, self._dataset = candidates, dataset
-        self._batch_size, self._limit = batch_size, limit
+        self._batch_size, self._limit, self._turn = batch_size, limit, turn
 
     @contextlib.contextmanager
     def open(self, places: Sequence[int]) -> Iterator[Mapping[int, Runner | NNPipeError]]:
         """Start a worker for each place, all at the same time, and end them with the block."""
-        with contextlib.ExitStack() as stack:
+        specs = [self._candidates[place] for place in places]
+        with self._turn(specs), contextlib.ExitStack() as stack:
             workers = {place: stack.enter_context(Worker(f"{__name__}:OpenCandidate")) for place in places}
             # A slow start of one does not delay the others.
             with ThreadPoolExecutor(max(1, len(places))) as pool:
-                waiting = {place: pool.submit(self._start, stack, place, worker) for place, worker in workers.items()}
+                waiting = {
+                    place: pool.submit(self._start, stack, place, worker, _shares_server(spec, specs))
+                    for (place, worker), spec in zip(workers.items(), specs, strict=True)
+                }
             yield {place: started.result() for place, started in waiting.items()}
 
-    def _start(self, stack: contextlib.ExitStack, place: int, worker: Worker) -> Runner | NNPipeError:
+    def _start(
+        self, stack: contextlib.ExitStack, place: int, worker: Worker, shares: bool
+    ) -> Runner | NNPipeError:  # fmt: skip
         candidate = replace(self._candidates[place], dataset=self._dataset)
         try:
             spec = stack.enter_context(candidate.served())
-            request = {"do": "open", "candidate": spec.to_json(), "batch_size": self._batch_size}
+            request = {
+                "do": "open", "candidate": spec.to_json(), "batch_size": self._batch_size, "shares_server": shares,
+            }  # fmt: skip
             worker.attempt(f"starting {candidate.title}", request, self._limit)
         except NNPipeError as error:
             return error
@@ -85,6 +99,14 @@ class Stage:
         return run
 
 
+def _shares_server(spec: CandidateSpec, specs: Sequence[CandidateSpec]) -> bool:
+    """Return whether the server of a candidate's device is that of another one, too: it serves one at a time."""
+    own = spec.deployment
+    if own is None or own.serve:
+        return False
+    return sum(each.deployment is not None and each.deployment.protocol == own.protocol for each in specs) > 1
+
+
 def _end(worker: Worker) -> None:
     with contextlib.suppress(NNPipeError):
         worker.attempt("ending", {"do": "end"}, _ENDING)
@@ -98,6 +120,8 @@ class OpenCandidate:
 
     def __init__(self) -> None:
         self._session: InferenceSession | None = None
+        self._spec: CandidateSpec | None = None
+        self._shares_server = False
         self._batches: list[Any] = []
         self._next = 0
         self._has_parts = False
@@ -113,7 +137,11 @@ class OpenCandidate:
     def _open(self, request: Mapping[str, Any]) -> None:
         spec = CandidateSpec.from_json(request["candidate"]).fitted()
         assert spec.dataset is not None
-        self._session = spec.open()
+        self._spec, self._shares_server = spec, request["shares_server"]
+        if self._shares_server:
+            self._session = self._opened_in_turn()
+        else:
+            self._session = spec.open()
         pipeline = SampleRoute(spec.dataset, spec.wrapper, spec.wrapper.io, self._session.io, request["batch_size"])
         indices = spec.dataset.split("test")
         held = 0
@@ -126,9 +154,25 @@ class OpenCandidate:
         window.check(self._batches)
         window.__enter__()  # the garbage collector ignores all present objects until the process ends
         self._has_parts = bool(self._session.durations(self._session.infer(self._batches[0])))
+        if self._shares_server:
+            self._session.close()
         self._since = _now()
 
+    def _opened_in_turn(self) -> InferenceSession:
+        """Open a session on a server that other candidates use, too, each for a moment."""
+        assert self._spec is not None
+        end = time.monotonic() + _LONGEST_TURN
+        while True:
+            try:
+                return self._spec.open()
+            except TargetError as error:
+                if error.code != ErrorCode.BUSY or time.monotonic() > end:
+                    raise
+            time.sleep(_PAUSE)
+
     def _run(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        if self._shares_server:
+            self._session = self._opened_in_turn()
         assert self._session is not None
         wall, cpu = (now - then for now, then in zip(_now(), self._since, strict=True))
         calls = request["calls"]
@@ -139,8 +183,14 @@ class OpenCandidate:
         batches = self._take(calls)
         outputs = window.run_chunk(batches, [1] * calls, keep=self._has_parts)
         parts = list(map(self._session.durations, outputs))
-        series = window.series()
-        told: dict[str, Any] = {name: series[name].tolist() for name in ("start_ns", "latency_ns")}
+        recorded = window.series()
+        starts, latencies = recorded["start_ns"], recorded["latency_ns"]
+        begins = starts + window.origin_ns
+        # By a target's own clock, without the way there.
+        latencies = self._session.split(begins, begins + latencies).get("target_ns", latencies)
+        if self._shares_server:
+            self._session.close()
+        told: dict[str, Any] = {"start_ns": starts.tolist(), "latency_ns": latencies.tolist()}
         told["parts_ns"] = {
             name: [each.get(name, -1) for each in parts] for name in dict.fromkeys(name for p in parts for name in p)
         }

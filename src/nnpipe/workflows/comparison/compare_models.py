@@ -24,6 +24,8 @@ from nnpipe.workflows.candidates.spec import CandidateSpec
 from nnpipe.workflows.candidates.stages import prepared
 from nnpipe.workflows.comparison.contest import Contest, carried_out
 from nnpipe.workflows.comparison.result import ComparisonResult
+from nnpipe.workflows.comparison.targets import Entry, on_targets
+from nnpipe.workflows.devices.device_file import Fleet
 from nnpipe.workflows.pipeline.compile import (
     compiled_candidate,
     limit_of,
@@ -53,8 +55,9 @@ def compare_models(
     title: str = "",
     command: Sequence[str] = (),
     progress: Progress = bar,
+    targets: Fleet | None = None,
 ) -> ComparisonResult:
-    """Measure several uncompiled models side by side, each in its own framework.
+    """Measure several uncompiled models side by side, each in its own framework, or on devices.
 
     Parameters
     ----------
@@ -84,6 +87,9 @@ def compare_models(
         The command line, for the result file.
     progress
         Shows the progress.
+    targets
+        The devices whose servers run the model files, all at the same time; on this machine, a model still runs in its
+        own framework.
 
     Returns
     -------
@@ -114,7 +120,7 @@ def compare_models(
     (('model.onnx', 'model.onnx (2)'), 1.0)
     """
     check_call(compare_models, locals())
-    if len(models) < 2:
+    if len(models) < (2 if targets is None else 1):
         raise ConfigError("a comparison needs two models or more; give the same one twice to see what chance does")
     if titles is not None and (len(titles) != len(models) or len(set(titles)) != len(titles)):
         raise ConfigError(f"titles should be {len(models)} different ones, one for each model")
@@ -137,7 +143,7 @@ def compare_models(
         candidates: list[tuple[CandidateSpec, Verification | None]] = [
             (CandidateSpec(name, *opened), None) for name, opened in zip(called, found, strict=True)
         ]
-        contest = Contest(candidates, taken.dataset, measure, time_limit, {})
+        contest = _contest(candidates, taken.dataset, measure, time_limit, {}, targets, files=True)
         result = _result(contest, plan, output, title, command, progress)
         weakref.finalize(result, stack.pop_all().close)  # a temporary folder is removed together with the result
     return result
@@ -153,6 +159,7 @@ def compare_pipeline(
     title: str = "",
     command: Sequence[str] = (),
     progress: Progress = bar,
+    targets: Fleet | None = None,
 ) -> ComparisonResult:
     """Train and compile the models of a pipeline file, then measure its candidates side by side.
 
@@ -174,6 +181,8 @@ def compare_pipeline(
         The command line, for the result file.
     progress
         Shows the progress.
+    targets
+        The devices on which candidates with a runtime are run, each candidate on each device.
 
     Returns
     -------
@@ -202,7 +211,7 @@ def compare_pipeline(
         _refuse_results([str(settings), *changes])
     pipeline = read_pipeline(settings, changes)
     check_writable(pipeline.output, folder=True)
-    if pipeline.count < 2:
+    if pipeline.count < 2 and targets is None:
         place = "" if isinstance(settings, Mapping) else f"{settings}: "
         raise ConfigError(f"{place}a comparison needs two candidates or more")
     prepared(pipeline.dataset)
@@ -228,8 +237,17 @@ def compare_pipeline(
         measure = dataclasses.replace(pipeline.measure, measure_seconds=0.0)
         # If one step has no limit, the whole has none.
         limit = 0.0 if 0.0 in limits else max(limits, default=0.0)
-        contest = Contest(candidates, pipeline.dataset, measure, limit, failures)
+        contest = _contest(candidates, pipeline.dataset, measure, limit, failures, targets)
         return _result(contest, plan, output or pipeline.output / "comparison.json", title, command, progress)
+
+
+def _contest(
+    candidates: Sequence[Entry], dataset: Dataset, measure: MeasureOptions, limit: float, failures: Mapping[str, str],
+    targets: Fleet | None, *, files: bool = False,
+) -> Contest:  # fmt: skip
+    found = on_targets(candidates, targets, files=files)
+    leases = "" if targets is None else targets.leases
+    return Contest(found.candidates, dataset, measure, limit, {**failures, **found.impossible}, found.devices, leases)
 
 
 def _result(

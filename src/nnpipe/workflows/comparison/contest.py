@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import logging
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -20,6 +22,9 @@ from nnpipe.measuring.run import Run
 from nnpipe.workflows.candidates.measure import Verification, measure_apart
 from nnpipe.workflows.candidates.spec import CandidateSpec
 from nnpipe.workflows.candidates.worker_pool import Stage
+from nnpipe.workflows.comparison.targets import TargetTurns
+from nnpipe.workflows.devices.device import Device
+from nnpipe.workflows.isolation.subprocess_worker import Worker
 from nnpipe.workflows.progress import bar
 
 log = logging.getLogger("nnpipe")
@@ -41,6 +46,8 @@ class Contest:
         The greatest time of each step in seconds; 0 for no limit.
     failures
         The reasons why other candidates could not be compiled, by title.
+    devices, leases
+        The device of each candidate on another machine, by title, and the run database in which people take turns.
     """
 
     candidates: Sequence[tuple[CandidateSpec, Verification | None]]
@@ -48,6 +55,8 @@ class Contest:
     measure: MeasureOptions
     limit: float = 0.0
     failures: Mapping[str, str] = field(default_factory=dict)
+    devices: Mapping[str, Device] = field(default_factory=dict)
+    leases: str = ""
 
 
 def carried_out(
@@ -70,23 +79,24 @@ def carried_out(
     failures = dict(contest.failures)
     runs: list[Run] = []
     able: list[CandidateSpec] = []
-    with tempfile.TemporaryDirectory(prefix="nnpipe-") as folder:
+    purpose = f"the comparison {title!r}" if title else "a comparison"
+    with ExitStack() as stack:
+        turns = stack.enter_context(TargetTurns(dict(contest.devices), contest.leases, purpose))
+        output = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nnpipe-")), "run.json")
         for candidate, verification in contest.candidates:
-            output = Path(folder, "run.json")
+            measure = functools.partial(_measured_alone, contest, candidate, verification, command, output)
             try:
-                run = measure_apart(
-                    candidate, contest.dataset, contest.measure, command, output, verification, contest.limit
-                )
-                runs.append(run)
+                runs.append(turns.alone(candidate, measure))
                 able.append(candidate)
             except NNPipeError as error:
                 log.error("%s failed: %s", candidate.title, error)
                 failures[candidate.title] = str(error)
-    if len(able) < 2:
-        raise ConfigError(f"fewer than two candidates could be measured: {'; '.join(failures.values())}")
-    stage = Stage(able, contest.dataset, batch_size=contest.measure.inference_batch_size, limit=contest.limit)
-    plan = replace(plan, warmup_runs=contest.measure.warmup_runs)
-    record = interleave(len(able), stage.open, plan, same_calls=_unlike_inputs(able), progress=progress)
+        if len(able) < 2:
+            raise ConfigError(f"fewer than two candidates could be measured: {'; '.join(failures.values())}")
+        size = contest.measure.inference_batch_size
+        stage = Stage(able, contest.dataset, batch_size=size, limit=contest.limit, turn=turns.together)
+        plan = replace(plan, warmup_runs=contest.measure.warmup_runs)
+        record = interleave(len(able), stage.open, plan, same_calls=_unlike_inputs(able), progress=progress)
     failures |= {able[place].title: str(error) for place, error in sorted(record.failures.items())}
     found = Comparison(
         title=title or " against ".join(candidate.title for candidate in able),
@@ -98,6 +108,15 @@ def carried_out(
         seconds=round(record.seconds, 3),
     )
     return found, record.interrupted
+
+
+def _measured_alone(
+    contest: Contest, candidate: CandidateSpec, verification: Verification | None, command: Sequence[str],
+    output: Path, worker: Worker | None,
+) -> Run:  # fmt: skip
+    return measure_apart(
+        candidate, contest.dataset, contest.measure, command, output, verification, contest.limit, worker=worker
+    )
 
 
 def _unlike_inputs(candidates: Sequence[CandidateSpec]) -> bool:

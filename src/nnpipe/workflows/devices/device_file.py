@@ -51,6 +51,10 @@ class Fleet:
     currency: str = ""
     leases: str = ""
 
+    def only(self, words: Sequence[str], where: str = "targets") -> Fleet:
+        """Return it with the devices of :meth:`chosen` alone."""
+        return dataclasses.replace(self, devices=self.chosen(words, where))
+
     def chosen(self, words: Sequence[str], where: str = "targets") -> tuple[Device, ...]:
         """Return the devices with these names or tags, each once and in the order of the file.
 
