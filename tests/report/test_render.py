@@ -193,6 +193,21 @@ def test_the_classification_section_holds_all_metrics(make_run):
         assert name in text
 
 
+def test_the_classification_section_shows_metrics_of_scores_where_they_were_kept(make_run):
+    run = make_run()
+    without = words(only(render([run], "T"), "Classification"))
+    truth = run.evaluation.arrays["truth"]
+    scores = np.full((len(truth), len(run.evaluation.class_names)), 0.1, np.float32)
+    scores[np.arange(len(truth)), truth] = 3
+    arrays = {**run.evaluation.arrays, "scores": scores}
+    run = dataclasses.replace(run, evaluation=dataclasses.replace(run.evaluation, arrays=arrays))
+    text = words(only(render([run], "T"), "Classification"))
+    for name in ("Area under the ROC curve", "Average precision", "Expected calibration error"):
+        assert name in text
+        assert name not in without
+    assert "1.0000" in text
+
+
 @pytest.mark.parametrize("classes", [1, 2, 40, 41, 1000])
 def test_any_number_of_classes_can_be_shown(make_run, classes):
     run = make_run(class_names=tuple(f"class {n}" for n in range(classes)), samples=3 * classes, accuracy=0.6)

@@ -1,4 +1,4 @@
-"""Quality metrics of a classification, computed from class numbers.
+"""Quality metrics of a classification, computed from class numbers, in reports and in trainings.
 
 All metrics follow from the confusion matrix, whose **rows are the true classes
 and columns the predicted ones**, and from the rank of the true class for top-k.
@@ -106,7 +106,7 @@ def wilson_interval(successes: int, trials: int, confidence: float = 0.95) -> tu
 
 @dataclass(frozen=True, eq=False)
 class ClassificationMetrics:
-    """The metrics of a classification; made by :meth:`from_predictions`.
+    """The metrics of a classification; made by :meth:`from_predictions` or :meth:`from_confusions`.
 
     The docstring of the module defines the metrics and the treatment of classes
     without samples.  Arrays are read-only.
@@ -196,6 +196,18 @@ class ClassificationMetrics:
             share = top_k_accuracy(ranks, k)
             top = share if k < len(names) else None
 
+        return cls.from_confusions(matrix, names, k=k, top=top)
+
+    @classmethod
+    def from_confusions(
+        cls, matrix: npt.NDArray[np.int64], class_names: Sequence[str], *, k: int = 5, top: float | None = None
+    ) -> ClassificationMetrics:
+        """Compute all metrics from a confusion matrix, int64 ``(classes, classes)`` with the truth in rows.
+
+        ``top`` is the top-k accuracy, which does not follow from the matrix.
+        """
+        names, matrix = tuple(class_names), matrix.copy()
+        samples = int(matrix.sum())
         hits, support, claims = matrix.diagonal(), matrix.sum(axis=1), matrix.sum(axis=0)
         present = support > 0
         precision, sensitivity = _ratio(hits, claims), _ratio(hits, support)

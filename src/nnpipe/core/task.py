@@ -114,6 +114,10 @@ class Task(Component):
             If the predictions have a wrong shape or element type; the message says which they should have.
         """
 
+    def keeping_all(self) -> Task:
+        """Return the task with arguments such that :meth:`judge` keeps all that any metric needs; by default itself."""
+        return self
+
     def completed(self, judged: Evaluation) -> Evaluation:
         """Return the evaluation of all samples, given what :meth:`judge` returned for their batches, joined.
 

@@ -11,6 +11,7 @@ from nnpipe.training._forward import forward_plainly, precision
 from nnpipe.training._hooks import Hooks, same_modes
 from nnpipe.training._metric_sums import MetricSums
 from nnpipe.training._random import seed_all, undisturbed
+from nnpipe.training._whole_metrics import Wanted
 from nnpipe.training.distributed import Team
 from nnpipe.training.fit import Fit
 
@@ -48,7 +49,7 @@ class Evaluator:
         """Return the names of a split's figures, read from its first batch; an empty list if it has no batch."""
         import torch
 
-        fit, sums = self._fit, MetricSums()
+        fit, sums = self._fit, MetricSums(self._fit.metrics)
         with undisturbed(fit.device), same_modes(fit.model), torch.no_grad():
             fit.model.eval()
             sequence = fit.datasets[dataset][split]
@@ -63,7 +64,8 @@ class Evaluator:
 
     def _evaluate(self, dataset: str, split: str, aloud: bool) -> dict[str, float]:
         fit, hooks, team = self._fit, self._hooks, self._team
-        sequence, sums, watched = fit.datasets[dataset][split], MetricSums(), aloud and hooks.has("on_evaluate_batch")
+        sequence, sums = fit.datasets[dataset][split], MetricSums(fit.metrics)
+        watched = aloud and hooks.has("on_evaluate_batch")
         sequence.set_epoch(0)
         fit.dataset = dataset
         try:
@@ -80,13 +82,14 @@ class Evaluator:
             sums.add(outputs)
             if watched:
                 hooks.call("on_evaluate_batch", dataset, split, batch, outputs, batch=batch)
-        return {f"{dataset}/{split}/{name}": value for name, value in figures_of(sums, team).items()}
+        return {f"{dataset}/{split}/{name}": value for name, value in figures_of(sums, team, fit.metrics).items()}
 
 
-def figures_of(sums: MetricSums, team: Team) -> dict[str, float]:
+def figures_of(sums: MetricSums, team: Team, wanted: Wanted) -> dict[str, float]:
     """Return the figures over the samples of all processes; all processes must call it."""
     if team.world == 1:
         return sums.figures()
-    whole = MetricSums()
+    whole = MetricSums(wanted)
+    whole.take_objects(sums)
     whole.join(team.gathered(sums.state_dict()))
     return whole.figures()

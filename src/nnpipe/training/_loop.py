@@ -70,7 +70,7 @@ class Loop:
 
     def _begin_epoch(self) -> None:
         fit = self._fit
-        self._metric_sums = {name: MetricSums() for name in self._training}
+        self._metric_sums = {name: MetricSums(fit.metrics) for name in self._training}
         if self._amid is not None:
             self._feed.load_state_dict(self._amid["feed"], fit.epoch)
             for name, sums in self._metric_sums.items():
@@ -133,7 +133,7 @@ class Loop:
         row = {
             f"{name}/{key}": value
             for name, sums in self._metric_sums.items()
-            for key, value in figures_of(sums, self._team).items()
+            for key, value in figures_of(sums, self._team, fit.metrics).items()
         }
         last = fit.epoch >= options.num_epochs
         if self._evaluated and (last or fit.epoch % options.evaluate_every == 0):

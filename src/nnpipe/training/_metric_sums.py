@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from nnpipe.training._whole_metrics import Wanted, WholeMetrics
 from nnpipe.training.outputs.metric import Metric, figure
 
+_WHOLE = "/whole"  # no output's figure has this name
 _EVERY = 64  # batches whose metrics stay on the device before their sums are fetched
 
 
@@ -19,9 +21,15 @@ class MetricSums:
     Metrics stay on the device for some batches, so that no step waits for it.
     Each batch is summed separately and batches are added in order, so the
     result does not depend on when the sums are fetched.
+
+    Parameters
+    ----------
+    wanted
+        Further metrics by output and name, which need all samples.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, wanted: Wanted | None = None) -> None:
+        self._whole = WholeMetrics(wanted) if wanted else None
         self._waiting: dict[str, list[Metric]] = {}
         self._sums: dict[str, list[Any]] = {}
         self._count = 0
@@ -36,6 +44,8 @@ class MetricSums:
             if metrics:
                 for metric, value in output.metrics().items():
                     self._wait(f"{name}/{metric}", value)
+        if metrics and self._whole is not None:
+            self._whole.add(outputs)
         self._count += 1
         if self._count == _EVERY and waiting:
             self.fetch()
@@ -77,24 +87,36 @@ class MetricSums:
         losses = [found.get(other, found[name]) for name, other in scaled.items()]
         single = [name for name, other in scaled.items() if len(scaled) == 1 and other not in found]
         shown = {name: value for name, value in found.items() if not name.endswith("/scaled") and name not in single}
+        shown |= {} if self._whole is None else self._whole.figures()
         return {"loss": math.fsum(losses) if losses else math.nan} | shown
 
     def state_dict(self) -> dict[str, Any]:
         """Return the sums."""
         self.fetch()
-        return {
+        state: dict[str, Any] = {
             name: [np.asarray(above), np.asarray(below), finish] for name, (above, below, finish) in self._sums.items()
         }
+        return state if self._whole is None else state | {_WHOLE: self._whole.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore sums that :meth:`state_dict` returned."""
         self._waiting, self._count = {}, 0
-        self._sums = {name: list(kept) for name, kept in state.items()}
+        self._sums = {name: list(kept) for name, kept in state.items() if name != _WHOLE}
+        if self._whole is not None and _WHOLE in state:
+            self._whole.load_state_dict(state[_WHOLE])
+
+    def take_objects(self, other: MetricSums) -> None:
+        """Use the objects of other sums, which exchange their states with other processes themselves."""
+        if self._whole is not None and other._whole is not None:
+            self._whole.objects = other._whole.objects
 
     def join(self, states: Iterable[Mapping[str, Any]]) -> None:
         """Add sums that other processes returned by :meth:`state_dict`, in order."""
+        states = list(states)
+        if self._whole is not None:
+            self._whole.join(state[_WHOLE] for state in states)
         for state in states:
-            for name, (above, below, finish) in state.items():
+            for name, (above, below, finish) in ((n, kept) for n, kept in state.items() if n != _WHOLE):
                 kept = self._sums.setdefault(name, [0.0, 0.0, finish])
                 kept[0] = kept[0] + above
                 kept[1] = kept[1] + below

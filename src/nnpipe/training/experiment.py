@@ -6,6 +6,7 @@ import dataclasses
 import logging
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from nnpipe.core.errors import ConfigError
@@ -45,7 +46,7 @@ class Training(Module):
         :class:`~nnpipe.training.network.Network`.
     datasets
         Sequences by data set and split.
-    optimiser, schedule, step
+    optimiser, schedule, step, metrics
         As :meth:`Trainer.fit <nnpipe.training.trainer.Trainer.fit>` takes them.
     folder
         The run's folder; by default ``runs/`` and the experiment's name.
@@ -60,6 +61,7 @@ class Training(Module):
         optimiser: OptimiserFactory | Mapping[str, OptimiserFactory] | None = None,
         schedule: Schedule | TorchSchedule | Mapping[str, Schedule | TorchSchedule] | None = None,
         step: LearningStep = default_step,
+        metrics: Mapping[str, Any] = MappingProxyType({}),
         folder: str | None = None,
     ) -> None:
         if not isinstance(trainer, Trainer):
@@ -72,6 +74,7 @@ class Training(Module):
         self.optimiser = optimiser
         self.schedule = schedule
         self.step = step
+        self.metrics = metrics
         self.folder = folder
         self.state = State(finished=False)
 
@@ -99,7 +102,7 @@ class Training(Module):
         tree = session.configuration.tree
         history = trainer.fit(
             self._module, self.datasets, folder=folder.path, optimiser=self.optimiser, schedule=self.schedule,
-            step=self.step,
+            step=self.step, metrics=self.metrics,
             identity={"experiment": {name: tree[name] for name in tree if name != session.main}},
             progress=session.progress,
         )  # fmt: skip

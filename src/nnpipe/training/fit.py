@@ -15,6 +15,7 @@ from nnpipe.core.errors import NotSupported
 from nnpipe.experiment.history import History
 from nnpipe.training._random import generator
 from nnpipe.training._steps import Steps
+from nnpipe.training._whole_metrics import Wanted
 from nnpipe.training.final_weights import FinalWeights
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.outputs.output import Output
@@ -47,6 +48,8 @@ class Fit:
         Number of steps so far.  However often a batch updates weights, it is one step.
     optimisers
         The optimisers by name, if several were given.
+    metrics
+        Further metrics by output and name, which were asked for.
     steps
         What :meth:`forward`, :meth:`backward` and :meth:`update` call; None outside of a training.
     history
@@ -78,6 +81,7 @@ class Fit:
     batch: int = 0
     step: int = 0
     optimisers: Mapping[str, Any] = field(default_factory=dict)
+    metrics: Wanted = field(default_factory=dict)
     steps: Steps | None = field(default=None, repr=False)
     dataset: str = ""
     gradient_norm: Any = None

@@ -23,6 +23,7 @@ from nnpipe.training._loop import Loop
 from nnpipe.training._optimisers import check_schedule, check_step, optimisers_of, schedules_of
 from nnpipe.training._random import seed_all, undisturbed
 from nnpipe.training._user_inputs import check_device, check_others, check_splits, datasets_of, model_of
+from nnpipe.training._whole_metrics import wanted_of
 from nnpipe.training.callbacks.callback import Callback
 from nnpipe.training.callbacks.selection import DEFAULT, check_frameworks, choose
 from nnpipe.training.checkpoints import LAST, CheckpointWriter, rescued, size_of_state
@@ -90,6 +91,7 @@ class Trainer(Module):
         schedule: Schedule | TorchSchedule | Mapping[str, Schedule | TorchSchedule] | None = None,
         parameters: Iterable[Any] | Mapping[str, Iterable[Any]] | None = None,
         step: LearningStep = default_step,
+        metrics: Mapping[str, Any] = MappingProxyType({}),
         resume: bool = True,
         identity: Mapping[str, Any] = MappingProxyType({}),
         progress: Progress = silent,
@@ -122,6 +124,10 @@ class Trainer(Module):
             Of several optimisers, by their names.
         step
             Learns from a batch; see :mod:`nnpipe.training.step`.
+        metrics
+            Further metrics by output, ``{"label": ["roc_auc", MulticlassAUROC(10)]}``, in lists or by names of their
+            own: names of metrics of the output's :class:`~nnpipe.core.task.Task`, a
+            :class:`~nnpipe.core.quality_metric.QualityMetric`, or objects as of torchmetrics.
         resume
             Whether to continue from the folder's last checkpoint.  Otherwise a new run begins, and the
             pictures, tables and checkpoints of the previous one are removed.
@@ -148,6 +154,7 @@ class Trainer(Module):
         check_others(folder, resume, identity, progress)
         check_schedule(schedule)
         check_step(step)
+        wanted = wanted_of(metrics)
         where = None if folder is None else RunFolder(Path(folder))
         if where is not None:
             where.check()
@@ -161,7 +168,7 @@ class Trainer(Module):
             model.to(self.options.device)
             made = optimisers_of(optimiser, model, parameters)
             schedules = schedules_of(schedule, made)
-            fit = Fit(model, next(iter(made.values())), given, where, self.options, optimisers=made)
+            fit = Fit(model, next(iter(made.values())), given, where, self.options, optimisers=made, metrics=wanted)
             hooks = Hooks(callbacks if members.rank == 0 else (), fit)
             writer = CheckpointWriter()
             done = False
@@ -226,13 +233,23 @@ class Trainer(Module):
             return self.callbacks
         return () if folder is None else choose([DEFAULT], framework="torch", known={})
 
-    def evaluate(self, model: Any, datasets: Datasets, *, progress: Progress = silent) -> dict[str, float]:
-        """Return the figures of all splits, named as in a history, without training or writing files."""
+    def evaluate(
+        self,
+        model: Any,
+        datasets: Datasets,
+        *,
+        metrics: Mapping[str, Any] = MappingProxyType({}),
+        progress: Progress = silent,
+    ) -> dict[str, float]:
+        """Return the figures of all splits, named as in a history, without training or writing files.
+
+        ``metrics`` are further ones, as :meth:`fit` takes them.
+        """
         self._check()
         model, datasets = model_of(model), datasets_of(datasets, self.options.seed)
         with team(self.options.device) as members:
             model.to(self.options.device)
-            fit = Fit(model, None, datasets, None, self.options)
+            fit = Fit(model, None, datasets, None, self.options, metrics=wanted_of(metrics))
             hooks = Hooks((self.callbacks or ()) if members.rank == 0 else (), fit)
             evaluator = Evaluator(fit, hooks, members, progress if members.rank == 0 else silent)
             done = False

@@ -15,6 +15,7 @@ from nnpipe.report.formatting import clean, share
 from nnpipe.report.inputs.candidate import Candidate
 from nnpipe.report.sections.grouping import MOST_OPEN
 from nnpipe.report.task_section import TaskSection
+from nnpipe.tasks.classification.score_metrics import SCORE_METRICS, SCORES
 from nnpipe.tasks.classification.task import Classification
 
 _MOST_CLASSES = 4096  # a confusion matrix of this size takes 134 MB
@@ -79,7 +80,7 @@ def _blocks(candidate: Candidate, quality: ClassificationMetrics | None, prefix:
         if evaluation is not None and evaluation.task != Classification.name:
             missing = f"This run was evaluated for the task {clean(evaluation.task, 40)!r}, which is no classification."
         return (Paragraph(missing, "note"),)
-    blocks: list[Block] = [_tiles(quality), _matrix_figure(candidate, quality, prefix)]
+    blocks: list[Block] = [_tiles(candidate, quality), _matrix_figure(candidate, quality, prefix)]
     if len(quality.class_names) <= _MANY:
         blocks.append(_class_figure(candidate, quality, prefix))
     blocks += [_confusions(quality), _classes(quality)]
@@ -88,7 +89,7 @@ def _blocks(candidate: Candidate, quality: ClassificationMetrics | None, prefix:
     return tuple(blocks)
 
 
-def _tiles(quality: ClassificationMetrics) -> Tiles:
+def _tiles(candidate: Candidate, quality: ClassificationMetrics) -> Tiles:
     low, high = quality.accuracy_interval
     right = f"{int(quality.confusion_matrix.trace()):,} of {quality.samples:,} samples"
     tiles = [Tile("Accuracy", share(quality.accuracy), f"{right}; 95\u00a0% interval {share(low)} to {share(high)}")]
@@ -100,6 +101,11 @@ def _tiles(quality: ClassificationMetrics) -> Tiles:
         Tile("G-mean", share(quality.g_mean), "of sensitivities"),
         Tile("F1", share(quality.macro_f1), "mean over classes"),
     ]
+    if candidate.quality is not None and SCORES in candidate.quality.evaluation.arrays:
+        for metric in SCORE_METRICS.values():
+            value = metric.of(candidate.quality.evaluation)
+            if np.isfinite(value):
+                tiles.append(Tile(metric.title, f"{value:.4f}", metric.meaning))
     return Tiles(tuple(tiles))
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nnpipe.analysis.ranking import true_class_rank
+from nnpipe.core.arguments import argument
 from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import ArtifactError, SpecMismatch
 from nnpipe.core.evaluation import Evaluation
@@ -17,6 +18,7 @@ from nnpipe.core.task import Task
 from nnpipe.core.tensors import Batch, show_shape
 from nnpipe.tasks.classification.metrics import METRICS, top_k_metric
 from nnpipe.tasks.classification.prediction_doubts import prediction_doubts
+from nnpipe.tasks.classification.score_metrics import SCORE_METRICS, SCORES
 from nnpipe.tasks.predictions import only
 
 _TOP_K = re.compile(r"top_([1-9]\d{0,3})_accuracy")
@@ -30,8 +32,13 @@ class Classification(Task):
     ``(n, classes)``; greater means more likely.
 
     An evaluation holds ``truth`` and ``predicted``, int32, and ``rank``, the position of the true class when scores are
-    sorted in descending order, each ``(n,)``.
+    sorted in descending order, each ``(n,)``; and ``scores``, float32 ``(n, classes)``, if there are few classes.
     """
+
+    kept_classes: int = argument(
+        16, help="number of classes up to which the scores of all are kept, for areas under curves and calibration",
+        minimum=0,
+    )  # fmt: skip
 
     name = "classification"
     targets = ("label",)
@@ -56,14 +63,22 @@ class Classification(Task):
             "predicted": np.argmax(scores, axis=1).astype(np.int32),
             "rank": rank,
         }
+        if len(class_names) <= self.kept_classes:
+            arrays[SCORES] = scores.astype(np.float32)
         return Evaluation(self.name, arrays, class_names)
+
+    def keeping_all(self) -> Task:
+        """Return the task such that the scores of all classes are kept."""
+        return Classification(kept_classes=_MOST_CLASSES)
 
     def perfect(self, truth: Batch, spec: DatasetSpec) -> Batch:
         """Return a score of 1 for the true class of each sample."""
         return {"scores": np.eye(len(spec.class_names), dtype=np.float32)[truth["label"]]}
 
     def metric(self, name: str) -> QualityMetric:
-        """Return a metric by its name; any ``top_K_accuracy`` is one."""
+        """Return a metric by its name; any ``top_K_accuracy`` and those of scores are some, too."""
+        if name in SCORE_METRICS:
+            return SCORE_METRICS[name]
         found = _TOP_K.fullmatch(name)
         if found is None or any(metric.name == name for metric in self.metrics):
             return super().metric(name)
@@ -79,6 +94,12 @@ class Classification(Task):
                 raise ArtifactError(f"the evaluation's {name!r} should hold one class number for each sample")
             if array.size and not (int(array.min()) >= 0 and int(array.max()) < (len(known) or _MOST_CLASSES)):
                 raise ArtifactError(f"the evaluation's {name!r} holds numbers that belong to no class")
+
+        scores = evaluation.arrays.get(SCORES)
+        if scores is not None and not (
+            scores.ndim == 2 and scores.dtype.kind == "f" and scores.shape[1] == (len(known) or scores.shape[1])
+        ):
+            raise ArtifactError(f"the evaluation's {SCORES!r} should hold one number for each sample and class")
 
     def agreement(self, one: Evaluation, other: Evaluation) -> npt.NDArray[np.bool_]:
         """Return which samples get the same class from both models."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nnpipe.analysis.classification import ClassificationMetrics
 from nnpipe.core.argument_checks import check_call
 from nnpipe.training.callbacks._arrays import array_of
 from nnpipe.training.callbacks._class_outputs import by_label
@@ -80,20 +81,19 @@ class ClassificationReport(WritingCallback):
     def _write(self, fit: Fit, key: tuple[str, str, str], matrix: np.ndarray, bins: np.ndarray) -> None:
         names = [self.classes[n] if n < len(self.classes) else str(n) for n in range(len(matrix))]
         curves = [roc_of(bins[1, n], bins[0, n]) for n in range(len(matrix))]
-        rows = []
-        for n, name in enumerate(names):
-            hits, targets, said = int(matrix[n, n]), int(matrix[n].sum()), int(matrix[:, n].sum())
-            rows.append(
-                {
-                    "class": name,
-                    "samples": targets,
-                    "precision": hits / said if said else None,
-                    "recall": hits / targets if targets else None,
-                    "f1": 2 * hits / (targets + said) if targets + said else None,
-                    "auc": curves[n][2],
-                    "predicted_as": dict(zip(names, matrix[n].tolist(), strict=True)),
-                }
-            )
+        found = ClassificationMetrics.from_confusions(matrix, names)
+        rows = [
+            {
+                "class": name,
+                "samples": int(found.support[n]),
+                "precision": _known(found.precision[n]),
+                "recall": _known(found.sensitivity[n]),
+                "f1": _known(found.f1[n]),
+                "auc": curves[n][2],
+                "predicted_as": dict(zip(names, matrix[n].tolist(), strict=True)),
+            }
+            for n, name in enumerate(names)
+        ]
         write_table(fit, file_name("classes", *key), rows)
         where = f"{key[0]}/{key[1]}, {key[2]}, epoch {fit.epoch}"
         self._draw_matrix(fit, file_name("confusion", *key), matrix, names, where)
@@ -130,6 +130,10 @@ class ClassificationReport(WritingCallback):
         axes.legend(title="class: AUC", fontsize=7, loc="lower right")
         axes.grid(alpha=0.3)
         save_figure(fit, file, picture)
+
+
+def _known(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)
 
 
 def _counts_of_tensors(logits: Any, target: Any, before: tuple[Any, Any] | None) -> tuple[Any, Any]:

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nnpipe.core.argument_checks import check_call
+from nnpipe.core.evaluation import Evaluation
 from nnpipe.training.outputs.metric import Metric
-from nnpipe.training.outputs.output import Output, per_sample, real, same_shape
+from nnpipe.training.outputs.output import Output, judged_as, per_sample, real, same_shape
 
 
 @dataclass(eq=False)
@@ -48,6 +49,22 @@ class BinaryOutput(Output):
     def predictions(self) -> Any:
         """Return whether each logit is above 0."""
         return self.output.detach() > 0
+
+    def judged(self) -> list[Evaluation]:
+        """Return the evaluation of the task ``classification`` for each label, with the classes no and yes."""
+        import torch
+
+        logits, target = self.output.detach(), self.target > 0.5
+        columns = (
+            [(logits, target)] if logits.dim() == 1 else zip(logits.flatten(1).T, target.flatten(1).T, strict=True)
+        )
+        return [
+            judged_as(
+                "classification", torch.stack([torch.zeros_like(yes), yes], 1), true.long(), 2,
+                target="label", predicted="scores",
+            )
+            for yes, true in columns
+        ]  # fmt: skip
 
     def metrics(self) -> dict[str, Metric]:
         """Return ``accuracy``, ``precision``, ``recall`` and ``f1``."""

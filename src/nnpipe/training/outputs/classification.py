@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nnpipe.core.argument_checks import check_call
+from nnpipe.core.evaluation import Evaluation
 from nnpipe.training.outputs.metric import Metric
-from nnpipe.training.outputs.output import Output, real
+from nnpipe.training.outputs.output import Output, judged_as, real
 
 
 @dataclass(eq=False)
@@ -54,6 +55,11 @@ class ClassificationOutput(Output):
     def predictions(self) -> Any:
         """Return the classes ``(n,)``."""
         return self.output.detach().argmax(1)
+
+    def judged(self) -> list[Evaluation]:
+        """Return the evaluation of the task ``classification``."""
+        classes = self.output.shape[1]
+        return [judged_as("classification", self.output, self.target, classes, target="label", predicted="scores")]
 
     def metrics(self) -> dict[str, Metric]:
         """Return ``accuracy`` and the accuracies of ``top``."""

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nnpipe.core.argument_checks import check_call
-from nnpipe.training.outputs.output import Output
+from nnpipe.core.evaluation import Evaluation
+from nnpipe.training.outputs.output import Output, judged_as
 
 
 @dataclass(eq=False)
@@ -33,3 +34,10 @@ class EmbeddingOutput(Output):
         import torch
 
         return torch.zeros(len(self.output), device=self.output.device)
+
+    def judged(self) -> list[Evaluation]:
+        """Return the evaluation of the task ``embedding``, if there are labels."""
+        if self.target is None:
+            return []
+        vectors = self.output.flatten(1)
+        return [judged_as("embedding", vectors, self.target, target="label", predicted="embedding")]

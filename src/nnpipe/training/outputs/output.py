@@ -7,7 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nnpipe.core.argument_checks import check_call
+from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import ConfigError
+from nnpipe.core.evaluation import Evaluation
+from nnpipe.core.task import task_named
 from nnpipe.training.outputs.metric import Metric
 
 
@@ -78,6 +81,10 @@ class Output(ABC):
         """Return the predictions: classes, values or masks; by default the output itself, detached."""
         return self.output.detach()
 
+    def judged(self) -> list[Evaluation]:
+        """Return what the metrics of a task need of this batch, one for each label; empty if it belongs to no task."""
+        return []
+
     def weighed(self, numerator: Any, denominator: Any = None) -> Metric:
         """Return a metric of per-sample tensors ``(n, ...)``, with each sample multiplied by its weight."""
         if self.weights is None:
@@ -104,3 +111,22 @@ def same_shape(name: str, output: Any, target: Any) -> None:
 def per_sample(values: Any) -> Any:
     """Return the means ``(n,)`` of a tensor ``(n, ...)`` over all axes but the first."""
     return values if values.dim() == 1 else values.flatten(1).mean(1)
+
+
+def judged_as(task: str, predictions: Any, truth: Any, classes: int = 0, *, target: str, predicted: str) -> Evaluation:
+    """Return the evaluation of a batch by a task; tensors become arrays.
+
+    Parameters
+    ----------
+    task
+        The name of the task.
+    predictions, truth
+        Tensors ``(n, ...)``.
+    classes
+        Number of classes.
+    target, predicted
+        What the task calls the two tensors.
+    """
+    spec = DatasetSpec(task, (), (), tuple(map(str, range(classes))))
+    found = {predicted: real(predictions.detach()).cpu().numpy()}
+    return task_named(task).keeping_all().judge(found, {target: truth.cpu().numpy()}, spec)

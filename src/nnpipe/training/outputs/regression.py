@@ -7,8 +7,9 @@ from typing import Any, Literal
 
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
+from nnpipe.core.evaluation import Evaluation
 from nnpipe.training.outputs.metric import Metric
-from nnpipe.training.outputs.output import Output, per_sample, real, same_shape
+from nnpipe.training.outputs.output import Output, judged_as, per_sample, real, same_shape
 
 Distance = Literal["squared", "absolute", "huber"]
 
@@ -39,6 +40,10 @@ class RegressionOutput(Output):
             raise ConfigError(f"there is no distance {self.distance!r}; there are {', '.join(functions)}")
         output = real(self.output)
         return per_sample(functions[self.distance](output, self.target.to(output.dtype), reduction="none"))
+
+    def judged(self) -> list[Evaluation]:
+        """Return the evaluation of the task ``regression``."""
+        return [judged_as("regression", self.output, self.target, target="value", predicted="value")]
 
     def metrics(self) -> dict[str, Metric]:
         """Return ``mae``, the mean absolute error, and ``rmse``, the root mean squared error."""

@@ -7,9 +7,10 @@ from typing import Any, Literal
 
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
+from nnpipe.core.evaluation import Evaluation
 from nnpipe.training.outputs.classification import factors, lack_of_chance
 from nnpipe.training.outputs.metric import Metric
-from nnpipe.training.outputs.output import Output, real
+from nnpipe.training.outputs.output import Output, judged_as, real
 
 SegmentationLoss = Literal["cross_entropy", "dice"]
 
@@ -66,6 +67,12 @@ class SegmentationOutput(Output):
     def predictions(self) -> Any:
         """Return the classes ``(n, ...)``."""
         return self.output.detach().argmax(1)
+
+    def judged(self) -> list[Evaluation]:
+        """Return the evaluation of the task ``segmentation``; targets are ``(n, height, width)``."""
+        truth = self.target.where(self.target != self.ignore, -1)
+        classes = self.output.shape[1]
+        return [judged_as("segmentation", self.predictions(), truth, classes, target="mask", predicted="mask")]
 
     def metrics(self) -> dict[str, Metric]:
         """Return ``accuracy``, ``dice`` and ``iou``."""

@@ -1,0 +1,212 @@
+"""Metrics that need all samples of a split: those of tasks, and objects as of torchmetrics."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from nnpipe.core.errors import ConfigError
+from nnpipe.core.evaluation import Evaluation
+from nnpipe.core.naming import nearest
+from nnpipe.core.quality_metric import QualityMetric
+from nnpipe.core.ragged import Ragged
+from nnpipe.core.task import task_named
+
+Wanted = Mapping[str, Mapping[str, Any]]
+"""By output and figure: the name of a metric of the output's task, a ``QualityMetric``, or an object with a state."""
+
+_METHODS = ("update", "compute", "reset", "state_dict", "load_state_dict")
+
+
+def wanted_of(given: Any) -> dict[str, dict[str, Any]]:
+    """Return the metrics that a caller asks for, by output and figure.
+
+    Raises
+    ------
+    ConfigError
+        If something is no metric; the message names it.
+    """
+    if not isinstance(given, Mapping):
+        raise ConfigError(f"metrics is a {type(given).__name__}; give metrics by output: {{'label': ['roc_auc']}}")
+    found: dict[str, dict[str, Any]] = {}
+    for output, metrics in given.items():
+        if isinstance(metrics, Mapping):
+            named = dict(metrics)
+        elif isinstance(metrics, Sequence) and not isinstance(metrics, str):
+            named = {_name_of(metric): metric for metric in metrics}
+            if len(named) < len(metrics):
+                raise ConfigError(f"metrics[{output!r}]: two have one name; give them by names of your own")
+        else:
+            raise ConfigError(f"metrics[{output!r}] is a {type(metrics).__name__}; give a list, or metrics by name")
+        for name, metric in named.items():
+            if not isinstance(metric, (str, QualityMetric)) and not all(hasattr(metric, m) for m in _METHODS):
+                raise ConfigError(
+                    f"metrics[{output!r}][{name!r}] is a {type(metric).__name__}; give the name of a task's metric, a "
+                    f"QualityMetric, or an object with {', '.join(_METHODS)}, such as those of torchmetrics"
+                )
+        found[output] = named
+    return found
+
+
+def _name_of(metric: Any) -> str:
+    return metric if isinstance(metric, str) else getattr(metric, "name", "") or type(metric).__name__
+
+
+class WholeMetrics:
+    """The metrics of one split in one epoch that cannot be added up.
+
+    Those of tasks are computed by the code that computes a report's, from the arrays of all samples; so they do not
+    depend on how these are divided into batches or processes.
+
+    Attributes
+    ----------
+    objects
+        Copies of the objects that were given, by output and name.
+    """
+
+    def __init__(self, wanted: Wanted) -> None:
+        self._wanted = wanted
+        self.objects = {
+            (output, name): _fresh(metric)
+            for output, metrics in wanted.items()
+            for name, metric in metrics.items()
+            if hasattr(metric, "compute")
+        }
+        self._parts: dict[str, list[list[Evaluation]]] = {}
+        self._weights: dict[str, list[np.ndarray]] = {}
+
+    def add(self, outputs: Mapping[str, Any]) -> None:
+        """Add the outputs of a batch."""
+        for name, metrics in self._wanted.items():
+            if name not in outputs:
+                continue
+            output = outputs[name]
+            if any(isinstance(metric, (str, QualityMetric)) for metric in metrics.values()):
+                self._judge(name, output)
+            for key in metrics:
+                if (name, key) in self.objects:
+                    metric = self.objects[name, key]
+                    if hasattr(metric, "to"):
+                        metric = self.objects[name, key] = metric.to(output.output.device)
+                    metric.update(output.output.detach(), output.target)
+
+    def _judge(self, name: str, output: Any) -> None:
+        judged = output.judged()
+        if not judged:
+            raise ConfigError(
+                f"metrics[{name!r}]: a {type(output).__name__} belongs to no task; give objects such as torchmetrics'"
+            )
+        parts = self._parts.setdefault(name, [[] for _ in judged])
+        for own, evaluation in zip(parts, judged, strict=True):
+            own.append(evaluation)
+        size = len(judged[0])
+        weights = np.ones(size) if output.weights is None else output.weights.detach().double().cpu().numpy()
+        self._weights.setdefault(name, []).append(weights)
+
+    def figures(self) -> dict[str, float]:
+        """Return the figures by ``output/metric``."""
+        found: dict[str, float] = {}
+        for name, metrics in self._wanted.items():
+            judged = [Evaluation.joined(parts) for parts in self._parts.get(name, ())]
+            judged = [task_named(one.task).completed(one) for one in judged]
+            for key, metric in metrics.items():
+                where = f"{name}/{key}"
+                if (name, key) in self.objects:
+                    found |= _flat(where, self.objects[name, key].compute())
+                elif judged:
+                    values = [_resolved(metric, one.task).prepared(one)(self._all_weights(name)) for one in judged]
+                    known = [value for value in values if not np.isnan(value)]
+                    found[where] = float(np.mean(known)) if known else float("nan")
+        return found
+
+    def _all_weights(self, name: str) -> np.ndarray:
+        return np.concatenate(self._weights[name])
+
+    # -- checkpoints ----------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the arrays of the samples so far, and the states of the objects."""
+        return {
+            "judged": {name: [_encoded(Evaluation.joined(p)) for p in parts] for name, parts in self._parts.items()},
+            "weights": {name: self._all_weights(name) for name in self._weights},
+            "objects": {f"{output}/{name}": _state_of(metric) for (output, name), metric in self.objects.items()},
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what :meth:`state_dict` returned."""
+        self._parts = {n: [[_decoded(one)] for one in parts] for n, parts in state["judged"].items()}
+        self._weights = {name: [weights] for name, weights in state["weights"].items()}
+        for (output, name), metric in self.objects.items():
+            if (key := f"{output}/{name}") in state["objects"]:
+                _load(metric, state["objects"][key])
+
+    def join(self, states: Iterable[Mapping[str, Any]]) -> None:
+        """Add the samples of other processes, in order.  Objects exchange their states themselves."""
+        for state in states:
+            for name, judged in state["judged"].items():
+                parts = self._parts.setdefault(name, [[] for _ in judged])
+                for own, one in zip(parts, judged, strict=True):
+                    own.append(_decoded(one))
+            for name, weights in state["weights"].items():
+                self._weights.setdefault(name, []).append(weights)
+
+
+def _resolved(metric: str | QualityMetric, task: str) -> QualityMetric:
+    """Return a metric of a task by its name."""
+    if isinstance(metric, QualityMetric):
+        return metric
+    known = task_named(task)
+    try:
+        return known.metric(metric)
+    except KeyError:
+        names = [one.name for one in known.metrics]
+        raise ConfigError(
+            f"the task {task!r} has no metric {metric!r}; it has {', '.join(names)}{nearest(metric, names)}"
+        ) from None
+
+
+def _flat(name: str, value: Any) -> dict[str, float]:
+    """Return figures by name, given a number, a vector of numbers, or such by name."""
+    if isinstance(value, Mapping):
+        return {key: figure for below, one in value.items() for key, figure in _flat(f"{name}/{below}", one).items()}
+    array = np.asarray(value.detach().cpu() if hasattr(value, "detach") else value, np.float64)
+    if array.ndim > 1:
+        raise ConfigError(f"metrics: {name} is an array of the shape {array.shape}; a figure of a history is a number")
+    return {name: float(array)} if array.ndim == 0 else {f"{name}/{n}": float(one) for n, one in enumerate(array)}
+
+
+def _fresh(metric: Any) -> Any:
+    """Return a copy of an object that computes a metric, without samples."""
+    found = copy.deepcopy(metric)
+    found.reset()
+    if hasattr(found, "persistent"):
+        found.persistent(True)  # torchmetrics: its state is part of state_dict
+    return found
+
+
+def _state_of(metric: Any) -> dict[str, Any]:
+    return {"state": dict(metric.state_dict()), "updates": getattr(metric, "_update_count", 0)}
+
+
+def _load(metric: Any, state: Mapping[str, Any]) -> None:
+    metric.load_state_dict(dict(state["state"]))
+    if hasattr(metric, "_update_count"):
+        metric._update_count = state["updates"]  # torchmetrics warns of a metric that was never updated
+
+
+def _encoded(found: Evaluation) -> dict[str, Any]:
+    return {
+        "task": found.task,
+        "arrays": dict(found.arrays),
+        "class_names": list(found.class_names),
+        "ragged": {name: {"values": rows.values, "counts": rows.counts} for name, rows in found.ragged.items()},
+        "settings": dict(found.settings),
+    }
+
+
+def _decoded(state: Mapping[str, Any]) -> Evaluation:
+    ragged = {name: Ragged(rows["values"], rows["counts"]) for name, rows in state["ragged"].items()}
+    return Evaluation(state["task"], state["arrays"], tuple(state["class_names"]), ragged, state["settings"])
