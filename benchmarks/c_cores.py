@@ -2,9 +2,10 @@
 
 Each TensorFlow Lite file is compiled by ``CCompiler``, built by ``arm-none-eabi-gcc -O2`` and run in QEMU on random
 inputs; outputs are held against LiteRT's reference kernels.  Instructions are counted by QEMU's clock, in steps of 30
-to 40: they are not cycles.  Cortex-M4, M7 and M55 use the DSP extension.  The stack is predicted from the frames that
-the compiler states for each function, and measured by a pattern that a run overwrites.  The goal is that every output
-is exact, that code takes at most 20 kB of flash beyond the constants, and that arena and stack are as predicted.
+to 40: they are not cycles.  Cortex-M4 and M7 use the DSP extension, Cortex-M55 the vector extension.  The stack is
+predicted from the frames that the compiler states for each function, and measured by a pattern that a run overwrites.
+The goal is that every output is exact, that code takes at most 20 kB of flash beyond the constants, and that arena and
+stack are as predicted.
 
 Run ``python benchmarks/c_cores.py FILE.tflite ...``; it needs ``apt install gcc-arm-none-eabi qemu-system-arm
 libnewlib-arm-none-eabi``.  ``--most`` states goals: how many million instructions each file may need on a Cortex-M4.

@@ -83,13 +83,14 @@ def test_integer_models_compute_the_same_to_the_bit(name: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("name", INTEGER[:3])
-def test_kernels_for_the_dsp_extension_compute_the_same_to_the_bit(name: str, tmp_path: Path) -> None:
+def test_kernels_for_extensions_of_cortex_m_compute_the_same_to_the_bit(name: str, tmp_path: Path) -> None:
     source = described(shared_model(name), tmp_path)
     made = CCompiler(arena_seconds=0).compile(source, tmp_path / "model.c")
     batch = random_inputs(source.io, 1)[0]
     with REFERENCE.load(source) as reference:
         expected = reference.infer(batch)
-    np.testing.assert_equal(sanitised_outputs(made.path, made.io, batch, ["NN_DSP_IN_C"]), expected)
+    for defines in (["NN_DSP_IN_C"], ["NN_DSP_IN_C", "NN_MVE_IN_C"]):
+        np.testing.assert_equal(sanitised_outputs(made.path, made.io, batch, defines), expected)
 
 
 @pytest.mark.parametrize("name", FLOAT)
@@ -112,7 +113,7 @@ def test_the_arena_of_image_classification_is_as_small_as_can_be(tmp_path: Path)
         assert session.stats()["arena_bytes"] == made.outcome["arena_bytes"]
 
 
-@pytest.mark.parametrize("defines", [[], ["-DNN_DSP_IN_C"]])
+@pytest.mark.parametrize("defines", [[], ["-DNN_DSP_IN_C"], ["-DNN_DSP_IN_C", "-DNN_MVE_IN_C"]])
 def test_the_source_needs_no_library_and_gives_no_warning(defines: list[str], tmp_path: Path) -> None:
     source = described(shared_model("mlperf_tiny_kws/kws_ref_model"), tmp_path)
     made = CCompiler().compile(source, tmp_path / "model.c")

@@ -44,8 +44,10 @@ def test_random_graphs_compute_the_same_to_the_bit(seed: int, operators: int) ->
             expected = reference.infer(batch)
         plain = sanitised_outputs(made.path, made.io, batch)
         dsp = sanitised_outputs(made.path, made.io, batch, ["NN_DSP_IN_C"])
+        vectors = sanitised_outputs(made.path, made.io, batch, ["NN_DSP_IN_C", "NN_MVE_IN_C"])
     np.testing.assert_equal(plain, expected)
     np.testing.assert_equal(dsp, expected)
+    np.testing.assert_equal(vectors, expected)
 
 
 @given(

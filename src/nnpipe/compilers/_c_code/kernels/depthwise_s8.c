@@ -1,4 +1,37 @@
 /* One channel at a time, copied to a plane with its border: no window leaves it. */
+#if QUICK && NN_MVE && !defined(NN_MVE_IN_C)
+#define NN_TAP(at, weight) sum = vmlaq_n_s32(sum, LOAD(at), weight)
+
+/* Four outputs of a row at a time; their inputs lie beside each other, or at a distance. */
+NN_APART void nn_nines_@(const int8_t *plane, int32_t width, const int8_t *weights, int32_t bias, int32_t multiplier,
+                         int32_t shift, int8_t *out, const nn_window *w, const nn_zeros *z) {
+    int32_t channels = w->out_c, stride = w->stride_w, columns = w->out_w;
+    int32_t a = weights[0], b = weights[1], c = weights[2], d = weights[3], e = weights[4], f = weights[5];
+    int32_t g = weights[6], h = weights[7], i = weights[8];
+    uint32x4_t lanes = vidupq_n_u32(0, 1), places = vmulq_n_u32(lanes, (uint32_t)channels);
+    uint32x4_t steps = vmulq_n_u32(lanes, (uint32_t)stride);
+    int32x4_t start = vdupq_n_s32(bias), shifts = vdupq_n_s32(shift);
+    for (int32_t y = w->out_h; y > 0; y--, plane += w->stride_h * width, out += columns * channels)
+        for (int32_t x = 0; x < columns; x += 4) {
+            const int8_t *p = plane + x * stride, *q = p + width, *r = q + width;
+            mve_pred16_t there = vctp32q((uint32_t)(columns - x));
+            int32x4_t sum = start;
+            if (stride == 1) {
+#define LOAD(at) vldrbq_s32(at)
+                NN_TAP(p, a), NN_TAP(p + 1, b), NN_TAP(p + 2, c), NN_TAP(q, d), NN_TAP(q + 1, e), NN_TAP(q + 2, f);
+                NN_TAP(r, g), NN_TAP(r + 1, h), NN_TAP(r + 2, i);
+#undef LOAD
+            } else {
+#define LOAD(at) vldrbq_gather_offset_z_s32(at, steps, there)
+                NN_TAP(p, a), NN_TAP(p + 1, b), NN_TAP(p + 2, c), NN_TAP(q, d), NN_TAP(q + 1, e), NN_TAP(q + 2, f);
+                NN_TAP(r, g), NN_TAP(r + 1, h), NN_TAP(r + 2, i);
+#undef LOAD
+            }
+            sum = nn_rounded_four(vqrdmulhq_n_s32(sum, multiplier), shifts, z);
+            vstrbq_scatter_offset_p_s32(out + x * channels, places, sum, there);
+        }
+}
+#else
 NN_APART void nn_nines_@(const int8_t *plane, int32_t width, const int8_t *weights, int32_t bias, int32_t multiplier,
                          int32_t shift, int8_t *out, const nn_window *w, const nn_zeros *z) {
     int32_t rounding = ROUNDING(z->out_zero, shift), channels = w->out_c, low = z->low, high = z->high;
@@ -18,6 +51,7 @@ NN_APART void nn_nines_@(const int8_t *plane, int32_t width, const int8_t *weigh
             *out = (int8_t)CLAMP(REQUANTISE(nn_nine(p, width, &t, bias), multiplier, shift, rounding), low, high);
     }
 }
+#endif
 
 NN_APART void nn_windows_@(const int8_t *plane, int32_t width, const int8_t *weights, int32_t bias, int32_t multiplier,
                            int32_t shift, int8_t *out, const nn_window *w, const nn_zeros *z) {

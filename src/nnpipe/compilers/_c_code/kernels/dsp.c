@@ -16,9 +16,9 @@
 
 /* A function that is written as a whole, and the arguments that it finds in registers. */
 #if defined(__clang__)
-#define NN_NAKED static __attribute__((naked, noinline))
-#elif NN_DSP
-#define NN_NAKED static __attribute__((naked, noinline, noipa))
+#define NN_NAKED static __attribute__((naked, noinline, unused))
+#elif defined(__GNUC__)
+#define NN_NAKED static __attribute__((naked, noinline, noipa, unused))
 #endif
 #define NN_ARGUMENT __attribute__((unused))
 

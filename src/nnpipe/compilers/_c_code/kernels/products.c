@@ -1,6 +1,6 @@
 /* Adds the products of two channels' weights and two pixels' columns to four sums.  The last of the five numbers is the
  * length, in fours. */
-#if NN_DSP && !defined(NN_DSP_IN_C)
+#if NN_DSP && !NN_MVE && !defined(NN_DSP_IN_C)
 #define NN_STEP \
     "ldrd r9, r10, [r2], #16\n ldr r11, [r0], #4\n ldr r12, [r1], #4\n" \
     "sxtb16 r3, r11\n smlad r4, r3, r9, r4\n smlad r6, r3, r10, r6\n" \

@@ -1,6 +1,16 @@
 /* Adds the products of four rows of weights and an input to four sums.  The last of the five numbers is the length, in
  * fours. */
-#if NN_DSP && !defined(NN_DSP_IN_C)
+#if NN_MVE && !defined(NN_MVE_IN_C)
+NN_NAKED void nn_add_rows(NN_ARGUMENT const int8_t *weights, NN_ARGUMENT int32_t length, NN_ARGUMENT const int8_t *in,
+                          NN_ARGUMENT int32_t sums[5]) {
+    __asm__("push {r3-r11, lr}\n ldr r4, [r3]\n ldr r6, [r3, #4]\n ldr r8, [r3, #8]\n ldr r10, [r3, #12]\n"
+            "ldr r12, [r3, #16]\n add r5, r0, r1\n add r7, r5, r1\n add r9, r7, r1\n lsl r12, r12, #2\n"
+            "wlstp.8 lr, r12, 2f\n 1: vldrb.u8 q0, [r2], #16\n vldrb.u8 q1, [r0], #16\n vmladava.s8 r4, q0, q1\n"
+            "vldrb.u8 q2, [r5], #16\n vmladava.s8 r6, q0, q2\n vldrb.u8 q1, [r7], #16\n vmladava.s8 r8, q0, q1\n"
+            "vldrb.u8 q2, [r9], #16\n vmladava.s8 r10, q0, q2\n letp lr, 1b\n 2:\n"
+            "str r4, [r3]\n str r6, [r3, #4]\n str r8, [r3, #8]\n str r10, [r3, #12]\n pop {r3-r11, pc}\n");
+}
+#elif NN_DSP && !defined(NN_DSP_IN_C)
 #define NN_ROW_STEP(from, sum) \
     "ldr r10, [" from "\n sxtb16 r3, r10\n sxtb16 r10, r10, ror #8\n" \
     "smlad " sum ", r3, r11, " sum "\n smlad " sum ", r10, r12, " sum "\n"

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from nnpipe.compilers._c_code.operators.common_kernels import (
     CLAMP_Q,
     DSP,
+    MVE,
     REQUANTISE,
     RESCALE,
     RESCALE_ONCE,
@@ -41,7 +42,7 @@ def conv_2d_int8(layer: QuantisedLayer, place: str) -> CStep:
     suffix, kernels, constants = _rounded(layer)
     return CStep(
         f"nn_conv_{suffix}({{in0}}, {{weights}}, {{bias}}, {{multiplier}}, {{shift}}, {{out0}}, {{scratch}}, &w, &z);",
-        (*kernels, CKernel("columns.c"), CKernel("products.c"), CKernel("conv_s8.c", _words(suffix))),
+        (*kernels, *map(CKernel, ("columns.c", "products.c", "rows.c")), CKernel("conv_s8.c", _words(suffix))),
         {**constants, "weights": weights}, [place, layer.zeros], 4 * weights[0].size,
     )  # fmt: skip
 
@@ -80,7 +81,7 @@ def fully_connected_int8(layer: QuantisedLayer, batches: int) -> CStep:
     return CStep(
         f"nn_dense_s8({{in0}}, {{weights}}, {{bias}}, {{multiplier}}, {{shift}}, {{out0}}, "
         f"{batches}, {depth}, {units}, &z);",
-        (CLAMP_Q, RESCALE_ONCE, ZEROS, DSP, CKernel("rows.c"), CKernel("dense_s8.c")),
+        (CLAMP_Q, RESCALE_ONCE, ZEROS, DSP, MVE, CKernel("rows.c"), CKernel("dense_s8.c")),
         {**layer.factor_constants(), "weights": weights, "bias": _bias(layer, 0)}, [layer.zeros],
     )  # fmt: skip
 
@@ -106,7 +107,7 @@ def _rounded(
     clamps = (layer.low, layer.high) != (-128, 127)
     suffix = "s8" + ("" if quick else "_any") + ("_clamped" if clamps else "")
     rounding = (REQUANTISE,) if quick else (RESCALE, CKernel("requantise_any.c"))
-    kernels = (*((CLAMP_Q,) if clamps else ()), ZEROS, WINDOW, DSP, *rounding)
+    kernels = (*((CLAMP_Q,) if clamps else ()), ZEROS, WINDOW, DSP, MVE, *rounding)
     return suffix, kernels, {"bias": bias, **factor_constants(quick or layer.factors)}
 
 
@@ -126,5 +127,5 @@ def _words(suffix: str) -> tuple[tuple[str, str], ...]:
     any_shift = "_any" if "_any" in suffix else ""
     return (
         ("@", suffix), ("ROUNDING", f"nn_rounding{any_shift}"), ("REQUANTISE", f"nn_requantise{any_shift}"),
-        ("CLAMP", "nn_clamp" if "_clamped" in suffix else "nn_saturate"),
+        ("QUICK", "0" if any_shift else "1"), ("CLAMP", "nn_clamp" if "_clamped" in suffix else "nn_saturate"),
     )  # fmt: skip
