@@ -209,5 +209,4 @@ def test_layers_of_16_bit_activations_are_those_of_the_vectors() -> None:
     if not path.is_file():
         pytest.skip("the vectors of TensorFlow Lite Micro are not there")
     found = [result.status for result in conformance(path, only=["CCompiler"]).found["tflite"]["CCompiler → CRuntime"]]
-    assert set(found) <= {"passed", "refused"}
-    assert found.count("passed") >= 48
+    assert found == ["passed"] * 64

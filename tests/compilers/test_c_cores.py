@@ -36,7 +36,7 @@ def cores(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 @pytest.mark.parametrize("core", ["cortex-m3", "cortex-m4", "cortex-m55"])
-@pytest.mark.parametrize("seed", [37, 186])  # with convolutions, dense layers and sums, clamped and not
+@pytest.mark.parametrize("seed", [61, 267])  # with convolutions, dense layers and sums, clamped and not
 def test_random_graphs_are_exact_on_emulated_cores(core: str, seed: int, cores: ModuleType) -> None:
     found = cores.measured(random_integer_graph(seed, 8), core, ONE)
     assert found["wrong bytes"] == 0

@@ -118,7 +118,7 @@ def read_program(path: Path) -> TFLiteProgram:
 
 
 def _tensor(table: FlatBufferTable, held: tuple[int, int], data: memoryview) -> ProgramTensor | None:
-    name = table.text(_TENSOR_NAME)
+    name = table.text(_TENSOR_NAME) or "unnamed"
     try:
         spec = _spec(name, table)
     except SpecMismatch:  # its type or its quantisation is not known

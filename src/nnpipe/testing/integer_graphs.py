@@ -168,14 +168,52 @@ class IntegerGraph:
     def _requantise(self, source: int) -> None:
         self._operator("QUANTIZE", [source], self._value(self._shape(source)), "QuantizeOptions")
 
+    def _function(self, name: str, source: int) -> None:
+        output = self._value(self._shape(source))
+        held = self._tensors[output].quantization
+        steps, lowest = (256, 0) if name == "LOGISTIC" else (128, 128)
+        held.scale, held.zeroPoint = (
+            np.array([1 / steps], np.float32),
+            np.array([lowest - 128 * (self._dtype == "int8")]),
+        )
+        self._operator(name, [source], output)
+
+    def _resize(self, source: int) -> None:
+        batch, height, width, depth = self._shape(source)
+        made = [int(self._random.integers(1, 2 * n + 1)) for n in (height, width)]
+        kinds = ["NearestNeighbor", "Bilinear"] if self._dtype == "int8" else ["NearestNeighbor"]
+        kind, size = str(self._random.choice(kinds)), self._constant(np.array(made, np.int32))
+        corners = bool(self._random.integers(2))
+        fields = {"alignCorners": corners, "halfPixelCenters": not corners and bool(self._random.integers(2))}
+        output = self._value([batch, *made, depth], like=source)
+        name = {"NearestNeighbor": "RESIZE_NEAREST_NEIGHBOR", "Bilinear": "RESIZE_BILINEAR"}[kind]
+        self._operator(name, [source, size], output, f"Resize{kind}Options", **fields)
+
+    def _transposed(self, source: int) -> None:
+        batch, height, width, depth = self._shape(source)
+        rows, columns, channels = (int(n) for n in self._random.integers(1, 4, 3))
+        strides, same = [int(n) for n in self._random.integers(1, 3, 2)], bool(self._random.integers(2))
+        made = [
+            length * stride + (0 if same else max(size - stride, 0))
+            for length, stride, size in zip((height, width), strides, (rows, columns), strict=True)
+        ]
+        kernel, bias = self._weights([channels, rows, columns, depth], channels, 0, source)
+        shape = self._constant(np.array([batch, *made, channels], np.int32))
+        self._operator(
+            "TRANSPOSE_CONV", [shape, kernel, source, bias], self._value([batch, *made, channels]),
+            "TransposeConvOptions", padding=int(not same), strideH=strides[0], strideW=strides[1],
+        )  # fmt: skip
+
     def grow(self) -> None:
         """Add an operator that fits one of the last values."""
         source = self._values[-1]
         makers: list[Callable[[int], None]] = [
             lambda s: self._pair("ADD", s), lambda s: self._pair("SUB", s), lambda s: self._pair("MUL", s), self._dense,
             self._softmax, self._join, self._pad, self._requantise, self._mean,
+            lambda s: self._function("LOGISTIC", s), lambda s: self._function("TANH", s),
         ]  # fmt: skip
         if len(self._shape(source)) == 4:
+            makers += [self._resize] + [self._transposed] * (self._dtype == "int8")
             for name in ("CONV_2D", "DEPTHWISE_CONV_2D", "AVERAGE_POOL_2D", "MAX_POOL_2D"):
                 makers += [lambda s, name=name: self._window(name, s)] * 2  # type: ignore[misc]
         makers[int(self._random.integers(len(makers)))](source)
@@ -189,7 +227,7 @@ class IntegerGraph:
         return _packed(model)
 
 
-_VERSIONS = {"CONV_2D": 3, "DEPTHWISE_CONV_2D": 3, "FULLY_CONNECTED": 4, "QUANTIZE": 2}
+_VERSIONS = {"CONV_2D": 3, "DEPTHWISE_CONV_2D": 3, "FULLY_CONNECTED": 4, "TRANSPOSE_CONV": 3, "RESIZE_BILINEAR": 3}
 
 
 def random_integer_graph(seed: int, operators: int = 4) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -50,6 +50,11 @@ class OperatorView:
         self._program = program
         self.inputs = [self._tensor(n) if n >= 0 else None for n in operator.inputs]
         self.outputs = [self._tensor(n) for n in operator.outputs]
+
+    def reordered(self, *places: int) -> OperatorView:
+        """Return a view of the operator with some of its inputs; those that are not there are left out."""
+        inputs = tuple(self.operator.inputs[n] if n < len(self.operator.inputs) else -1 for n in places)
+        return OperatorView(self._program, replace(self.operator, inputs=inputs))
 
     def _tensor(self, number: int) -> ProgramTensor:
         found = self._program.tensors[number]

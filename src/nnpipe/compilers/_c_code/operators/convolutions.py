@@ -87,8 +87,8 @@ def _windowed(op: OperatorView, name: str, numbers: list[int], channels: int, ax
     if op.input(0).spec.dtype == "float32":
         low, high = map(text_of, float_range(activation))
         return CStep(
-            f"nn_{name}_f32({{in0}}, {{weights}}, {_bias(op)}, {{out0}}, &w, {low}, {high});",
-            (CLAMP, WINDOW, CKernel(f"{name}_f.c")), _float_constants(op, channels), place,
+            f"nn_{name}_f32({{in0}}, {{weights}}, {bias_place(op)}, {{out0}}, &w, {low}, {high});",
+            (CLAMP, WINDOW, CKernel(f"{name}_f.c")), float_constants(op, channels), place,
         )  # fmt: skip
     layer = quantised_layer(op, channels, axis, activation)
     if layer.dtype == "int8" and layer.weight_zero == 0 and name == "depthwise":
@@ -97,9 +97,9 @@ def _windowed(op: OperatorView, name: str, numbers: list[int], channels: int, ax
         return conv_2d_int8(layer, place[0])
     suffix = SUFFIXES[layer.dtype]
     return CStep(
-        f"nn_{name}_{suffix}({{in0}}, {{weights}}, {_bias(op)}, {{multiplier}}, {{shift}}, {{out0}}, &w, &z);",
-        (CLAMP_Q, RESCALE64 if layer.dtype == "int16" else RESCALE, ZEROS, WINDOW, CKernel(f"{name}_q.c", _words(op))),
-        layer.constants(), [*place, layer.zeros],
+        f"nn_{name}_{suffix}({{in0}}, {{weights}}, {bias_place(op)}, {{multiplier}}, {{shift}}, {{out0}}, &w, &z);",
+        (CLAMP_Q, RESCALE64 if layer.dtype == "int16" else RESCALE, ZEROS, WINDOW,
+         CKernel(f"{name}_q.c", layer_words(op))), layer.constants(), [*place, layer.zeros],
     )  # fmt: skip
 
 
@@ -116,18 +116,19 @@ def fully_connected(op: OperatorView) -> CStep:
     if op.input(0).spec.dtype == "float32":
         low, high = map(text_of, float_range(activation))
         return CStep(
-            f"nn_dense_f32({{in0}}, {{weights}}, {_bias(op)}, {{out0}}, {batches}, {depth}, {units}, {low}, {high});",
-            (CLAMP, CKernel("dense_f.c")), _float_constants(op, units),
+            f"nn_dense_f32({{in0}}, {{weights}}, {bias_place(op)}, {{out0}}, {batches}, {depth}, {units}, "
+            f"{low}, {high});",
+            (CLAMP, CKernel("dense_f.c")), float_constants(op, units),
         )  # fmt: skip
     layer = quantised_layer(op, units, 0, activation)
     if layer.dtype == "int8" and layer.weight_zero == 0:
         return fully_connected_int8(layer, batches)
     suffix = SUFFIXES[layer.dtype]
     return CStep(
-        f"nn_dense_{suffix}({{in0}}, {{weights}}, {_bias(op)}, {{multiplier}}, {{shift}}, {{out0}}, "
+        f"nn_dense_{suffix}({{in0}}, {{weights}}, {bias_place(op)}, {{multiplier}}, {{shift}}, {{out0}}, "
         f"{batches}, {depth}, {units}, &z);",
         (CLAMP_Q, RESCALE64 if layer.dtype == "int16" else RESCALE_ONCE, ZEROS,
-         CKernel("dense_q.c", _words(op, "nn_rescale_once"))), layer.constants(), [layer.zeros],
+         CKernel("dense_q.c", layer_words(op, "nn_rescale_once"))), layer.constants(), [layer.zeros],
     )  # fmt: skip
 
 
@@ -135,11 +136,13 @@ def _has_bias(op: OperatorView) -> bool:
     return len(op.inputs) > 2 and op.inputs[2] is not None
 
 
-def _bias(op: OperatorView) -> str:
+def bias_place(op: OperatorView) -> str:
+    """Return what stands for the bias in a statement."""
     return "{bias}" if _has_bias(op) else "0"
 
 
-def _float_constants(op: OperatorView, channels: int) -> dict[str, npt.NDArray[np.generic]]:
+def float_constants(op: OperatorView, channels: int) -> dict[str, npt.NDArray[np.generic]]:
+    """Return weights and bias of a layer that is computed in floats."""
     weights = op.input(1)
     op.expect(op.output().spec.dtype == "float32" and weights.spec.dtype in ("float32", "int8"), str(op.unsupported()))
     content = op.constant(1)
@@ -153,7 +156,8 @@ def _float_constants(op: OperatorView, channels: int) -> dict[str, npt.NDArray[n
     return {"weights": content} if bias is None else {"weights": content, "bias": bias}
 
 
-def _words(op: OperatorView, rescale: str = "nn_rescale") -> tuple[tuple[str, str], ...]:
+def layer_words(op: OperatorView, rescale: str = "nn_rescale") -> tuple[tuple[str, str], ...]:
+    """Return the words for types and functions in the kernel of a quantised layer."""
     kind = op.input(0).spec.dtype
     wide = kind == "int16"
     bias = op.input(2).spec.dtype if _has_bias(op) else "int64" if wide else "int32"

@@ -11,7 +11,7 @@ from nnpipe.compilers._c_code.operators.common_kernels import CLAMP, CLAMP_Q, DS
 from nnpipe.compilers._c_code.step import C_TYPES, SUFFIXES, CKernel, CStep, OperatorView, struct, text_of
 from nnpipe.core.errors import CompileError
 
-_PAIRS = CKernel("pairs.c")
+PAIRS = CKernel("pairs.c")
 _HALF = (1 << 30, 0)  # multiplier and shift
 
 
@@ -39,8 +39,8 @@ def mul(op: OperatorView) -> CStep:
     values = [zero_of(first), zero_of(second), zero_of(out), multiplier, shift, low, high]
     kernel = CKernel("mul_q.c", (("@", SUFFIXES[kind]), ("OUT", C_TYPES[kind])))
     return CStep(
-        f"nn_mul_{SUFFIXES[kind]}({{in0}}, {{in1}}, {{out0}}, &p, &s);", (CLAMP_Q, RESCALE, _PAIRS, kernel),
-        before=[_positions(op), struct(f"nn_product_{SUFFIXES[kind]}", "s", values)],
+        f"nn_mul_{SUFFIXES[kind]}({{in0}}, {{in1}}, {{out0}}, &p, &s);", (CLAMP_Q, RESCALE, PAIRS, kernel),
+        before=[positions(op), struct(f"nn_product_{SUFFIXES[kind]}", "s", values)],
     )  # fmt: skip
 
 
@@ -75,8 +75,8 @@ def _sum(op: OperatorView, sign: int) -> CStep:
     ]  # fmt: skip
     kernel = CKernel("add_q.c", (("@", SUFFIXES[kind]), ("OUT", C_TYPES[kind])))
     return CStep(
-        f"nn_add_{SUFFIXES[kind]}({{in0}}, {{in1}}, {{out0}}, &p, &s);", (CLAMP_Q, RESCALE, _PAIRS, kernel),
-        before=[_positions(op), struct(f"nn_sum_{SUFFIXES[kind]}", "s", values)],
+        f"nn_add_{SUFFIXES[kind]}({{in0}}, {{in1}}, {{out0}}, &p, &s);", (CLAMP_Q, RESCALE, PAIRS, kernel),
+        before=[positions(op), struct(f"nn_sum_{SUFFIXES[kind]}", "s", values)],
     )  # fmt: skip
 
 
@@ -114,11 +114,11 @@ def _float(op: OperatorView, name: str, operator: str) -> CStep:
     low, high = map(text_of, float_range(op.operator.option(0, "<b")))
     return CStep(
         f"nn_{name}_f32({{in0}}, {{in1}}, {{out0}}, &p, {low}, {high});",
-        (CLAMP, _PAIRS, CKernel("pairs_f.c", (("@", name), ("OPERATOR", operator)))), before=[_positions(op)],
+        (CLAMP, PAIRS, CKernel("pairs_f.c", (("@", name), ("OPERATOR", operator)))), before=[positions(op)],
     )  # fmt: skip
 
 
-def _positions(op: OperatorView) -> str:
+def positions(op: OperatorView) -> str:
     """Return the lengths of four axes, and how far each input moves along them; all axes in one where shapes agree."""
     first, second, out = op.input(0).shape, op.input(1).shape, op.output().shape
     try:

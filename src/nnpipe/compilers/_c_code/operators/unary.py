@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import numpy.typing as npt
 
-from nnpipe.compilers._c_code.fixed_point import LIMITS, multiplier_of, quantised_range, scale_of, zero_of
-from nnpipe.compilers._c_code.operators.common_kernels import CLAMP, CLAMP_Q
+from nnpipe.compilers._c_code.fixed_point import LIMITS, multiplier_of, quantised_range, rounded, scale_of, zero_of
+from nnpipe.compilers._c_code.operators.common_kernels import CLAMP, CLAMP_Q, RESCALE
 from nnpipe.compilers._c_code.rescaling import rescaled
 from nnpipe.compilers._c_code.step import C_TYPES, SUFFIXES, CKernel, CStep, OperatorView, text_of
 
@@ -58,11 +58,34 @@ def quantize(op: OperatorView) -> CStep:
             f"{text_of(scale_of(op.output()))}, {zero_of(op.output())});",
             (CLAMP_Q, CKernel("quantise.c", words)),
         )  # fmt: skip
+    if "int16" in kinds or kinds[1] == "int32":
+        return _rescaled(op)
     _expect_bytes(op)
     low, high = LIMITS[kinds[1]]
     factor = multiplier_of(scale_of(op.input(0)) / scale_of(op.output()))
     zero, out_zero = zero_of(op.input(0)), zero_of(op.output())
     return _table(op, lambda x: min(high, max(low, out_zero + rescaled(x - zero, *factor))))
+
+
+def _rescaled(op: OperatorView) -> CStep:
+    """Return a step that computes each number in another scale; there are too many for a table."""
+    kinds = op.types()
+    if kinds[0] not in ("int8", "int16") or kinds[1] not in ("int8", "int16", "int32"):
+        raise op.unsupported()
+    multiplier, shift = multiplier_of(scale_of(op.input(0)) / scale_of(op.output()))
+    zero, out_zero = zero_of(op.input(0)), zero_of(op.output())
+    op.expect(shift <= 14, "its output has a very small scale")  # a number has up to 17 bits
+    op.expect(kinds[1] != "int32" or out_zero == 0, "its output of 32 bits has a zero point")
+    low, high = LIMITS[kinds[1]]
+    suffix = f"{SUFFIXES[kinds[0]]}_{SUFFIXES[kinds[1]]}"
+    words = (
+        ("@", suffix), ("IN", C_TYPES[kinds[0]]), ("OUT", C_TYPES[kinds[1]]),
+        ("LEAST", str(low) if kinds[1] != "int32" else "INT32_MIN"), ("MOST", str(high)),
+    )  # fmt: skip
+    return CStep(
+        f"nn_rescale_all_{suffix}({{in0}}, {{out0}}, {op.output().count}, {zero}, {multiplier}, {shift}, {out_zero});",
+        (CLAMP_Q, RESCALE, CKernel("rescale_all.c", words)),
+    )
 
 
 def dequantize(op: OperatorView) -> CStep:
@@ -79,26 +102,61 @@ def dequantize(op: OperatorView) -> CStep:
     )  # fmt: skip
 
 
+def cast(op: OperatorView) -> CStep:
+    """Return the step of CAST; real numbers that are too large for integers become the greatest one."""
+    op.expect_shape(op.input(0).shape)
+    kinds = op.types()
+    if len(kinds) != 2 or not set(kinds) <= {*SUFFIXES, "bool"}:
+        raise op.unsupported()
+    low, high = LIMITS.get(kinds[1], (0, 0))
+    # The greatest real number that is not too large: that of 32 bits lies below the integer.
+    most = float(np.nextafter(np.float32(high), np.float32(0))) if high > 1 << 24 else float(high)
+    how = ""
+    if kinds[1] == "bool":
+        how = "0 != "
+    elif kinds[0] == "float32" and kinds[1] != "float32":
+        how = f"nn_clamp_to_{kinds[1]}"
+    names = [{**SUFFIXES, "bool": "bool"}[kind] for kind in kinds]
+    words = (("@", "_".join(names)), ("IN", C_TYPES[kinds[0]]), ("OUT", C_TYPES[kinds[1]]), ("CAST", how))
+    kernels: list[CKernel] = []
+    if how.startswith("nn_clamp"):
+        kernels.append(CKernel("clamp_to.c", (("@", kinds[1]), ("LEAST", f"{float(low)}f"), ("MOST", f"{most}f"))))
+    return CStep(
+        f"nn_cast_{'_'.join(names)}({{in0}}, {{out0}}, {op.output().count});", (*kernels, CKernel("cast.c", words))
+    )
+
+
 def logistic(op: OperatorView) -> CStep:
-    """Return the step of LOGISTIC, of real numbers."""
-    return _real(op, "logistic")
+    """Return the step of LOGISTIC."""
+    if op.input(0).spec.dtype == "float32":
+        return _real(op, "logistic")
+    return _looked_up(op, lambda x: 1 / (1 + math.exp(-max(x, -700.0))), 256, {"int8": -128, "uint8": 0})
 
 
 def tanh(op: OperatorView) -> CStep:
-    """Return the step of TANH, of real numbers."""
-    return _real(op, "tanh")
+    """Return the step of TANH."""
+    if op.input(0).spec.dtype == "float32":
+        return _real(op, "tanh")
+    return _looked_up(op, math.tanh, 128, {"int8": 0, "uint8": 128})
 
 
 def leaky_relu(op: OperatorView) -> CStep:
-    """Return the step of LEAKY_RELU, of 8-bit numbers."""
+    """Return the step of LEAKY_RELU, of 8-bit and 16-bit numbers."""
     op.expect_shape(op.input(0).shape)
-    _expect_bytes(op)
     data, out = op.input(0), op.output()
     alpha = op.operator.real_option(0)
-    plain = multiplier_of(scale_of(data) / scale_of(out))
-    # The preparation multiplies in 32 bits.
-    steep = np.float32(scale_of(data)) * np.float32(alpha)
-    sloped = multiplier_of(float(steep) / scale_of(out))
+    # LiteRT computes these factors in 32 bits.
+    scale, out_scale = np.float32(scale_of(data)), np.float32(scale_of(out))
+    plain = multiplier_of(float(scale / out_scale))
+    sloped = multiplier_of(float(scale * np.float32(alpha) / out_scale))
+    if op.types() == ("int16", "int16"):
+        op.expect(not (zero_of(data) or zero_of(out)), "a zero point of 16-bit numbers is not 0")
+        op.expect(max(plain[1], sloped[1]) <= 15, "its output has a very small scale")
+        return CStep(
+            f"nn_leaky_relu_s16({{in0}}, {{out0}}, {out.count}, {plain[0]}, {plain[1]}, {sloped[0]}, {sloped[1]});",
+            (CLAMP_Q, RESCALE, CKernel("leaky_relu.c")),
+        )
+    _expect_bytes(op)
     low, high = LIMITS[out.spec.dtype]
 
     def value(x: int) -> int:
@@ -113,6 +171,25 @@ def _real(op: OperatorView, name: str) -> CStep:
     if op.types() != ("float32", "float32"):
         raise op.unsupported()
     return CStep(f"nn_{name}_f32({{in0}}, {{out0}}, {op.output().count});", (CKernel("exp.c"), CKernel(f"{name}_f.c")))
+
+
+def _looked_up(op: OperatorView, function: Callable[[float], float], steps: int, zeros: Mapping[str, int]) -> CStep:
+    """Return a step that looks up a function with 1 / steps as the scale of its result, as LiteRT demands it."""
+    _expect_bytes(op)
+    op.expect_shape(op.input(0).shape)
+    data, out = op.input(0), op.output()
+    op.expect(data.spec.dtype == out.spec.dtype, str(op.unsupported()))
+    holds = scale_of(out) == 1 / steps and zero_of(out) == zeros[out.spec.dtype]
+    op.expect(holds, f"its output has another scale than 1 / {steps}, or another zero point")
+    low, high = LIMITS[out.spec.dtype]
+    scale, zero = np.float32(scale_of(data)), zero_of(data)
+
+    def value(x: int) -> int:
+        # The input in 32 bits, as LiteRT has it.
+        found = np.float32(function(float(scale * np.float32(x - zero))))
+        return min(high, max(low, rounded(float(found * np.float32(steps))) + zero_of(out)))
+
+    return _table(op, value)
 
 
 def _expect_bytes(op: OperatorView) -> None:

@@ -1,0 +1,60 @@
+"""The greatest and the least: of two tensors, and where along an axis."""
+
+from __future__ import annotations
+
+import math
+
+from nnpipe.compilers._c_code.operators.pairs import PAIRS, positions
+from nnpipe.compilers._c_code.step import C_TYPES, SUFFIXES, CKernel, CStep, OperatorView
+
+
+def arg_max(op: OperatorView) -> CStep:
+    """Return the step of ARG_MAX."""
+    return _place(op, "max", ">")
+
+
+def arg_min(op: OperatorView) -> CStep:
+    """Return the step of ARG_MIN."""
+    return _place(op, "min", "<")
+
+
+def maximum(op: OperatorView) -> CStep:
+    """Return the step of MAXIMUM."""
+    return _chosen(op, "maximum", ">")
+
+
+def minimum(op: OperatorView) -> CStep:
+    """Return the step of MINIMUM."""
+    return _chosen(op, "minimum", "<")
+
+
+def _place(op: OperatorView, name: str, compare: str) -> CStep:
+    data, out = op.input(0), op.output()
+    axes = op.integers(1)
+    op.expect(len(axes) == 1 and -len(data.shape) <= axes[0] < len(data.shape), "it has no such axis")
+    op.expect(min(data.shape) > 0, "its input is empty")
+    axis = axes[0] % len(data.shape)
+    op.expect_shape(data.shape[:axis] + data.shape[axis + 1 :])
+    kinds = (data.spec.dtype, out.spec.dtype)
+    if kinds[0] not in SUFFIXES or kinds[1] not in ("int32", "int64"):
+        raise op.unsupported()
+    suffix = f"{name}_{SUFFIXES[kinds[0]]}_{SUFFIXES[kinds[1]]}"
+    words = (("@", suffix), ("IN", C_TYPES[kinds[0]]), ("OUT", C_TYPES[kinds[1]]), ("COMPARE", compare))
+    outer, inner = math.prod(data.shape[:axis]), math.prod(data.shape[axis + 1 :])
+    return CStep(
+        f"nn_arg_{suffix}({{in0}}, {{out0}}, {outer}, {data.shape[axis]}, {inner});", (CKernel("arg.c", words),)
+    )
+
+
+def _chosen(op: OperatorView, name: str, compare: str) -> CStep:
+    kinds = set(op.types())
+    if len(op.inputs) != 2 or len(kinds) != 1 or not kinds <= set(SUFFIXES):
+        raise op.unsupported()
+    scales = {(t.spec.scale, t.spec.zero_point) for t in (op.input(0), op.input(1), op.output())}
+    op.expect(len(scales) == 1, "inputs and output have other scales")
+    kind = kinds.pop()
+    words = (("@", f"{name}_{SUFFIXES[kind]}"), ("OUT", C_TYPES[kind]), ("COMPARE", compare))
+    return CStep(
+        f"nn_{name}_{SUFFIXES[kind]}({{in0}}, {{in1}}, {{out0}}, &p);", (PAIRS, CKernel("choose.c", words)),
+        before=[positions(op)],
+    )  # fmt: skip
