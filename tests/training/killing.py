@@ -69,6 +69,14 @@ class Killing(Callback):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
+def fragile(fit: Any, batch: Any) -> Any:
+    """Diverges at the eighth step if the learning rate is above 0.004."""
+    loss, outputs = fit.forward(batch)
+    fit.backward(loss * float("nan") if fit.step == 7 and fit.rates[0] > 0.004 else loss)
+    fit.update()
+    return outputs
+
+
 def run(kind: str, folder: Path, told: int, kill: list[Any] | None) -> None:
     torch.set_num_threads(1)
     options: dict[str, Any] = {"num_epochs": 3, "checkpoint_every": 2, "patience": 3, "keep_every": 2}
@@ -97,6 +105,10 @@ def run(kind: str, folder: Path, told: int, kill: list[Any] | None) -> None:
         import every
 
         model, datasets, others = every.model(), every.data(), every.every()
+    if kind == "control":
+        options |= {"epoch_steps": 3, "num_epochs": 7, "swa_start": 3, "keep_best": 2, "on_divergence": "rollback"}
+        kept = {"optimiser": AdamW(rate=0.01), "step": fragile, "metrics": {"label": ["roc_auc"]}}
+        options |= {"monitor": "blobs/test/label/roc_auc", "monitor_mode": "max", "patience": None}
     at = kill[1] if kill is not None and kill[0] == "batch" else 0
     if kill is not None and kill[0] == "write":
         _die_writing(kill[1])

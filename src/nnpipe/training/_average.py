@@ -1,8 +1,8 @@
-"""A moving average of a model's weights."""
+"""Averages of a model's weights."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -61,3 +61,68 @@ class WeightAverage:
         """Restore what :meth:`state_dict` returned."""
         for name, value in self._shadow.items():
             value.copy_(state[name])
+
+
+class EpochAverage:
+    """The mean of a model's weights at the ends of several epochs.
+
+    Izmailov et al., "Averaging Weights Leads to Wider Optima and Better Generalization", 2018.  Buffers are not
+    averaged: the statistics of batch normalisations have to be :func:`estimated anew <estimate_statistics>`.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self._weights = {name: p for name, p in model.named_parameters() if p.is_floating_point()}
+        self._means: dict[str, Any] = {}
+        self.count = 0
+
+    def add(self) -> None:
+        """Add the weights at the end of an epoch."""
+        self.count += 1
+        for name, weight in self._weights.items():
+            now = weight.detach().double()
+            mean = self._means.get(name)
+            self._means[name] = now.clone() if mean is None else mean.lerp_(now, 1 / self.count)
+
+    def stay(self) -> None:
+        """Put the mean into the model permanently."""
+        import torch
+
+        with torch.no_grad():
+            for name, weight in self._weights.items():
+                weight.copy_(self._means[name])
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the means, in double precision, and of how many epochs they are."""
+        return {"count": self.count, "means": dict(self._means)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what :meth:`state_dict` returned."""
+        self.count = state["count"]
+        self._means = {name: mean.to(self._weights[name].device) for name, mean in state["means"].items()}
+
+
+def estimate_statistics(model: Any, batches: Iterable[Any]) -> None:
+    """Replace the running statistics of a model's batch normalisations by those of batches with its present weights.
+
+    The statistics are the means over all batches (as ``torch.optim.swa_utils.update_bn`` takes them).
+    """
+    import torch
+
+    layers = [
+        layer for layer in model.modules()
+        if isinstance(layer, torch.nn.modules.batchnorm._BatchNorm) and layer.track_running_stats
+    ]  # fmt: skip
+    if not layers:
+        return
+    momenta = [layer.momentum for layer in layers]
+    model.eval()
+    for layer in layers:
+        layer.reset_running_stats()
+        layer.momentum = None  # the mean over all
+        layer.train()
+    with torch.no_grad():
+        for batch in batches:
+            model(batch)
+    for layer, momentum in zip(layers, momenta, strict=True):
+        layer.momentum = momentum
+    model.eval()

@@ -12,11 +12,12 @@ from nnpipe.core.errors import ConfigError
 _NUMBERS = "biuf"
 
 
-def tensors_of(batch: Mapping[str, Any], device: str) -> dict[str, Any]:
+def tensors_of(batch: Mapping[str, Any], device: str, channels_last: bool = False) -> dict[str, Any]:
     """Return a batch with tensors on the device for its arrays; lists and texts stay, and ids stay on the host.
 
     Memory is shared where it can be: the model may read, but a sequence
-    must not write into a batch that it has handed out.
+    must not write into a batch that it has handed out.  With ``channels_last``, images ``(n, channels, height,
+    width)`` of real numbers have their channels as the last axis in memory.
     """
     import torch
 
@@ -30,6 +31,8 @@ def tensors_of(batch: Mapping[str, Any], device: str) -> dict[str, Any]:
                 value = value.to(device, non_blocking=True)
         elif isinstance(value, torch.Tensor) and device != "cpu" and name != "sample_id":
             value = value.to(device, non_blocking=True)
+        if channels_last and isinstance(value, torch.Tensor) and value.dim() == 4 and value.is_floating_point():
+            value = value.contiguous(memory_format=torch.channels_last)
         found[name] = value
     return found
 

@@ -36,6 +36,20 @@ def better(fit: Fit, name: str, value: float) -> bool:
     return False
 
 
+def keep(fit: Fit, value: float) -> tuple[bool, int | None]:
+    """Return whether an epoch is one of the ``keep_best`` best so far, and which epoch is no longer one of them.
+
+    Epochs with equal figures keep their order.
+    """
+    if math.isnan(value):
+        return False, None
+    sign = -1 if fit.options.monitor_mode == "max" else 1
+    fit.kept = sorted([*fit.kept, (fit.epoch, value)], key=lambda one: (sign * one[1], one[0]))
+    dropped = [epoch for epoch, _ in fit.kept[fit.options.keep_best :]]
+    fit.kept = fit.kept[: fit.options.keep_best]
+    return fit.epoch not in dropped, next((epoch for epoch in dropped if epoch != fit.epoch), None)
+
+
 def check_monitor(fit: Fit, figures: Callable[[str, str], Iterable[str]], others: Iterable[str] = ()) -> None:
     """Raise before the first epoch if the monitored figure will not exist.
 
@@ -56,6 +70,7 @@ def check_monitor(fit: Fit, figures: Callable[[str, str], Iterable[str]], others
     options, name = fit.options, fit.options.monitor
     if name is None:
         wanted = "patience" if options.patience is not None else "weights" if options.weights == "best" else ""
+        wanted = "keep_best" if options.keep_best > 1 and not wanted else wanted
         if wanted and monitored(fit) is None:
             raise ConfigError(f"{wanted} needs a figure to watch, and no split is evaluated; name one as monitor")
         return

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,27 @@ from nnpipe.training.distributed import Team
 from nnpipe.training.fit import Fit
 from nnpipe.training.run_folder import check_same_settings
 from nnpipe.training.run_status import tell
+
+
+@dataclass(frozen=True)
+class EpochVerdict:
+    """What the monitored figure says of an epoch.
+
+    Attributes
+    ----------
+    monitor, value
+        The name of the figure, and the figure; "" and NaN if there is none.
+    best
+        Whether it is the best epoch so far.
+    kept, dropped
+        Whether it is one of the ``keep_best`` best ones, and the epoch that no longer is.
+    """
+
+    monitor: str = ""
+    value: float = math.nan
+    best: bool = False
+    kept: bool = False
+    dropped: int | None = None
 
 
 class Checkpointer:
@@ -55,24 +78,38 @@ class Checkpointer:
         self._rows = writer.rows
         self._best: Mapping[str, Any] | None = None
 
+    def begin(self) -> None:
+        """Write a checkpoint before the first step, to which a training that diverges can go back."""
+        self._keep((LAST,), {}, None)
+
     def checkpoint(self, metric_sums: Mapping[str, MetricSums], feed: Feed) -> None:
         """Write a checkpoint within an epoch, with the sums of its metrics and the place in its batches."""
-        self._keep((LAST,), metric_sums, feed, None)
+        self._keep((LAST,), metric_sums, feed)
 
-    def epoch(self, best: str | None) -> None:
-        """Write a checkpoint at the end of an epoch, and its weights as the best ones if ``best`` names a figure."""
+    def epoch(self, verdict: EpochVerdict, feed: Feed | None) -> None:
+        """Write a checkpoint at the end of an epoch, and its weights if it is one of the best.
+
+        ``feed`` is the place in the batches if a pass through the data is not over; None if it is.
+        """
         fit = self._fit
         every = fit.options.keep_every
         names = (f"epoch-{fit.epoch:04d}.state",) if every and fit.epoch % every == 0 else ()
         # Written last: a run that finds this one needs all others before it.
-        self._keep((*names, LAST), {}, None, best)
+        self._keep((*names, LAST), {}, feed, verdict)
+        if verdict.dropped is not None and fit.folder is not None and self._team.rank == 0:
+            self._writer.wait()
+            fit.folder.checkpoint(_best_name(verdict.dropped)).unlink(missing_ok=True)
 
     def _keep(
-        self, names: tuple[str, ...], metric_sums: Mapping[str, MetricSums], feed: Feed | None, best: str | None
+        self,
+        names: tuple[str, ...],
+        metric_sums: Mapping[str, MetricSums],
+        feed: Feed | None,
+        verdict: EpochVerdict | None = None,
     ) -> None:
         fit = self._fit
         if fit.folder is None:
-            if best is not None and fit.options.weights == "best":
+            if verdict is not None and verdict.best and fit.options.weights == "best":
                 self._best = copied(self._weights())
             return
         own: dict[str, Any] = {
@@ -92,12 +129,20 @@ class Checkpointer:
                 "callbacks": self._hooks.state_dict(),
                 "processes": processes,
             }
+            if feed is not None and verdict is not None:
+                state["between"] = True  # epochs, amid a pass through the data
             if self._step is not None:
                 state["step"] = self._step.state_dict()
+            if self._steps.swa is not None:
+                state["swa"] = self._steps.swa.state_dict()
             copy = self._writer.copied({"state": state, "weights": self._weights()})  # one for all files
-            if best is not None:
-                about = {"epoch": fit.epoch, "monitor": best, "value": fit.best}
-                self._writer.write(fit.folder.checkpoint(BEST), copy["weights"] | about, WEIGHTS)
+            if verdict is not None:
+                about = {"epoch": fit.epoch, "monitor": verdict.monitor, "value": verdict.value}
+                kept = [BEST] if verdict.best else []
+                if verdict.kept and fit.options.keep_best > 1:
+                    kept.append(_best_name(fit.epoch))
+                for name in kept:
+                    self._writer.write(fit.folder.checkpoint(name), copy["weights"] | about, WEIGHTS)
             for name in names:
                 self._writer.write(fit.folder.checkpoint(name), copy["state"] | copy["weights"], CHECKPOINT)
         self.tell()
@@ -122,7 +167,10 @@ class Checkpointer:
             tell(self._fit, "running")
 
     def restore(self, path: Path) -> dict[str, Any] | None:
-        """Restore a checkpoint; return the metric sums and the place in the batches if it was made within an epoch."""
+        """Restore a checkpoint; return the metric sums and the place in the batches if it was made within a pass.
+
+        There are no sums if an epoch ended there.
+        """
         fit, steps = self._fit, self._steps
         state = read_checkpoint(path, self._rows)
         check_same_settings(path, state["course"], self._course)
@@ -138,13 +186,22 @@ class Checkpointer:
         fit.load_state_dict(state["fit"])
         self._hooks.load_state_dict(state["callbacks"])
         own = state["processes"][self._team.rank]
+        if steps.swa is not None and "swa" in state:
+            steps.swa.load_state_dict(state["swa"])
+        steps.discard(None)
         steps.load_gradients(own.get("gradients", {}))
         set_random_states(own["random"])
-        return None if state["feed"] is None else {"feed": state["feed"], "tallies": own["tallies"]}
+        if state["feed"] is None:
+            return None
+        return {"feed": state["feed"], "tallies": None if state.get("between") else own["tallies"]}
 
     def _weights(self) -> dict[str, Any]:
         average = self._steps.average
         return {"model": dict(self._fit.model.state_dict()), "average": average.state_dict() if average else None}
+
+
+def _best_name(epoch: int) -> str:
+    return f"best-{epoch:04d}.state"
 
 
 def inexact(datasets: Mapping[str, Mapping[str, Any]]) -> list[str]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
-from nnpipe.training._average import WeightAverage
+from nnpipe.training._average import EpochAverage, WeightAverage
 from nnpipe.training._forward import training_forward
 from nnpipe.training._gradient_steps import GradientSteps
 from nnpipe.training._learning_rate import Rate
@@ -31,18 +32,22 @@ def make_steps(
     }
     forward = training_forward(fit.model, options, distributed)
     average = None if options.ema_decay is None else WeightAverage(fit.model, options.ema_decay)
-    return Steps(by_name, forward, options, average)
+    swa = None if options.swa_start is None else EpochAverage(fit.model)
+    return Steps(by_name, forward, options, average, swa)
 
 
 def steps_of(datasets: Mapping[str, Mapping[str, Any]], options: TrainerOptions) -> int | None:
     """Return the number of steps of a whole training; None if a sequence has no length."""
+    most = math.inf if options.max_steps is None else options.max_steps
+    if options.epoch_steps is not None:
+        return int(min(most, options.num_epochs * options.epoch_steps))
     try:
         batches = sum(
             len(s) for parts in datasets.values() for name, s in parts.items() if name in options.train_splits
         )
     except TypeError:
-        return None
-    return options.num_epochs * -(-batches // options.accumulate)
+        return options.max_steps
+    return int(min(most, options.num_epochs * -(-batches // options.accumulate)))
 
 
 def course_of(fit: Fit, rates: Mapping[str, Rate], processes: int, step: Any) -> dict[str, Any]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import nullcontext
+from typing import Any
 
 from nnpipe.core.progress import Progress
-from nnpipe.training._average import WeightAverage
+from nnpipe.training._average import WeightAverage, estimate_statistics
 from nnpipe.training._batches import share_of, size_of, tensors_of
 from nnpipe.training._forward import forward_plainly, precision
 from nnpipe.training._hooks import Hooks, same_modes
@@ -45,6 +47,34 @@ class Evaluator:
                     row |= self._evaluate(dataset, split, aloud)
         return row
 
+    def estimate_statistics(self) -> None:
+        """Estimate the statistics of batch normalisations from the training data, for averaged weights."""
+        import torch
+
+        fit = self._fit
+        if type(fit.model).forward is torch.nn.Module.forward:
+            fit.log.warning(
+                "%s has no forward(batch): batch normalisations keep their statistics", type(fit.model).__name__
+            )
+            return
+        training = {
+            f"{name}/{split}": sequence
+            for name, parts in fit.datasets.items()
+            for split, sequence in parts.items()
+            if split in fit.options.train_splits
+        }
+
+        def batches() -> Iterator[Any]:
+            for name, sequence in training.items():
+                sequence.set_epoch(1)
+                for given in self._progress(sequence, f"statistics of {name}", None):
+                    with self._precision():
+                        yield tensors_of(given, fit.device, fit.options.channels_last)
+
+        with undisturbed(fit.device), same_modes(fit.model):
+            seed_all(int(fit.generator("statistics").integers(2**31)), fit.device)
+            estimate_statistics(fit.model, batches())
+
     def names(self, dataset: str, split: str) -> list[str]:
         """Return the names of a split's figures, read from its first batch; an empty list if it has no batch."""
         import torch
@@ -58,7 +88,7 @@ class Evaluator:
             if given is None:
                 return []
             with self._precision():
-                _, outputs = forward_plainly(fit.model, tensors_of(given, fit.device))
+                _, outputs = forward_plainly(fit.model, tensors_of(given, fit.device, fit.options.channels_last))
             sums.add(outputs)
         return list(sums.figures())
 
@@ -76,7 +106,7 @@ class Evaluator:
             given, size = (given, size_of(given)) if team.world == 1 else share_of(given, team.rank, team.world)
             if not size:
                 continue
-            batch = tensors_of(given, fit.device)
+            batch = tensors_of(given, fit.device, fit.options.channels_last)
             with self._precision():
                 _, outputs = forward_plainly(fit.model, batch)
             sums.add(outputs)

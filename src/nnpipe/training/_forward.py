@@ -106,3 +106,12 @@ def precision(options: TrainerOptions) -> Callable[[], AbstractContextManager[An
 
     dtype = {"bfloat16": torch.bfloat16, "float16": torch.float16}[options.precision]
     return lambda: torch.autocast(options.device, dtype)
+
+
+def place(model: Any, options: TrainerOptions) -> None:
+    """Move a model to its device and bring its kernels into the order of the options."""
+    import torch
+
+    model.to(options.device)
+    if options.channels_last:
+        model.to(memory_format=torch.channels_last)

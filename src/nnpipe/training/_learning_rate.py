@@ -50,6 +50,16 @@ class Rate:
         elif figure is not None and math.isfinite(figure):
             self._torch.step(figure)
 
+    def scale(self, factor: float) -> None:
+        """Multiply the present rates, and all that the schedule makes of them, with a factor."""
+        for group in self._optimiser.param_groups:
+            for name in ("lr", "initial_lr", "max_lr", "min_lr"):
+                if name in group:
+                    group[name] = group[name] * factor
+        self._bases = [base * factor for base in self._bases]
+        if hasattr(self._torch, "base_lrs"):
+            self._torch.base_lrs = [base * factor for base in self._torch.base_lrs]
+
     def state_dict(self) -> dict[str, Any]:
         """Return what a resumed run needs."""
         if self._torch is None:

@@ -9,15 +9,17 @@ from typing import Any
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.progress import Progress, tell
 from nnpipe.training._batches import Feed, share_of, size_of, tensors_of
-from nnpipe.training._best_epoch import better, check_monitor, monitored
-from nnpipe.training._checkpointing import Checkpointer
+from nnpipe.training._best_epoch import better, check_monitor, keep, monitored
+from nnpipe.training._checkpointing import Checkpointer, EpochVerdict
 from nnpipe.training._evaluation import Evaluator, figures_of
 from nnpipe.training._forward import outputs_of
 from nnpipe.training._hooks import Hooks
+from nnpipe.training._limits import Passes, StepLimits
 from nnpipe.training._metric_sums import MetricSums
-from nnpipe.training._steps import Steps
+from nnpipe.training._steps import Diverged, Steps
+from nnpipe.training.checkpoints import LAST
 from nnpipe.training.distributed import Team
-from nnpipe.training.final_weights import choose_final_weights
+from nnpipe.training.final_weights import choose_final_weights, end
 from nnpipe.training.fit import Fit
 from nnpipe.training.step import LearningStep, default_step
 
@@ -25,7 +27,7 @@ from nnpipe.training.step import LearningStep, default_step
 class Loop:
     """The epochs of one training.
 
-    ``amid`` is the place within an epoch from which a resumed training goes on, as
+    ``amid`` is the place within a pass through the data from which a resumed training goes on, as
     :meth:`Checkpointer.restore <nnpipe.training._checkpointing.Checkpointer.restore>` returns it.
     """
 
@@ -51,7 +53,8 @@ class Loop:
         splits = [(d, s) for d, parts in fit.datasets.items() for s in parts]
         self._training = {f"{d}/{s}": fit.datasets[d][s] for d, s in splits if s in fit.options.train_splits}
         self._evaluated = [(d, s) for d, s in splits if s not in fit.options.train_splits]
-        self._feed = Feed(self._training, fit.options.mixing == "interleaved")
+        self._passes = Passes(Feed(self._training, fit.options.mixing == "interleaved"))
+        self._limits = StepLimits(fit.options, team)
         self._metric_sums: dict[str, MetricSums] = {}
         self._amid = amid
 
@@ -59,40 +62,87 @@ class Loop:
 
     def run(self) -> None:
         """Run the remaining epochs, then give the model its final weights."""
-        fit = self._fit
+        fit, options = self._fit, self._fit.options
         check_monitor(fit, self._evaluator.names)
-        while not fit.stopping and (self._amid is not None or fit.epoch < fit.options.num_epochs):
-            self._begin_epoch()
-            self._train()
-            self._finish_epoch()
+        if options.on_divergence == "rollback" and fit.step == 0 and self._amid is None:
+            self._checkpointer.begin()
+        while self._goes_on:
+            try:
+                self._begin_epoch()
+                self._train()
+                if self._limits.time_is_up:
+                    break
+                self._finish_epoch()
+            except Diverged as error:
+                self._roll_back(error)
+        self._passes.close()
         self._checkpointer.wait()
+        if self._limits.time_is_up:
+            fit.stop(f"{options.max_seconds:g} seconds are over; the same call goes on from here")
+            fit.unfinished = True
+            end(fit, "last", fit.epoch, {})
+            return
         choose_final_weights(fit, self._steps, self._checkpointer, self._evaluator)
 
+    @property
+    def _goes_on(self) -> bool:
+        fit, options = self._fit, self._fit.options
+        if fit.stopping:
+            return False
+        within = self._amid is not None and self._amid["tallies"] is not None
+        return within or (
+            fit.epoch < options.num_epochs and (options.max_steps is None or fit.step < options.max_steps)
+        )
+
     def _begin_epoch(self) -> None:
-        fit = self._fit
+        fit, amid = self._fit, self._amid
         self._metric_sums = {name: MetricSums(fit.metrics) for name in self._training}
-        if self._amid is not None:
-            self._feed.load_state_dict(self._amid["feed"], fit.epoch)
-            for name, sums in self._metric_sums.items():
-                sums.load_state_dict(self._amid["tallies"][name])
-            self._amid = None
-            return
+        self._amid = None
+        if amid is not None:
+            self._passes.resume(amid["feed"], fit.passes)
+            if amid["tallies"] is not None:
+                for name, sums in self._metric_sums.items():
+                    sums.load_state_dict(amid["tallies"][name])
+                return
         fit.epoch += 1
         fit.batch = 0
         self._checkpointer.tell()
-        self._feed.begin(fit.epoch)
+        self._begin_pass()
         self._hooks.call_aside("on_epoch_begin")
 
+    def _begin_pass(self) -> None:
+        if not self._passes.going:
+            self._fit.passes += 1
+            self._passes.begin(self._fit.passes)
+
     def _train(self) -> None:
+        """Learn from the batches of an epoch: those of a pass, or as many as there are steps to make."""
+        fit, steps, limits = self._fit, self._steps, self._limits
+        limits.begin_epoch(fit.epoch)
+        fit.model.train()
+        before = -1  # the first pass may be the rest of one, without a batch
+        while not self._train_on_pass():
+            if steps.flush():
+                self._count_step()
+            self._passes.close()
+            if not fit.options.epoch_steps or fit.step >= limits.last_step:
+                break
+            if fit.step == before:
+                raise ConfigError("no batch of a whole pass through the data made a step, so the epoch would never end")
+            before = fit.step
+            self._begin_pass()
+        steps.check_all()
+
+    def _train_on_pass(self) -> bool:
+        """Learn from the rest of a pass; return whether a limit ended the epoch before the pass was over."""
         fit, steps, hooks, team = self._fit, self._steps, self._hooks, self._team
-        options, device, metric_sums = fit.options, fit.device, self._metric_sums
+        options, device, metric_sums, limits = fit.options, fit.device, self._metric_sums, self._limits
         watch_begin, watch_end = hooks.has("on_batch_begin"), hooks.has("on_batch_end")
         step, checked, every = self._step, self._step is default_step, options.checkpoint_every
-        fit.model.train()
-        feed = self._progress(self._feed, f"epoch {fit.epoch}/{options.num_epochs}", self.batches)
-        for name, given in feed:
+        what = f"epoch {fit.epoch}/{options.num_epochs}"
+        for name, given in self._progress(self._passes.batches(), what, self._passes.length):
             given, size = (given, size_of(given)) if team.world == 1 else share_of(given, team.rank, team.world)
-            batch = tensors_of(given, device)
+            batch = tensors_of(given, device, options.channels_last)
             fit.dataset = name.partition("/")[0]
             if watch_begin:
                 hooks.call("on_batch_begin", batch, batch=batch)
@@ -107,24 +157,43 @@ class Loop:
                 self._count_step()
             if watch_end:
                 hooks.call("on_batch_end", batch, outputs or {}, batch=batch)
-            if stepped and every and fit.step % every == 0:
+            if not stepped:
+                continue
+            if fit.step >= limits.last_step:
+                return True
+            if limits.timed and limits.check_time():
                 steps.check_all()
-                self._checkpointer.checkpoint(metric_sums, self._feed)
-        if steps.flush():
-            self._count_step()
-        steps.check_all()
+                self._checkpointer.checkpoint(metric_sums, self._passes.feed)
+                return True
+            if every and fit.step % every == 0:
+                steps.check_all()
+                self._checkpointer.checkpoint(metric_sums, self._passes.feed)
+        return False
 
     def _count_step(self) -> None:
         self._fit.step += 1
         self._fit.gradient_norm = self._steps.norm
 
-    @property
-    def batches(self) -> int | None:
-        """The number of batches in an epoch; None if a sequence has no length."""
-        try:
-            return len(self._feed)
-        except TypeError:
-            return None
+    def _roll_back(self, error: Diverged) -> None:
+        """Go back to the last checkpoint, with smaller learning rates."""
+        fit, options = self._fit, self._fit.options
+        if options.on_divergence == "stop" or fit.folder is None:
+            raise error
+        done = fit.rollbacks + 1
+        if done > options.max_rollbacks:
+            raise Diverged(f"{error}; so it did after {options.max_rollbacks} rollbacks") from error
+        self._passes.close()
+        self._checkpointer.wait()
+        self._amid = self._checkpointer.restore(fit.folder.checkpoint(LAST))
+        # The checkpoint may be older than earlier rollbacks, and so may its rates.
+        factor = options.rollback_factor ** (done - fit.rollbacks)
+        fit.rollbacks = done
+        for rate in self._steps.rates.values():
+            rate.scale(factor)
+        fit.log.warning(
+            "%s; back to step %d, with the learning rates times %g (rollback %d of %d)",
+            error, fit.step, factor, done, options.max_rollbacks,
+        )  # fmt: skip
 
     # -- the end of an epoch --------------------------------------------------------------------
 
@@ -135,30 +204,34 @@ class Loop:
             for name, sums in self._metric_sums.items()
             for key, value in figures_of(sums, self._team, fit.metrics).items()
         }
-        last = fit.epoch >= options.num_epochs
+        last = fit.epoch >= options.num_epochs or (options.max_steps is not None and fit.step >= options.max_steps)
         if self._evaluated and (last or fit.epoch % options.evaluate_every == 0):
             row |= self._evaluator.evaluate(self._evaluated, self._steps.average)
         fit.history.append(epoch=fit.epoch, step=fit.step, learning_rate=fit.rates[0], **row)
-        figure, best = self._judge(row)
-        for one in self._steps.by_name.values():
-            one.rate.after_epoch(figure)
+        figure, verdict = self._judge(row)
+        for rate in self._steps.rates.values():
+            rate.after_epoch(figure)
         average = self._steps.average
+        if self._steps.swa is not None and options.swa_start is not None and fit.epoch >= options.swa_start:
+            self._steps.swa.add()
         # Callbacks see the weights with which the row's figures were measured.
         with nullcontext() if average is None else average.in_place():
             self._hooks.call_aside("on_epoch_end")
         tell(self._progress, fit.epoch, options.num_epochs, row)
         fit.batch = 0
         self._steps.check_all()
-        self._checkpointer.epoch(best)
+        self._checkpointer.epoch(verdict, self._passes.feed if self._passes.going else None)
 
-    def _judge(self, row: Mapping[str, float]) -> tuple[float | None, str | None]:
-        """Return the monitored figure, and its name if this epoch is the best so far."""
+    def _judge(self, row: Mapping[str, float]) -> tuple[float | None, EpochVerdict]:
+        """Return the monitored figure, and what it says of this epoch."""
         fit, options = self._fit, self._fit.options
         name = monitored(fit)
         if name is None:
-            return None, None
+            return None, EpochVerdict()
         if name not in row:
             if any(name in previous for previous in fit.history.rows()) or options.evaluate_every > 1:
-                return None, None
+                return None, EpochVerdict()
             raise ConfigError(f"there is no figure {name!r} to monitor; there are {', '.join(row)}")
-        return row[name], name if better(fit, name, row[name]) else None
+        best = better(fit, name, row[name])
+        kept, dropped = keep(fit, row[name])
+        return row[name], EpochVerdict(name, row[name], best, kept, dropped)

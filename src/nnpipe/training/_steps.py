@@ -9,7 +9,7 @@ from typing import Any
 
 from nnpipe.core.errors import ConfigError, TrainingError
 from nnpipe.core.naming import nearest
-from nnpipe.training._average import WeightAverage
+from nnpipe.training._average import EpochAverage, WeightAverage
 from nnpipe.training._batches import ids_of
 from nnpipe.training._forward import Forward, precision
 from nnpipe.training._gradient_steps import GradientSteps
@@ -21,6 +21,10 @@ from nnpipe.training.outputs.output import Output
 _STEPS_BETWEEN_CHECKS = 50
 
 
+class Diverged(TrainingError):
+    """The loss of a batch is not finite, or above ``abort_above``."""
+
+
 class Steps:
     """The parts of the training steps of one training, which :class:`~nnpipe.training.fit.Fit` offers to a step.
 
@@ -30,6 +34,8 @@ class Steps:
         The gradients and steps of each optimiser.
     average
         The moving average of the weights; None unless ``ema_decay`` is set.
+    swa
+        The average of the weights at the ends of epochs; None unless ``swa_start`` is set.
     """
 
     def __init__(
@@ -38,9 +44,11 @@ class Steps:
         forward: Forward,
         options: TrainerOptions,
         average: WeightAverage | None,
+        swa: EpochAverage | None = None,
     ) -> None:
         self.by_name = dict(by_name)
         self.average = average
+        self.swa = swa
         self._all = tuple(self.by_name.values())
         self._single = self._all[0] if len(self._all) == 1 else None
         self._forward = forward
@@ -169,8 +177,8 @@ class Steps:
                 continue
             where = f"in epoch {self._epoch}, step {step}{ids_of({'sample_id': ids})}"
             if math.isfinite(value):
-                raise TrainingError(f"the loss is {value:.6g} {where}; abort_above is {self._limit:g}")
-            raise TrainingError(f"the training diverged {where}: the loss is {value}; use a smaller learning rate")
+                raise Diverged(f"the loss is {value:.6g} {where}; abort_above is {self._limit:g}")
+            raise Diverged(f"the training diverged {where}: the loss is {value}; use a smaller learning rate")
 
     def state_dict(self) -> dict[str, Any]:
         """Return the states of the optimisers: those of a single one, or by name."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from nnpipe.core.errors import ConfigError
+from nnpipe.core.errors import ConfigError, TrainingError
 from nnpipe.experiment.module import Module
 from nnpipe.experiment.state import State
 from nnpipe.training.callbacks.callback import Callback
@@ -107,6 +107,8 @@ class Training(Module):
             progress=session.progress,
         )  # fmt: skip
         session.history.load_state_dict(history.state_dict())
+        if "unfinished" in history.about:
+            raise TrainingError(f"the training stopped: {history.about['unfinished']}")
         session.statistics.clear()
         for name, value in {**history.last, **history.about}.items():  # the figures of the final weights
             if "/" in name:  # a figure of a split; other values are epoch and step

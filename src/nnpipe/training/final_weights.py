@@ -48,7 +48,8 @@ class FinalWeights:
 
 def wanted(fit: Fit) -> str:
     """Return which weights the model should have at the end: by default those whose figures the history shows."""
-    return fit.options.weights or ("last" if fit.options.ema_decay is None else "average")
+    averaged = fit.options.ema_decay is not None or fit.options.swa_start is not None
+    return fit.options.weights or ("average" if averaged else "last")
 
 
 def figures_at(fit: Fit, epoch: int) -> dict[str, float]:
@@ -74,14 +75,24 @@ def choose_final_weights(fit: Fit, steps: Steps, checkpointer: Checkpointer, eva
     if which == "best" and not fit.best_epoch:
         fit.log.warning("no epoch was judged, so there are no best weights: the model keeps the last ones")
         which = "last"
+    averaged = which == "average" and steps.swa is not None and steps.swa.count > 0
+    if which == "average" and steps.swa is not None and not averaged:
+        fit.log.warning(
+            "no epoch from swa_start on was finished, so there is no average: the model keeps the last weights"
+        )
+        which = "last"
     if which == "best":
         model, average = checkpointer.best_weights()
         fit.model.load_state_dict(dict(model) | dict(average or {}))
         epoch = fit.best_epoch
     elif which == "average" and steps.average is not None:
         steps.average.stay()
+    elif averaged and steps.swa is not None:
+        steps.swa.stay()
+        evaluator.estimate_statistics()
     # A row is measured with the average if there is one, and its epoch may have had no evaluation.
-    figures = {} if which == "last" and steps.average is not None else figures_at(fit, epoch)
+    measured = not averaged and (which != "last" or steps.average is None)
+    figures = figures_at(fit, epoch) if measured else {}
     evaluated = [(d, s) for d, parts in fit.datasets.items() for s in parts if s not in fit.options.train_splits]
     if not figures and evaluated and epoch:
         figures = evaluator.evaluate(evaluated, aloud=False)
@@ -91,4 +102,4 @@ def choose_final_weights(fit: Fit, steps: Steps, checkpointer: Checkpointer, eva
 def end(fit: Fit, which: str, epoch: int, figures: Mapping[str, float]) -> None:
     """Record which weights the model has, for callbacks and in the history."""
     fit.final = FinalWeights(which, epoch, figures)
-    fit.history.about = fit.final.to_json()
+    fit.history.about = fit.final.to_json() | ({"unfinished": fit.stopping} if fit.unfinished else {})

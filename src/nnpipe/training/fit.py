@@ -59,14 +59,23 @@ class Fit:
         The data set of the current batch.
     gradient_norm
         The norm of all gradients before clipping, a scalar tensor; None unless ``clip_norm`` is set.
+    passes
+        Number of passes through the training data so far, the present one included.  With ``epoch_steps``, epochs end
+        elsewhere.
     best_epoch, best
         The best epoch so far, 0 if there is none, and its monitored figure.
+    kept
+        The epochs whose weights are kept as the best ones, with their monitored figures, the best first.
+    rollbacks
+        How often the training went back to a checkpoint because it diverged.
     waited
         Number of evaluations since the best epoch.
     final
         Which weights the model has at the end; set before ``on_fit_end``.
     stopping
         Why the training ends after this epoch; empty if it does not.
+    unfinished
+        Whether it stopped because its time was up, and the same call goes on.
     log
         The logger for messages to the user.
     """
@@ -85,10 +94,14 @@ class Fit:
     steps: Steps | None = field(default=None, repr=False)
     dataset: str = ""
     gradient_norm: Any = None
+    passes: int = 0
     best_epoch: int = 0
     best: float = math.nan
+    kept: list[tuple[int, float]] = field(default_factory=list)
+    rollbacks: int = 0
     waited: int = 0
     stopping: str = ""
+    unfinished: bool = False
     final: FinalWeights | None = None
     log: logging.Logger = field(default_factory=lambda: logging.getLogger("nnpipe.training"))
 
@@ -181,12 +194,14 @@ class Fit:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the values that a resumed run needs."""
-        names = ("epoch", "batch", "step", "best_epoch", "best", "waited", "stopping")
-        return {name: getattr(self, name) for name in names} | {"history": self.history.state_dict()}
+        names = ("epoch", "batch", "step", "passes", "best_epoch", "best", "rollbacks", "waited", "stopping")
+        values = {name: getattr(self, name) for name in names}
+        return values | {"kept": [list(one) for one in self.kept], "history": self.history.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what :meth:`state_dict` returned."""
         self.history.load_state_dict(state["history"])
-        for name, value in state.items():
-            if name != "history":
+        self.kept = [(epoch, value) for epoch, value in state.get("kept", ())]
+        for name, value in {"passes": state["epoch"], **state}.items():  # older states have no passes
+            if name not in ("history", "kept"):
                 setattr(self, name, value)

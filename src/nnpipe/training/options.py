@@ -18,6 +18,15 @@ class TrainerOptions(Component):
 
     num_epochs: int = argument(5, help="how often to go through the training samples", minimum=1)
     seed: int = argument(0, help="seed of all random numbers of the training", minimum=0)
+    epoch_steps: int | None = argument(
+        None, help="steps after which an epoch ends, wherever it is in the data; by default an epoch is one pass",
+        minimum=1,
+    )  # fmt: skip
+    max_steps: int | None = argument(None, help="steps after which the training ends, within an epoch", minimum=1)
+    max_seconds: float | None = argument(
+        None, help="seconds after which it stops with a checkpoint, from which the same call goes on to the bit",
+        minimum=0.0,
+    )  # fmt: skip
     device: Literal["cpu", "cuda"] = argument("cpu", help="where to compute")
     precision: Literal["float32", "bfloat16", "float16"] = argument(
         "float32", help="what matrices are multiplied in; weights stay in float32"
@@ -31,6 +40,14 @@ class TrainerOptions(Component):
         minimum=0.0,
         maximum=1.0,
     )
+    swa_start: int | None = argument(
+        None, help="epoch from which on the weights at the ends of epochs are averaged, for the model at the end",
+        minimum=1,
+    )  # fmt: skip
+    recompute: tuple[str, ...] = argument(
+        (), help="layers, with * for any letters, that compute their outputs again for gradients rather than keep them"
+    )
+    channels_last: bool = argument(False, help="keep images and kernels with the channels as the last axis in memory")
     compile: bool = argument(False, help="compile the model with torch.compile")
     train_splits: tuple[str, ...] = argument(("train",), help="splits to learn from; the others are evaluated")
     mixing: Literal["sequential", "interleaved"] = argument(
@@ -49,6 +66,12 @@ class TrainerOptions(Component):
     )
     patience: int | None = argument(None, help="evaluations without a better figure before it stops", minimum=1)
     min_delta: float = argument(0.0, help="how much better counts as better", minimum=0.0)
+    keep_best: int = argument(1, help="number of the best epochs whose weights are kept in files", minimum=1)
+    on_divergence: Literal["stop", "rollback"] = argument(
+        "stop", help="what to do at a loss that is not finite: an error, or back to the last checkpoint, more slowly"
+    )
+    rollback_factor: float = argument(0.5, help="what a rollback multiplies the learning rate with", minimum=0.0)
+    max_rollbacks: int = argument(3, help="rollbacks after which it is an error", minimum=1)
     abort_above: float | None = argument(None, help="stop with an error if a batch's loss is above this")
     checkpoint_every: int = argument(0, help="steps between checkpoints; 0 for one an epoch only", minimum=0)
     keep_every: int = argument(0, help="epochs between checkpoints that are kept for good; 0 for none", minimum=0)
@@ -58,8 +81,12 @@ class TrainerOptions(Component):
         """Raise :class:`ConfigError` if options contradict each other."""
         if not self.train_splits:
             raise ConfigError("there are no splits to train on")
-        if self.weights == "average" and self.ema_decay is None:
-            raise ConfigError("weights='average' needs ema_decay, which says how the average is taken")
+        if self.weights == "average" and self.ema_decay is None and self.swa_start is None:
+            raise ConfigError("weights='average' needs ema_decay or swa_start, which say how the average is taken")
+        if self.ema_decay is not None and self.swa_start is not None:
+            raise ConfigError("ema_decay and swa_start are two averages; give one of them")
+        if self.swa_start is not None and self.swa_start > self.num_epochs:
+            raise ConfigError(f"swa_start={self.swa_start} is after the last epoch, {self.num_epochs}")
 
     def tools(self) -> tuple[Tool, ...]:
         """Return a C++ compiler if the model is to be compiled for the CPU."""
@@ -70,5 +97,6 @@ class TrainerOptions(Component):
         free = {
             "num_epochs", "checkpoint_every", "keep_every", "callback_errors", "abort_above", "train_metrics",
             "evaluate_every", "patience", "min_delta", "monitor", "monitor_mode", "compile", "device", "weights",
+            "max_steps", "max_seconds", "keep_best", "on_divergence", "rollback_factor", "max_rollbacks", "recompute",
         }  # fmt: skip
         return {name: value for name, value in self.to_json().items() if name not in free}

@@ -25,7 +25,7 @@ def told(fit: Fit) -> Iterator[None]:
 def tell_end(fit: Fit, error: BaseException | None) -> None:
     """Write how a training ended, also to its page if it has one; a full disk must not hide the original error."""
     if error is None:
-        tell(fit, "completed", fit.stopping or "")
+        tell(fit, "cancelled" if fit.unfinished else "completed", fit.stopping or "")
         _tell_page(fit)
         return
     state = "cancelled" if isinstance(error, KeyboardInterrupt) else "failed"

@@ -26,7 +26,7 @@ _WRITTEN = {
 
 _LARGEST = 20_000_000
 _MOST = 8  # differences that a message names
-_NEWER = frozenset({"optimiser", "schedule", "data", "structure"})  # older runs did not store these
+_NEWER = frozenset({"optimiser", "schedule", "data", "structure", "channels_last"})  # older runs did not store these
 
 
 @dataclass(frozen=True)

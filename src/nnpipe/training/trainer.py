@@ -18,10 +18,12 @@ from nnpipe.experiment.module import Module
 from nnpipe.training._checkpointing import Checkpointer, inexact
 from nnpipe.training._course import course_of, make_steps
 from nnpipe.training._evaluation import Evaluator
+from nnpipe.training._forward import place
 from nnpipe.training._hooks import Hooks, check_callbacks
 from nnpipe.training._loop import Loop
 from nnpipe.training._optimisers import check_schedule, check_step, optimisers_of, schedules_of
 from nnpipe.training._random import seed_all, undisturbed
+from nnpipe.training._recomputation import recomputing
 from nnpipe.training._user_inputs import check_device, check_others, check_splits, datasets_of, model_of
 from nnpipe.training._whole_metrics import wanted_of
 from nnpipe.training.callbacks.callback import Callback
@@ -165,7 +167,9 @@ class Trainer(Module):
         with team(self.options.device) as members, undisturbed(self.options.device), ExitStack() as claims:
             # Each process draws its own random numbers, for example for dropout.
             seed_all(self.options.seed + members.rank, self.options.device)
-            model.to(self.options.device)
+            place(model, self.options)
+            if self.options.on_divergence == "rollback" and (where is None or members.world > 1):
+                raise ConfigError("on_divergence='rollback' needs a folder with checkpoints, and a single process")
             made = optimisers_of(optimiser, model, parameters)
             schedules = schedules_of(schedule, made)
             fit = Fit(model, next(iter(made.values())), given, where, self.options, optimisers=made, metrics=wanted)
@@ -210,6 +214,7 @@ class Trainer(Module):
             if members.rank == 0:
                 check_destination(last, 2 * size_of_state(dict(fit.model.state_dict())))
                 claims.enter_context(told(fit))
+        claims.enter_context(recomputing(fit.model, self.options.recompute))
         hooks.call_aside("on_fit_begin")
         shown = progress if members.rank == 0 else silent
         Loop(fit, hooks, step, steps, checkpointer, members, shown, amid).run()
@@ -248,7 +253,7 @@ class Trainer(Module):
         self._check()
         model, datasets = model_of(model), datasets_of(datasets, self.options.seed)
         with team(self.options.device) as members:
-            model.to(self.options.device)
+            place(model, self.options)
             fit = Fit(model, None, datasets, None, self.options, metrics=wanted_of(metrics))
             hooks = Hooks((self.callbacks or ()) if members.rank == 0 else (), fit)
             evaluator = Evaluator(fit, hooks, members, progress if members.rank == 0 else silent)

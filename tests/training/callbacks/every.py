@@ -37,6 +37,7 @@ _ARGUMENTS: dict[str, Callable[[Any], Callback]] = {
     "OnnxExport": lambda made: made(["image"]),
     "ProfilerTrace": lambda made: made(skip=1, batches=2),
     "RandomSamples": lambda made: made(4),
+    "SkipEpochs": lambda made: made(["NanWatch"], 2),
     "SourceSnapshot": lambda made: made([Path(__file__)]),
     "WeightStatistics": lambda made: made(),
     "WorstSamples": lambda made: made(4),
