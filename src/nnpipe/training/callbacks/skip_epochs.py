@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
@@ -28,7 +28,7 @@ class SkipEpochs(Callback):
         The number of epochs.
     """
 
-    frameworks = ("torch", "keras")
+    frameworks: ClassVar[tuple[str, ...]] = ("torch", "keras")
 
     def __init__(self, callbacks: Sequence[Callback | str], every: int = 10) -> None:
         check_call(SkipEpochs, locals())
