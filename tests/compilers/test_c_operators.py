@@ -89,7 +89,7 @@ def test_leaky_relu_of_16_bits(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("corners", "centers"), [(False, False), (True, False), (False, True)])
 @pytest.mark.parametrize(
     ("kind", "dtype"),
-    [("NEAREST_NEIGHBOR", "int8"), ("NEAREST_NEIGHBOR", "float32"), ("BILINEAR", "int8"), ("BILINEAR", "float32")],
+    [("NEAREST_NEIGHBOR", "int8"), ("BILINEAR", "int8"), ("BILINEAR", "uint8"), ("BILINEAR", "float32")],
 )
 def test_images_get_another_size(kind: str, corners: bool, centers: bool, dtype: str, tmp_path: Path) -> None:
     scale = () if dtype == "float32" else (0.02, 0)
@@ -167,6 +167,69 @@ def test_transposed_convolutions(
         padding=padding, strideW=strides[1], strideH=strides[0], fusedActivationFunction=activation,
     )  # fmt: skip
     judged(graph.content(), tmp_path, 1e-4)
+
+
+@pytest.mark.parametrize("name", ["ADD", "SUB", "MUL", "FLOOR_DIV"])
+def test_whole_numbers_without_scales(name: str, tmp_path: Path) -> None:
+    options = "" if name == "FLOOR_DIV" else f"{name.capitalize()}Options"
+    graph = OneOperator([1, 4, 3], "int8")  # so that no product is too large
+    graph.add("CAST", ([1, 4, 3], "int32"))
+    given, graph._values = graph._values, graph._values[-1:]
+    graph.add(name, ([1, 4, 3], "int32"), graph._constant(np.array([3, -7, 100], np.int32)), options=options)
+    graph._values = [given[0], graph._values[-1]]
+    judged(graph.content(), tmp_path)
+
+
+@pytest.mark.parametrize("name", ["SQRT", "DIV"])
+def test_real_numbers(name: str, tmp_path: Path) -> None:
+    graph = OneOperator([1, 40, 3], "float32")
+    extra = [graph._constant(np.array([3, -7, 0.01], np.float32))] if name == "DIV" else []
+    graph.add(name, ([1, 40, 3], "float32"), *extra, options="DivOptions" if extra else "")
+    judged(graph.content(), tmp_path, 1e-7)
+
+
+@pytest.mark.parametrize("name", ["SPLIT", "SPLIT_V", "UNPACK"])
+def test_a_tensor_is_cut_into_parts(name: str, tmp_path: Path) -> None:
+    shape = [2, 6, 3]
+    graph = OneOperator(shape, "int8", 0.02, 3)
+    data, axis = graph._values[0], graph._constant(np.array(1, np.int32))
+    lengths = [1, 3, 2] if name == "SPLIT_V" else [2, 2, 2]
+    made = [graph._tensor([2, n, 3], "int8", 0.02, 3) for n in lengths]
+    if name == "UNPACK":
+        made = [graph._tensor([2, 6], "int8", 0.02, 3) for _ in range(3)]
+    inputs = {"SPLIT": [axis, data], "UNPACK": [data]}.get(
+        name, [data, graph._constant(np.array([1, -1, 2], np.int32)), axis]
+    )
+    fields = {"UNPACK": {"num": 3, "axis": 2}}.get(name, {"numSplits": 3})
+    options = {"SPLIT": "SplitOptions", "SPLIT_V": "SplitVOptions", "UNPACK": "UnpackOptions"}[name]
+    graph._operator(name, inputs, made[0], options, **fields)
+    graph._operators[-1].outputs = made
+    graph._values = [data, made[1]]
+    judged(graph.content(), tmp_path)
+
+
+@pytest.mark.parametrize("name", ["GATHER", "GATHER_ND"])
+def test_parts_are_gathered_from_places(name: str, tmp_path: Path) -> None:
+    graph = OneOperator([4, 3, 5], "int8", 0.02, 3)
+    places = np.array([[3, 1], [0, 2], [2, 2]], np.int32)
+    made = [3, 2, 3, 5] if name == "GATHER" else [3, 5]
+    options = "GatherOptions" if name == "GATHER" else "GatherNdOptions"
+    graph.add(name, (made, "int8", 0.02, 3), graph._constant(places), options=options)
+    judged(graph.content(), tmp_path)
+
+
+def test_places_outside_of_the_input_read_nothing_outside(tmp_path: Path) -> None:
+    graph = OneOperator([1, 2], "int32")
+    graph.add("GATHER_ND", ([1, 4], "int8", 0.02, 3), options="GatherNdOptions")
+    table = graph._constant(np.arange(12, dtype=np.int8).reshape(3, 1, 4), 0.02, 3)
+    graph._operators[-1].inputs = [table, graph._values[0]]
+    path = tmp_path / "one.tflite"
+    path.write_bytes(graph.content())
+    source = Artifact.of(path, "tflite", read_tflite(path).io)
+    made = CCompiler().compile(source, tmp_path / "one.c")
+    for place, row in (([2**31 - 1, -5], [8, 9, 10, 11]), ([-(2**31), 9], [0, 1, 2, 3])):
+        batch = {source.io.inputs[0].name: np.array([place], np.int32)}
+        assert sanitised_outputs(made.path, made.io, batch)[source.io.outputs[0].name].tolist() == [row]
 
 
 def test_a_resized_image_must_keep_its_scale(tmp_path: Path) -> None:

@@ -41,12 +41,12 @@ def _joined(op: OperatorView, shapes: list[tuple[int, ...]], axis: int) -> CStep
     op.expect(bool(shapes), "it has no inputs")
     out = op.output()
     statements, before, start = [], [], 0
-    steps = _contiguous(out.shape)
+    steps = contiguous(out.shape)
     for number, shape in enumerate(shapes):
         op.expect(len(shape) == len(out.shape), "its inputs have other numbers of axes")
-        _same_values(op, op.input(number))
+        expect_same_values(op, op.input(number), out)
         op.expect(tuple(shape[:axis]) + tuple(shape[axis + 1 :]) == out.shape[:axis] + out.shape[axis + 1 :], "shapes")
-        before.append(_moves(f"m{number}", shape, _contiguous(shape), steps, 0, start * steps[axis]))
+        before.append(moves(f"m{number}", shape, contiguous(shape), steps, 0, start * steps[axis]))
         statements.append(f"nn_move_{{bytes}}({{in{number}}}, {{out0}}, &m{number});")
         start += shape[axis]
     op.expect(start == out.shape[axis], "its inputs do not fill its output")
@@ -58,10 +58,10 @@ def transpose(op: OperatorView) -> CStep:
     data, order = op.input(0), op.integers(1)
     op.expect(sorted(order) == list(range(len(data.shape))), "its order of axes is none")
     op.expect_shape([data.shape[n] for n in order])
-    _same_values(op, data)
-    steps = _contiguous(data.shape)
-    moves = _moves("m", op.output().shape, [steps[n] for n in order], _contiguous(op.output().shape), 0, 0)
-    return _step(op, ["nn_move_{bytes}({in0}, {out0}, &m);"], [moves])
+    expect_same_values(op, data, op.output())
+    steps = contiguous(data.shape)
+    movement = moves("m", op.output().shape, [steps[n] for n in order], contiguous(op.output().shape), 0, 0)
+    return _step(op, ["nn_move_{bytes}({in0}, {out0}, &m);"], [movement])
 
 
 def pad(op: OperatorView) -> CStep:
@@ -71,15 +71,15 @@ def pad(op: OperatorView) -> CStep:
     op.expect(len(widths) == 2 * len(data.shape) and min(widths, default=0) >= 0, "its widths are none")
     first, last = widths[::2], widths[1::2]
     op.expect_shape([a + n + b for a, n, b in zip(first, data.shape, last, strict=True)])
-    _same_values(op, data)
+    expect_same_values(op, data, op.output())
     value = op.constant(2).reshape(-1)[0] if len(op.inputs) > 2 and op.inputs[2] is not None else _zero(data)
-    steps = _contiguous(out.shape)
+    steps = contiguous(out.shape)
     start = sum(a * step for a, step in zip(first, steps, strict=True))
     pattern = np.asarray(value, data.spec.dtype)
     number = int(pattern.view(f"uint{8 * pattern.itemsize}"))
-    moves = _moves("m", data.shape, _contiguous(data.shape), steps, 0, start)
+    movement = moves("m", data.shape, contiguous(data.shape), steps, 0, start)
     fill = f"nn_fill_{{bytes}}({{out0}}, {out.count}, {number}u);"
-    return _step(op, [fill, "nn_move_{bytes}({in0}, {out0}, &m);"], [moves], fills=True)
+    return _step(op, [fill, "nn_move_{bytes}({in0}, {out0}, &m);"], [movement], fills=True)
 
 
 def strided_slice(op: OperatorView) -> CStep:
@@ -124,30 +124,36 @@ def slice_of(op: OperatorView) -> CStep:
 
 def _cut(op: OperatorView, starts: Sequence[int], strides: Sequence[int], lengths: Sequence[int]) -> CStep:
     data = op.input(0)
-    _same_values(op, data)
-    steps = _contiguous(data.shape)
+    expect_same_values(op, data, op.output())
+    steps = contiguous(data.shape)
     start = sum(at * step for at, step in zip(starts, steps, strict=True))
     inside = [step * stride for step, stride in zip(steps, strides, strict=True)]
-    moves = _moves("m", lengths, inside, _contiguous(lengths), start, 0)
-    return _step(op, ["nn_move_{bytes}({in0}, {out0}, &m);"], [moves])
+    movement = moves("m", lengths, inside, contiguous(lengths), start, 0)
+    return _step(op, ["nn_move_{bytes}({in0}, {out0}, &m);"], [movement])
 
 
 def _step(op: OperatorView, statements: list[str], before: list[str], fills: bool = False) -> CStep:
     size = np.dtype(op.output().spec.dtype).itemsize
-    kind = {1: "uint8_t", 2: "uint16_t", 4: "uint32_t", 8: "uint64_t"}[size]
-    words = (("@", str(size)), ("OUT", kind))
-    kernels = [CKernel("moves.c"), CKernel("move.c", words), *([CKernel("fill.c", words)] if fills else [])]
+    kernels = [*move_kernels(size), *([CKernel("fill.c", _words(size))] if fills else [])]
     if op.output().count == 0:
         raise CompileError("its output is empty")
     return CStep(" ".join(each.replace("{bytes}", str(size)) for each in statements), kernels, before=before)
 
 
-def _same_values(op: OperatorView, data: ProgramTensor) -> None:
-    """Check that equal numbers mean the same in an input and the output."""
-    out = op.output()
+def _words(size: int) -> tuple[tuple[str, str], ...]:
+    return (("@", str(size)), ("OUT", f"uint{8 * size}_t"))
+
+
+def move_kernels(size: int) -> list[CKernel]:
+    """Return the kernels that move elements of a size in bytes."""
+    return [CKernel("moves.c"), CKernel("move.c", _words(size))]
+
+
+def expect_same_values(op: OperatorView, data: ProgramTensor, out: ProgramTensor) -> None:
+    """Check that equal numbers mean the same in an input and an output."""
     op.expect(data.spec.dtype == out.spec.dtype, str(op.unsupported()))
     same = (data.spec.scale, data.spec.zero_point) == (out.spec.scale, out.spec.zero_point)
-    op.expect(same or data.spec.dtype not in ("int8", "uint8", "int16"), "inputs and output have other scales")
+    op.expect(same or data.spec.dtype not in ("int8", "uint8", "int16"), "inputs and outputs have other scales")
 
 
 def _zero(data: ProgramTensor) -> int:
@@ -161,13 +167,15 @@ def _axis(axis: int, rank: int) -> int:
     return found
 
 
-def _contiguous(shape: Sequence[int]) -> list[int]:
+def contiguous(shape: Sequence[int]) -> list[int]:
+    """Return how far the place of an element moves along each axis."""
     return [math.prod(shape[n + 1 :]) for n in range(len(shape))]
 
 
-def _moves(
+def moves(
     name: str, lengths: Sequence[int], inside: Sequence[int], outside: Sequence[int], in_start: int, out_start: int
 ) -> str:
+    """Return the definition of a movement: how far the places move along each axis, and where they start."""
     if len(lengths) > _AXES:
         raise CompileError(f"it has more than {_AXES} axes")
     fill = [0] * (_AXES - len(lengths))

@@ -17,18 +17,19 @@ _HALF = (1 << 30, 0)  # multiplier and shift
 
 def add(op: OperatorView) -> CStep:
     """Return the step of ADD."""
-    return _float(op, "add", "+") if op.types()[0] == "float32" else _sum(op, 1)
+    return _plain(op, "add", "+") or _sum(op, 1)
 
 
 def sub(op: OperatorView) -> CStep:
     """Return the step of SUB."""
-    return _float(op, "sub", "-") if op.types()[0] == "float32" else _sum(op, -1)
+    return _plain(op, "sub", "-") or _sum(op, -1)
 
 
 def mul(op: OperatorView) -> CStep:
     """Return the step of MUL."""
-    if op.types()[0] == "float32":
-        return _float(op, "mul", "*")
+    plain = _plain(op, "mul", "*")
+    if plain is not None:
+        return plain
     kind = _integer_kind(op)
     first, second, out = op.input(0), op.input(1), op.output()
     # In 32 bits, as the kernel's preparation does it.
@@ -108,10 +109,40 @@ def _sum_of_int8(
     )  # fmt: skip
 
 
-def _float(op: OperatorView, name: str, operator: str) -> CStep:
-    if op.types() != ("float32",) * 3:
+def div(op: OperatorView) -> CStep:
+    """Return the step of DIV, of real numbers."""
+    found = _plain(op, "div", "/") if op.types()[0] == "float32" else None
+    if found is None:
         raise op.unsupported()
-    low, high = map(text_of, float_range(op.operator.option(0, "<b")))
+    return found
+
+
+def floor_div(op: OperatorView) -> CStep:
+    """Return the step of FLOOR_DIV, of whole numbers."""
+    if op.types() != ("int32",) * 3:
+        raise op.unsupported()
+    words = (("@", "floor_div"), ("COMPUTE", "nn_floor_quotient(a, b)"))
+    return CStep(
+        "nn_floor_div_s32({in0}, {in1}, {out0}, &p);",
+        (PAIRS, CKernel("floor_div.c"), CKernel("pairs_i.c", words)), before=[positions(op)],
+    )  # fmt: skip
+
+
+def _plain(op: OperatorView, name: str, operator: str) -> CStep | None:
+    """Return the step of real or whole numbers without scales, or None if the first input is of another type."""
+    kinds, activation = op.types(), op.operator.option(0, "<b")
+    if kinds[0] not in ("float32", "int32"):
+        return None
+    if len(set(kinds)) != 1 or len(kinds) != 3:
+        raise op.unsupported()
+    if kinds[0] == "int32":
+        op.expect(activation == 0, "it has a fused activation")
+        words = (("@", name), ("COMPUTE", f"(int32_t)((uint32_t)a {operator} (uint32_t)b)"))
+        return CStep(
+            f"nn_{name}_s32({{in0}}, {{in1}}, {{out0}}, &p);", (PAIRS, CKernel("pairs_i.c", words)),
+            before=[positions(op)],
+        )  # fmt: skip
+    low, high = map(text_of, float_range(activation))
     return CStep(
         f"nn_{name}_f32({{in0}}, {{in1}}, {{out0}}, &p, {low}, {high});",
         (CLAMP, PAIRS, CKernel("pairs_f.c", (("@", name), ("OPERATOR", operator)))), before=[positions(op)],

@@ -33,16 +33,20 @@ def resize_bilinear(op: OperatorView) -> CStep:
     size = _size(op)
     corners, centers = (op.operator.option(n, "<b") != 0 for n in (2, 3))
     kind = op.output().spec.dtype
-    op.expect(kind in ("int8", "int16", "float32"), str(op.unsupported()))
-    between = _between if kind == "float32" else _between_integers
+    op.expect(kind in ("int8", "uint8", "int16", "float32"), str(op.unsupported()))
+    real = kind in ("uint8", "float32")  # as the reference kernels have it
+    between = _between if real else _between_integers
     found: dict[str, npt.NDArray[np.generic]] = {}
     for names, lengths in ((("rows", "down"), (size[1], size[3])), (("columns", "right"), (size[2], size[4]))):
         places = [between(at, *lengths, corners, centers) for at in range(lengths[1])]
         found[names[0]] = np.array([place[:2] for place in places], np.int32)
-        found[names[1]] = np.array([place[2] for place in places], np.float32 if kind == "float32" else np.int32)
+        found[names[1]] = np.array([place[2] for place in places], np.float32 if real else np.int32)
     words = (("@", SUFFIXES[kind]), ("OUT", C_TYPES[kind])) + (
-        (("FACTOR", "float"), ("SUM", "float"), ("ONE", "1.0f"), ("ROUNDED", "sum"))
-        if kind == "float32"
+        (
+            ("FACTOR", "float"), ("SUM", "float"), ("ONE", "1.0f"),
+            ("ROUNDED", "sum" if kind == "float32" else "sum + 0.5f"),
+        )
+        if real
         else (
             ("FACTOR", "int32_t"), ("SUM", "int64_t"), ("ONE", str(1 << _BITS)),
             ("ROUNDED", "(sum + (sum > 0 ? 1 << 19 : -(1 << 19))) / (1 << 20)"),

@@ -140,6 +140,14 @@ def tanh(op: OperatorView) -> CStep:
     return _looked_up(op, math.tanh, 128, {"int8": 0, "uint8": 128})
 
 
+def sqrt(op: OperatorView) -> CStep:
+    """Return the step of SQRT."""
+    op.expect_shape(op.input(0).shape)
+    if op.types() != ("float32", "float32"):
+        raise op.unsupported()
+    return CStep(f"nn_sqrt_f32({{in0}}, {{out0}}, {op.output().count});", (CKernel("sqrt_f.c"),))
+
+
 def leaky_relu(op: OperatorView) -> CStep:
     """Return the step of LEAKY_RELU, of 8-bit and 16-bit numbers."""
     op.expect_shape(op.input(0).shape)
