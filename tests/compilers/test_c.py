@@ -21,6 +21,7 @@ from nnpipe.formats.tflite import read_tflite
 from nnpipe.runtimes.c import CRuntime
 from nnpipe.runtimes.litert import LiteRTRuntime
 from nnpipe.testing.compiler import ModelCompilerContract, outputs_of
+from nnpipe.testing.integer_graphs import IntegerGraph
 from nnpipe.testing.model_files import write_tflite_difference
 from nnpipe.testing.sanitised_c import sanitised_outputs
 from nnpipe.testing.session import assert_one_line
@@ -32,6 +33,7 @@ INTEGER = [
     "tflm/hello_world_int8", "mlperf_tiny_kws/kws_ref_model", "mlperf_tiny_ic/pretrainedResnet_quant",
     "mlperf_tiny_ad/ad01_int8", "coral/mobilenet_v1_0.25_128_quant",
 ]  # fmt: skip
+LARGE = ["coral/movenet_single_pose_lightning_ptq", "coral/deeplabv3_mnv2_dm05_pascal_quant"]
 FLOAT = ["tflm/hello_world_float", "mlperf_tiny_ic/pretrainedResnet", "mlperf_tiny_ad/ad01_fp32"]
 
 
@@ -70,7 +72,7 @@ def _range(kind: np.dtype) -> tuple[int, int]:
     return int(np.iinfo(kind).min), int(np.iinfo(kind).max)
 
 
-@pytest.mark.parametrize("name", INTEGER)
+@pytest.mark.parametrize("name", [*INTEGER, *(pytest.param(name, marks=pytest.mark.slow) for name in LARGE)])
 def test_integer_models_compute_the_same_to_the_bit(name: str, tmp_path: Path) -> None:
     source = described(shared_model(name), tmp_path)
     made = CCompiler().compile(source, tmp_path / "model.c")
@@ -165,11 +167,26 @@ def test_names_from_the_model_cannot_leave_the_comment(tmp_path: Path) -> None:
 
 
 def test_an_operator_without_kernel_is_named_in_one_line(tmp_path: Path) -> None:
-    source = described(shared_model("tflm/trained_lstm"), tmp_path)
-    with pytest.raises(CompileError, match="operator 0 is UNIDIRECTIONAL_SEQUENCE_LSTM") as caught:
+    graph = IntegerGraph(np.random.default_rng(0), "int8")
+    graph._operator("COS", [0], graph._tensor([1], "float32"))
+    path = tmp_path / "cosine.tflite"
+    path.write_bytes(graph.content())
+    source = Artifact.of(path, "tflite", read_tflite(path).io)
+    with pytest.raises(CompileError, match="operator 0 is COS") as caught:
         CCompiler().compile(source, tmp_path / "model.c")
     assert_one_line(caught.value)
-    assert "UNIDIRECTIONAL_SEQUENCE_LSTM" in CCompiler().refusals(source.path)[0]
+    assert "COS" in CCompiler().refusals(source.path)[0]
+
+
+def test_a_recurrent_layer_goes_on_from_its_state(tmp_path: Path) -> None:
+    source = described(shared_model("tflm/trained_lstm"), tmp_path)
+    made = CCompiler().compile(source, tmp_path / "model.c")
+    first, second = random_inputs(source.io, 2)
+    with CRuntime().load(made) as session, REFERENCE.load(source) as reference:
+        for batch in (first, second, first):
+            expected, found = reference.infer(batch), session.infer(batch)
+            for output in expected:
+                np.testing.assert_allclose(found[output], expected[output], rtol=1e-5, atol=1e-5)
 
 
 def test_without_a_c_compiler_the_command_that_installs_one_is_told(

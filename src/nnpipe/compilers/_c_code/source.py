@@ -100,13 +100,16 @@ class _Writer:
     def _lifetimes(self) -> dict[int, tuple[int, int]]:
         """Return the first and last step during which each value in the arena is needed."""
         found = dict.fromkeys(self._inputs, (0, 0))
+        read = [number for _, _, inputs, _ in self._steps for number in inputs if number >= 0]
+        # A state keeps its place between runs; it begins with zeros, as all of the arena does.
+        found |= {number: (0, len(self._steps)) for number in read if self._keeps(number)}
         for place, (name, _, inputs, outputs) in enumerate(self._steps):
             for number in inputs:
                 if number < 0 or self._content(number) is not None:
                     continue
                 if number not in found:
                     raise CompileError(f"{name} reads a value before it is computed")
-                found[number] = (found[number][0], place)
+                found[number] = (found[number][0], max(found[number][1], place))
             for number in outputs:
                 if number in found or number < 0:
                     raise CompileError(f"{name} writes a value that is there already")
@@ -118,9 +121,13 @@ class _Writer:
                 raise CompileError("an output is never computed")
         return found
 
+    def _keeps(self, number: int) -> bool:
+        tensor = self._program.tensors[number]
+        return tensor is not None and tensor.variable
+
     def _content(self, number: int) -> npt.NDArray[np.generic] | None:
         tensor = self._program.tensors[number]
-        return None if tensor is None or number in self._inputs else tensor.content
+        return None if tensor is None or tensor.variable or number in self._inputs else tensor.content
 
     def _constant(self, content: npt.NDArray[np.generic]) -> str:
         array = np.ascontiguousarray(content)

@@ -60,8 +60,13 @@ class OperatorView:
         found = self._program.tensors[number]
         if found is None:
             raise CompileError("a tensor has a type that is not known")
-        if found.variable:
-            raise CompileError("it keeps a state")
+        return found
+
+    def state(self, place: int) -> ProgramTensor:
+        """Return an input that keeps its value from one run to the next."""
+        found = self.inputs[place] if place < len(self.inputs) else None
+        if found is None or not found.variable:
+            raise CompileError(f"its input {place} keeps no state")
         return found
 
     def input(self, place: int) -> ProgramTensor:
@@ -69,6 +74,8 @@ class OperatorView:
         found = self.inputs[place] if place < len(self.inputs) else None
         if found is None:
             raise CompileError(f"its input {place} is missing")
+        if found.variable:
+            raise CompileError("it keeps a state")
         return found
 
     def output(self) -> ProgramTensor:
