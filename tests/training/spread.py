@@ -93,12 +93,19 @@ def stepped() -> dict[str, Any]:
     return {"model": toys.weights(model), "history": list(history.rows())}
 
 
+def evaluated() -> dict[str, float]:
+    """Evaluate uneven data, with a metric of all samples."""
+    data = {"blobs": {"test": toys.ArraySequence(toys.blobs(33, 5), 16, shuffle=False)}}
+    return Trainer().evaluate(Plain(), data, metrics={"output": ["roc_auc", "pr_auc", "calibration_error"]})
+
+
 def main(folder: Path) -> None:
     with team("cpu") as members:
         found = {"plain": train(folder / "plain")}
         copy = folder / "copy"
         found["idle"] = idle()
         found["stepped"] = stepped()
+        found["evaluated"] = evaluated()
         found["dropout"] = train(folder / "dropout", Copying(folder / "dropout", copy), dropout=0.5)
         if members.world > 1:
             torch.distributed.barrier()

@@ -41,6 +41,8 @@ def test_two_processes_learn_what_one_does_and_resume_to_the_bit(tmp_path: Path)
     for kind in ("plain", "idle", "stepped"):
         for name, value in alone[kind]["model"].items():
             assert torch.allclose(first[kind]["model"][name], value, atol=1e-5), (kind, name)
+    assert first["evaluated"] == second["evaluated"] == pytest.approx(alone["evaluated"], abs=1e-6)
+    assert 0 < first["evaluated"]["blobs/test/output/roc_auc"] < 1
     for row, expected in zip(first["plain"]["history"], alone["plain"]["history"], strict=True):
         assert row == pytest.approx(expected, abs=1e-5)
     for one, other in (

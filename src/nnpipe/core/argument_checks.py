@@ -51,8 +51,9 @@ def check_call(function: Callable[..., Any], given: Mapping[str, Any]) -> None:
         If an argument has a wrong type; the message names the function, the argument, the types that it takes, and
         the value given.
     """
-    for name, hint in _hints(function):
-        if name in given and not _fits(given[name], hint):
+    for name, hint in _checked(function):
+        # Most arguments are of exactly the type that is asked for, and trainings make values at each step.
+        if name in given and type(given[name]) is not hint and not _fits(given[name], hint):
             owner = getattr(function, "__qualname__", str(function)).removesuffix(".__init__")
             raise ConfigError(f"{owner}: {name} takes {_said(hint)}, not {_shown(given[name])}")
 
@@ -108,6 +109,12 @@ def _hints(function: Callable[..., Any]) -> tuple[tuple[str, Any], ...]:
             continue
         found.append((parameter.name, hint))
     return tuple(found)
+
+
+@functools.lru_cache(maxsize=512)
+def _checked(function: Callable[..., Any]) -> tuple[tuple[str, Any], ...]:
+    """Return the parameters with the types that not everything has."""
+    return tuple((name, hint) for name, hint in _hints(function) if hint is not Any)
 
 
 def _fits(value: Any, hint: Any) -> bool:
