@@ -22,7 +22,16 @@ _BYTES = {"B": 1.0, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KIB": 2.0**10, "MIB": 2.0*
 _SHARES = {"": 1.0, "%": 0.01}
 _RATES = {"": 1.0, "/s": 1.0}
 _JOULES = {"J": 1.0, "mJ": 1e-3, "uJ": 1e-6, "µJ": 1e-6, "μJ": 1e-6, "nJ": 1e-9, "kJ": 1e3}
-_UNITS = {"time": _SECONDS, "bytes": _BYTES, "share": _SHARES, "rate": _RATES, "ratio": {"": 1.0}, "energy": _JOULES}
+_COUNTS = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}
+_UNITS = {
+    "count": _COUNTS,
+    "time": _SECONDS,
+    "bytes": _BYTES,
+    "share": _SHARES,
+    "rate": _RATES,
+    "ratio": {"": 1.0},
+    "energy": _JOULES,
+}
 
 _CONSTRAINT = re.compile(
     r"\s*(\w[\w.]*|loss\(\w+\))\s*(<=|>=|<|>|==|=)\s*([-+]?[\d.]+(?:[eE][-+]?\d+)?)\s*([^\s\d]*)\s*"
@@ -131,7 +140,9 @@ class MetricConstraint:
             return  # such a metric may be of any size and sign
         if self.metric.kind == "share":
             most = 1.0
-        reaches = self.bound < least or (self.bound == least == 0 and self.metric.kind in ("time", "bytes", "energy"))
+        reaches = self.bound < least or (
+            self.bound == least == 0 and self.metric.kind in ("time", "bytes", "energy", "count")
+        )
         if (self.at_most and reaches) or (not self.at_most and self.bound > most):
             raise ConfigError(f"{self.text!r} can never hold: {self.metric.name} is the {self.metric.meaning}")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import functools
 import importlib.metadata
 import importlib.util
 import os
@@ -46,7 +47,15 @@ _INSTRUCTIONS = frozenset(
 
 
 def framework_versions(names: Iterable[str] = PACKAGES) -> dict[str, str]:
-    """Return the versions of these distributions, if installed, and of nnpipe's plugins; nothing is imported."""
+    """Return the versions of these distributions, if installed, and of nnpipe's plugins; nothing is imported.
+
+    A process looks for them once.
+    """
+    return dict(_versions(tuple(names)))
+
+
+@functools.lru_cache(maxsize=8)
+def _versions(names: tuple[str, ...]) -> Mapping[str, str]:
     plugins = {entry.dist.name for entry in importlib.metadata.entry_points(group=ENTRY_POINTS) if entry.dist}
     found = {}
     for name in (*names, *sorted(plugins)):

@@ -17,8 +17,10 @@ from nnpipe.core.argument_checks import check_call
 from nnpipe.core.quality_metric import QualityMetric
 from nnpipe.core.task import quality_metric
 
-Kind = Literal["time", "bytes", "share", "rate", "ratio", "energy"]
-UNITS: Mapping[str, str] = {"time": "s", "bytes": "B", "share": "1", "rate": "1/s", "ratio": "1", "energy": "J"}
+Kind = Literal["time", "bytes", "share", "rate", "ratio", "energy", "count"]
+UNITS: Mapping[str, str] = {
+    "time": "s", "bytes": "B", "share": "1", "rate": "1/s", "ratio": "1", "energy": "J", "count": "1"
+}  # fmt: skip
 """The unit of a quantity in files, by its kind."""
 
 
@@ -135,6 +137,8 @@ def call_time(columns: Container[str], timing: Mapping[str, Any]) -> CallTime:
     # A schedule measures the waiting time, too, which a target's own clock cannot see.
     if "scheduled_ns" in columns:
         return RESPONSE
+    if "target_counts" in columns:  # the target's counter is no clock, so nothing tells how long the model took there
+        return ROUND_TRIP
     return ON_TARGET if "target_ns" in columns else LATENCY
 
 
@@ -161,6 +165,14 @@ def _timed(time: CallTime) -> list[Quantity]:
     ]  # fmt: skip
 
 
+def _counted(what: str) -> Quantity:
+    return Quantity(
+        what, what.capitalize(), f"{what.capitalize()} of an inference", "count", True,
+        "of one call, of a batch of samples, as a target without a clock counts them: half of them take fewer",
+        f"series.inference.target_counts where timing.session.counter is {what}", True,
+    )  # fmt: skip
+
+
 def _heading(time: CallTime, word: str) -> str:
     """Return a column heading: the plain word for inference times, with the name of the time for others."""
     if time is LATENCY:
@@ -182,14 +194,17 @@ _TABLE = (
         "series.inference.samples by the sum of the times of inference, or timing.load.busy_ns", True,
     ),
     Quantity(
-        "load", "Load", "Time to load", "time", True, "from a file to a model that can run", "timing.load_ns", True,
+        "load", "Load", "Time to load", "time", True, "from a file to a model that can run",
+        "timing.session.load_ns where the model ran on a target, else timing.load_ns", True,
     ),
     Quantity("import", "Import", "Time to import", "time", True, "of the runtime's packages", "timing.import_ns"),
     Quantity("first_inference", "First", "First inference", "time", True, "time of the first", "timing.first_ns"),
     Quantity(
         "memory", "Memory", "Process memory", "bytes", True, "of the process that runs the model, at its peak",
-        "series.resources.process_bytes, the greatest", True,
+        "the greatest of series.target.process_bytes on a target, else of series.resources.process_bytes", True,
     ),
+    _counted("instructions"),
+    _counted("cycles"),
     Quantity(
         "energy", "Energy", "Energy of an inference", "energy", True,
         "of one call, of a batch of samples, from the sensor that the result names; idle power included unless "

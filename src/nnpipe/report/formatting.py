@@ -14,6 +14,7 @@ _ENERGIES = (("J", 1.0), ("mJ", 1e-3), ("µJ", 1e-6), ("nJ", 1e-9))
 _SIZES = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("B", 1.0))
 # Cc, Cs and Cn break files or cannot be encoded; Cf holds the marks that change the direction of text.
 _UNSAFE = frozenset({"Cc", "Cf", "Cs", "Cn", "Co"})
+_COUNTS = (("G", 1e9), ("M", 1e6), ("k", 1e3), ("", 1.0))
 _HOLD = "\u00a0"  # keeps a number and its unit on one line
 _SPACES = re.compile(r"[^\S\u00a0]+")
 _JOINERS = "\u200c\u200d"  # invisible characters that words in some scripts need
@@ -128,6 +129,11 @@ class Scale:
         """Return the unit that suits the median of energies in joules."""
         return cls(*_fitting(_ENERGIES, joules))
 
+    @classmethod
+    def of_counts(cls, counts: Iterable[float | None]) -> Scale:
+        """Return the multiple that suits the median of counts; the unit has no name below a thousand."""
+        return cls(*_fitting(_COUNTS, counts))
+
     def text(self, value: float | None, figures: int = 3) -> str:
         """Return a quantity in this unit, without the unit's name."""
         return digits(None if value is None else value / self.divisor, figures)
@@ -150,6 +156,11 @@ def size(number_of_bytes: float | None, figures: int = 3) -> str:
 def energy(joules: float | None, figures: int = 3) -> str:
     """Return an energy in joules as text, with the unit that suits it."""
     return _with_unit(Scale.of_energies([joules]), joules, figures)
+
+
+def counted(number: float | None, figures: int = 3) -> str:
+    """Return a count as text, from a thousand on in ``k``, ``M`` or ``G``."""
+    return _with_unit(Scale.of_counts([number]), number, figures).rstrip(_HOLD)
 
 
 def _with_unit(scale: Scale, value: float | None, figures: int) -> str:

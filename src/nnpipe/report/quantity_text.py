@@ -9,7 +9,7 @@ from nnpipe.core.quality_metric import QualityMetric
 from nnpipe.measuring.constraints import Figure
 from nnpipe.measuring.doubt import Doubt
 from nnpipe.measuring.quantities import Quantity
-from nnpipe.report.formatting import NOTHING, digits, duration, energy, points, share, size
+from nnpipe.report.formatting import NOTHING, counted, digits, duration, energy, points, share, size
 
 _TINY = 1e-4
 
@@ -24,6 +24,8 @@ def written(quantity: Quantity, value: float | None) -> str:
         return size(value)
     if quantity.kind == "energy":
         return energy(value)
+    if quantity.kind == "count":
+        return counted(value)
     if quantity.compared:
         return f"{points(value)} points" if quantity.kind == "share" else signed(value)
     if quantity.kind == "share":

@@ -8,7 +8,7 @@ import sys
 import time
 from typing import Any
 
-from nnpipe.core.errors import ConfigError
+from nnpipe.core.errors import ConfigError, TargetError
 
 
 def carry_out(request: dict[str, Any]) -> Any:
@@ -29,4 +29,8 @@ def carry_out(request: dict[str, Any]) -> Any:
     if chore == "crash":
         print("last words", file=sys.stderr, flush=True)
         ctypes.string_at(0)
+    if chore == "be a busy target":
+        error = TargetError("busy")
+        error.code = 2
+        raise error
     raise ConfigError(f"no such chore: {chore!r}")

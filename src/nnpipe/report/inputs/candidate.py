@@ -27,6 +27,7 @@ from nnpipe.report.inputs.quality import Quality
 from nnpipe.report.quantity_text import written
 
 TIMES = ("host_ns", "wire_ns", "target_ns")
+_SOMETIMES = ("scheduled_ns", "target_counts")  # under a load, and of targets without a clock
 RESOURCES = ("cpu_percent", "machine_cpu_percent", "process_bytes", "memory_bytes", "gpu_percent", "gpu_bytes")
 
 
@@ -103,11 +104,18 @@ class Candidate:
         NNPipeError
             If a series, a time or an array is invalid; the message names it.
         """
-        inference = _series(run, "inference", "start_ns", ("latency_ns",), ("samples", "scheduled_ns", *TIMES))
+        inference = _series(
+            run, "inference", "start_ns", ("latency_ns",), ("samples", "scheduled_ns", "target_counts", *TIMES)
+        )
         resources = _series(run, "resources", "time_ns", (), RESOURCES)
         paced = _series(run, "paced", "start_ns", ("latency_ns", "asleep"), TIMES)
-        memory = known(resources, "process_bytes")[1]
         timed = call_time(inference.columns, run.timing)
+        remote = "protocol" in run.components
+        # The process that runs the model is on the target.
+        running = _series(run, "target", "time_ns", (), RESOURCES) if remote else resources
+        memory = known(running, "process_bytes")[1]
+        session = run.timing.get("session")
+        loaded = session if remote and isinstance(session, Mapping) and "load_ns" in session else run.timing
         times = inference[timed.column] if len(inference) else np.empty(0)
         warm_up = warm_up_calls(times)
         return cls(
@@ -125,7 +133,7 @@ class Candidate:
             paced=paced,
             quality=Quality.of(run),
             import_ns=_number(run.timing, "import_ns"),
-            load_ns=_number(run.timing, "load_ns"),
+            load_ns=_number(loaded, "load_ns"),
             first_ns=_number(run.timing, "first_ns"),
             size=_number(run.artifact, "size"),
             throughput=_throughput(run, times, inference),
@@ -222,7 +230,9 @@ def _series(run: Run, name: str, axis: str, required: Sequence[str], optional: S
     columns = {}
     for column in (axis, *required, *optional):
         if column in given:
-            columns[column] = _checked(name, column, given[column], gaps=name == "resources" and column != axis)
+            columns[column] = _checked(
+                name, column, given[column], gaps=name in ("resources", "target") and column != axis
+            )
         elif column not in optional:
             raise ArtifactError(f"series {name!r} has no column {column!r}; measure again")
     order = columns[axis]

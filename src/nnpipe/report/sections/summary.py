@@ -8,10 +8,11 @@ from dataclasses import replace
 
 from nnpipe.core.quality_metric import QualityMetric
 from nnpipe.measuring.constraints import Figure
+from nnpipe.measuring.counted_figure import COUNTERS, counted_figure
 from nnpipe.measuring.energy_figure import energy_figure, energy_source
 from nnpipe.measuring.quantities import LATENCY, ON_TARGET, ROUND_TRIP, difference, in_sentence, quantity
 from nnpipe.report.document import Block, Cell, Paragraph, Section, Table, Tile, Tiles
-from nnpipe.report.formatting import NOTHING, Scale, count, digits, share
+from nnpipe.report.formatting import NOTHING, Scale, count, counted, digits, share
 from nnpipe.report.inputs.candidate import Candidate, quality_text
 from nnpipe.report.inputs.comparability import leading_quality, on_the_same_samples, pairing
 from nnpipe.report.inputs.pareto_front import Standing, standings
@@ -86,6 +87,7 @@ def _table(candidates: Sequence[Candidate], found: Mapping[int, Standing]) -> Ta
         (f"First, {firsts.unit}", [Cell(firsts.text(c.first_ns), c.first_ns) for c in candidates]),
         (f"Memory, {memory.unit}", [Cell(memory.text(c.peak_memory), c.peak_memory) for c in candidates]),
         (f"Energy, {energies.unit}", [_energy(figure, energies) for figure in joules]),
+        *((quantity(name).heading, [_counted(c, name) for c in candidates]) for name in COUNTERS),
         *((metric.heading, [_other(c, metric, leading) for c in candidates]) for metric in others),
         ("Same as first", [_agreement(candidates[0], c) for c in candidates]),
     ]
@@ -108,6 +110,11 @@ def _table(candidates: Sequence[Candidate], found: Mapping[int, Standing]) -> Ta
         minor=names[names.index("Doubts") + 1 :] if "Doubts" in names else (),
         caption=_explained(candidates, leading),
     )
+
+
+def _counted(candidate: Candidate, counter: str) -> Cell:
+    figure = counted_figure(candidate.run, counter)
+    return Cell(counted(figure.value), figure.value)
 
 
 def _timed(name: str, candidates: Sequence[Candidate]) -> tuple[list[_Column], list[_Column]]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nnpipe.measuring.constraints import Figure
+from nnpipe.measuring.counted_figure import counted_figure, counter_of
 from nnpipe.measuring.energy_figure import energy_figure
 from nnpipe.measuring.quantities import PACED, ROUND_TRIP, quantity
 from nnpipe.measuring.statistics import CONFIDENCE, Summary
@@ -109,6 +110,8 @@ def costs_of(candidate: Candidate) -> dict[str, Figure]:
         found |= _times(PACED.name, paced.asleep)
     if (energy := energy_figure(candidate.run)) is not None:
         found["energy"] = energy
+    if counter := counter_of(candidate.run):
+        found[counter] = counted_figure(candidate.run, counter)
     found["size"], found["memory"] = _exactly(candidate.size), _exactly(candidate.peak_memory)
     return found
 

@@ -34,12 +34,19 @@ from nnpipe.workflows.candidates.model_process import ModelProcess
 from nnpipe.workflows.candidates.spec import CandidateSpec
 from nnpipe.workflows.explanation.profile_apart import profile_apart
 from nnpipe.workflows.isolation.subprocess_worker import Worker
+from nnpipe.workflows.isolation.worker_template import POSSIBLE, WorkerTemplate
 from nnpipe.workflows.progress import bar
 from nnpipe.workflows.verification.claims import declared_claims
 from nnpipe.workflows.verification.compare_outputs import Reference, VerifyOptions, not_verified, verified
 
 C = TypeVar("C", bound=Component)
 log = logging.getLogger("nnpipe")
+
+# What a measurement on a device imports when it is first needed, and optional packages that it looks for.
+_NEEDED = (
+    "nnpipe.protocols.client.session", "nnpipe.measuring.diagnosis", "nnpipe.measuring.energy_figure", "numpy.random",
+    "numpy.ma", "tqdm", "threadpoolctl", "pynvml", "multiprocessing.synchronize", "encodings.idna",
+)  # fmt: skip
 
 
 def title_of(wrapper: ModelWrapper, model_path: Path) -> str:
@@ -106,12 +113,25 @@ def measure_apart(
     return measured
 
 
-def device_worker() -> Worker:
+def device_worker(template: WorkerTemplate | None = None) -> Worker:
     """Return a subprocess that measures candidates of one device, one after the other.
 
     What it has loaded does not matter, since models run on the device; and starting it may take longer than measuring.
+    With a template of :func:`worker_template`, many of them start at once.
     """
-    return Worker(f"{__name__}:carry_out")
+    return Worker(f"{__name__}:carry_out", template=template)
+
+
+def worker_template(modules: Sequence[str] = ()) -> WorkerTemplate | None:
+    """Return what forks the subprocesses of many devices; ``None`` where the system cannot.
+
+    ``modules`` are those of the components that they use.
+    """
+    if not POSSIBLE:
+        return None
+    return WorkerTemplate(
+        f"{__name__}:carry_out", [*_NEEDED, *modules], "nnpipe.measuring.host:framework_versions"
+    )  # fmt: skip
 
 
 def _measured(

@@ -6,8 +6,8 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TypeVar
 
 from nnpipe.core.closing import Closing
@@ -23,6 +23,7 @@ from nnpipe.workflows.candidates.measure import device_worker
 from nnpipe.workflows.devices.device_turns import DeviceLeaseLost
 from nnpipe.workflows.devices.inspection import FAILED, state_of
 from nnpipe.workflows.isolation.subprocess_worker import Worker
+from nnpipe.workflows.isolation.worker_template import WorkerTemplate
 from nnpipe.workflows.journal import said
 
 log = logging.getLogger("nnpipe")
@@ -56,6 +57,15 @@ class WorkingDevices:
         with self._lock:
             self._names.discard(name)
 
+    @contextmanager
+    def one(self, name: str) -> Iterator[None]:
+        """Note that a device measures while the block runs."""
+        self.begin(name)
+        try:
+            yield
+        finally:
+            self.end(name)
+
     @property
     def any(self) -> bool:
         """Whether any of them measures."""
@@ -78,13 +88,16 @@ class DeviceMeasuring(Closing):
         The devices that measure, of which it is one.
     turn
         Returns the turn of one measurement on the device, which other people may be using.
+    template
+        Forks the subprocess; by default, it is a new one.
     """
 
     def __init__(
-        self, name: str, patience: float, working: WorkingDevices, turn: Callable[[], AbstractContextManager[object]]
-    ) -> None:
+        self, name: str, patience: float, working: WorkingDevices, turn: Callable[[], AbstractContextManager[object]],
+        template: WorkerTemplate | None = None,
+    ) -> None:  # fmt: skip
         self._name, self._patience, self._working, self._turn = name, patience, working, turn
-        self._worker = device_worker()
+        self._worker = device_worker(template)
         self._stop = threading.Event()
 
     def close(self) -> None:

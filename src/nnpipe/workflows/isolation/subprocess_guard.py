@@ -73,14 +73,19 @@ class _Terminal(io.TextIOWrapper):
 def main() -> None:
     """Carry out tasks from standard input until it ends."""
     name, lifeline, terminal = sys.argv[1:]
-    _guarded(int(lifeline))
+    work(name, int(lifeline), bool(int(terminal)))
+
+
+def work(name: str, lifeline: int, terminal: bool) -> None:
+    """Carry out tasks for a function, ``"module:function"``, in a process that :func:`_guarded` forks."""
+    _guarded(lifeline)
     # Frameworks print to any stream; only replies may go to the stream of replies.
     channel = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     tasks = os.fdopen(os.dup(0), "rb")
     with open(os.devnull, "rb") as nothing:
         os.dup2(nothing.fileno(), 0)  # nor may they read the tasks
-    if int(terminal):
+    if terminal:
         sys.stderr = _Terminal(sys.stderr.buffer, encoding="utf-8", errors="replace", line_buffering=True)
     module, _, attribute = name.partition(":")
     function = getattr(importlib.import_module(module), attribute)

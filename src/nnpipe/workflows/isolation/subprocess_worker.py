@@ -25,12 +25,14 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import IO, Any
 
 from nnpipe.core import errors
 from nnpipe.core.child_processes import kill_group, signal_name
 from nnpipe.core.closing import Closing
 from nnpipe.core.errors import NNPipeError, TargetError
+from nnpipe.workflows.isolation.worker_template import WorkerTemplate
 
 _GUARD = "nnpipe.workflows.isolation.subprocess_guard"
 _TAIL = 1 << 16
@@ -69,12 +71,15 @@ class Worker(Closing):
         ``"module:function"`` or ``"module:class"``.
     shown
         Whether the subprocess's standard error is also shown here.
+    template
+        Forks the subprocess, whose standard error is not a terminal then; by default, it is a new one.
     """
 
-    def __init__(self, function: str, *, shown: bool = False) -> None:
+    def __init__(self, function: str, *, shown: bool = False, template: WorkerTemplate | None = None) -> None:
         self._function = function
         self._shown = shown
-        self._process: subprocess.Popen[bytes] | None = None
+        self._template = template
+        self._process: subprocess.Popen[bytes] | _ForkedProcess | None = None
         self._replies: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._said = bytearray()
         self._listening: list[threading.Thread] = []
@@ -138,8 +143,9 @@ class Worker(Closing):
         process, self._process = self._process, None
         if process is None:
             return
-        kill_group(process)
-        os.close(self._lifeline)
+        if isinstance(process, subprocess.Popen):
+            kill_group(process)
+        os.close(self._lifeline)  # the guard ends with it, and all that it guards
         for thread in self._listening:
             thread.join(_SOON)
         for stream in (process.stdin, process.stdout, process.stderr):
@@ -148,19 +154,15 @@ class Worker(Closing):
                 with contextlib.suppress(BrokenPipeError):
                     stream.close()
 
-    def _start(self) -> subprocess.Popen[bytes]:
-        # The child must find the same modules as this process.
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-        terminal = self._shown and sys.stderr.isatty()
-        if terminal:  # for progress bars, which cannot ask a pipe for its width
-            environment["COLUMNS"] = str(shutil.get_terminal_size().columns)
+    def _start(self) -> subprocess.Popen[bytes] | _ForkedProcess:
         theirs, self._lifeline = os.pipe()
-        process = subprocess.Popen(
-            [sys.executable, "-m", _GUARD, self._function, str(theirs), str(int(terminal))],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment,
-            start_new_session=True, pass_fds=(theirs,),
-        )  # fmt: skip
-        os.close(theirs)
+        try:
+            process = self._new_process(theirs) if self._template is None else _forked(self._template, theirs)
+        except BaseException:
+            os.close(self._lifeline)
+            raise
+        finally:
+            os.close(theirs)
         self._process, self._replies, self._said = process, queue.SimpleQueue(), bytearray()
         self._listening = [
             threading.Thread(target=_relay, args=(process.stderr, self._said, self._shown), daemon=True),
@@ -170,10 +172,45 @@ class Worker(Closing):
             thread.start()
         return process
 
+    def _new_process(self, lifeline: int) -> subprocess.Popen[bytes]:
+        # The child must find the same modules as this process.
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        terminal = self._shown and sys.stderr.isatty()
+        if terminal:  # for progress bars, which cannot ask a pipe for its width
+            environment["COLUMNS"] = str(shutil.get_terminal_size().columns)
+        return subprocess.Popen(
+            [sys.executable, "-m", _GUARD, self._function, str(lifeline), str(int(terminal))],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment,
+            start_new_session=True, pass_fds=(lifeline,),
+        )  # fmt: skip
+
     def _cause_of_death(self, status: int) -> str:
         self.close()
         last = _last_words(bytes(self._said))
         return f"{_ending(status)}: {last}" if last else _ending(status)
+
+
+@dataclass(frozen=True)
+class _ForkedProcess:
+    """The streams of a process that a template has forked; it ends when its lifeline closes."""
+
+    stdin: IO[bytes]
+    stdout: IO[bytes]
+    stderr: IO[bytes]
+
+
+def _forked(template: WorkerTemplate, lifeline: int) -> _ForkedProcess:
+    (stdin, to_it), (of_it, stdout), (says, stderr) = os.pipe(), os.pipe(), os.pipe()
+    try:
+        template.fork(stdin, stdout, stderr, lifeline)
+    except BaseException:
+        for end in (to_it, of_it, says):
+            os.close(end)
+        raise
+    finally:
+        for end in (stdin, stdout, stderr):
+            os.close(end)
+    return _ForkedProcess(os.fdopen(to_it, "wb"), os.fdopen(of_it, "rb"), os.fdopen(says, "rb"))
 
 
 def call(function: str, request: Mapping[str, Any], seconds: float) -> Any:

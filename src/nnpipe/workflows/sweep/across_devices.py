@@ -14,7 +14,7 @@ from typing import TypeVar
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.closing import Closing
 from nnpipe.core.errors import NNPipeError
-from nnpipe.workflows.candidates.measure import Verification
+from nnpipe.workflows.candidates.measure import Verification, worker_template
 from nnpipe.workflows.devices.device import Device
 from nnpipe.workflows.devices.device_measuring import DeviceAway, DeviceMeasuring, WorkingDevices, no_turn
 from nnpipe.workflows.devices.device_turns import DeviceTurns
@@ -67,22 +67,29 @@ class DeviceSweep(Closing):
         leases = sweep.targets.leases
         self._turns = DeviceTurns(leases, f"the sweep {sweep.title!r}") if leases else None
         self._working = WorkingDevices()
+        remote = [each for each in sweep.targets.devices if not each.here]
+        self._template = worker_template(_modules(sweep)) if len(remote) > 1 else None
         self._measuring = {
-            each.name: DeviceMeasuring(each.name, sweep.targets.patience, self._working, self._turn_on(each))
-            for each in sweep.targets.devices
-            if not each.here
+            each.name: DeviceMeasuring(
+                each.name, sweep.targets.patience, self._working, self._turn_on(each), self._template
+            )
+            for each in remote
         }
         self._away: dict[str, str] = {}
         self._here = threading.Lock()
         self._left: dict[str, int] = {}
         self._count = 0
+        self._counting = threading.Lock()
+        self._closed = False
 
     def close(self) -> None:
         """End the processes of all devices, and give back their turns."""
+        self._closed = True
         for each in self._measuring.values():
             each.close()
-        if self._turns is not None:
-            self._turns.close()
+        for shared in (self._template, self._turns):
+            if shared is not None:
+                shared.close()
         self._measurer.close()
 
     def _turn_on(self, device: Device) -> Callable[[], AbstractContextManager[object]]:
@@ -98,30 +105,36 @@ class DeviceSweep(Closing):
         parts = {each.name: sweep.on(each) for each in sweep.targets.devices}
         names = list(parts) if any(each.here for each in sweep.targets.devices) else [HERE, *parts]
         self._left = dict.fromkeys([model.title for model in sweep.models], len(names))
-        raced: dict[str, Spent] = {}
+        trained = tuple(each for each in sweep.points if each.runtime is None)
+        references: dict[str, Done] = {}
+        known = threading.Event()
+        if not trained:
+            known.set()
 
-        def carry_out(name: str) -> tuple[Done, ...]:
-            self._working.begin(name)
-            try:
-                if sweep.budget is None or name == HERE:
-                    return self._through(name)
-                race = Race(parts[name], self._done)
-                found = race.run()
-                raced[name] = race.spent
-                return found
-            finally:
-                self._working.end(name)
+        def carry_out(name: str) -> DeviceResult | None:
+            done, spent = self._carried_out(name, parts.get(name))
+            if name not in self._measuring:
+                references.update({each.point.title: each for each in done if each.point.runtime is None})
+                known.set()
+            if name == HERE:
+                return None
+            while not known.wait(_LOOK):
+                if self._closed:
+                    raise DeviceAway(f"{name}: the sweep was stopped")
+            own = [each for each in done if each.point.runtime is not None]
+            with self._working.one(name):
+                return self._chosen(parts[name], [*references.values(), *own], name, spent)
 
-        done = self._at_once(names, carry_out)
-        here = next((each.name for each in sweep.targets.devices if each.here), HERE)
-        references = [each for each in done[here] if each.point.runtime is None]
+        found = self._at_once(names, carry_out)
+        return tuple(result for each in sweep.targets.devices if (result := found[each.name]) is not None)
 
-        def choose(name: str) -> DeviceResult:
-            own = [*references, *(each for each in done[name] if each.point.runtime is not None)]
-            return self._chosen(parts[name], own, name, raced.get(name))
-
-        chosen = self._at_once(list(parts), choose)
-        return tuple(chosen[each.name] for each in sweep.targets.devices)
+    def _carried_out(self, name: str, part: Sweep | None) -> tuple[tuple[Done, ...], Spent | None]:
+        """Carry out the points of a device, and return them, with what a budget took."""
+        with self._working.one(name):
+            if part is None or part.budget is None:
+                return self._through(name), None
+            race = Race(part, self._done)
+            return race.run(), race.spent
 
     def _through(self, name: str) -> tuple[Done, ...]:
         """Carry out the points of a device, model by model, and return them."""
@@ -133,8 +146,10 @@ class DeviceSweep(Closing):
             points = by_model[model.title]
             random.Random(f"{self._sweep.seed} {model.title}").shuffle(points)
             done += [self._done(point, self._sweep.verify) for point in points]
-            self._left[model.title] -= 1
-            if not self._left[model.title]:
+            with self._counting:
+                self._left[model.title] -= 1
+                last = not self._left[model.title]
+            if last:
                 self._measurer.release(model)
         order = {point.title: place for place, point in enumerate(self._sweep.points)}
         return tuple(sorted(done, key=lambda each: order[each.point.title]))
@@ -163,7 +178,8 @@ class DeviceSweep(Closing):
             self._away[point.device.name] = said(error)
             key = self._measurer.key(point, verify)
             return Done(point, key, Outcome(None, said(error)), self._measurer.artifact_path(point))
-        self._count += 1
+        with self._counting:
+            self._count += 1
         failed = "" if found.outcome.run is not None else f" failed: {found.outcome.reason}"
         of = "" if self._sweep.budget is not None else f"/{len(self._sweep.points)}"
         log.info("[%d%s] %s%s", self._count, of, point.title, failed)
@@ -225,3 +241,11 @@ class DeviceSweep(Closing):
         if errors:
             raise errors[0]
         return found
+
+
+def _modules(sweep: Sweep) -> list[str]:
+    """Return the modules of the components that measurements use."""
+    used: list[object] = [sweep.dataset, *(model.wrapper for model in sweep.models)]
+    used += [each.protocol for each in sweep.targets.devices if each.protocol is not None]
+    used += [part for point in sweep.points for part in (*point.compilers, point.runtime) if part is not None]
+    return list(dict.fromkeys(type(each).__module__ for each in used))

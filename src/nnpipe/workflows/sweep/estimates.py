@@ -15,9 +15,10 @@ from nnpipe.core.quality_metric import QualityMetric
 from nnpipe.core.task import task_named
 from nnpipe.measuring.autocorrelation import mean_interval
 from nnpipe.measuring.constraints import Figure
+from nnpipe.measuring.counted_figure import COUNTERS, counted_figure, counter_of
 from nnpipe.measuring.doubt import Doubt
 from nnpipe.measuring.energy_figure import energy_figure
-from nnpipe.measuring.quantities import Quantity
+from nnpipe.measuring.quantities import ROUND_TRIP, Quantity
 from nnpipe.measuring.run import Run
 from nnpipe.measuring.statistics import samples_needed
 from nnpipe.report.inputs.candidate import Candidate
@@ -59,6 +60,10 @@ class Figures:
 
     def _found(self, metric: Quantity, confidence: float) -> Figure:
         candidate = self._candidate
+        if metric.name in COUNTERS:
+            return counted_figure(self.run, metric.name, confidence)
+        if candidate.timed is ROUND_TRIP and (metric.percentile is not None or metric.name == "throughput"):
+            return Figure.unknown(f"the target counts {counter_of(self.run) or 'something else'} instead of time")
         if metric.percentile is not None:
             return _latency(candidate, metric.percentile, confidence)
         if metric.name == "throughput":
