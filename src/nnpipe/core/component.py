@@ -103,6 +103,13 @@ class Component(Discoverable, ABC):
         for tool in self.tools():
             tool.check(type(self).__qualname__)
 
+    def import_framework(self) -> None:
+        """Import all packages that loading a first model would import, so that load times do not include imports.
+
+        It is called after all of ``requires`` have been imported, may raise :class:`ImportError`, and does nothing by
+        default.
+        """
+
     @classmethod
     def form_argparse(cls) -> argparse.ArgumentParser:
         """Return a parser, without ``-h``, that has this component's options in their own group."""

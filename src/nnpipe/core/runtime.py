@@ -68,13 +68,6 @@ class Runtime(Component):
         self.check_ready()
         return self._load(artifact)
 
-    def import_framework(self) -> None:
-        """Import all packages that loading a first model would import, so that load times do not include imports.
-
-        It is called after all of ``requires`` have been imported, may raise :class:`ImportError`, and does nothing by
-        default.
-        """
-
     @abstractmethod
     def _load(self, artifact: Artifact) -> InferenceSession:
         """Load an artifact whose format has been checked."""

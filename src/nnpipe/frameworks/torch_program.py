@@ -130,6 +130,13 @@ def load_program(path: Path) -> LoadedProgram:
         raise ArtifactError(f"{path}: PyTorch cannot load it: {one_line(error)}") from None
 
 
+def import_loader() -> None:
+    """Import the modules that load exported programs."""
+    import torch._export.serde.serialize
+    import torch._functorch.aot_autograd
+    import torch.export  # noqa: F401
+
+
 def load_checked(program: ExportedProgram) -> Any:
     """Return the program, loaded by PyTorch, of a file that :mod:`nnpipe.formats.pt2` has checked."""
     import torch

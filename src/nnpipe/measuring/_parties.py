@@ -12,7 +12,6 @@ from nnpipe.core.component import Component
 from nnpipe.core.errors import NNPipeError
 from nnpipe.core.native_output import native_output_held
 from nnpipe.core.registry import find
-from nnpipe.core.runtime import Runtime
 
 
 def handicaps(parties: Mapping[str, Component | Sequence[Component]], artifact: Artifact | None) -> list[str]:
@@ -45,6 +44,6 @@ def import_frameworks(party: Component | Sequence[Component]) -> None:
             except ModuleNotFoundError:  # open_session gives a better message about a missing package
                 continue
             break
-    if isinstance(party, Runtime):
+    if isinstance(party, Component):
         with contextlib.suppress(ImportError), native_output_held():
             party.import_framework()

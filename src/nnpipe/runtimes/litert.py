@@ -16,7 +16,7 @@ from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import IOSpec
 from nnpipe.formats.tflite import read_tflite
-from nnpipe.frameworks.litert import LiteRTSession, check_tensors, open_interpreter
+from nnpipe.frameworks.litert import LiteRTSession, check_tensors, interpreter_module, open_interpreter
 
 
 class LiteRTRuntime(Runtime):
@@ -49,6 +49,10 @@ class LiteRTRuntime(Runtime):
             If the file is missing, damaged, or not TensorFlow Lite; the message names it.
         """
         return read_tflite(path).io
+
+    def import_framework(self) -> None:
+        """Import the interpreter."""
+        interpreter_module()
 
     def _load(self, artifact: Artifact) -> InferenceSession:
         file = read_tflite(artifact.path)

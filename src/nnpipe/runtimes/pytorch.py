@@ -18,7 +18,7 @@ from nnpipe.formats.pt2 import read_program
 from nnpipe.frameworks.framework_output import hushed
 from nnpipe.frameworks.torch_call import program_call
 from nnpipe.frameworks.torch_inductor import compiled_call
-from nnpipe.frameworks.torch_program import LoadedProgram, load_checked
+from nnpipe.frameworks.torch_program import LoadedProgram, import_loader, load_checked
 from nnpipe.frameworks.torch_session import TorchSession, check_device
 
 
@@ -68,9 +68,7 @@ class PyTorchRuntime(Runtime):
     def import_framework(self) -> None:
         """Import the modules that load exported programs and, if asked for, those that compile them."""
         with hushed():
-            import torch._export.serde.serialize
-            import torch.export
-
+            import_loader()
             if self.compile:
                 import torch._inductor.compile_fx  # noqa: F401
 

@@ -43,6 +43,10 @@ class SklearnModel(FileModel):
         help="types that the file may hold beside those that skops trusts by default, such as sklearn.tree._tree.Tree",
     )
 
+    def import_framework(self) -> None:
+        """Import the modules that read estimators."""
+        import skops.io  # noqa: F401
+
     def read_io(self, path: Path) -> IOSpec:
         """Return inputs and outputs; the estimator is loaded for this."""
         return io_of_estimator(read_estimator(path, self.trusted_types), path)

@@ -16,7 +16,7 @@ from nnpipe.core.operation_times import OperationTimes
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec, random_batch
 from nnpipe.formats.tflite import read_tflite
-from nnpipe.frameworks.litert import LiteRTSession, check_tensors, open_interpreter
+from nnpipe.frameworks.litert import LiteRTSession, check_tensors, interpreter_module, open_interpreter
 from nnpipe.frameworks.litert_profile import record
 from nnpipe.modelwrappers.files._tflite_graph import TFLiteSource
 from nnpipe.modelwrappers.files.file_model import FileModel
@@ -33,6 +33,10 @@ class TFLiteModel(FileModel):
     install: ClassVar[str] = "nnpipe[litert]"
 
     num_threads: int = argument(1, help="threads that one inference may use; 0 leaves it to the runtime", minimum=0)
+
+    def import_framework(self) -> None:
+        """Import the interpreter."""
+        interpreter_module()
 
     def read_io(self, path: Path) -> IOSpec:
         """Return the inputs and outputs of the model in a file."""

@@ -26,7 +26,7 @@ from nnpipe.formats.pt2 import read_program
 from nnpipe.frameworks.framework_output import hushed
 from nnpipe.frameworks.torch_call import program_call
 from nnpipe.frameworks.torch_onnx import LARGEST, cause_of, whole_pools, write_exported
-from nnpipe.frameworks.torch_program import load_checked, program_bytes
+from nnpipe.frameworks.torch_program import import_loader, load_checked, program_bytes
 from nnpipe.frameworks.torch_session import TorchSession, check_device
 from nnpipe.modelwrappers.files._one_file import refuse_one_file
 from nnpipe.modelwrappers.files.file_model import FileModel
@@ -65,6 +65,11 @@ class TorchExportModel(FileModel):
     )
     device: Literal["cpu", "cuda"] = argument("cpu", help="where to compute")
     num_threads: int = argument(1, help="threads that one inference may use; 0 leaves it to the runtime", minimum=0)
+
+    def import_framework(self) -> None:
+        """Import the modules that load exported programs."""
+        with hushed():
+            import_loader()
 
     def read_io(self, path: Path) -> IOSpec:
         """Return the inputs and outputs of the program in a file."""

@@ -48,6 +48,10 @@ class SklearnTabularModel(TabularModel):
         help="types that a file may hold beside those that skops trusts by default, such as sklearn.tree._tree.Tree",
     )
 
+    def import_framework(self) -> None:
+        """Import the modules that read estimators."""
+        import skops.io  # noqa: F401
+
     def _estimator(self, seed: int) -> Any:
         from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
         from sklearn.linear_model import SGDClassifier, SGDRegressor
