@@ -34,6 +34,11 @@ def points(count: int, seed: int = 0) -> dict[str, Any]:
     return {"x": np.stack([np.cos(angle), np.sin(angle)], 1).astype(np.float32)}
 
 
+def shifted(sample: dict[str, Any], rng: np.random.Generator) -> dict[str, Any]:
+    """Shift a point, in worker processes."""
+    return sample | {"x": sample["x"] + 0.1 * rng.normal(size=2).astype(np.float32)}
+
+
 class Adversarial(Module):
     """Updates the critic at each batch, and the generator at most where the critic's mean loss is small.
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ from nnpipe.training.callbacks.callback import Callback
 from nnpipe.training.fit import Fit
 from nnpipe.training.optimization import SGD, AdamW, Cosine, Milestones, TorchSchedule
 from nnpipe.training.options import TrainerOptions
+from nnpipe.training.sequences.array import ArraySequence
+from nnpipe.training.sequences.samplers import RandomSampler
 from nnpipe.training.trainer import Trainer
 
 
@@ -98,6 +101,30 @@ def test_a_step_with_values_of_its_own_goes_on_to_the_bit(precision: str, tmp_pa
     assert mean == same != 0.6
     one, two = ((tmp_path / name / "checkpoints" / "last.state").read_bytes() for name in ("one", "two"))
     assert one == two
+
+
+@pytest.mark.slow  # starts processes
+def test_a_training_goes_on_to_the_bit_with_other_numbers_of_workers(tmp_path: Path) -> None:
+    found = []
+    for name, runs in (("one", [(0, None)]), ("two", [(2, 3), (1, 6), (0, None)])):
+        for workers, stop in runs:
+            model, points = gan.GAN(), ArraySequence(gan.points(100), batch=16, sampler=RandomSampler(), seed=3)
+            data = {"circle": {"train": points.map(gan.shifted, workers=workers, seed=4)}}
+            callbacks = () if stop is None else (Interrupting(stop),)
+            kept = {"accumulate": 2, "ema_decay": 0.9, "checkpoint_every": 1, "precision": "bfloat16"}
+            with suppress(KeyboardInterrupt):
+                fit(
+                    model,
+                    gan.Adversarial(),
+                    data,
+                    *callbacks,
+                    optimiser=gan.optimisers(),
+                    folder=tmp_path / name,
+                    **kept,
+                )
+                found.append(toys.weights(model))
+    assert len(found) == 2
+    assert toys.equal(*found)
 
 
 def test_gradients_that_wait_for_a_step_are_part_of_a_checkpoint(tmp_path: Path) -> None:

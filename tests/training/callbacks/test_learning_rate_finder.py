@@ -43,6 +43,14 @@ def test_what_cannot_be_tried_is_refused(tmp_path: Path) -> None:
         )
 
 
+def test_several_optimisers_cannot_be_tried(tmp_path: Path) -> None:
+    optimisers = {"layers.0": SGD(), "layers.4": SGD()}
+    with pytest.raises(TrainingError, match=r"with one optimiser; this training has layers\.0, layers\.4"):
+        Trainer(TrainerOptions(num_epochs=1), [LearningRateFinder()]).fit(
+            toys.fresh(), toys.sequences(), folder=tmp_path, optimiser=optimisers
+        )
+
+
 def test_the_steepest_fall_and_smoothing() -> None:
     rates = np.logspace(-5, 0, 101).tolist()
     losses = [1 - 1 / (1 + np.exp(-4 * (np.log10(rate) + 2))) for rate in rates]  # falls most at 0.01

@@ -47,6 +47,11 @@ class LearningRateFinder(WritingCallback):
         super().on_fit_begin(fit)
         if not 0 < self.lowest < self.highest or self.steps < 2:
             raise ConfigError("LearningRateFinder needs 0 < lowest < highest, and 2 steps at least")
+        if len(fit.optimisers) > 1:
+            raise ConfigError(
+                "LearningRateFinder tries the losses of forward(batch) with one optimiser; this training has "
+                + ", ".join(fit.optimisers)
+            )
         if fit.epoch:
             return
         rates, losses = self._try(fit)
