@@ -12,7 +12,11 @@ Rounds are whole trainings: making the optimiser and all that ``fit`` does
 before and after the epoch are in them.  Time is that of the processor, so that
 other processes count little; the time by the clock is shown beside it.
 
-Goals: the trainer costs at most 0.1 ms a step more, and its weights equal the hand-written loop's to the last bit.
+PyTorch Lightning and ignite do the same where they are installed (``pip install lightning pytorch-ignite``; nnpipe does
+not need them).
+
+Goals: the trainer costs at most 0.1 ms a step more, less than Lightning and ignite do, and its weights equal the
+hand-written loop's to the last bit.
 
 Run ``python benchmarks/training.py`` (about 2 min) or with ``--quick`` (about 20 s).
 """
@@ -30,6 +34,7 @@ from typing import Any
 import numpy as np
 import torch
 from _table import EPYC, interleave, report
+from _training_peers import peers
 
 from nnpipe.experiment.module import Module
 from nnpipe.training.fit import Fit
@@ -131,6 +136,27 @@ class Timed:
         self.clock.append((perf_counter() - clock) / STEPS * 1e3)
 
 
+def at_epoch(sequence: Slices, epoch: int) -> Slices:
+    """Return a sequence whose next batches are those of an epoch."""
+    sequence.set_epoch(epoch)
+    return sequence
+
+
+def reference_of(name: str, others: Mapping[str, Any]) -> str:
+    """Return the name of the hand-written loop that does the same."""
+    return (
+        "hand-written"
+        if name in others
+        else name.replace("trainer", "hand-written").replace("own step", "hand-written")
+    )
+
+
+def timed_more(timed: Mapping[str, Timed], name: str, others: Mapping[str, Any]) -> float:
+    """Return how much more processor time a step takes than by the hand-written loop, in ms."""
+    reference = timed[reference_of(name, others)].busy
+    return median(a - b for a, b in zip(timed[name].busy, reference, strict=True))
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="fewer rounds")
@@ -148,6 +174,8 @@ def main() -> int:
         for clipping in (False, True)
         for who, f in ways
     }
+    others = peers(Net, lambda: at_epoch(Slices(arrays), 1), RATE)
+    timed |= {name: Timed(train) for name, train in others.items()}
     interleave(timed, 1)
     for one in timed.values():
         one.busy.clear()
@@ -156,9 +184,9 @@ def main() -> int:
 
     rows, parts = [], []
     for name, one in timed.items():
-        reference = timed[name.replace("trainer", "hand-written").replace("own step", "hand-written")]
+        reference = timed[reference_of(name, others)]
         # Each round is compared with itself, so that a machine that drifts does not matter.
-        more = median(a - b for a, b in zip(one.busy, reference.busy, strict=True))
+        more = timed_more(timed, name, others)
         same = all(map(torch.equal, one.found[0].state_dict().values(), reference.found[0].state_dict().values()))
         same = same and math.isclose(one.found[1], reference.found[1], rel_tol=1e-5)
         same = same and math.isclose(one.found[2], reference.found[2])
@@ -172,7 +200,8 @@ def main() -> int:
                 "weights equal": same,
             }
         )
-        if one is not reference:
+        if one is not reference and name not in others:
+            least = min((timed_more(timed, other, others) for other in others), default=math.inf)
             parts.append(
                 {
                     "name": f"time of a step, {name}",
@@ -180,8 +209,8 @@ def main() -> int:
                     "unit": "ms",
                     "reference": median(reference.busy),
                     "ratio": median(one.busy) / median(reference.busy),
-                    "goal": f"at most {GOAL_MS} ms more, weights equal to the last bit",
-                    "holds": more <= GOAL_MS and same,
+                    "goal": f"at most {GOAL_MS} ms more and less than others, weights equal to the last bit",
+                    "holds": more <= GOAL_MS and more < least and same,
                     "more": more,
                     "seen_on": EPYC,
                 }

@@ -32,6 +32,7 @@ from nnpipe.core.errors import ConfigError
 _MOST_LOOKED_AT = 1000  # elements of a long list: if one has a wrong type, the first ones mostly have it, too
 _NUMBERS: dict[type, type] = {int: numbers.Integral, float: numbers.Real}
 _NAMES = {int: "a whole number", float: "a number", str: "a text", bool: "True or False", bytes: "bytes"}
+Fits = Callable[[Any], bool]
 _UNIONS = (typing.Union, types.UnionType)
 
 
@@ -51,9 +52,9 @@ def check_call(function: Callable[..., Any], given: Mapping[str, Any]) -> None:
         If an argument has a wrong type; the message names the function, the argument, the types that it takes, and
         the value given.
     """
-    for name, hint in _checked(function):
+    for name, hint, fits in _checked(function):
         # Most arguments are of exactly the type that is asked for, and trainings make values at each step.
-        if name in given and type(given[name]) is not hint and not _fits(given[name], hint):
+        if name in given and type(given[name]) is not hint and not fits(given[name]):
             owner = getattr(function, "__qualname__", str(function)).removesuffix(".__init__")
             raise ConfigError(f"{owner}: {name} takes {_said(hint)}, not {_shown(given[name])}")
 
@@ -112,40 +113,46 @@ def _hints(function: Callable[..., Any]) -> tuple[tuple[str, Any], ...]:
 
 
 @functools.lru_cache(maxsize=512)
-def _checked(function: Callable[..., Any]) -> tuple[tuple[str, Any], ...]:
-    """Return the parameters with the types that not everything has."""
-    return tuple((name, hint) for name, hint in _hints(function) if hint is not Any)
+def _checked(function: Callable[..., Any]) -> tuple[tuple[str, Any, Fits], ...]:
+    """Return the parameters with their types, except those of any type, and what says whether a value has the type."""
+    return tuple((name, hint, _fits(hint)) for name, hint in _hints(function) if hint is not Any)
 
 
-def _fits(value: Any, hint: Any) -> bool:
+def _fits(hint: Any) -> Fits:
+    """Return the function that says whether a value has a type; it is called often, and so made once for each type."""
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
     if hint is Any or isinstance(hint, (TypeVar, str, typing.ForwardRef)):
-        return True
+        return lambda value: True
     if hint is None or hint is type(None):
-        return value is None
+        return lambda value: value is None
     if origin in _UNIONS:
-        return any(_fits(value, part) for part in parts)
+        choices = tuple(map(_fits, parts))
+        return lambda value: any(fits(value) for fits in choices)
     if origin is Literal:
-        return any(type(value) is type(part) and value == part for part in parts)
+        return lambda value: any(type(value) is type(part) and value == part for part in parts)
     if origin is type:
-        return isinstance(value, type) and (not inspect.isclass(parts[0]) or issubclass(value, parts[0]))
+        base = parts[0] if inspect.isclass(parts[0]) else object
+        return lambda value: isinstance(value, type) and issubclass(value, base)
     if origin is collections.abc.Callable or hint is collections.abc.Callable:
-        return callable(value)
+        return callable
     if origin is np.ndarray:
-        return isinstance(value, np.ndarray)
+        return lambda value: isinstance(value, np.ndarray)
     if inspect.isclass(origin):
-        return isinstance(value, origin) and not _is_text(value) and _elements_fit(value, origin, parts)
+        elements = _elements_fit(origin, parts)
+        return lambda value: isinstance(value, origin) and not _is_text(value) and elements(value)
     if not inspect.isclass(hint):
-        return True
+        return lambda value: True
     if getattr(hint, "_is_protocol", False):
-        return all(hasattr(value, member) for member in _members(hint))
+        members = _members(hint)
+        return lambda value: all(hasattr(value, member) for member in members)
     if hint in _NUMBERS:
-        return isinstance(value, _NUMBERS[hint]) and not isinstance(value, (bool, np.bool_))
+        kind = _NUMBERS[hint]
+        return lambda value: isinstance(value, kind) and not isinstance(value, (bool, np.bool_))
     if hint is bool:
-        return isinstance(value, (bool, np.bool_))
+        return lambda value: isinstance(value, (bool, np.bool_))
     if hint in (Path, os.PathLike):
-        return isinstance(value, (str, os.PathLike))
-    return isinstance(value, hint)
+        return lambda value: isinstance(value, (str, os.PathLike))
+    return lambda value: isinstance(value, hint)
 
 
 def _members(protocol: type) -> set[str]:
@@ -159,17 +166,23 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, (str, bytes, bytearray))
 
 
-def _elements_fit(value: Any, origin: type, parts: tuple[Any, ...]) -> bool:
+def _elements_fit(origin: type, parts: tuple[Any, ...]) -> Fits:
+    """Return the function that says whether the elements of a container have their types."""
     if issubclass(origin, collections.abc.Mapping):
         if len(parts) != 2 or parts[1] is Any:  # settings are checked where they are used
-            return True
-        return all(_fits(key, parts[0]) and _fits(each, parts[1]) for key, each in _first(value.items()))
+            return lambda value: True
+        of_key, of_value = map(_fits, parts)
+        return lambda value: all(of_key(key) and of_value(each) for key, each in _first(value.items()))
     if origin is tuple and not (len(parts) == 2 and parts[1] is Ellipsis):
-        return len(value) == len(parts) and all(map(_fits, value, parts))
+        places = tuple(map(_fits, parts))
+        return lambda value: (
+            len(value) == len(places) and all(fits(each) for fits, each in zip(places, value, strict=True))
+        )
+    if not parts:
+        return lambda value: True
+    one = _fits(parts[0])
     # An iterator can be read only once, so its elements are not checked.
-    if not isinstance(value, (list, tuple, set, frozenset)) or not parts:
-        return True
-    return all(_fits(each, parts[0]) for each in _first(value))
+    return lambda value: not isinstance(value, (list, tuple, set, frozenset)) or all(map(one, _first(value)))
 
 
 def _first(values: typing.Iterable[Any]) -> Iterator[Any]:
