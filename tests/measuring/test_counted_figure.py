@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.measuring.constraints import MetricConstraint, metric_of
 from nnpipe.measuring.counted_figure import counted_figure, counter_of
+from nnpipe.measuring.diagnosis import diagnose
 from nnpipe.measuring.quantities import ROUND_TRIP, call_time
 from nnpipe.measuring.run import Run
 from nnpipe.measuring.series import Series
@@ -78,3 +81,10 @@ def test_counts_are_written_with_their_multiple() -> None:
     assert [written(metric, value) for value in (999.0, 15_000.0, 18_400_000.0, 2e9)] == [
         "999", "15.0\u00a0k", "18.4\u00a0M", "2.00\u00a0G"
     ]  # fmt: skip
+
+
+def test_what_is_counted_is_trusted_whatever_else_this_machine_does() -> None:
+    resources = Series({"time_ns": np.arange(9) * 10**8, "machine_cpu_percent": np.full(9, 400.0)})
+    found = run([18_400_000] * 200)
+    loaded = replace(found, series={**found.series, "resources": resources}, host={"cpu": {"logical_cores": 4}})
+    assert diagnose(loaded) == diagnose(found) == ()

@@ -29,7 +29,7 @@ def diagnose(run: Run, warm_up: int | None = None) -> tuple[Doubt, ...]:
     """Return the reasons to distrust a run; empty if none is found.
 
     Files of older versions contain less data, so fewer doubts are found in them.
-    If the model ran on a target, the target's times are checked, not the state of
+    If the model ran on a target, the target's times, or what it counts instead, are checked, not the state of
     this machine.  For candidates measured in turns, only the clock is checked,
     since their comparison already allows for mutual influence and for differences
     between starts.
@@ -51,8 +51,9 @@ def settings_doubts(run: Run) -> Iterator[Doubt]:
 
 
 def _doubts(run: Run, inference: Series, warm_up: int | None) -> Iterator[Doubt]:
-    remote = "target_ns" in inference
-    times = np.asarray(inference["target_ns" if remote else "latency_ns"], np.float64)
+    known = next(name for name in ("target_ns", "target_counts", "latency_ns") if name in inference)
+    remote, counted = known != "latency_ns", known == "target_counts"
+    times = np.asarray(inference[known], np.float64)
     latency = np.asarray(inference["latency_ns"], np.float64)
     starts = np.asarray(inference["start_ns"], np.float64) if "start_ns" in inference else np.cumsum(latency) - latency
     if "round" in inference:  # the recorded state of the machine belongs to an earlier run
@@ -67,8 +68,9 @@ def _doubts(run: Run, inference: Series, warm_up: int | None) -> Iterator[Doubt]
     yield from jumps
     if jumps and (times < 0).any():
         return
-    yield from coarse_clock(times)
-    yield from too_few(times, starts)
+    if not counted:  # instructions repeat, and there is no clock
+        yield from coarse_clock(times)
+        yield from too_few(times, starts)
     if not remote:
         yield from throttled(times, resources, before, after)
         yield from loaded(resources, _mapping(run.host.get("cpu")).get("logical_cores"))

@@ -1,0 +1,203 @@
+"""One sweep on three devices at once, one of which is killed amid: this machine, ARM Linux, and a Cortex-M7.
+
+The keyword network of MLPerf Tiny is compiled to C, and runs in three places: here, built by this machine's compiler;
+in a program for ARM Linux, emulated by QEMU; and in the firmware of a Cortex-M7 without an operating system, emulated
+by QEMU.  The two targets are ``benchmarks/cortex_m/target.c`` with the model linked in.  The Cortex-M7 is killed while
+it measures, and started again.  The goal is that every row is there and right: on all devices as many clips as
+LiteRT's reference kernels, which C of ``CCompiler`` repeats bit by bit; times on Linux, and instructions on the
+Cortex-M7.  (LiteRT's default kernels round otherwise, and are right on two clips more.)
+
+It needs ``apt install qemu-system-arm gcc-arm-none-eabi libnewlib-arm-none-eabi qemu-user gcc-aarch64-linux-gnu
+libc6-dev-arm64-cross``, and the shared data.
+
+    python benchmarks/three_devices.py [--quick] [--data ../shared/data]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from _table import EPYC, report
+
+from nnpipe.core.artifact import Artifact
+from nnpipe.measuring.counted_figure import counted_figure
+from nnpipe.measuring.run import Run
+from nnpipe.workflows.sweep.sweep import sweep
+from nnpipe.workflows.sweep.sweep_result import SweepResult
+
+BOARD = Path(__file__).with_name("cortex_m")
+FRAME = Path(__file__).parents[1] / "examples" / "target_c"
+FLAGS = ("-O2", "-ffp-contract=off", "-w", "-I", str(FRAME))
+M7 = ("arm-none-eabi-gcc", "-mcpu=cortex-m7", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv4-sp-d16", *FLAGS)
+LINUX = ("aarch64-linux-gnu-gcc", *FLAGS)
+REFERENCE = {"class": "LiteRTRuntime", "arguments": {"reference_kernels": True}}
+TOOLS = ("qemu-system-arm", "arm-none-eabi-gcc", "qemu-aarch64", "aarch64-linux-gnu-gcc")
+
+
+def built(folder: Path, compiler: tuple[str, ...], models: list[Path], linked: tuple[str, ...]) -> Path:
+    """Return a program of the target with these models linked in."""
+    lines = ["#include <stdint.h>", "struct model { uint8_t sha256[32]; uint64_t size; void *(*input)(int32_t);",
+             "const void *(*output)(int32_t); void (*run)(void); uint32_t input_bytes, output_bytes; };"]  # fmt: skip
+    rows, objects = [], []
+    for number, path in enumerate(models):
+        artifact = Artifact.read(path)
+        names = {name: f"m{number}_{name}" for name in ("nn_input", "nn_output", "nn_run")}
+        renamed = [f"-D{name}={other}" for name, other in names.items()]
+        objects.append(str(folder / f"model{number}.o"))
+        subprocess.run([*compiler, "-std=c99", *renamed, "-c", str(path), "-o", objects[-1]], check=True)
+        digest = ",".join(str(byte) for byte in bytes.fromhex(artifact.sha256))
+        sizes = [
+            int(np.prod([length or 1 for length in spec.shape])) * np.dtype(spec.dtype).itemsize
+            for spec in (*artifact.io.inputs, *artifact.io.outputs)
+        ]
+        given, found, run = names.values()
+        lines.append(f"void *{given}(int32_t); const void *{found}(int32_t); void {run}(void);")
+        rows.append(f"{{{{{digest}}}, {artifact.size}, {given}, {found}, {run}, {sizes[0]}, {sizes[1]}}}")
+    table = folder / "models.c"
+    table.write_text("\n".join([*lines, f"const struct model models[] = {{{','.join(rows)}}};",
+                                f"const uint32_t model_count = {len(rows)};\n"]))  # fmt: skip
+    program = folder / "target"
+    sources = [str(BOARD / "target.c"), str(table)]
+    subprocess.run([*compiler, "-std=gnu99", *sources, *objects, *linked, "-o", str(program)], check=True)
+    return program
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+class Target:
+    """An emulated target at a port, which can be killed and started again."""
+
+    def __init__(self, command: list[str]) -> None:
+        self._command, self._process = command, subprocess.Popen(command)
+
+    def restart(self) -> None:
+        """Kill it, and start it again after a moment."""
+        self.close()
+        time.sleep(1)
+        self._process = subprocess.Popen(self._command)
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+
+def settings(data: Path, output: Path, devices: list[dict[str, Any]], samples: int | None) -> dict[str, Any]:
+    """Return a sweep of the keyword network in C on devices."""
+    transform = {"transform": "MFCC", "transform_options": [
+        "num_coefficients=10", "lower_hz=20", "upper_hz=4000", "normalise=maximum",
+    ]}  # fmt: skip
+    path = str(data / "models/mlperf_tiny_kws/kws_ref_model.tflite")
+    return {
+        "title": "keywords", "output": str(output),
+        "dataset": {"class": "SpeechCommandsDataset", "arguments": {"dataset_root": str(data / "speech_commands")}},
+        "models": [{"title": "keywords", "class": "TFLiteModel", "arguments": {"model_path": path, **transform}}],
+        "compilers": [{"class": "CCompiler", "arguments": {"arena_seconds": 0}}, []],
+        "runtimes": ["CRuntime", REFERENCE],
+        "measure": {"measure_seconds": 0.0, "warmup_runs": 1, "measure_samples": samples},
+        "verify": {"verify_samples": 8}, "objectives": ["accuracy", "size"], "choose": "accuracy",
+        "constraints": ["size <= 1 MB"], "devices": devices, "targets": ["all"], "target_patience": 60,
+    }  # fmt: skip
+
+
+def kill_amid(target: Target, output: Path, killed: list[float]) -> None:
+    """Kill a target while a measurement on it is unfinished and others may be finished."""
+    while not list((output / "models").glob("*.c")):
+        time.sleep(0.1)
+    time.sleep(3)
+    killed.append(time.monotonic())
+    target.restart()
+
+
+def told(found: SweepResult, name: str, compiled: bool = True) -> dict[str, Any]:
+    """Return what a device's row says: that of the compiled model, or of the file in LiteRT."""
+    (one,) = [each for each in found.by_device if each.device.name == name]
+    points = [(each.run, each.done.point) for each in one.judged]
+    own = [(run, point) for run, point in points if point.device == one.device and point.runtime is not None]
+    runs = [run for run, point in own if bool(point.compilers) == compiled]
+    run: Run | None = runs[0] if runs else None
+    right = 0 if run is None or run.evaluation is None else int(np.count_nonzero(run.evaluation.arrays["rank"] == 0))
+    count = None if run is None else counted_figure(run, "instructions")
+    inference = {} if run is None else run.series["inference"].columns
+    return {
+        "device": name, "runtime": "C" if compiled else "LiteRT's reference", "rows": len(runs), "right": right,
+        "ms": round(float(np.median(inference["target_ns"])) / 1e6, 3) if "target_ns" in inference else "",
+        "M instructions": "" if count is None or count.value is None else round(count.value / 1e6, 2),
+        "as source": "" if run is None else run.verification.get("verdict", ""),
+        "certified": one.device.name in found.certificates,
+    }  # fmt: skip
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="60 clips instead of 180")
+    parser.add_argument("--data", type=Path, default=Path(__file__).parents[2] / "shared" / "data")
+    options = parser.parse_args()
+    missing = [tool for tool in TOOLS if shutil.which(tool) is None]
+    if missing:
+        raise SystemExit(f"not installed: {', '.join(missing)}")
+    samples = 60 if options.quick else None
+    with tempfile.TemporaryDirectory(prefix="nnpipe-three-") as where:
+        folder = Path(where)
+        here = {"name": "here", "cost_per_piece": 900}
+        sweep(settings(options.data, folder / "first", [here], 2))
+        models = sorted((folder / "first" / "models").glob("*.c"))
+        for name in ("m7", "linux"):
+            (folder / name).mkdir()
+        firmware = built(folder / "m7", M7, models, (
+            "-nostartfiles", "-L", str(BOARD), "-T", str(BOARD / "mps2.ld")))  # fmt: skip
+        program = built(folder / "linux", LINUX, models, ("-static",))
+        ports = [free_port(), free_port()]
+        line = f"tcp:127.0.0.1:{ports[0]},server=on,wait=off,nodelay=on"
+        m7 = Target(["qemu-system-arm", "-M", "mps2-an500", "-display", "none", "-monitor", "none",
+                     "-icount", "shift=0", "-kernel", str(firmware), "-serial", line])  # fmt: skip
+        linux = Target(["qemu-aarch64", str(program), str(ports[1])])
+        devices = [
+            here,
+            *({"name": name, "cost_per_piece": cost, "runtimes": ["CRuntime"],
+               "protocol": {"class": "NetworkProtocol", "arguments": {"port": port, "timeout": 10}}}
+              for name, port, cost in (("cortex-m7", ports[0], 9), ("arm-linux", ports[1], 60))),
+        ]  # fmt: skip
+        killed: list[float] = []
+        try:
+            content = settings(options.data, folder / "all", devices, samples)
+            (folder / "all").mkdir()
+            threading.Thread(target=kill_amid, args=(m7, folder / "all", killed), daemon=True).start()
+            begin = time.monotonic()
+            found = sweep(content)
+            seconds = time.monotonic() - begin
+        finally:
+            m7.close()
+            linux.close()
+        rows = [told(found, name) for name in ("here", "cortex-m7", "arm-linux")]
+        rows.append(told(found, "here", compiled=False))
+        print(found, file=sys.stderr)
+        print(json.dumps({"seconds": round(seconds, 1), "killed": bool(killed)}), file=sys.stderr)
+    right = {row["right"] for row in rows}
+    holds = (
+        len(right) == 1 and bool(killed) and all(row["rows"] == 1 for row in rows)
+        and rows[1]["M instructions"] != "" and rows[1]["ms"] == "" and rows[2]["ms"] != ""
+        and found.device is not None and found.device.name == "cortex-m7"
+    )  # fmt: skip
+    value = float(sum(row["rows"] for row in rows[:3]))
+    return report(
+        rows, "a sweep on three devices, one killed amid", value, "rows that are there", 3.0, value / 3,
+        "all three devices, as many right as by LiteRT's reference kernels", holds, seen_on=EPYC,
+    )  # fmt: skip
+
+
+if __name__ == "__main__":
+    sys.exit(main())
