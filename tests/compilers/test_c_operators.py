@@ -218,6 +218,69 @@ def test_parts_are_gathered_from_places(name: str, tmp_path: Path) -> None:
     judged(graph.content(), tmp_path)
 
 
+@pytest.mark.parametrize(("dtype", "zero"), [("int8", -3), ("uint8", 130)])
+@pytest.mark.parametrize("scale", [0.11, 0.005])
+def test_hard_swish_of_8_bits(scale: float, dtype: str, zero: int, tmp_path: Path) -> None:
+    graph = OneOperator([1, 1500], dtype, scale, zero)
+    graph.add("HARD_SWISH", ([1, 1500], dtype, scale * 0.9, zero - 9), options="HardSwishOptions")
+    assert len(np.unique(judged(graph.content(), tmp_path))) > 20
+
+
+@pytest.mark.parametrize("name", ["HARD_SWISH", "ABS", "NEG", "SQUARE", "EXP"])
+def test_functions_of_real_numbers(name: str, tmp_path: Path) -> None:
+    graph = OneOperator([3, 50], "float32")
+    graph.add(name, ([3, 50], "float32"))
+    judged(graph.content(), tmp_path, 1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "float32"])
+def test_slopes_for_negative_numbers(dtype: str, tmp_path: Path) -> None:
+    rng = np.random.default_rng(2)
+    if dtype == "float32":
+        graph, slope = OneOperator([2, 3, 4, 5], dtype), rng.normal(size=(1, 1, 5)).astype(np.float32)
+        graph.add("PRELU", ([2, 3, 4, 5], dtype), graph._constant(slope))
+    else:
+        zero = {"int8": 4, "uint8": 130}[dtype]
+        info = np.iinfo(dtype)
+        slope = rng.integers(info.min, info.max, (1, 1, 5), dtype)
+        graph = OneOperator([2, 3, 4, 5], dtype, 0.03, zero)
+        graph.add("PRELU", ([2, 3, 4, 5], dtype, 0.05, zero + 7), graph._constant(slope, 0.02, zero - 11))
+    judged(graph.content(), tmp_path, 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"), [("REDUCE_MAX", "int8"), ("REDUCE_MIN", "float32"), ("SUM", "float32"), ("REDUCE_MAX", "uint8")]
+)
+@pytest.mark.parametrize(("axes", "keeps"), [([1, 2], True), ([-1], False)])
+def test_tensors_are_reduced(name: str, dtype: str, axes: list[int], keeps: bool, tmp_path: Path) -> None:
+    scale = () if dtype == "float32" else (0.02, 3)
+    graph = OneOperator([2, 3, 4, 5], dtype, *scale)
+    made = ([2, 1, 1, 5] if keeps else [2, 3, 4], dtype, *scale)
+    graph.add(name, made, graph._constant(np.array(axes, np.int32)), options="ReducerOptions", keepDims=keeps)
+    judged(graph.content(), tmp_path, 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "made", "constants", "fields"),
+    [
+        ("SPACE_TO_DEPTH", [2, 4, 6, 3], [2, 2, 3, 12], [], {"blockSize": 2}),
+        ("DEPTH_TO_SPACE", [2, 2, 3, 12], [2, 4, 6, 3], [], {"blockSize": 2}),
+        ("SPACE_TO_BATCH_ND", [2, 5, 7, 3], [12, 4, 3, 3], [[2, 3], [[1, 2], [2, 0]]], {}),
+        ("SPACE_TO_BATCH_ND", [1, 1, 6, 2], [6, 1, 4, 2], [[3, 2], [[2, 0], [1, 1]]], {}),
+        ("BATCH_TO_SPACE_ND", [12, 4, 3, 2], [2, 8, 9, 2], [[2, 3], [[0, 0], [0, 0]]], {}),
+        ("BROADCAST_TO", [3, 1, 4], [2, 3, 5, 4], [[2, 3, 5, 4]], {}),
+    ],
+)
+def test_blocks_and_repetitions(
+    name: str, given: list[int], made: list[int], constants: list[Any], fields: dict[str, int], tmp_path: Path
+) -> None:
+    graph = OneOperator(given, "int8", 0.02, 3)
+    extra = [graph._constant(np.array(each, np.int32)) for each in constants]
+    options = f"{name.replace('_', ' ').title().replace(' ', '')}Options".replace("NdOptions", "NDOptions")
+    graph.add(name, (made, "int8", 0.02, 3), *extra, options=options, **fields)
+    judged(graph.content(), tmp_path)
+
+
 def test_places_outside_of_the_input_read_nothing_outside(tmp_path: Path) -> None:
     graph = OneOperator([1, 2], "int32")
     graph.add("GATHER_ND", ([1, 4], "int8", 0.02, 3), options="GatherNdOptions")

@@ -227,7 +227,11 @@ class IntegerGraph:
         return _packed(model)
 
 
-_VERSIONS = {"CONV_2D": 3, "DEPTHWISE_CONV_2D": 3, "FULLY_CONNECTED": 4, "TRANSPOSE_CONV": 3, "RESIZE_BILINEAR": 3}
+# Where it is not 2.
+_VERSIONS = {
+    "CONV_2D": 3, "DEPTHWISE_CONV_2D": 3, "FULLY_CONNECTED": 4, "TRANSPOSE_CONV": 3, "RESIZE_BILINEAR": 3,
+    "DEPTH_TO_SPACE": 1, "HARD_SWISH": 1, "NEG": 1, "PRELU": 1, "SQUARE": 1,
+}  # fmt: skip
 
 
 def random_integer_graph(seed: int, operators: int = 4) -> bytes:

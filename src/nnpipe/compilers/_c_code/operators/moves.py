@@ -71,15 +71,25 @@ def pad(op: OperatorView) -> CStep:
     op.expect(len(widths) == 2 * len(data.shape) and min(widths, default=0) >= 0, "its widths are none")
     first, last = widths[::2], widths[1::2]
     op.expect_shape([a + n + b for a, n, b in zip(first, data.shape, last, strict=True)])
-    expect_same_values(op, data, op.output())
-    value = op.constant(2).reshape(-1)[0] if len(op.inputs) > 2 and op.inputs[2] is not None else _zero(data)
+    value = op.constant(2).reshape(-1)[0] if len(op.inputs) > 2 and op.inputs[2] is not None else None
     steps = contiguous(out.shape)
     start = sum(a * step for a, step in zip(first, steps, strict=True))
-    pattern = np.asarray(value, data.spec.dtype)
-    number = int(pattern.view(f"uint{8 * pattern.itemsize}"))
     movement = moves("m", data.shape, contiguous(data.shape), steps, 0, start)
-    fill = f"nn_fill_{{bytes}}({{out0}}, {out.count}, {number}u);"
-    return _step(op, [fill, "nn_move_{bytes}({in0}, {out0}, &m);"], [movement], fills=True)
+    size = np.dtype(data.spec.dtype).itemsize
+    return fill_step(op, data, [f"nn_move_{size}({{in0}}, {{out0}}, &m);"], [movement], value)
+
+
+def fill_step(
+    op: OperatorView, data: ProgramTensor, statements: Sequence[str], before: Sequence[str],
+    value: np.generic | None = None,
+) -> CStep:  # fmt: skip
+    """Return a step that moves elements into an output filled with a value, by default zero."""
+    expect_same_values(op, data, op.output())
+    pattern = np.asarray(_zero(data) if value is None else value, data.spec.dtype)
+    number, size = int(pattern.view(f"uint{8 * pattern.itemsize}")), pattern.itemsize
+    op.expect(op.output().count > 0, "its output is empty")
+    fill = f"nn_fill_{size}({{out0}}, {op.output().count}, {number}u);"
+    return CStep(" ".join([fill, *statements]), [*move_kernels(size), CKernel("fill.c", _words(size))], before=before)
 
 
 def strided_slice(op: OperatorView) -> CStep:
@@ -132,12 +142,11 @@ def _cut(op: OperatorView, starts: Sequence[int], strides: Sequence[int], length
     return _step(op, ["nn_move_{bytes}({in0}, {out0}, &m);"], [movement])
 
 
-def _step(op: OperatorView, statements: list[str], before: list[str], fills: bool = False) -> CStep:
+def _step(op: OperatorView, statements: list[str], before: list[str]) -> CStep:
     size = np.dtype(op.output().spec.dtype).itemsize
-    kernels = [*move_kernels(size), *([CKernel("fill.c", _words(size))] if fills else [])]
     if op.output().count == 0:
         raise CompileError("its output is empty")
-    return CStep(" ".join(each.replace("{bytes}", str(size)) for each in statements), kernels, before=before)
+    return CStep(" ".join(each.replace("{bytes}", str(size)) for each in statements), move_kernels(size), before=before)
 
 
 def _words(size: int) -> tuple[tuple[str, str], ...]:

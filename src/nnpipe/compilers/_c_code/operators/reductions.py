@@ -1,4 +1,4 @@
-"""Means along axes."""
+"""Means, sums, and the greatest and least along axes."""
 
 from __future__ import annotations
 
@@ -15,19 +15,8 @@ _MOST = 1 << 22  # elements of a mean, so that sums of 8-bit numbers stay below 
 def mean(op: OperatorView) -> CStep:
     """Return the step of MEAN."""
     data, out = op.input(0), op.output()
-    rank = len(data.shape)
-    op.expect(1 <= rank <= 4 and min(data.shape) > 0, f"its input has the shape {data.shape}")
-    axes = {axis + rank if axis < 0 else axis for axis in op.integers(1)}
-    op.expect(axes <= set(range(rank)), "it has no such axis")
-    kept = [n for n in range(rank) if n not in axes]
-    op.expect_shape(
-        [1 if n in axes else length for n, length in enumerate(data.shape)]
-        if op.operator.option(0, "<b")
-        else [data.shape[n] for n in kept]
-    )
-    count = math.prod(data.shape[n] for n in axes)
+    place, count = _reduced(op)
     op.expect(count <= _MOST, "it is the mean of too many elements")
-    place = struct("nn_reduction", "r", [*_axes(data.shape, kept), *_axes(data.shape, sorted(axes))])
     kinds = (data.spec.dtype, out.spec.dtype)
     if kinds == ("float32", "float32"):
         return CStep(
@@ -49,6 +38,54 @@ def mean(op: OperatorView) -> CStep:
         (CLAMP_Q, RESCALE, _REDUCTION, CKernel("mean_q.c", words)),
         before=[place, struct(f"nn_mean_{SUFFIXES[kinds[0]]}", "m", values)],
     )  # fmt: skip
+
+
+def total(op: OperatorView) -> CStep:
+    """Return the step of SUM, of real numbers."""
+    if op.types() != ("float32", "int32", "float32"):
+        raise op.unsupported()
+    return _folded(op, "sum", "0", "found + x")
+
+
+def reduce_max(op: OperatorView) -> CStep:
+    """Return the step of REDUCE_MAX."""
+    return _folded(op, "max", "from[0]", "x > found ? x : found")
+
+
+def reduce_min(op: OperatorView) -> CStep:
+    """Return the step of REDUCE_MIN."""
+    return _folded(op, "min", "from[0]", "x < found ? x : found")
+
+
+def _folded(op: OperatorView, name: str, start: str, following: str) -> CStep:
+    data, out = op.input(0), op.output()
+    place, count = _reduced(op)
+    op.expect(count > 0, "its input is empty")
+    op.expect(data.spec.dtype == out.spec.dtype and data.spec.dtype in SUFFIXES, str(op.unsupported()))
+    same = (data.spec.scale, data.spec.zero_point) == (out.spec.scale, out.spec.zero_point)
+    op.expect(same, "input and output have other scales")
+    suffix = f"{name}_{SUFFIXES[data.spec.dtype]}"
+    words = (("@", suffix), ("OUT", C_TYPES[data.spec.dtype]), ("START", start), ("NEXT", following))
+    return CStep(
+        f"nn_reduce_{suffix}({{in0}}, {{out0}}, &r);", (_REDUCTION, CKernel("reduce.c", words)), before=[place]
+    )
+
+
+def _reduced(op: OperatorView) -> tuple[str, int]:
+    """Return the definition of a reduction, and of how many elements each result is made."""
+    data = op.input(0)
+    rank = len(data.shape)
+    op.expect(1 <= rank <= 4 and min(data.shape) > 0, f"its input has the shape {data.shape}")
+    axes = {axis + rank if axis < 0 else axis for axis in op.integers(1)}
+    op.expect(axes <= set(range(rank)), "it has no such axis")
+    kept = [n for n in range(rank) if n not in axes]
+    op.expect_shape(
+        [1 if n in axes else length for n, length in enumerate(data.shape)]
+        if op.operator.option(0, "<b")
+        else [data.shape[n] for n in kept]
+    )
+    place = struct("nn_reduction", "r", [*_axes(data.shape, kept), *_axes(data.shape, sorted(axes))])
+    return place, math.prod(data.shape[n] for n in axes)
 
 
 def _axes(shape: tuple[int, ...], axes: list[int]) -> list[str]:

@@ -43,7 +43,7 @@ def _clamped(op: OperatorView, activation: int) -> CStep:
     factor = multiplier_of(scale_of(op.input(0)) / scale_of(op.output()))
     low, high = quantised_range(activation, op.output())
     zero, out_zero = zero_of(op.input(0)), zero_of(op.output())
-    return _table(op, lambda x: min(high, max(low, out_zero + rescaled(x - zero, *factor))))
+    return table(op, lambda x: min(high, max(low, out_zero + rescaled(x - zero, *factor))))
 
 
 def quantize(op: OperatorView) -> CStep:
@@ -64,7 +64,7 @@ def quantize(op: OperatorView) -> CStep:
     low, high = LIMITS[kinds[1]]
     factor = multiplier_of(scale_of(op.input(0)) / scale_of(op.output()))
     zero, out_zero = zero_of(op.input(0)), zero_of(op.output())
-    return _table(op, lambda x: min(high, max(low, out_zero + rescaled(x - zero, *factor))))
+    return table(op, lambda x: min(high, max(low, out_zero + rescaled(x - zero, *factor))))
 
 
 def _rescaled(op: OperatorView) -> CStep:
@@ -171,7 +171,7 @@ def leaky_relu(op: OperatorView) -> CStep:
         x -= zero_of(data)
         return min(high, max(low, zero_of(out) + rescaled(x, *(plain if x >= 0 else sloped))))
 
-    return _table(op, value)
+    return table(op, value)
 
 
 def _real(op: OperatorView, name: str) -> CStep:
@@ -197,7 +197,7 @@ def _looked_up(op: OperatorView, function: Callable[[float], float], steps: int,
         found = np.float32(function(float(scale * np.float32(x - zero))))
         return min(high, max(low, rounded(float(found * np.float32(steps))) + zero_of(out)))
 
-    return _table(op, value)
+    return table(op, value)
 
 
 def _expect_bytes(op: OperatorView) -> None:
@@ -206,7 +206,7 @@ def _expect_bytes(op: OperatorView) -> None:
         raise op.unsupported()
 
 
-def _table(op: OperatorView, value: Callable[[int], int]) -> CStep:
+def table(op: OperatorView, value: Callable[[int], int]) -> CStep:
     """Return a step that looks each element up; the table is ordered by the element's bits."""
     kinds = op.types()
     inputs = np.arange(256, dtype=np.uint8).view(kinds[0])
