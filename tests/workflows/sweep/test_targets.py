@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -192,3 +196,51 @@ def test_a_device_that_is_killed_is_taken_up_again_and_one_that_is_away_costs_it
     ]  # fmt: skip
     assert cost_sentence(found).startswith("gone is the cheapest")
     assert "Which device" in Path("out", "report.rst").read_text("utf-8")
+
+
+@pytest.mark.slow
+def test_two_sweeps_of_two_people_on_one_device_interleave_and_both_are_right(
+    content: dict[str, Any], folder: Path, board: Server
+) -> None:
+    needs("sqlalchemy")
+    devices = {"leases": str(folder / "leases.sqlite"), "devices": [device("board", board.port)]}
+    given = content | {"devices": devices, "targets": ["board"], "batch_sizes": [1, 2, 3, 4], "confirmations": 1}
+    command = [sys.executable, "-m", "nnpipe.scenarios.sweep"]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    people = []
+    for name in ("anna", "bert"):
+        (folder / f"{name}.json").write_text(json.dumps(given | {"title": name, "output": name}), "utf-8")
+        words = [*command, f"{name}.json"]
+        people.append(
+            subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        )
+    said = [person.communicate(timeout=300) for person in people]
+    assert [person.returncode for person in people] == [0, 0], said
+    assert any("is held by" in errors for _, errors in said)
+    order = []
+    for name in ("anna", "bert"):
+        data = json.loads((folder / name / "sweep.json").read_text("utf-8"))
+        assert len(data["points"]) == 4
+        assert data["devices"][0]["chosen"] is not None
+        order += [(path.stat().st_mtime_ns, name) for path in (folder / name / "results").glob("[!.]*.json")]
+    names = [name for _, name in sorted(order)]
+    assert sum(one != other for one, other in itertools.pairwise(names)) >= 2, names
+
+
+@pytest.mark.slow
+def test_a_sweep_on_devices_that_was_killed_goes_on(content: dict[str, Any], folder: Path, board: Server) -> None:
+    given = content | {"devices": [device("board", board.port)], "targets": ["board"], "batch_sizes": [1, 2, 3]}
+    (folder / "sweep.json").write_text(json.dumps(given), "utf-8")
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    results = folder / "out" / "results"
+    killed = subprocess.Popen([sys.executable, "-m", "nnpipe.scenarios.sweep", "sweep.json"], env=environment)
+    wait_for(lambda: list(results.glob("[!.]*.json")), seconds=120)
+    killed.kill()
+    killed.wait()
+    before = {path: path.stat().st_mtime_ns for path in results.glob("[!.]*.json")}
+    assert main(["sweep.json"]) == 0
+    after = {path: path.stat().st_mtime_ns for path in results.glob("[!.]*.json")}
+    assert before.items() <= after.items()
+    assert len(after) == 3
+    assert main(["sweep.json"]) == 0
+    assert {path: path.stat().st_mtime_ns for path in results.glob("[!.]*.json")} == after
