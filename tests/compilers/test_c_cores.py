@@ -43,6 +43,12 @@ def test_random_graphs_are_exact_on_emulated_cores(core: str, seed: int, cores: 
     assert found["memory B"] == found["arena planned B"]
 
 
+@pytest.mark.parametrize("level", ["-O0", "-Os", "-O3"])
+def test_every_level_of_optimisation_computes_the_same(level: str, cores: ModuleType) -> None:
+    options = argparse.Namespace(quick=True, optimise=level)
+    assert cores.measured(random_integer_graph(61, 8), "cortex-m4", options)["wrong bytes"] == 0
+
+
 def test_keyword_spotting_is_exact_and_needs_what_was_predicted(cores: ModuleType) -> None:
     if not KEYWORDS.is_file():
         pytest.skip(f"{KEYWORDS.name} is not there")
