@@ -37,7 +37,7 @@ from nnpipe.scenarios._cli.option_types import output_file
 from nnpipe.workflows.devices.device import ALL
 from nnpipe.workflows.devices.device_file import read_devices
 from nnpipe.workflows.devices.device_turns import users_of
-from nnpipe.workflows.devices.inspection import FAILED, Inspection, ping, try_out
+from nnpipe.workflows.devices.inspection import FAILED, UNTRIED, Inspection, ping, try_out
 from nnpipe.workflows.devices.schema import schema
 
 _ACTIONS = ("list", "ping", "facts", "test", "schema")
@@ -70,7 +70,8 @@ def _devices(argv: Sequence[str] | None) -> int:
     found = ping(chosen) if options.action == "ping" else try_out(chosen)
     print("\n".join(map(facts_text, found)) if options.action == "facts" else inspections_table(found))
     _write(options.json, [_told(each) for each in found])
-    return NOT_ALL if any(each.state == FAILED for each in found) else 0
+    bad = (FAILED, UNTRIED) if options.action == "test" else (FAILED,)
+    return NOT_ALL if any(each.state in bad for each in found) else 0
 
 
 def _told(each: Inspection) -> dict[str, object]:

@@ -47,6 +47,12 @@ def test_a_device_is_tried_out_and_tells_what_it_is(board: Server, fake: Server)
     assert "FakeRuntime" in refused.reason
 
 
+def test_a_device_for_which_there_is_no_tiny_model_still_tells_what_it_counts(board: Server) -> None:
+    runtimes = {"nnpipe.runtimes.c.CRuntime": board.protocol}
+    (found,) = try_out([Device("board", board.protocol, runtimes=runtimes)])
+    assert (found.state, found.facts["counter"]) == ("not tried", "wall")
+
+
 def test_who_is_busy_away_or_asks_for_a_token_is_told(board: Server, fake: Server, tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("a token that nobody asked for", "utf-8")

@@ -44,17 +44,23 @@ def facts_text(each: Inspection) -> str:
     lines = [each.title]
     if not each.facts:
         return f"{each.title}\n  not known: {clean(each.reason, 300) or 'it tells nothing about itself'}"
-    host = each.facts.get("host", {})
-    cpu = host.get("cpu", {}) if isinstance(host, dict) else {}
+    # What a target tells may be anything.
+    host, packages = (_mapping(each.facts.get(name)) for name in ("host", "frameworks"))
+    cpu, memory, gpus = _mapping(host.get("cpu")), host.get("memory_bytes"), host.get("gpus")
     told = {
         "board": host.get("board"), "processor": cpu.get("model"), "cores": cpu.get("logical_cores"),
-        "memory": f"{host['memory_bytes'] / 2**20:,.0f} MiB" if "memory_bytes" in host else None,
-        **{name: host.get(name) for name in _LEFT}, "gpus": ", ".join(str(g.get("name")) for g in host.get("gpus", [])),
+        "memory": f"{memory / 2**20:,.0f} MiB" if isinstance(memory, int) else None,
+        **{name: host.get(name) for name in _LEFT},
+        "gpus": ", ".join(str(_mapping(gpu).get("name")) for gpu in gpus) if isinstance(gpus, list) else None,
         "counter": each.facts.get("counter"),
-        "packages": ", ".join(f"{k} {v}" for k, v in list(each.facts.get("frameworks", {}).items())[:_PACKAGES]),
+        "packages": ", ".join(f"{name} {version}" for name, version in list(packages.items())[:_PACKAGES]),
     }  # fmt: skip
     lines += [f"  {name}: {clean(_text(value), 400)}" for name, value in told.items() if value]
     return "\n".join(lines)
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
 
 
 def _text(value: Any) -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,7 +22,10 @@ from nnpipe.workflows.devices.device import Device
 from nnpipe.workflows.devices.trial_models import trial_batch, write_trial_models
 from nnpipe.workflows.journal import said
 
-FREE, BUSY, FAILED = "free", "busy", "failed"
+if TYPE_CHECKING:
+    from nnpipe.protocols.client.connection import Connection
+
+FREE, BUSY, UNTRIED, FAILED = "free", "busy", "not tried", "failed"
 _MOST_AT_ONCE = 64
 _INFERENCES = 20
 
@@ -38,7 +41,7 @@ class Inspection:
     server
         The runtimes that this server is for, as text; empty if it is the only one of the device.
     state
-        ``free``, ``busy`` with another client, or ``failed``.
+        ``free``, ``busy`` with another client, ``not tried`` since there is no model for it, or ``failed``.
     reason
         Why it failed, or what it said.
     seconds
@@ -101,19 +104,36 @@ def _reached(device: Device, server: str, deployment: Deployment) -> Inspection:
 
 def state_of(deployment: Deployment) -> tuple[str, str]:
     """Connect to a server, and return its state, and why it failed or what it said."""
-    from nnpipe.protocols.client.connection import Connection
     from nnpipe.protocols.conversation.frame import ErrorCode
-    from nnpipe.protocols.conversation.host import HostConversation
 
     try:
-        conversation = HostConversation(token=deployment.remote.token())
-        with contextlib.closing(Connection(deployment.protocol.connect(), conversation)) as connection:
-            connection.greet()
+        with _greeted(deployment):
+            return FREE, ""
     except TargetError as error:
         return (BUSY if error.code == ErrorCode.BUSY else FAILED), said(error)
     except NNPipeError as error:
         return FAILED, said(error)
-    return FREE, ""
+
+
+@contextlib.contextmanager
+def _greeted(deployment: Deployment) -> Iterator[Connection]:
+    from nnpipe.protocols.client.connection import Connection
+    from nnpipe.protocols.conversation.host import HostConversation
+
+    conversation = HostConversation(token=deployment.remote.token())
+    with contextlib.closing(Connection(deployment.protocol.connect(), conversation)) as connection:
+        connection.greet()
+        yield connection
+
+
+def _counter(deployment: Deployment) -> dict[str, Any]:
+    """Return what a server counts, which it tells without a model."""
+    from nnpipe.protocols.conversation.frame import FrameFlag, FrameKind
+    from nnpipe.protocols.conversation.payloads import Stats
+
+    with _greeted(deployment) as connection:
+        stats = Stats.unpack(connection.ask(FrameKind.STATS, (), FrameFlag.CLOCK))
+    return {"counter": stats.counter.name.lower(), "rate": stats.rate}
 
 
 def _tried(device: Device, server: str, deployment: Deployment) -> Inspection:
@@ -136,8 +156,13 @@ def _tried(device: Device, server: str, deployment: Deployment) -> Inspection:
             except NNPipeError as error:
                 refusals.append(said(error))
                 break
-    why = "; ".join(refusals) or "there is no test model in a format that its runtimes take"
-    return Inspection(device, server, FAILED, why, reached.seconds)
+    if refusals:
+        return Inspection(device, server, FAILED, "; ".join(refusals), reached.seconds)
+    why = "there is no tiny model in a format that its runtimes take"
+    try:
+        return Inspection(device, server, UNTRIED, why, reached.seconds, _counter(deployment))
+    except NNPipeError as error:
+        return Inspection(device, server, FAILED, said(error), reached.seconds)
 
 
 def _formats(device: Device, deployment: Deployment) -> set[str]:

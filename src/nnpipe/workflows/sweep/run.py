@@ -232,6 +232,8 @@ class PointMeasurer(Closing):
         return compiled(self._sweep, point, self._open(point.model), path)
 
     def _open(self, model: Model) -> ModelProcess:
+        if self._closed:
+            raise NNPipeError(f"{model.title}: the sweep was stopped")
         if self._source is None or self._opened != model.title:
             self._close_source()
             if not self._shared:
