@@ -132,7 +132,7 @@ def test_gradients_that_wait_for_a_step_are_part_of_a_checkpoint(tmp_path: Path)
 
     def turns(fit: Any, batch: dict[str, Any]) -> Any:
         loss, outputs = fit.forward(batch)
-        (loss * 1.0).backward()
+        loss.backward()
         if fit.batch % 3 == 2:
             fit.update("layers.4")
         fit.update("layers.0")
@@ -151,6 +151,30 @@ def test_gradients_that_wait_for_a_step_are_part_of_a_checkpoint(tmp_path: Path)
             continue
         states.append(toys.weights(model))
     assert toys.equal(*states)
+
+
+def test_what_is_left_at_the_end_of_an_epoch_is_used_alike_after_a_kill(tmp_path: Path) -> None:
+    """The epoch's last batch makes a step of one optimiser, and leaves the other's gradients for the end."""
+
+    def late(fit: Any, batch: dict[str, Any]) -> Any:
+        loss, outputs = fit.forward(batch)
+        fit.backward(loss)
+        fit.update("layers.0")
+        return outputs
+
+    class Killed(Callback):
+        def on_epoch_end(self, fit: Any) -> None:
+            raise KeyboardInterrupt
+
+    found = []
+    for callbacks in ((), (Killed(),), ()):
+        model, folder = toys.fresh(), tmp_path / ("one" if not found else "two")
+        kept = {"optimiser": {"layers.0": SGD(rate=0.01), "layers.4": SGD(rate=0.1)}, "schedule": Cosine(warmup=3)}
+        with suppress(KeyboardInterrupt):
+            history = fit(model, late, None, *callbacks, folder=folder, checkpoint_every=7, ema_decay=0.9, **kept)
+            found.append((toys.weights(model), list(history.rows())))
+    assert toys.equal(found[0][0], found[1][0])
+    assert found[0][1] == found[1][1]
 
 
 def test_accumulated_batches_are_one_large_batch_for_each_optimiser() -> None:

@@ -239,6 +239,13 @@ def test_what_is_no_metric_is_refused(metrics: Any, message: str) -> None:
         Trainer().evaluate(Fixed(lambda b: ClassificationOutput(b["x"], b["label"])), data, metrics=metrics)
 
 
+def test_a_wrong_name_is_told_at_the_first_batch_and_an_output_that_is_not_there_at_the_end(caplog: Any) -> None:
+    with pytest.raises(ConfigError, match="no metric 'rocauc'"):
+        Trainer(TrainerOptions(num_epochs=1)).fit(toys.fresh(), toys.sequences(), metrics={"label": ["rocauc"]})
+    Trainer(TrainerOptions(num_epochs=1)).fit(toys.fresh(), toys.sequences(), metrics={"lable": ["roc_auc"]})
+    assert "metrics: no output is called 'lable'; there are label" in caplog.text
+
+
 def test_an_output_without_a_task_is_named() -> None:
     arrays = {"x": np.zeros((4, 1, 3, 3), np.float32)}
     with pytest.raises(ConfigError, match="a TotalVariationOutput belongs to no task"):

@@ -17,6 +17,7 @@ from nnpipe.training._hooks import Hooks
 from nnpipe.training._limits import Passes, StepLimits
 from nnpipe.training._metric_sums import MetricSums
 from nnpipe.training._steps import Diverged, Steps
+from nnpipe.training._whole_metrics import tell_missing
 from nnpipe.training.checkpoints import LAST
 from nnpipe.training.distributed import Team
 from nnpipe.training.final_weights import choose_final_weights, end
@@ -77,6 +78,7 @@ class Loop:
                 self._roll_back(error)
         self._passes.close()
         self._checkpointer.wait()
+        tell_missing(fit, {name for row in fit.history.rows() for name in row})
         if self._limits.time_is_up:
             fit.stop(f"{options.max_seconds:g} seconds are over; the same call goes on from here")
             fit.unfinished = True
@@ -122,7 +124,7 @@ class Loop:
         fit.model.train()
         before = -1  # the first pass may be the rest of one, without a batch
         while not self._train_on_pass():
-            if steps.flush():
+            if steps.flush(fit.step):
                 self._count_step()
             self._passes.close()
             if not fit.options.epoch_steps or fit.step >= limits.last_step:

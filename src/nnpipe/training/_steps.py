@@ -149,8 +149,12 @@ class Steps:
             self.average.update(self._number)
         return stepped
 
-    def flush(self) -> bool:
-        """Use the gradients of batches that did not suffice for a step; return whether there were any."""
+    def flush(self, number: int) -> bool:
+        """Use the gradients of batches that did not suffice for a step, in step ``number``, counted from 0.
+
+        Return whether there were any.
+        """
+        self._number = number  # after a resumption, no batch may have begun
         left = [one for one in self._all if one.pending]
         for one in self._all:
             one.stepped = False

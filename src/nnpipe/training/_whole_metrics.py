@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -99,6 +99,10 @@ class WholeMetrics:
             raise ConfigError(
                 f"metrics[{name!r}]: a {type(output).__name__} belongs to no task; give objects such as torchmetrics'"
             )
+        if name not in self._parts:  # a wrong name is an error at the first batch
+            for metric in self._wanted[name].values():
+                if isinstance(metric, (str, QualityMetric)):
+                    _resolved(metric, judged[0].task)
         parts = self._parts.setdefault(name, [[] for _ in judged])
         for own, evaluation in zip(parts, judged, strict=True):
             own.append(evaluation)
@@ -152,6 +156,17 @@ class WholeMetrics:
                     own.append(_decoded(one))
             for name, weights in state["weights"].items():
                 self._weights.setdefault(name, []).append(weights)
+
+
+def tell_missing(fit: Any, figures: Collection[str]) -> None:
+    """Write a warning to the log for each output of which metrics were asked for, and that no batch had."""
+    outputs = {parts[2] for parts in (name.split("/", 3) for name in figures) if len(parts) == 4}
+    if not figures:
+        return
+    for name in fit.metrics:
+        if name not in outputs:
+            known = f"; there are {', '.join(sorted(outputs))}" if outputs else ""
+            fit.log.warning("metrics: no output is called %r%s", name, known)
 
 
 def _resolved(metric: str | QualityMetric, task: str) -> QualityMetric:

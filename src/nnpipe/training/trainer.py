@@ -25,7 +25,7 @@ from nnpipe.training._optimisers import check_schedule, check_step, optimisers_o
 from nnpipe.training._random import seed_all, undisturbed
 from nnpipe.training._recomputation import recomputing
 from nnpipe.training._user_inputs import check_device, check_others, check_splits, datasets_of, model_of
-from nnpipe.training._whole_metrics import wanted_of
+from nnpipe.training._whole_metrics import tell_missing, wanted_of
 from nnpipe.training.callbacks.callback import Callback
 from nnpipe.training.callbacks.selection import DEFAULT, check_frameworks, choose
 from nnpipe.training.checkpoints import LAST, CheckpointWriter, rescued, size_of_state
@@ -260,6 +260,7 @@ class Trainer(Module):
             done = False
             try:
                 found = evaluator.evaluate([(name, split) for name, parts in datasets.items() for split in parts])
+                tell_missing(fit, found)
                 done = True
             finally:
                 _end(fit, hooks, CheckpointWriter(), done)
