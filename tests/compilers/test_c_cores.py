@@ -36,7 +36,7 @@ def cores(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 @pytest.mark.parametrize("core", ["cortex-m3", "cortex-m4", "cortex-m55"])
-@pytest.mark.parametrize("seed", [61, 267])  # with convolutions, dense layers and sums, clamped and not
+@pytest.mark.parametrize("seed", [165, 210])  # with convolutions, dense layers and sums, clamped and not
 def test_random_graphs_are_exact_on_emulated_cores(core: str, seed: int, cores: ModuleType) -> None:
     found = cores.measured(random_integer_graph(seed, 8), core, ONE)
     assert found["wrong bytes"] == 0
@@ -46,7 +46,7 @@ def test_random_graphs_are_exact_on_emulated_cores(core: str, seed: int, cores: 
 @pytest.mark.parametrize("level", ["-O0", "-Os", "-O3"])
 def test_every_level_of_optimisation_computes_the_same(level: str, cores: ModuleType) -> None:
     options = argparse.Namespace(quick=True, optimise=level)
-    assert cores.measured(random_integer_graph(61, 8), "cortex-m4", options)["wrong bytes"] == 0
+    assert cores.measured(random_integer_graph(165, 8), "cortex-m4", options)["wrong bytes"] == 0
 
 
 def test_keyword_spotting_is_exact_and_needs_what_was_predicted(cores: ModuleType) -> None:

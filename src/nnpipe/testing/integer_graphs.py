@@ -30,7 +30,7 @@ class IntegerGraph:
         self._operators: list[Any] = []
         self._codes: list[Any] = []
         self._buffers = [schema.BufferT()]
-        shape = [1, *(int(n) for n in random.integers(1, 9, 2)), int(random.integers(1, 7))]
+        shape = [int(random.choice([1, 1, 2])), *(int(n) for n in random.integers(1, 9, 2)), int(random.integers(1, 7))]
         self._values = [self._value(shape)]
 
     def _tensor(self, shape: Sequence[int], kind: str, scale: Any = None, zero: Any = None, axis: int = 0) -> int:
@@ -128,7 +128,13 @@ class IntegerGraph:
         units, depth = int(self._random.integers(1, 9)), math.prod(self._shape(source)[1:])
         extra = self._weights([units, depth], units, -1, source)
         fields = {"fusedActivationFunction": self._activation()}
-        self._operator("FULLY_CONNECTED", [source, *extra], self._value([1, units]), "FullyConnectedOptions", **fields)
+        self._operator(
+            "FULLY_CONNECTED",
+            [source, *extra],
+            self._value([self._shape(source)[0], units]),
+            "FullyConnectedOptions",
+            **fields,
+        )
 
     def _pair(self, name: str, source: int) -> None:
         shape = self._shape(source)
