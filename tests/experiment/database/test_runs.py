@@ -147,7 +147,7 @@ def test_deleting_leaves_nothing_behind(database, tmp_path):
     assert counts == {
         "about": 1, "configurations": 1, "settings": 1, "runs": 1, "parents": 0, "statistics": 1, "histories": 1,
         "series": 1, "points": 1, "artifacts": 1, "origins": 0,
-        "jobs": 0, "searches": 0, "trials": 0, "reports": 0,
+        "jobs": 0, "searches": 0, "trials": 0, "reports": 0, "device_tickets": 0,
     }  # fmt: skip
     assert len([path for path in (tmp_path / "store").rglob("*") if path.is_file()]) == 1
     assert database.artifacts.get_arrays(kept, "same")["x"].tolist() == [1]
