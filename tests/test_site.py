@@ -174,7 +174,7 @@ def test_no_page_asks_another_machine_for_anything(site: Path, address: str, bro
 @pytest.mark.parametrize(
     ("query", "wanted"),
     [
-        ("certificate", "sweeping.html#the-certificate"),
+        ("certificate", "sweeping.html#certificate"),
         ("kill -9", "training.html#after-kill-9"),
         ("calibration", "gallery/calibration.html"),
         ("compare", "api/functions/compare.html"),

@@ -433,6 +433,7 @@ def test_operators_that_no_layer_computes_are_kept_and_told(tmp_path: Path) -> N
         ("Clip", [np.float32(0.1), np.float32(0.2)], {}, "it.min"),
         ("Resize", [None, np.array([1, 1, 1.5, 2], np.float32)], {}, "it.scales"),
         ("Mul", [array(4, 9, 8)], {}, "it"),
+        ("Div", [np.float32(0)], {}, "it"),
         ("Erf", [], {}, "it"),
         ("Dropout", [np.float32(0.5), np.array(True)], {}, "it.training_mode"),
         ("Upsample", [np.array([1, 1, 2, 2], np.float32)], {"mode": "linear"}, "it.mode"),

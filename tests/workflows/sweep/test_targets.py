@@ -139,6 +139,7 @@ def killed(server: Server, results: Path) -> threading.Thread:
     return thread
 
 
+@pytest.mark.slow
 def test_a_device_that_is_killed_is_taken_up_again_and_one_that_is_away_costs_its_rows(
     content: dict[str, Any], folder: Path, board: Server, capsys: Any, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -55,6 +55,8 @@ def _arithmetic(kind: str) -> Handler:
         if kind == "Div" and place == 1:
             raise Unsupported("divides a constant", code="unknown-layer")
         if kind == "Div":
+            if not number.all():
+                raise Unsupported("divides by 0")
             return _scaled(step, place, 1 / number, np.zeros(()))
         if kind == "Mul":
             return _scaled(step, place, number, np.zeros(()))
