@@ -54,9 +54,10 @@ from nnpipe.core.live_model import LiveModel
 from nnpipe.core.registry import find
 from nnpipe.modelwrappers.files.file_formats import wrapper_of
 from nnpipe.workflows.candidates.model_files import runtime_for
+from nnpipe.workflows.verification.binding import bound
 from nnpipe.workflows.verification.claims import declared_claims
 from nnpipe.workflows.verification.compare_inside import compare_inside
-from nnpipe.workflows.verification.compare_outputs import Reference, bound, outputs_of, verified
+from nnpipe.workflows.verification.compare_outputs import Reference, outputs_of, verified
 from nnpipe.workflows.verification.first_difference import Divergence, divergence, judged, paired_values
 from nnpipe.workflows.verification.opaque_files import explained
 

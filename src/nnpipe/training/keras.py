@@ -15,6 +15,7 @@ from nnpipe.core.saving import FULL
 from nnpipe.experiment.state_file import read_state
 from nnpipe.training._best_epoch import better, check_monitor, monitored
 from nnpipe.training._hooks import Hooks, check_callbacks
+from nnpipe.training._keras_variables import paired, values_of, weights_by_path
 from nnpipe.training.callbacks.callback import Callback
 from nnpipe.training.callbacks.selection import check_frameworks
 from nnpipe.training.checkpoints import (
@@ -196,17 +197,17 @@ class KerasTraining:
             state = {
                 "course": self._course,
                 "fit": fit.state_dict(),
-                "model": _values(fit.model),
-                "optimiser": _values(fit.optimiser),
+                "model": values_of(fit.model),
+                "optimiser": values_of(fit.optimiser),
                 "callbacks": self.hooks.state_dict(),
             }
             if best is not None:
                 about = {"average": None, "epoch": fit.epoch, "monitor": best, "value": fit.best}
-                self._writer.write(fit.folder.checkpoint(BEST), {"model": _weights(fit.model), **about}, WEIGHTS)
+                self._writer.write(fit.folder.checkpoint(BEST), {"model": weights_by_path(fit.model), **about}, WEIGHTS)
             self._writer.write(fit.folder.checkpoint(LAST), copied(state), CHECKPOINT)
             tell(fit, "running")
         elif best is not None and fit.options.weights == "best":
-            self._best = _weights(fit.model)
+            self._best = weights_by_path(fit.model)
 
     def end(self) -> None:
         """Finish after the last epoch, and give the model its final weights."""
@@ -255,7 +256,7 @@ class KerasTraining:
                 self.fit.log.error("while ending the training: %s", other, exc_info=other)
         folder = self.fit.folder
         if folder is not None and isinstance(failed, OSError) and (self._writer.failed or failed.errno in FULL):
-            raise rescued(_weights(self.fit.model), folder, self.fit.epoch, failed) from failed
+            raise rescued(weights_by_path(self.fit.model), folder, self.fit.epoch, failed) from failed
         if failed is not error and failed is not None:
             raise failed
 
@@ -273,7 +274,7 @@ class KerasTraining:
         fit = self.fit
         state = read_checkpoint(path, self._writer.rows)
         check_same_settings(path, state["course"], self._course)
-        pairs = [*_pairs(fit.model, state["model"], path), *_pairs(fit.optimiser, state["optimiser"], path)]
+        pairs = [*paired(fit.model, state["model"], path), *paired(fit.optimiser, state["optimiser"], path)]
         for variable, value in pairs:
             variable.assign(value)
         fit.load_state_dict(state["fit"])
@@ -288,18 +289,3 @@ def _undisturbed(fit: Fit) -> Iterator[None]:
     finally:
         random.setstate(python)
         np.random.set_state(numpy)
-
-
-def _weights(model: Any) -> dict[str, Any]:
-    return {variable.path: np.array(variable.numpy()) for variable in model.weights}
-
-
-def _values(owner: Any) -> list[Any]:
-    return [np.array(variable.numpy()) for variable in owner.variables]
-
-
-def _pairs(owner: Any, values: list[Any], path: Path) -> list[tuple[Any, Any]]:
-    variables = list(owner.variables)
-    if [tuple(v.shape) for v in variables] != [np.shape(value) for value in values]:
-        raise ConfigError(f"{path}: of another model; use another folder")
-    return list(zip(variables, values, strict=True))

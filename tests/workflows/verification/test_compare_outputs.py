@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from nnpipe.analysis.agreement import Tolerances
-from nnpipe.core.errors import ArtifactError, ConfigError, NotSupported, SpecMismatch
+from nnpipe.core.errors import ArtifactError, NotSupported, SpecMismatch
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
-from nnpipe.workflows.verification.compare_outputs import Reference, bound, outputs_of, verified
+from nnpipe.workflows.verification.binding import bound
+from nnpipe.workflows.verification.compare_outputs import Reference, outputs_of, verified
 
 
 def io(*, batch: int | None = None, a: str = "a", b: str = "b", out: str = "y", other: str = "z") -> IOSpec:
@@ -126,14 +127,6 @@ def test_quantised_tensors_are_compared_as_the_numbers_they_stand_for() -> None:
     reference = Reference.of(Difference(io()), io(), samples())
     found = verified(Difference(fine), reference, Tolerances(close_tolerance=0.2))
     assert 0 < found["tensors"][0]["max_absolute"] <= 1 / 16 + 1e-6
-
-
-def test_tensors_go_together_by_name_and_else_as_told() -> None:
-    other = io(a="p", b="q")
-    with pytest.raises(ConfigError, match=r"inputs 'a', 'b', the other 'p', 'q': .* --match"):
-        bound(io(), other, {})
-    assert bound(io(), other, {"a": "q"}).names == {"a": "q", "b": "p"}
-    assert bound(io(), io(), {}).names == {}
 
 
 def test_a_match_leads_inputs_and_outputs_to_the_right_tensors() -> None:

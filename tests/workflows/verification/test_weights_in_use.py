@@ -15,8 +15,8 @@ from nnpipe.core.claims import Claim
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.registry import find
+from nnpipe.workflows.verification.binding import bound
 from nnpipe.workflows.verification.compare_inside import compare_inside
-from nnpipe.workflows.verification.compare_outputs import bound
 from nnpipe.workflows.verification.first_difference import Divergence, judged
 
 onnx = pytest.importorskip("onnx")

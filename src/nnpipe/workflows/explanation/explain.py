@@ -30,8 +30,9 @@ from nnpipe.workflows.explanation.layer_times import layer_times
 from nnpipe.workflows.explanation.memory_use import memory_use
 from nnpipe.workflows.user_inputs.data import inputs_of
 from nnpipe.workflows.user_inputs.inputs import given, opened_by, working_folder
+from nnpipe.workflows.verification.binding import bound
 from nnpipe.workflows.verification.claims import declared_claims, described, seen_claims
-from nnpipe.workflows.verification.compare_outputs import bound, prepared_samples
+from nnpipe.workflows.verification.compare_outputs import prepared_samples
 
 
 def explain(

@@ -18,15 +18,9 @@ from nnpipe.core.claims import Claim
 from nnpipe.core.graph import Graph, Selector
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.tensors import Batch
-from nnpipe.workflows.verification.compare_outputs import Binding
-from nnpipe.workflows.verification.first_difference import (
-    Rerun,
-    batches_of,
-    divergence,
-    joined_values,
-    paired_values,
-    weighted_within,
-)
+from nnpipe.workflows.verification.binding import Binding
+from nnpipe.workflows.verification.first_difference import divergence, paired_values, weighted_within
+from nnpipe.workflows.verification.rerun import Rerun, batches_of, joined_values
 
 _VALUES_TOGETHER = 4_000_000
 """The most values of one model's tensors that are compared at a time, to find out which tensors correspond."""

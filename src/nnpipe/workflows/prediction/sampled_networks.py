@@ -12,90 +12,16 @@ from collections.abc import Callable
 
 import numpy as np
 
-from nnpipe.frameworks.onnx_builder import ONNXBuilder
-
-_LARGEST_WEIGHTS = 4 << 20  # numbers in one tensor of weights
-_MOST_MACS = 150_000_000  # of one product
+from nnpipe.workflows.prediction.network_sampler import NetworkSampler
 
 
-class _Sampler(ONNXBuilder):
-    """Draws parts of networks; a value is its name with its shape."""
-
-    def pick(self, *choices: int) -> int:
-        return int(self.random.choice(choices))
-
-    def chance(self, share: float) -> bool:
-        return bool(self.random.random() < share)
-
-    def width(self, low: int, high: int) -> int:
-        """Draw a number of channels, as often small as large: mostly a multiple of 8 or 16, as networks have."""
-        drawn = math.exp(self.random.uniform(math.log(low), math.log(high)))
-        of = self.pick(1, 2, 4, 8, 8, 16, 16, 16)
-        return max(low, round(drawn / of) * of)
-
-    def activation(self, x: str, *words: str) -> str:
-        word = str(self.random.choice(words))
-        if word == "clip":
-            low, high = self.constant(np.array(0, np.float32)), self.constant(np.array(6, np.float32))
-            return self.add("Clip", x, low, high)
-        if word == "silu":
-            return self.add("Mul", x, self.add("Sigmoid", x))
-        if word == "gelu":
-            root, one, half, other = (
-                self.constant(np.array(value, np.float32)) for value in (math.sqrt(2), 1, 0.5, math.sqrt(0.5))
-            )
-            if self.chance(0.4):
-                return self.add("Gelu", x)
-            if self.chance(0.5):  # as torch.onnx writes it
-                inner = self.add("Add", self.add("Erf", self.add("Mul", x, other)), one)
-                return self.add("Mul", self.add("Mul", x, half), inner)
-            inner = self.add("Add", self.add("Erf", self.add("Div", x, root)), one)
-            return self.add("Mul", self.add("Mul", x, inner), half)
-        return x if word == "none" else self.add(word, x)
-
-    def convolution(
-        self, x: str, shape: tuple[int, ...], out: int, kernel: int, stride: int = 1, groups: int = 1, dilation: int = 1
-    ) -> tuple[str, tuple[int, ...]]:
-        """Add a convolution with a bias over all axes behind the channels, padded so that strides alone shrink it."""
-        axes = len(shape) - 2
-        pad = (kernel - 1) * dilation // 2
-        weights = self.weights(out, shape[1] // groups, *[kernel] * axes)
-        y = self.add(
-            "Conv", x, weights, self.weights(out), kernel_shape=[kernel] * axes, strides=[stride] * axes,
-            pads=[pad] * axes * 2, group=groups, dilations=[dilation] * axes,
-        )  # fmt: skip
-        if self.chance(0.15):  # most exporters fold it
-            y = self.normalisation(y, out)
-        reach = (kernel - 1) * dilation + 1
-        return y, (shape[0], out, *((length + 2 * pad - reach) // stride + 1 for length in shape[2:]))
-
-    def normalisation(self, x: str, channels: int) -> str:
-        """Add a batch normalisation."""
-        means = [self.weights(channels, mean=value) for value in (1, 0, 0)]
-        return self.add("BatchNormalization", x, *means, self.constant(np.ones(channels, np.float32)))
-
-    def affordable(self, shape: tuple[int, ...], out: int, kernel: int, stride: int = 1) -> int:
-        """Return a number of channels out, at most ``out``, with which a convolution is no larger than allowed."""
-        axes = len(shape) - 2
-        positions = math.prod(-(-length // stride) for length in shape[2:])
-        one = shape[1] * kernel**axes
-        most = min(_MOST_MACS // (positions * one), _LARGEST_WEIGHTS // one)
-        return out if out <= most else max(4, most // 16 * 16)
-
-    def dense(self, x: str, rows: int, given: int, units: int) -> str:
-        """Add a product with a matrix and a bias, as frameworks write it for one axis of samples or for several."""
-        if self.chance(0.5):
-            return self.add("Gemm", x, self.weights(units, given), self.weights(units), transB=1)
-        return self.add("Add", self.add("MatMul", x, self.weights(given, units)), self.weights(units))
-
-
-def _picture(b: _Sampler) -> tuple[str, tuple[int, ...]]:
+def _picture(b: NetworkSampler) -> tuple[str, tuple[int, ...]]:
     side = b.pick(24, 28, 32, 48, 64, 96, 112, 128, 160, 192, 224)
     shape: tuple[int, ...] = (1, b.pick(1, 3, 3), side, side)
     return b.input(shape), shape
 
 
-def _stem(b: _Sampler) -> tuple[str, tuple[int, ...]]:
+def _stem(b: NetworkSampler) -> tuple[str, tuple[int, ...]]:
     x, shape = _picture(b)
     stride = 2 if shape[2] > 48 else b.pick(1, 2)
     x, shape = b.convolution(x, shape, b.width(8, 64), b.pick(3, 3, 5, 7), stride)
@@ -106,7 +32,7 @@ def _stem(b: _Sampler) -> tuple[str, tuple[int, ...]]:
     return x, shape
 
 
-def _middle(b: _Sampler) -> tuple[str, tuple[int, ...]]:
+def _middle(b: NetworkSampler) -> tuple[str, tuple[int, ...]]:
     """Begin within a network, where pictures are small and have many channels."""
     side = b.pick(4, 7, 8, 12, 14, 16, 20, 28, 56)
     shape: tuple[int, ...] = (1, b.width(16, 1024 if side < 15 else 256), side, side)
@@ -114,11 +40,11 @@ def _middle(b: _Sampler) -> tuple[str, tuple[int, ...]]:
     return b.convolution(x, shape, b.affordable(shape, shape[1], 1), 1)
 
 
-def _image(b: _Sampler) -> tuple[str, tuple[int, ...]]:
+def _image(b: NetworkSampler) -> tuple[str, tuple[int, ...]]:
     return _stem(b) if b.chance(0.5) else _middle(b)
 
 
-def _classifier(b: _Sampler, x: str, shape: tuple[int, ...]) -> str:
+def _classifier(b: NetworkSampler, x: str, shape: tuple[int, ...]) -> str:
     if b.chance(0.6):
         return x
     axes = b.constant(np.arange(2, len(shape)))
@@ -128,7 +54,7 @@ def _classifier(b: _Sampler, x: str, shape: tuple[int, ...]) -> str:
     return b.add("Softmax", x, axis=1) if b.chance(0.5) else x
 
 
-def residual(b: _Sampler) -> str:
+def residual(b: NetworkSampler) -> str:
     """Return a network of two or three convolutions beside an addition."""
     x, shape = _image(b)
     for _ in range(2):
@@ -152,7 +78,7 @@ def residual(b: _Sampler) -> str:
     return _classifier(b, x, shape)
 
 
-def mobile(b: _Sampler) -> str:
+def mobile(b: NetworkSampler) -> str:
     """Return a network of depthwise convolutions between pointwise ones, with or without gates of channels."""
     x, shape = _image(b)
     word = str(b.random.choice(("Relu", "clip", "HardSwish", "silu")))
@@ -175,7 +101,7 @@ def mobile(b: _Sampler) -> str:
     return _classifier(b, x, shape)
 
 
-def joined(b: _Sampler) -> str:
+def joined(b: NetworkSampler) -> str:
     """Return a network of branches that are joined, with poolings and normalisations that cannot be folded."""
     x, shape = _image(b)
     for _ in range(2):
@@ -193,7 +119,7 @@ def joined(b: _Sampler) -> str:
     return _classifier(b, x, shape)
 
 
-def dense(b: _Sampler) -> str:
+def dense(b: NetworkSampler) -> str:
     """Return layers of products with matrices."""
     rows, width = b.pick(1, 1, 1, 8, 32), b.width(16, 1024)
     x = b.input((rows, width))
@@ -204,7 +130,7 @@ def dense(b: _Sampler) -> str:
     return b.add("Softmax", b.dense(x, rows, width, b.pick(4, 10, 100)), axis=1)
 
 
-def attention(b: _Sampler) -> str:
+def attention(b: NetworkSampler) -> str:
     """Return a block of a transformer."""
     heads, depth, length = b.pick(2, 3, 4, 8, 12), b.pick(16, 32, 64), b.pick(16, 49, 64, 128, 197, 256)
     width = heads * depth
@@ -229,11 +155,11 @@ def attention(b: _Sampler) -> str:
     return _normalised(b, b.add("Add", y, x), width)
 
 
-def _normalised(b: _Sampler, x: str, width: int) -> str:
+def _normalised(b: NetworkSampler, x: str, width: int) -> str:
     return b.add("LayerNormalization", x, b.weights(width, mean=1), b.weights(width), axis=-1, epsilon=1e-5)
 
 
-def series(b: _Sampler) -> str:
+def series(b: NetworkSampler) -> str:
     """Return convolutions along one axis."""
     shape: tuple[int, ...] = (1, b.width(1, 64), b.pick(64, 128, 256, 512, 1024, 4000))
     x = b.input(shape)
@@ -250,7 +176,7 @@ def series(b: _Sampler) -> str:
     return _classifier(b, x, shape)
 
 
-def recurrent(b: _Sampler) -> str:
+def recurrent(b: NetworkSampler) -> str:
     """Return layers with a state."""
     steps, width = b.pick(8, 16, 32, 64), b.width(8, 128)
     x = b.input((steps, 1, width))
@@ -270,7 +196,7 @@ def recurrent(b: _Sampler) -> str:
     return b.dense(last, 1, width, b.pick(2, 10, 100))
 
 
-def enlarging(b: _Sampler) -> str:
+def enlarging(b: NetworkSampler) -> str:
     """Return a network that makes pictures smaller and larger again."""
     side = b.pick(16, 24, 32, 48)
     shape: tuple[int, ...] = (1, b.width(8, 128), side, side)
@@ -292,7 +218,7 @@ def enlarging(b: _Sampler) -> str:
     return b.add("Sigmoid", x)
 
 
-FAMILIES: dict[str, tuple[Callable[[_Sampler], str], float]] = {
+FAMILIES: dict[str, tuple[Callable[[NetworkSampler], str], float]] = {
     "residual": (residual, 6), "mobile": (mobile, 6), "joined": (joined, 3), "dense": (dense, 3),
     "attention": (attention, 2.5), "series": (series, 2.5), "recurrent": (recurrent, 2), "enlarging": (enlarging, 1.5),
 }  # fmt: skip
@@ -312,5 +238,5 @@ def family_of(number: int) -> str:
 
 def sampled_network(number: int, seed: int = 0) -> bytes:
     """Return the content of an ONNX file with a random network; number and seed determine it."""
-    builder = _Sampler(np.random.default_rng((seed, number)))
+    builder = NetworkSampler(np.random.default_rng((seed, number)))
     return builder.model(FAMILIES[family_of(number)][0](builder))

@@ -14,7 +14,7 @@ from nnpipe.core.errors import NNPipeError
 from nnpipe.core.graph import Graph
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.tensors import Batch
-from nnpipe.workflows.verification.compare_outputs import Binding
+from nnpipe.workflows.verification.binding import Binding
 from nnpipe.workflows.verification.first_difference import Divergence, divergence, paired_values
 from nnpipe.workflows.verification.model_weights import source_types, weights_of
 from nnpipe.workflows.verification.weight_suspects import led_by_weights

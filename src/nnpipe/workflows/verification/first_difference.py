@@ -15,11 +15,12 @@ from nnpipe.analysis.weight_changes import Weighing
 from nnpipe.core.batch_conversion import adapt
 from nnpipe.core.claims import Claim
 from nnpipe.core.errors import NotSupported
-from nnpipe.core.graph import Graph, Operation, Selector
+from nnpipe.core.graph import Graph, Selector
 from nnpipe.core.live_model import LiveModel
-from nnpipe.core.quantization import quantize_linear
-from nnpipe.core.tensors import Batch, TensorSpec
-from nnpipe.workflows.verification.compare_outputs import Binding, real
+from nnpipe.core.tensors import Batch
+from nnpipe.workflows.verification.binding import Binding
+from nnpipe.workflows.verification.graph_order import in_order, varying
+from nnpipe.workflows.verification.rerun import Rerun, batches_of, joined_values
 
 _EVERYTHING = Selector(tensor="*")
 _SAMPLES = 8
@@ -224,43 +225,6 @@ def _at_rest(recompute: Rerun, outputs: Iterable[str]) -> dict[str, Any]:
     return recompute({name: array for name, array in zeros.items() if name not in outputs}, resting=True)
 
 
-@dataclass(frozen=True)
-class Rerun:
-    """Runs a model repeatedly on the same batches, with given values in place of some tensors."""
-
-    source: LiveModel
-    graph: Graph
-    batches: Sequence[Batch]
-
-    def __call__(self, given: Mapping[str, Array], tensor: str = "*", resting: bool = False) -> dict[str, Any]:
-        """Return the requested tensors as floating point; if ``resting``, all inputs are 0."""
-        lengths = [len(next(iter(batch.values()))) for batch in self.batches]
-        stored = {name: _stored(array, self.graph.tensors.get(name)) for name, array in given.items()}
-        parts = {name: _parted(array, lengths) for name, array in stored.items()}
-        found = []
-        for n, batch in enumerate(self.batches):
-            taken = {name: np.zeros_like(array) for name, array in batch.items()} if resting else batch
-            own = {name: part[n] for name, part in parts.items()}
-            found.append(self.source.get_intermediates(Selector(tensor=tensor), taken, own))
-        return joined_values(found, self.graph)
-
-
-def batches_of(models: Sequence[LiveModel], samples: Sequence[Batch]) -> list[Batch]:
-    """Return samples as one batch if all models take any number, else one batch each."""
-    if all(spec.shape[:1] == (None,) for model in models for spec in model.io.inputs):
-        return [{name: np.concatenate([sample[name] for sample in samples]) for name in samples[0]}]
-    return list(samples)
-
-
-def varying(graph: Graph) -> set[str]:
-    """Return the tensors that depend on the inputs, not only on weights."""
-    found = set(graph.inputs)
-    for operation in in_order(graph):
-        if not found.isdisjoint(operation.inputs):
-            found.update(operation.outputs)
-    return found
-
-
 def _places(graph: Graph) -> list[ComputedTensor]:
     live = varying(graph)
     return [
@@ -271,53 +235,8 @@ def _places(graph: Graph) -> list[ComputedTensor]:
     ]
 
 
-def in_order(graph: Graph) -> list[Operation]:
-    """Return operations sorted so that each follows those whose results it takes; not every file is sorted."""
-    makers = {tensor: operation for operation in graph.operations for tensor in operation.outputs}
-    found: dict[str, Operation] = {}
-    waiting = list(reversed(graph.operations))
-    while waiting:
-        operation = waiting[-1]
-        before = [makers[name] for name in operation.inputs if name in makers and makers[name].name not in found]
-        if operation.name in found or not before:
-            found.setdefault(operation.name, waiting.pop())
-        elif len(waiting) > 2 * len(graph.operations) + len(makers):  # a cycle, which no file should have
-            return list(graph.operations)
-        else:
-            waiting += before
-    return list(found.values())
-
-
 def _outputs(source: LiveModel, graph: Graph, other: LiveModel, other_graph: Graph, binding: Binding) -> dict[str, str]:
     """Return the other model's tensor for each output of the source."""
     theirs = dict(zip((spec.name for spec in other.io.outputs), other_graph.outputs, strict=True))
     own = zip((spec.name for spec in source.io.outputs), graph.outputs, strict=True)
     return {tensor: theirs[binding.names.get(name, name)] for name, tensor in own}
-
-
-def joined_values(parts: Sequence[Mapping[str, Any]], graph: Graph) -> dict[str, Any]:
-    """Join values of several batches as floating point; leave out tensors whose shapes differ."""
-    found = {}
-    for name, first in parts[0].items():
-        arrays = [part[name] for part in parts]
-        if first.dtype.name == "bfloat16":  # a package adds this type to NumPy
-            arrays = [array.astype(np.float32) for array in arrays]
-        if arrays[0].dtype.kind in "biuf" and all(
-            array.ndim and array.shape[1:] == first.shape[1:] for array in arrays
-        ):
-            whole = arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
-            spec = graph.tensors.get(name)
-            found[name] = whole if spec is None else real(whole, spec)
-    return found
-
-
-def _parted(array: Any, lengths: Sequence[int]) -> list[Any]:
-    """Return joined values split into batches again."""
-    return [array] if len(lengths) == 1 else np.split(array, len(lengths))
-
-
-def _stored(array: Array, spec: TensorSpec | None) -> Any:
-    """Return real numbers in the form in which the model stores them."""
-    if spec is None or spec.scale is None:
-        return array.astype("float32" if spec is None or spec.dtype == "bfloat16" else spec.dtype)
-    return quantize_linear(array, spec.scale, spec.zero_point, spec.dtype, spec.axis)

@@ -16,8 +16,9 @@ from nnpipe.analysis.weights_in_use import has_no_effect
 from nnpipe.core.graph import Graph, Operation
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.tensors import Batch
-from nnpipe.workflows.verification.first_difference import Rerun, batches_of, in_order, varying
+from nnpipe.workflows.verification.graph_order import in_order, varying
 from nnpipe.workflows.verification.model_weights import source_types
+from nnpipe.workflows.verification.rerun import Rerun, batches_of
 
 _HEARD = 1e-6  # share of the outputs' power; a channel that adds less may round to nothing
 _FUSED = 3  # operations that converters fuse: a layer, its normalisation and its activation

@@ -18,9 +18,10 @@ from nnpipe.core.tensors import Batch
 from nnpipe.modelwrappers.files.file_formats import format_of, wrapper_of
 from nnpipe.workflows.candidates.model_files import artifact_of, runtime_for
 from nnpipe.workflows.candidates.spec import CandidateSpec
+from nnpipe.workflows.verification.binding import Binding, bound
 from nnpipe.workflows.verification.claims import declared_claims, described, lineage, seen_claims
 from nnpipe.workflows.verification.compare_inside import compare_inside
-from nnpipe.workflows.verification.compare_outputs import Binding, Reference, bound, outputs_of, verified
+from nnpipe.workflows.verification.compare_outputs import Reference, outputs_of, verified
 from nnpipe.workflows.verification.opaque_files import explained
 
 TASKS = __name__

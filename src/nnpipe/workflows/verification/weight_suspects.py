@@ -7,7 +7,8 @@ from dataclasses import replace
 from nnpipe.analysis.suspect_operations import Level, Suspect
 from nnpipe.analysis.weight_changes import Weighing
 from nnpipe.core.graph import Graph, Operation
-from nnpipe.workflows.verification.first_difference import Divergence, varying
+from nnpipe.workflows.verification.first_difference import Divergence
+from nnpipe.workflows.verification.graph_order import varying
 
 
 def led_by_weights(where: Divergence, source: Graph, other: Graph, weights: Weighing) -> Divergence:

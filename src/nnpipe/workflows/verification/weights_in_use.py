@@ -16,7 +16,8 @@ from nnpipe.analysis.weight_changes import Weighing, WeightChange
 from nnpipe.analysis.weights import Weights
 from nnpipe.analysis.weights_in_use import has_no_effect, has_no_effect_in, is_lost
 from nnpipe.core.claims import Claim
-from nnpipe.workflows.verification.first_difference import PairedValues, varying
+from nnpipe.workflows.verification.first_difference import PairedValues
+from nnpipe.workflows.verification.graph_order import varying
 from nnpipe.workflows.verification.model_weights import source_types
 from nnpipe.workflows.verification.weight_suspects import computing_with
 
