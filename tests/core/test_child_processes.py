@@ -71,3 +71,22 @@ def test_killing_a_group_kills_what_its_leader_started():
 def test_a_signal_without_a_name_is_told_by_its_number():
     assert signal_name(signal.SIGKILL) == "SIGKILL"
     assert signal_name(250) == "signal 250"
+
+
+@pytest.mark.parametrize(("work", "status"), [("pass", 0), ("1 / 0", 1), ("sys.exit(0)", 1)])
+def test_a_forked_process_ends_after_its_work_without_exit_handlers(work, status):
+    program = f"""
+import atexit, os, sys
+from nnpipe.core.child_processes import run_forked
+atexit.register(print, "an exit handler")
+def work():
+    print("worked")
+    {work}
+child = os.fork()
+if child == 0:
+    run_forked(work)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split("\n") == ["worked", str(status), "an exit handler", ""]
+    assert ("Traceback" in done.stderr) == (status != 0)

@@ -8,6 +8,9 @@ import os
 import signal
 import subprocess
 import sys
+import traceback
+from collections.abc import Callable
+from typing import NoReturn
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
@@ -26,6 +29,23 @@ def die_with_parent(parent: int) -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(1)
+
+
+def run_forked(work: Callable[[], object]) -> NoReturn:
+    """Do the work of a process that was forked, and end the process: with status 0, or 1 if an error was raised.
+
+    The interpreter's exit handlers are skipped, since those of frameworks are not meant for a forked process.
+    """
+    status = 1
+    try:
+        work()
+        status = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
 
 
 def kill_group(process: subprocess.Popen[bytes]) -> None:

@@ -15,12 +15,11 @@ import signal
 import sys
 import tempfile
 import time
-import traceback
 import warnings
 from collections.abc import Callable
 from pathlib import Path
 
-from nnpipe.core.child_processes import die_with_parent
+from nnpipe.core.child_processes import die_with_parent, run_forked
 from nnpipe.core.deployment import ServerOptions
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.leases import LeasedFolder, sweep
@@ -199,31 +198,21 @@ class _Supervisor:
         board.begin(Phase.WAITING, guest.conversation.number)
         supervisor, pid = os.getpid(), _fork()
         if pid == 0:
-            self._work(guest, board, supervisor)
+            run_forked(lambda: self._work(guest, board, supervisor))
         self._worker = SupervisedWorker(pid, guest, board, self._options, self._gpus)
         if self._worker.descriptor is not None:
             self._reception.watch(self._worker.descriptor)
 
     def _work(self, guest: PendingClient, board: SharedPage, supervisor: int) -> None:
-        """Run the worker process; never returns."""
-        status = 1
-        try:
-            for number in (signal.SIGTERM, signal.SIGHUP):
-                signal.signal(number, signal.SIG_DFL)
-            signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the supervisor, which ends the worker
-            signal.set_wakeup_fd(-1)
-            die_with_parent(supervisor)
-            self._reception.abandon()
-            reason = attend(guest.channel, guest.conversation, self._runtime, self._options, self._place, board)
-            log.info("%s: %s", guest.name, reason)
-            status = 0
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            # Skip the interpreter's exit handlers, since those of frameworks are not meant for a forked process.
-            os._exit(status)
+        """Serve a client in the worker process."""
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the supervisor, which ends the worker
+        signal.set_wakeup_fd(-1)
+        die_with_parent(supervisor)
+        self._reception.abandon()
+        reason = attend(guest.channel, guest.conversation, self._runtime, self._options, self._place, board)
+        log.info("%s: %s", guest.name, reason)
 
     def _end_worker(self) -> None:
         worker, self._worker = self._worker, None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import importlib
 import os
@@ -11,10 +12,9 @@ import socket
 import subprocess
 import sys
 import threading
-import traceback
 from collections.abc import Sequence
-from typing import NoReturn
 
+from nnpipe.core.child_processes import run_forked
 from nnpipe.core.closing import Closing
 from nnpipe.core.errors import NNPipeError
 from nnpipe.workflows.isolation.subprocess_guard import work
@@ -98,29 +98,20 @@ def main() -> None:
                 return
             if not os.fork():
                 control.close()
-                _be_worker(function, descriptors)
+                run_forked(functools.partial(_be_worker, function, descriptors))
             for each in descriptors:
                 os.close(each)
             control.sendall(b"f")
 
 
-def _be_worker(function: str, descriptors: Sequence[int]) -> NoReturn:
-    status = 1
-    try:
-        os.setsid()
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        *streams, lifeline = descriptors
-        for target, each in enumerate(streams):
-            os.dup2(each, target)
-            os.close(each)
-        work(function, lifeline, terminal=False)
-        status = 0
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(status)
+def _be_worker(function: str, descriptors: Sequence[int]) -> None:
+    os.setsid()
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    *streams, lifeline = descriptors
+    for target, each in enumerate(streams):
+        os.dup2(each, target)
+        os.close(each)
+    work(function, lifeline, terminal=False)
 
 
 if __name__ == "__main__":
