@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nnpipe.experiment.database._tables import tables
+from nnpipe.experiment.database._values import server_time
 
 WAITING = 0.0
 """When the lease of a waiting trial expired."""
@@ -45,7 +46,7 @@ def trial_statements(of_server: bool) -> TrialStatements:
     number: Any = sa.bindparam("of_number")
     now: Any = sa.bindparam("time", type_=sa.Double())
     if of_server:
-        now = sa.cast(sa.extract("epoch", sa.func.clock_timestamp()), sa.Double())
+        now = server_time()
     later = now + sa.bindparam("lasting", type_=sa.Double())
     this_search, this_trial = searches.c.run == search, (t.c.search == search) & (t.c.number == number)
     leased = this_trial & (t.c.fence == sa.bindparam("of_fence")) & (t.c.state == "running")

@@ -48,6 +48,13 @@ def number(value: Any, what: str) -> tuple[int, float | None]:
     raise ConfigError(f"{what}: expected a number, not {type(value).__name__}")
 
 
+def server_time() -> Any:
+    """Return the SQL expression of PostgreSQL's own time, in seconds since 1970 UTC."""
+    import sqlalchemy as sa
+
+    return sa.cast(sa.extract("epoch", sa.func.clock_timestamp()), sa.Double())
+
+
 def real(value: float) -> float | None:
     """Return a double in the form in which it is stored."""
     return None if math.isnan(value) else float(value)

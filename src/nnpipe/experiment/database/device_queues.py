@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nnpipe.experiment.database._tables import tables
+from nnpipe.experiment.database._values import server_time
 from nnpipe.experiment.database.connections import Connections
 from nnpipe.experiment.database.runs import tellable
 
@@ -118,5 +119,4 @@ class DeviceQueues:
             return (self._clock or time.time)()
         import sqlalchemy as sa
 
-        now: Any = sa.select(sa.cast(sa.extract("epoch", sa.func.clock_timestamp()), sa.Double()))
-        return float(connection.scalar(now))
+        return float(connection.scalar(sa.select(server_time())))

@@ -18,11 +18,11 @@ from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.experiment.database.device_queues import DeviceTicket
 from nnpipe.workflows.devices.device import Device
 from nnpipe.workflows.devices.device_file import Fleet
+from nnpipe.workflows.workers.lease_renewal import LeaseRenewal
 
 log = logging.getLogger("nnpipe")
 
 LEASE_SECONDS = 60.0
-_RENEWALS = 4  # in the time for which a lease is valid
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0  # seconds between two looks at a queue
 
 
@@ -49,16 +49,14 @@ class DeviceTurns(Closing):
     def __init__(self, address: str, purpose: str, *, seconds: float = LEASE_SECONDS) -> None:
         self._database = RunDatabase(address)
         self._purpose, self._seconds = purpose, seconds
-        self._held: dict[int, str] = {}
-        self._lock = threading.Lock()
+        self._renewal = LeaseRenewal(seconds)
+        self._held: set[int] = set()
         self._over = threading.Event()
-        self._thread: threading.Thread | None = None
 
     def close(self) -> None:
-        """Give back all turns, and close the database; those who wait in other threads stop waiting."""
+        """Release all devices, and close the database; those who wait in other threads stop waiting."""
         self._over.set()
-        if self._thread is not None:
-            self._thread.join()
+        self._renewal.close()
         for number in list(self._held):
             with contextlib.suppress(NNPipeError):
                 self._database.devices.give_back(number)
@@ -77,14 +75,11 @@ class DeviceTurns(Closing):
         """
         queues = self._database.devices
         number = queues.ask(device.name, who(), self._purpose, self._seconds)
-        with self._lock:
-            self._held[number] = device.name
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._renew, daemon=True)
-                self._thread.start()
+        self._held.add(number)
         try:
-            self._wait(device, number)
-            yield
+            with self._renewal.of(device.name, lambda: queues.advance(number, self._seconds)):
+                self._wait(device, number)
+                yield
         except BaseException:
             self._give_back(number)
             raise
@@ -92,36 +87,24 @@ class DeviceTurns(Closing):
             raise DeviceLeaseLost(f"{device.name}: its lease expired while it was used")
 
     def _give_back(self, number: int) -> bool:
-        with self._lock:
-            self._held.pop(number, None)
+        self._held.discard(number)
         return self._database.devices.give_back(number)
 
     def _wait(self, device: Device, number: int) -> None:
-        pause, shown = _SHORTEST_PAUSE, ""
+        queues, pause, shown = self._database.devices, _SHORTEST_PAUSE, ""
         while True:
-            held = self._database.devices.advance(number, self._seconds)
-            if held:
-                return
-            if held is None:
+            tickets = queues.tickets(device.name)  # only who is the first has something to write
+            if number not in [each.number for each in tickets]:
                 raise DeviceLeaseLost(f"{device.name}: its lease expired while it was waited for")
-            tickets = self._database.devices.tickets(device.name)
+            if tickets[0].number == number and queues.advance(number, self._seconds):
+                return
             told = in_use(tickets)
-            if told != shown and tickets and tickets[0].granted is not None:
+            if told != shown and tickets[0].granted is not None:
                 log.info("%s is %s", device.name, told)
                 shown = told
             if self._over.wait(pause):
                 raise NNPipeError(f"{device.name}: nobody waits for it any more")
             pause = min(2 * pause, _LONGEST_PAUSE)
-
-    def _renew(self) -> None:
-        while not self._over.wait(self._seconds / _RENEWALS):
-            with self._lock:
-                held = dict(self._held)
-            for number, name in held.items():
-                try:
-                    self._database.devices.advance(number, self._seconds)
-                except NNPipeError as error:
-                    log.warning("%s: its lease could not be renewed: %s", name, error)
 
 
 def who() -> str:

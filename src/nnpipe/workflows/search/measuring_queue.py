@@ -18,7 +18,7 @@ from nnpipe.storage.storage import Storage
 from nnpipe.workflows.journal import said
 from nnpipe.workflows.search.finals_elsewhere import named
 from nnpipe.workflows.search.measured_subject import MeasuredSubject
-from nnpipe.workflows.search.workers import renewed
+from nnpipe.workflows.workers.lease_renewal import renewed
 
 log = logging.getLogger("nnpipe")
 

@@ -6,16 +6,15 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.searching.engine import SearchEngine
 from nnpipe.searching.trial import LeaseLost, SearchTrial, TrialLease, TrialResult
-from nnpipe.searching.trial_store import TrialStore
 from nnpipe.workflows.search.trial_report import TrialPruned, TrialReport
+from nnpipe.workflows.workers.lease_renewal import LeaseRenewal
 
 log = logging.getLogger("nnpipe")
 
@@ -25,7 +24,6 @@ Watch = Callable[[SearchTrial], None]
 """Is told each trial that has ended."""
 
 _ALL_FAILED = 5
-_RENEWALS = 4  # in the time for which a lease is valid
 _WAIT = 0.5  # seconds between two looks at the trials of others
 
 
@@ -55,7 +53,7 @@ class SearchWorkers:
         self.engine, self.store = engine, engine.store
         self._evaluate, self._limit, self._watch, self._name = evaluate, trials, watch, name
         self._lock = threading.Lock()
-        self._renewal = LeaseRenewal(self.store)
+        self._renewal = LeaseRenewal(self.store.seconds)
         self._failed_first = 0
         self._succeeded = any(trial.state in ("finished", "pruned") for trial in self.store.trials())
         self._error: BaseException | None = None
@@ -108,7 +106,7 @@ class SearchWorkers:
         report = TrialReport(self.engine, lease)
         arguments = self.engine.space.arguments(lease.trial.configuration or {})
         try:
-            with self._renewal.of(lease):
+            with self._renewal.of(f"trial {lease.trial.number}", lambda: self.store.renew(lease)):
                 try:
                     result = self._result(self._evaluate(lease.trial, arguments, report))
                 except TrialPruned:
@@ -142,57 +140,3 @@ class SearchWorkers:
             self._failed_first += not self._succeeded
             if not self._succeeded and self._failed_first >= min(_ALL_FAILED, self._limit):
                 raise ConfigError(f"the first {self._failed_first} trials failed, the last one with {trial.message}")
-
-
-class LeaseRenewal:
-    """Renews leases again and again, all in one thread, which starts with the first of them."""
-
-    def __init__(self, store: TrialStore) -> None:
-        self._store = store
-        self._lock = threading.Lock()
-        self._leases: dict[int, TrialLease] = {}
-        self._over = threading.Event()
-        self._thread: threading.Thread | None = None
-
-    @contextmanager
-    def of(self, lease: TrialLease) -> Iterator[None]:
-        """Renew a lease while the block runs."""
-        with self._lock:
-            self._leases[lease.trial.number] = lease
-            if self._thread is None and math.isfinite(self._store.seconds):
-                self._thread = threading.Thread(target=self._renew, daemon=True)
-                self._thread.start()
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._leases.pop(lease.trial.number, None)
-
-    def close(self) -> None:
-        """End the thread."""
-        self._over.set()
-        if self._thread is not None:
-            self._thread.join()
-
-    def _renew(self) -> None:
-        while not self._over.wait(self._store.seconds / _RENEWALS):
-            with self._lock:
-                leases = list(self._leases.values())
-            for lease in leases:
-                try:
-                    self._store.renew(lease)
-                except LeaseLost:
-                    pass  # the trial has ended, or its own next write says so
-                except Exception as error:
-                    log.warning("trial %d: its lease could not be renewed: %s", lease.trial.number, error)
-
-
-@contextmanager
-def renewed(store: TrialStore, lease: TrialLease) -> Iterator[None]:
-    """Renew a lease again and again while the block runs."""
-    renewal = LeaseRenewal(store)
-    try:
-        with renewal.of(lease):
-            yield
-    finally:
-        renewal.close()

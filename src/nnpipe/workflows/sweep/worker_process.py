@@ -18,10 +18,11 @@ from nnpipe.storage.content import get_files, put_files
 from nnpipe.storage.storage import Storage, open_storage
 from nnpipe.workflows.candidates.stages import prepared, train_once
 from nnpipe.workflows.journal import said
-from nnpipe.workflows.search.workers import renewed, worker_name
+from nnpipe.workflows.search.workers import worker_name
 from nnpipe.workflows.sweep.file import Sweep
 from nnpipe.workflows.sweep.points import Model
 from nnpipe.workflows.sweep.run import PointMeasurer
+from nnpipe.workflows.workers.lease_renewal import renewed
 from nnpipe.workflows.workers.machine_turns import MachineTurns, is_of_kind
 from nnpipe.workflows.workers.worker_process import WorkerTask
 

@@ -1,13 +1,14 @@
-"""Leases of trials are renewed while they run, all by one thread."""
+"""Leases are renewed while their holders work, all by one thread."""
 
 from __future__ import annotations
 
 import threading
+from functools import partial
 from typing import Any
 
 from nnpipe.searching.memory_trials import MemoryTrials
 from nnpipe.searching.trial import LeaseLost, TrialLease
-from nnpipe.workflows.search.workers import LeaseRenewal
+from nnpipe.workflows.workers.lease_renewal import LeaseRenewal
 
 
 class Watched(MemoryTrials):
@@ -30,8 +31,9 @@ def test_one_thread_renews_the_leases_of_all_running_trials_until_it_is_closed()
         store.enqueue({"x": x})
         leases.append(store.lease(f"worker {x}", lambda number: None, 0))
     before = threading.active_count()
-    renewal = LeaseRenewal(store)
-    with renewal.of(leases[0]), renewal.of(leases[1]):
+    renewal = LeaseRenewal(store.seconds)
+    one, other = (partial(store.renew, lease) for lease in leases)
+    with renewal.of("one", one), renewal.of("other", other):
         assert threading.active_count() == before + 1
         assert store.all_renewed.wait(60)
     renewal.close()
