@@ -6,7 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import pytest
 
@@ -15,7 +15,7 @@ from nnpipe.protocols.conversation.frame import ErrorCode
 from nnpipe.protocols.network import NetworkProtocol
 from nnpipe.workflows.candidates.deployment import Deployment
 from nnpipe.workflows.devices import device_measuring
-from nnpipe.workflows.devices.device_measuring import DeviceAway, DeviceMeasuring, WorkingDevices, no_turn
+from nnpipe.workflows.devices.device_measuring import DeviceAway, DeviceMeasuring, WorkingDevices
 from nnpipe.workflows.isolation.subprocess_worker import Worker
 
 NOWHERE = Deployment(NetworkProtocol(port=1, timeout=1))
@@ -50,7 +50,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
 
 @contextmanager
 def measuring(patience: float = 0.0, working: WorkingDevices | None = None) -> Iterator[DeviceMeasuring]:
-    with DeviceMeasuring("board", patience, working or WorkingDevices(), no_turn) as found:
+    with DeviceMeasuring("board", patience, working or WorkingDevices(), nullcontext) as found:
         yield found
 
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,11 @@ from nnpipe.report.inputs.sweep_file import Found
 from nnpipe.report.sections.sweep_devices import cost_sentence, model_table
 from nnpipe.scenarios.sweep import main
 from nnpipe.testing.model_files import write_onnx_classifier
+from nnpipe.workflows.journal import Outcome
 from nnpipe.workflows.sweep.file import Sweep
+from nnpipe.workflows.sweep.run import PointMeasurer
 from nnpipe.workflows.verification.compare_outputs import VerifyOptions
+from nnpipe.workflows.workers.machine_turns import MachineTurns
 
 needs("onnx", "onnxruntime")
 
@@ -123,6 +127,44 @@ def test_workers_and_targets_exclude_each_other(content: dict[str, Any], folder:
     (folder / "sweep.json").write_text(json.dumps(given), "utf-8")
     assert main(["sweep.json", "--workers", "2"]) == 2
     assert "targets: devices are measured from this machine" in capsys.readouterr().err
+
+
+class CountedTurns(MachineTurns):
+    """Counts how often somebody wanted to work here, who has to wait while another one measures."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.taken = 0
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        self.taken += 1
+        with super().working():
+            yield
+
+
+def test_a_device_waits_for_who_measures_here_only_if_something_is_to_be_compiled(
+    content: dict[str, Any], folder: Path
+) -> None:
+    planned = Sweep.from_settings(content | {"devices": [device("a", 1), device("b", 1)], "targets": ["all"]})
+    turns, compared = CountedTurns(folder), []
+
+    def measure(sweep: Any, point: Any, artifact: Any, output: Any, command: Any, verification: Any) -> Outcome:
+        compared.append(verification)
+        return Outcome(None, "not now")
+
+    with PointMeasurer(
+        planned, (), retrain=False, retry=False, turns=turns, measure=measure, shared=True
+    ) as measurer:  # fmt: skip
+        measurer.done(planned.points[0], planned.verify)
+        assert turns.taken == 2  # to run the source, and to export it
+        for point in planned.points[1:]:
+            measurer.done(point, planned.verify)
+            measurer.measured_again(point)
+        assert turns.taken == 2
+        assert len(planned.points) == 4
+        assert compared[0] is not None
+        assert [each is compared[0] for each in compared] == [True, *[True, False] * 3]
 
 
 def killed(server: Server, results: Path) -> threading.Thread:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 
 from nnpipe.core.closing import Closing
@@ -13,13 +13,10 @@ from nnpipe.workflows.candidates.measure import Verification
 from nnpipe.workflows.candidates.spec import CandidateSpec
 from nnpipe.workflows.devices.device import Device
 from nnpipe.workflows.devices.device_file import Fleet
-from nnpipe.workflows.devices.device_measuring import DeviceMeasuring, WorkingDevices, no_turn
-from nnpipe.workflows.devices.device_turns import DeviceTurns
+from nnpipe.workflows.devices.fleet_measuring import FleetMeasuring
 from nnpipe.workflows.isolation.subprocess_worker import Worker
 
 Entry = tuple[CandidateSpec, "Verification | None"]
-
-_PATIENCE = 60.0  # seconds for which a device that has gone away is waited for
 
 
 @dataclass(frozen=True)
@@ -98,19 +95,11 @@ class TargetTurns(Closing):
 
     def __init__(self, devices: dict[str, Device], leases: str, title: str) -> None:
         self._devices = devices
-        self._turns = DeviceTurns(leases, title) if leases and devices else None
-        working = WorkingDevices()
-        self._measuring = {
-            each.name: DeviceMeasuring(each.name, _PATIENCE, working, self._turn_on(each))
-            for each in {device.name: device for device in devices.values()}.values()
-        }
+        self._fleet = FleetMeasuring(list({each.name: each for each in devices.values()}.values()), leases, title)
 
     def close(self) -> None:
-        """End the processes of devices, and give back their turns."""
-        for each in self._measuring.values():
-            each.close()
-        if self._turns is not None:
-            self._turns.close()
+        """End the processes of devices, and release the devices."""
+        self._fleet.close()
 
     def alone(self, spec: CandidateSpec, measure: Callable[[Worker | None], Run]) -> Run:
         """Return what a candidate's measurement returns; on a device, it is repeated if that goes away meanwhile.
@@ -123,7 +112,7 @@ class TargetTurns(Closing):
         device = self._devices.get(spec.title)
         if device is None or spec.deployment is None:
             return measure(None)
-        return self._measuring[device.name].measure(spec.deployment, measure)
+        return self._fleet.on(device).measure(spec.deployment, measure)
 
     @contextmanager
     def together(self, specs: Sequence[CandidateSpec]) -> Iterator[None]:
@@ -131,9 +120,5 @@ class TargetTurns(Closing):
         with ExitStack() as stack:
             names = {each.name: each for spec in specs if (each := self._devices.get(spec.title)) is not None}
             for name in sorted(names):  # in one order, so that two comparisons never wait for each other
-                stack.enter_context(self._turn_on(names[name])())
+                stack.enter_context(self._fleet.turn(names[name]))
             yield
-
-    def _turn_on(self, device: Device) -> Callable[[], AbstractContextManager[object]]:
-        turns = self._turns
-        return no_turn if turns is None else lambda: turns.turn(device)

@@ -7,7 +7,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from typing import TypeVar
 
 from nnpipe.core.closing import Closing
@@ -29,6 +29,9 @@ from nnpipe.workflows.journal import said
 log = logging.getLogger("nnpipe")
 
 T = TypeVar("T")
+
+PATIENCE = 60.0
+"""How long, in seconds, a device that has gone away is waited for, by default."""
 
 MOST_LOSSES = 3
 """How often a device may be lost during one measurement."""
@@ -161,11 +164,6 @@ class DeviceMeasuring(Closing):
                 pause = min(2 * pause, _LONGEST_PAUSE)
         finally:
             self._working.begin(self._name)
-
-
-def no_turn() -> AbstractContextManager[object]:
-    """Return the turn on a device that nobody else uses."""
-    return nullcontext()
 
 
 def _is_busy(error: NNPipeError) -> bool:

@@ -7,7 +7,6 @@ import random
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TypeVar
 
@@ -15,9 +14,8 @@ from nnpipe.core.artifact import Artifact
 from nnpipe.core.closing import Closing
 from nnpipe.core.errors import NNPipeError
 from nnpipe.workflows.candidates.measure import Verification, worker_template
-from nnpipe.workflows.devices.device import Device
-from nnpipe.workflows.devices.device_measuring import DeviceAway, DeviceMeasuring, WorkingDevices, no_turn
-from nnpipe.workflows.devices.device_turns import DeviceTurns
+from nnpipe.workflows.devices.device_measuring import DeviceAway
+from nnpipe.workflows.devices.fleet_measuring import FleetMeasuring
 from nnpipe.workflows.journal import Outcome, said
 from nnpipe.workflows.sweep.budget import Spent
 from nnpipe.workflows.sweep.confirm import confirmed
@@ -64,17 +62,13 @@ class DeviceSweep(Closing):
         self._measurer = PointMeasurer(
             sweep, command, retrain=retrain, retry=retry, turns=MachineTurns(), measure=self._measure, shared=True
         )
-        leases = sweep.targets.leases
-        self._turns = DeviceTurns(leases, f"the sweep {sweep.title!r}") if leases else None
-        self._working = WorkingDevices()
-        remote = [each for each in sweep.targets.devices if not each.here]
-        self._template = worker_template(_modules(sweep)) if len(remote) > 1 else None
-        self._measuring = {
-            each.name: DeviceMeasuring(
-                each.name, sweep.targets.patience, self._working, self._turn_on(each), self._template
-            )
-            for each in remote
-        }
+        targets = sweep.targets
+        self._remote = {each.name: each for each in targets.devices if not each.here}
+        self._template = worker_template(_modules(sweep)) if len(self._remote) > 1 else None
+        self._fleet = FleetMeasuring(
+            list(self._remote.values()), targets.leases, f"the sweep {sweep.title!r}",
+            patience=targets.patience, template=self._template,
+        )  # fmt: skip
         self._away: dict[str, str] = {}
         self._here = threading.Lock()
         self._left: dict[str, int] = {}
@@ -83,25 +77,17 @@ class DeviceSweep(Closing):
         self._closed = False
 
     def close(self) -> None:
-        """End the processes of all devices, and give back their turns."""
+        """End the processes of all devices, and release the devices."""
         self._closed = True
-        for each in self._measuring.values():
-            each.close()
-        for shared in (self._template, self._turns):
-            if shared is not None:
-                shared.close()
+        self._fleet.close()
+        if self._template is not None:
+            self._template.close()
         self._measurer.close()
-
-    def _turn_on(self, device: Device) -> Callable[[], AbstractContextManager[object]]:
-        """Return what returns the turn of one measurement on a device."""
-        turns = self._turns
-        return no_turn if turns is None else lambda: turns.turn(device)
 
     def results(self) -> tuple[DeviceResult, ...]:
         """Carry out every point that has not been done, choose on each device, and return what came out, by device."""
         sweep = self._sweep
-        for point in sweep.points:  # models are trained before devices are kept waiting
-            self._measurer.key(point, sweep.verify)
+        self._measurer.train()  # before devices are kept waiting
         parts = {each.name: sweep.on(each) for each in sweep.targets.devices}
         names = list(parts) if any(each.here for each in sweep.targets.devices) else [HERE, *parts]
         self._left = dict.fromkeys([model.title for model in sweep.models], len(names))
@@ -113,7 +99,7 @@ class DeviceSweep(Closing):
 
         def carry_out(name: str) -> DeviceResult | None:
             done, spent = self._carried_out(name, parts.get(name))
-            if name not in self._measuring:
+            if name not in self._remote:
                 references.update({each.point.title: each for each in done if each.point.runtime is None})
                 known.set()
             if name == HERE:
@@ -122,7 +108,7 @@ class DeviceSweep(Closing):
                 if self._closed:
                     raise DeviceAway(f"{name}: the sweep was stopped")
             own = [each for each in done if each.point.runtime is not None]
-            with self._working.one(name):
+            with self._fleet.working.one(name):
                 return self._chosen(parts[name], [*references.values(), *own], name, spent)
 
         found = self._at_once(names, carry_out)
@@ -130,7 +116,7 @@ class DeviceSweep(Closing):
 
     def _carried_out(self, name: str, part: Sweep | None) -> tuple[tuple[Done, ...], Spent | None]:
         """Carry out the points of a device, and return them, with what a budget took."""
-        with self._working.one(name):
+        with self._fleet.working.one(name):
             if part is None or part.budget is None:
                 return self._through(name), None
             race = Race(part, self._done)
@@ -156,7 +142,7 @@ class DeviceSweep(Closing):
 
     def _points(self, name: str) -> list[Point]:
         """Return the points that are measured on a device, and on this machine the models as trained, too."""
-        if name not in self._measuring:
+        if name not in self._remote:
             return [each for each in self._sweep.points if not each.remote]
         return [each for each in self._sweep.points if each.device is not None and each.device.name == name]
 
@@ -191,10 +177,9 @@ class DeviceSweep(Closing):
     ) -> Outcome:  # fmt: skip
         if point.device is None or point.deployment is None:
             return measured(sweep, point, artifact, output, command, verification)
-        measuring = self._measuring[point.device.name]
         try:
             return Outcome(
-                measuring.measure(
+                self._fleet.on(point.device).measure(
                     point.deployment,
                     lambda worker: measure_once(sweep, point, artifact, output, command, verification, worker),
                 )
@@ -229,11 +214,11 @@ class DeviceSweep(Closing):
             except BaseException as error:
                 errors.append(error)
 
-        threads = [threading.Thread(target=run, args=(name,), daemon=True) for name in names if name in self._measuring]
+        threads = [threading.Thread(target=run, args=(name,), daemon=True) for name in names if name in self._remote]
         for thread in threads:
             thread.start()
         for name in names:
-            if name not in self._measuring:
+            if name not in self._remote:
                 found[name] = work(name)
         for thread in threads:
             while thread.is_alive() and not errors:

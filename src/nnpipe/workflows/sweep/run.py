@@ -70,7 +70,8 @@ class PointMeasurer(Closing):
     retrain, retry
         Whether to train even if the same training has been done, and to try failed points again.
     turns
-        When this process may compile and measure, if others work on this machine, too.
+        When this process may compile and measure here, if others work on this machine, too.  What is compiled already,
+        and what is measured on another device, waits for nobody.
     measure
         Measures a compiled point, by default :func:`measured`.  If it raises an error, nothing is recorded.
     shared
@@ -104,13 +105,18 @@ class PointMeasurer(Closing):
         self._opened = ""
         self._source: ModelProcess | None = None
         self._outputs: dict[str, tuple[ExitStack, Verification | None]] = {}
-        self._compiling = threading.RLock()
+        self._compiling = threading.Lock()
         self._closed = False
 
     @property
     def points(self) -> tuple[Point, ...]:
         """The points of the sweep."""
         return self._sweep.points
+
+    def train(self) -> None:
+        """Train the models of all points, if needed."""
+        for model in {point.model.title: point.model for point in self.points}.values():
+            self._weights_of(model)
 
     def known(self, point: Point, verify: VerifyOptions) -> Done | None:
         """Return a point that has been done; ``None`` if it has not, or failed and is to be tried again."""
@@ -153,19 +159,20 @@ class PointMeasurer(Closing):
         first
             Its first measurement; if the compiled model is not that one any more, it is compared with its source.
         """
-        verification = None
-        with self._compiling, turn(self._turns):
-            artifact = self.artifact(point)
-            if first is not None and artifact is not None and artifact.sha256 != first.artifact.get("sha256"):
-                verification = self._compared_with(point.model, self._sweep.verify)
+        artifact, verification = self.artifact(point), None
+        if first is not None and artifact is not None and artifact.sha256 != first.artifact.get("sha256"):
+            verification = self._compared_with(point.model, self._sweep.verify)
         output = self._sweep.output / f".again-{file_name(point.title)}.json"
         with self._turn_of(point):
             return self._measure(self._sweep, point, artifact, output, self._command, verification)
 
     def artifact(self, point: Point) -> Artifact | None:
         """Return the compiled model of a point, which is compiled if it is not there; ``None`` if nothing is."""
-        with self._compiling:
-            return self._compiled(point, self.artifact_path(point))
+        path = self.artifact_path(point)
+        with contextlib.suppress(ArtifactError):  # of another point or an earlier stage
+            return None if path is None else Artifact.read(path)
+        with self._compiling, turn(self._turns):
+            return compiled(self._sweep, point, self._open(point.model), path)
 
     def release(self, model: Model) -> None:
         """Remove what was kept for the points of a model."""
@@ -213,23 +220,16 @@ class PointMeasurer(Closing):
         return sweep.output / "models" / (name + suffix(point.way, point.compilers))
 
     def _carried_out(self, point: Point, verify: VerifyOptions, output: Path) -> Outcome:
-        path = self.artifact_path(point)
         verification = None
-        with self._compiling, turn(self._turns):
-            if verify.verify_samples and point.way is not None:
-                verification = self._compared_with(point.model, verify)
-            try:
-                artifact = self._compiled(point, path)
-            except NNPipeError as error:
-                log.error("%s failed: %s", point.title, error)
-                return Outcome(None, said(error))
+        if verify.verify_samples and point.way is not None:
+            verification = self._compared_with(point.model, verify)
+        try:
+            artifact = self.artifact(point)
+        except NNPipeError as error:
+            log.error("%s failed: %s", point.title, error)
+            return Outcome(None, said(error))
         with self._turn_of(point):
             return self._measure(self._sweep, point, artifact, output, self._command, verification)
-
-    def _compiled(self, point: Point, path: Path | None) -> Artifact | None:
-        with contextlib.suppress(ArtifactError):  # of another point or an earlier stage
-            return None if path is None else Artifact.read(path)
-        return compiled(self._sweep, point, self._open(point.model), path)
 
     def _open(self, model: Model) -> ModelProcess:
         if self._closed:
@@ -245,12 +245,15 @@ class PointMeasurer(Closing):
 
     def _compared_with(self, model: Model, verify: VerifyOptions) -> Verification | None:
         """Return the outputs of a model, which runs once for all its points."""
-        source = self._open(model)
-        if model.title not in self._outputs:
-            stack = ExitStack()
-            found = stack.enter_context(source_outputs(source, verify, self._sweep.time_limit))
-            self._outputs[model.title] = stack, found
-        return self._outputs[model.title][1]
+        known = self._outputs.get(model.title)
+        if known is None:
+            with self._compiling, turn(self._turns):
+                known = self._outputs.get(model.title)  # another thread may have come first
+                if known is None:
+                    source, stack = self._open(model), ExitStack()
+                    known = stack, stack.enter_context(source_outputs(source, verify, self._sweep.time_limit))
+                    self._outputs[model.title] = known
+        return known[1]
 
 
 def measured(

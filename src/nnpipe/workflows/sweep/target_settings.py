@@ -10,11 +10,9 @@ from typing import Any
 from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.workflows.devices.device import Device
 from nnpipe.workflows.devices.device_file import USUAL, Fleet, fleet_of, read_devices
+from nnpipe.workflows.devices.device_measuring import PATIENCE
 from nnpipe.workflows.pipeline.entries import text_of
 from nnpipe.workflows.sweep.grid import list_of
-
-PATIENCE = 60.0
-"""How long, in seconds, a device that has gone away is waited for, by default."""
 
 TARGET_KEYS = ("devices", "targets", "target_patience")
 
