@@ -1,18 +1,14 @@
 /* Starts a Cortex-M in QEMU, runs a model on samples that are linked in, and tells by semihosting how many bytes of the
  * outputs are wrong, the least and greatest number of SysTick's ticks that a run took, and the bytes of stack that it
  * needed. */
-#include <stdint.h>
+#include "start_up.h"
 
-extern uint32_t _estack, _sidata, _sdata, _edata, _sbss, _ebss;
 extern const uint8_t sample_inputs[], sample_outputs[];
 extern const int32_t input_bytes, output_bytes, samples;
 
 void *nn_input(int32_t number);
 const void *nn_output(int32_t number);
 void nn_run(void);
-
-static volatile uint32_t *const systick = (volatile uint32_t *)0xE000E010; /* control, reload, value */
-static volatile uint32_t wraps;
 
 static void call(uint32_t operation, const void *argument) {
     register uint32_t r0 __asm__("r0") = operation;
@@ -36,20 +32,9 @@ static void end(void) {
     for (;;) {}
 }
 
-static void tick(void) { wraps++; }
-
 static void fault(void) {
     tell("fault");
     end();
-}
-
-static uint64_t now(void) {
-    uint32_t turns, value;
-    do {
-        turns = wraps;
-        value = systick[2];
-    } while (turns != wraps);
-    return (uint64_t)turns * 0x1000000u + (0xFFFFFFu - value);
 }
 
 #define STACK_WORDS 16384
@@ -65,13 +50,7 @@ static inline uint32_t *stack_pointer(void) {
 static void reset(void) {
     uint64_t least = UINT64_MAX, most = 0, wrong = 0;
     uint32_t *stack;
-    *(volatile uint32_t *)0xE000ED88 |= 0xFu << 20; /* the floating-point unit */
-    __asm__ volatile("dsb\n isb");
-    for (uint32_t *to = &_sdata, *from = &_sidata; to < &_edata;) *to++ = *from++;
-    for (uint32_t *to = &_sbss; to < &_ebss;) *to++ = 0;
-    systick[1] = 0xFFFFFF;
-    systick[2] = 0;
-    systick[0] = 7;
+    start_up();
     for (volatile int i = 0; i < 100; i++) {} /* what is read before the first reload means nothing */
     stack = stack_pointer();
     for (volatile uint32_t *at = stack - STACK_WORDS; at < stack; at++) *at = PATTERN;
@@ -79,11 +58,11 @@ static void reset(void) {
         uint8_t *in = nn_input(0);
         const uint8_t *out = nn_output(0);
         for (int32_t i = 0; i < input_bytes; i++) in[i] = sample_inputs[s * input_bytes + i];
-        uint64_t took = now();
+        uint64_t took = ticks();
         __asm__ volatile("cpsid i" ::: "memory"); /* an interrupt would write to the stack; it is taken afterwards */
         nn_run();
         __asm__ volatile("cpsie i\n isb" ::: "memory");
-        took = now() - took;
+        took = ticks() - took;
         if (took < least) least = took;
         if (took > most) most = took;
         for (int32_t i = 0; i < output_bytes; i++) wrong += out[i] != sample_outputs[s * output_bytes + i];

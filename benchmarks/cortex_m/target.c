@@ -234,18 +234,15 @@ int main(int count, char **words) {
 
 #else
 
-extern uint32_t _estack, _sidata, _sdata, _edata, _sbss, _ebss;
-static volatile uint32_t *const systick = (volatile uint32_t *)0xE000E010; /* control, reload, value */
-static volatile uint32_t *const uart = (volatile uint32_t *)0x40004000;    /* data, state, control, interrupts, divider */
+#include "start_up.h"
+
+static volatile uint32_t *const uart = (volatile uint32_t *)0x40004000; /* data, state, control, interrupts, divider */
 static volatile uint32_t *const enable_interrupt = (volatile uint32_t *)0xE000E100;
 static volatile uint32_t *const disable_interrupt = (volatile uint32_t *)0xE000E180;
-static volatile uint32_t wraps;
 
 enum { TICK = 40 }; /* instructions in a tick of 25 MHz, where QEMU takes a nanosecond for each */
 static const uint8_t COUNTER_KIND = 2; /* instructions */
 static const uint64_t COUNTER_RATE = 0;
-
-static void tick(void) { wraps++; }
 
 static void byte_came(void) {
     *disable_interrupt = 1; /* it is only there to wake the processor */
@@ -276,23 +273,10 @@ static void write_bytes(const uint8_t *from, uint32_t count) {
     }
 }
 
-static uint64_t counter(void) {
-    uint32_t turns, value;
-    do {
-        turns = wraps;
-        value = systick[2];
-    } while (turns != wraps);
-    return ((uint64_t)turns * 0x1000000u + (0xFFFFFFu - value)) * TICK;
-}
+static uint64_t counter(void) { return ticks() * TICK; }
 
 static void reset(void) {
-    *(volatile uint32_t *)0xE000ED88 |= 0xFu << 20; /* the floating-point unit */
-    __asm__ volatile("dsb\n isb");
-    for (uint32_t *to = &_sdata, *from = &_sidata; to < &_edata;) *to++ = *from++;
-    for (uint32_t *to = &_sbss; to < &_ebss;) *to++ = 0;
-    systick[1] = 0xFFFFFF;
-    systick[2] = 0;
-    systick[0] = 7;
+    start_up();
     uart[4] = 16;
     uart[2] = 1 | 2 | 8; /* send, receive, and interrupt when a byte has come */
     for (;;) serve();
