@@ -102,6 +102,13 @@ class OperatorView:
         """Return the types of its inputs and outputs."""
         return tuple(t.spec.dtype for t in [*self.inputs, *self.outputs] if t is not None)
 
+    def axis(self, number: int, rank: int) -> int:
+        """Return the place of an axis among several; a negative number counts from the last one."""
+        found = number + rank if number < 0 else number
+        if not 0 <= found < rank:
+            raise CompileError(f"it has no axis {number}")
+        return found
+
     def expect(self, holds: bool, what: str) -> None:
         """Raise :class:`CompileError` unless something holds."""
         if not holds:
@@ -131,6 +138,11 @@ def text_of(value: float) -> str:
     return f"{float(np.float32(value)).hex()}f" if value else "0.0f"
 
 
+def braced(values: Sequence[object]) -> str:
+    """Return the initialiser of an array or a structure."""
+    return "{" + ", ".join(map(str, values)) + "}"
+
+
 def struct(kind: str, name: str, values: Sequence[object]) -> str:
     """Return the definition of a constant structure."""
-    return f"static const {kind} {name} = {{{', '.join(map(str, values))}}};"
+    return f"static const {kind} {name} = {braced(values)};"

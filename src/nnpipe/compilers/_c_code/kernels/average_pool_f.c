@@ -8,7 +8,7 @@ static void nn_average_pool_f32(const float *in, float *out, const nn_window *w,
                 for (int32_t c = 0; c < w->in_c; c++) {
                     float sum = 0;
                     for (int32_t i = y0; i < y1; i++)
-                        for (int32_t j = x0; j < x1; j++) sum += in[((b * w->in_h + top + i) * w->in_w + left + j) * w->in_c + c];
+                        for (int32_t j = x0; j < x1; j++) sum += in[NN_PIXEL(w, b, top + i, left + j) + c];
                     *out++ = nn_clamp_f32(sum / (float)((y1 - y0) * (x1 - x0)), low, high);
                 }
             }

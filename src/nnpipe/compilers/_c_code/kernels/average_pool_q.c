@@ -9,7 +9,7 @@ static void nn_average_pool_@(const OUT *in, OUT *out, const nn_window *w, int32
                 for (int32_t c = 0; c < w->in_c; c++) {
                     int32_t sum = 0;
                     for (int32_t i = y0; i < y1; i++)
-                        for (int32_t j = x0; j < x1; j++) sum += in[((b * w->in_h + top + i) * w->in_w + left + j) * w->in_c + c];
+                        for (int32_t j = x0; j < x1; j++) sum += in[NN_PIXEL(w, b, top + i, left + j) + c];
                     sum = sum > 0 ? (sum + count / 2) / count : (sum - count / 2) / count;
                     *out++ = (OUT)nn_clamp(sum, low, high);
                 }

@@ -1,5 +1,5 @@
-/* Columns: what pixels' windows cover.  For vectors, a column holds the bytes as they are.  Otherwise, two pixels' columns
- * hold 16-bit numbers: of four numbers of a window, those of both pixels lie side by side in the order
+/* Columns: what pixels' windows cover.  For vectors, a column holds the bytes as they are.  Otherwise, two pixels'
+ * columns hold 16-bit numbers: of four numbers of a window, those of both pixels lie side by side in the order
  * 0 2 | 0 2 | 1 3 | 1 3, in which nn_even and nn_odd find a row of weights. */
 #if NN_MVE
 typedef int8_t nn_number;
@@ -60,7 +60,8 @@ static void nn_column_fill(nn_number *to, int32_t count, int32_t value) {
 #endif
 
 /* Writes one pixel's column; rows of a filter begin at multiples of four, and what lies outside is the zero point. */
-static void nn_column(const int8_t *in, nn_number *to, const nn_window *w, int32_t b, int32_t top, int32_t left, int32_t zero) {
+static void nn_column(const int8_t *in, nn_number *to, const nn_window *w, int32_t b, int32_t top, int32_t left,
+                      int32_t zero) {
     int32_t c = w->in_c, run = w->filter_w * c, inside = w->step_w == 1 && left >= 0 && left + w->filter_w <= w->in_w;
     for (int32_t i = 0; i < w->filter_h; i++, to += (run + 3) / 4 * NN_FOUR_NUMBERS) {
         int32_t y = top + i * w->step_h, first = ((b * w->in_h + y) * w->in_w + left) * c;

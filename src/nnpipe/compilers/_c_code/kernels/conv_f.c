@@ -12,7 +12,7 @@ static void nn_conv_f32(const float *in, const float *weights, const float *bias
                     float sum = 0;
                     for (int32_t i = y0; i < y1; i++)
                         for (int32_t j = x0; j < x1; j++) {
-                            const float *p = base + ((b * w->in_h + top + i * w->step_h) * w->in_w + left + j * w->step_w) * w->in_c;
+                            const float *p = base + NN_PIXEL(w, b, top + i * w->step_h, left + j * w->step_w);
                             const float *q = weights + ((o * w->filter_h + i) * w->filter_w + j) * w->filter_c;
                             for (int32_t c = 0; c < w->filter_c; c++) sum += p[c] * q[c];
                         }

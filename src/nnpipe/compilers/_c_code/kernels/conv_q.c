@@ -12,10 +12,11 @@ static void nn_conv_@(const IN *in, const WEIGHT *weights, const BIAS *bias, con
                     SUM sum = 0;
                     for (int32_t i = y0; i < y1; i++)
                         for (int32_t j = x0; j < x1; j++) {
-                            const IN *p = base + ((b * w->in_h + top + i * w->step_h) * w->in_w + left + j * w->step_w) * w->in_c;
+                            const IN *p = base + NN_PIXEL(w, b, top + i * w->step_h, left + j * w->step_w);
                             const WEIGHT *q = weights + ((o * w->filter_h + i) * w->filter_w + j) * w->filter_c;
                             int32_t part = 0;
-                            for (int32_t c = 0; c < w->filter_c; c++) part += (p[c] - z->in_zero) * (q[c] - z->weight_zero);
+                            for (int32_t c = 0; c < w->filter_c; c++)
+                                part += (p[c] - z->in_zero) * (q[c] - z->weight_zero);
                             sum += part;
                         }
                     if (bias) sum += bias[o];

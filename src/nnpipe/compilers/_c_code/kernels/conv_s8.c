@@ -72,7 +72,8 @@ static void nn_conv_@(const int8_t *in, const int8_t *weights, const int32_t *bi
         for (int32_t n = 0, y = 0, x = 0; n < pixels; n += 2) {
             int8_t *other = out;
             for (int32_t s = 0; s < 2; s++) {
-                nn_column(in, columns + 2 * s, w, b, y * w->stride_h - w->pad_h, x * w->stride_w - w->pad_w, z->in_zero);
+                nn_column(in, columns + 2 * s, w, b, y * w->stride_h - w->pad_h, x * w->stride_w - w->pad_w,
+                          z->in_zero);
                 if (n + s + 1 < pixels) {
                     if (++x == row) x = 0, y++;
                     if (s == 0) other = out + w->out_c;

@@ -1,7 +1,8 @@
 /* Four units at a time; rows of weights begin at multiples of four.  The last four units may overlap those before, and
  * are then computed again. */
 static void nn_dense_s8(const int8_t *in, const int8_t *weights, const int32_t *bias, const int32_t *multiplier,
-                        const int8_t *shift, int8_t *out, int32_t batches, int32_t depth, int32_t units, const nn_zeros *z) {
+                        const int8_t *shift, int8_t *out, int32_t batches, int32_t depth, int32_t units,
+                        const nn_zeros *z) {
     int32_t length = (depth + 3) & ~3, whole = depth & ~3, zero = z->out_zero, low = z->low, high = z->high;
     for (int32_t n = 0; n < batches; n++, in += depth, out += units)
         for (int32_t o = 0; o < units; o += 4) {

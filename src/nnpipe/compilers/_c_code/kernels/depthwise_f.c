@@ -11,7 +11,7 @@ static void nn_depthwise_f32(const float *in, const float *weights, const float 
                     float sum = 0;
                     for (int32_t i = y0; i < y1; i++)
                         for (int32_t j = x0; j < x1; j++)
-                            sum += in[((b * w->in_h + top + i * w->step_h) * w->in_w + left + j * w->step_w) * w->in_c + o / times]
+                            sum += in[NN_PIXEL(w, b, top + i * w->step_h, left + j * w->step_w) + o / times]
                                    * weights[(i * w->filter_w + j) * w->out_c + o];
                     *out++ = nn_clamp_f32(bias ? sum + bias[o] : sum, low, high);
                 }

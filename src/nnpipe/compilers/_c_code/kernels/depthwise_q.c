@@ -11,7 +11,7 @@ static void nn_depthwise_@(const IN *in, const WEIGHT *weights, const BIAS *bias
                     SUM sum = 0;
                     for (int32_t i = y0; i < y1; i++)
                         for (int32_t j = x0; j < x1; j++)
-                            sum += (in[((b * w->in_h + top + i * w->step_h) * w->in_w + left + j * w->step_w) * w->in_c + o / times]
+                            sum += (in[NN_PIXEL(w, b, top + i * w->step_h, left + j * w->step_w) + o / times]
                                     - z->in_zero) * (weights[(i * w->filter_w + j) * w->out_c + o] - z->weight_zero);
                     if (bias) sum += bias[o];
                     *out++ = (OUT)nn_clamp(z->out_zero + RESCALE(sum, multiplier[o], shift[o]), z->low, z->high);

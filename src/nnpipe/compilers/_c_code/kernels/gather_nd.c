@@ -1,6 +1,6 @@
 /* Copies the part of the input to which each row of numbers points.  Numbers outside become the nearest inside. */
-static void nn_gather_nd_@(const void *from, const PLACE *places, void *to, int32_t count, int32_t axes, const int32_t *lengths,
-                           int32_t part) {
+static void nn_gather_nd_@(const void *from, const PLACE *places, void *to, int32_t count, int32_t axes,
+                           const int32_t *lengths, int32_t part) {
     const OUT *in = (const OUT *)from;
     OUT *out = (OUT *)to;
     for (int32_t n = 0; n < count; n++) {

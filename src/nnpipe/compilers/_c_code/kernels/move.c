@@ -7,6 +7,5 @@ static void nn_move_@(const void *from, void *to, const nn_moves *m) {
                 for (int32_t d = 0; d < m->length[3]; d++)
                     for (int32_t e = 0; e < m->length[4]; e++)
                         for (int32_t f = 0; f < m->length[5]; f++)
-                            out[a * m->out[0] + b * m->out[1] + c * m->out[2] + d * m->out[3] + e * m->out[4] + f * m->out[5]] =
-                                in[a * m->in[0] + b * m->in[1] + c * m->in[2] + d * m->in[3] + e * m->in[4] + f * m->in[5]];
+                            out[NN_AT6(m->out, a, b, c, d, e, f)] = in[NN_AT6(m->in, a, b, c, d, e, f)];
 }

@@ -10,8 +10,8 @@
 #endif
 
 #if NN_MVE && !defined(NN_MVE_IN_C)
-/* From the high products of sums and multipliers to int8, with as many lanes as the predicate says: nn_requantise of four
- * sums.  Shifts to the right are negative, and round halves away from zero. */
+/* From the high products of sums and multipliers to int8, with as many lanes as the predicate says: nn_requantise of
+ * four sums.  Shifts to the right are negative, and round halves away from zero. */
 NN_INLINE int32x4_t nn_rounded_four(int32x4_t x, int32x4_t shift, const nn_zeros *z) {
     x = vaddq_s32(x, vshrq_n_s32(vandq_s32(x, shift), 31));
     x = vaddq_n_s32(vrshlq_s32(x, shift), z->out_zero);

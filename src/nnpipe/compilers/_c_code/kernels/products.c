@@ -22,8 +22,10 @@ NN_INLINE void nn_add_products(const int8_t *p, const int8_t *q, const int16_t *
 #if NN_DSP
     for (const nn_word *x = (const nn_word *)columns; n > 0; n--, p += 4, q += 4, x += 4) {
         uint32_t s = nn_four(p), t = nn_four(q);
-        a = nn_two(nn_odd(s), x[2], nn_two(nn_even(s), x[0], a)), c = nn_two(nn_odd(s), x[3], nn_two(nn_even(s), x[1], c));
-        b = nn_two(nn_odd(t), x[2], nn_two(nn_even(t), x[0], b)), d = nn_two(nn_odd(t), x[3], nn_two(nn_even(t), x[1], d));
+        a = nn_two(nn_odd(s), x[2], nn_two(nn_even(s), x[0], a));
+        c = nn_two(nn_odd(s), x[3], nn_two(nn_even(s), x[1], c));
+        b = nn_two(nn_odd(t), x[2], nn_two(nn_even(t), x[0], b));
+        d = nn_two(nn_odd(t), x[3], nn_two(nn_even(t), x[1], d));
     }
 #else
     for (const int16_t *x = columns; n > 0; n--, p += 4, q += 4, x += 8) {

@@ -1,4 +1,4 @@
-/* Of each row and column of the output: the two of the input between which it lies, and how far it is from the first. */
+/* Of each row and column of the output: the two of the input between which it lies, how far it is from the first. */
 static void nn_resize_bilinear_@(const OUT *in, OUT *out, const int32_t *size, const int32_t *rows, const FACTOR *down,
                                  const int32_t *columns, const FACTOR *right) {
     int32_t channels = size[5]; /* batches, input rows and columns, output rows and columns, channels */

@@ -1,4 +1,5 @@
-static void nn_resize_nearest_@(const void *from, void *to, const int32_t *size, const int32_t *rows, const int32_t *columns) {
+static void nn_resize_nearest_@(const void *from, void *to, const int32_t *size, const int32_t *rows,
+                               const int32_t *columns) {
     const OUT *in = (const OUT *)from;
     OUT *out = (OUT *)to;
     int32_t channels = size[5]; /* batches, input rows and columns, output rows and columns, channels */

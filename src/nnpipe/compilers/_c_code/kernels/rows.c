@@ -19,7 +19,8 @@ NN_NAKED void nn_add_rows(NN_ARGUMENT const int8_t *weights, NN_ARGUMENT int32_t
                           NN_ARGUMENT int32_t sums[5]) {
     __asm__("push {r3-r11, lr}\n ldm r3, {r4-r8}\n add r9, r0, r1, lsl #1\n"
             "1:\n ldr r12, [r2], #4\n sxtb16 r11, r12\n sxtb16 r12, r12, ror #8\n"
-            NN_ROW_STEP("r0, r1]", "r5") NN_ROW_STEP("r0], #4", "r4") NN_ROW_STEP("r9, r1]", "r7") NN_ROW_STEP("r9], #4", "r6")
+            NN_ROW_STEP("r0, r1]", "r5") NN_ROW_STEP("r0], #4", "r4")
+            NN_ROW_STEP("r9, r1]", "r7") NN_ROW_STEP("r9], #4", "r6")
             "subs r8, r8, #1\n bne 1b\n"
             "ldr r3, [sp]\n stm r3, {r4-r7}\n pop {r3-r11, pc}\n");
 }

@@ -10,7 +10,8 @@ static void nn_transpose_conv_f32(const float *in, const float *weights, const f
                             int32_t row = (y - i) / w->stride_h, column = (x - j) / w->stride_w;
                             const float *q = weights + ((o * w->filter_h + i) * w->filter_w + j) * w->in_c;
                             if (row >= w->in_h || column >= w->in_w) continue;
-                            for (int32_t c = 0; c < w->in_c; c++) sum += in[(row * w->in_w + column) * w->in_c + c] * q[c];
+                            for (int32_t c = 0; c < w->in_c; c++)
+                                sum += in[(row * w->in_w + column) * w->in_c + c] * q[c];
                         }
                     *out++ = nn_clamp_f32(bias ? sum + bias[o] : sum, low, high);
                 }

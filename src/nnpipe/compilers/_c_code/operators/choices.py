@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from nnpipe.compilers._c_code.operators.pairs import PAIRS, positions
+from nnpipe.compilers._c_code.operators.pairs import pairwise
 from nnpipe.compilers._c_code.step import C_TYPES, SUFFIXES, CKernel, CStep, OperatorView
 
 
@@ -31,9 +31,9 @@ def minimum(op: OperatorView) -> CStep:
 def _place(op: OperatorView, name: str, compare: str) -> CStep:
     data, out = op.input(0), op.output()
     axes = op.integers(1)
-    op.expect(len(axes) == 1 and -len(data.shape) <= axes[0] < len(data.shape), "it has no such axis")
+    op.expect(len(axes) == 1, "it has several axes")
+    axis = op.axis(axes[0], len(data.shape))
     op.expect(min(data.shape) > 0, "its input is empty")
-    axis = axes[0] % len(data.shape)
     op.expect_shape(data.shape[:axis] + data.shape[axis + 1 :])
     kinds = (data.spec.dtype, out.spec.dtype)
     if kinds[0] not in SUFFIXES or kinds[1] not in ("int32", "int64"):
@@ -52,9 +52,4 @@ def _chosen(op: OperatorView, name: str, compare: str) -> CStep:
         raise op.unsupported()
     scales = {(t.spec.scale, t.spec.zero_point) for t in (op.input(0), op.input(1), op.output())}
     op.expect(len(scales) == 1, "inputs and output have other scales")
-    kind = kinds.pop()
-    words = (("@", f"{name}_{SUFFIXES[kind]}"), ("OUT", C_TYPES[kind]), ("COMPARE", compare))
-    return CStep(
-        f"nn_{name}_{SUFFIXES[kind]}({{in0}}, {{in1}}, {{out0}}, &p);", (PAIRS, CKernel("choose.c", words)),
-        before=[positions(op)],
-    )  # fmt: skip
+    return pairwise(op, name, kinds.pop(), f"a {compare} b ? a : b")

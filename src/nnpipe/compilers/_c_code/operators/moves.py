@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from nnpipe.compilers._c_code.fixed_point import LIMITS, zero_of
-from nnpipe.compilers._c_code.step import CKernel, CStep, OperatorView, struct
+from nnpipe.compilers._c_code.step import CKernel, CStep, OperatorView, braced, struct
 from nnpipe.core.errors import CompileError
 from nnpipe.formats.tflite_program import ProgramTensor
 
@@ -24,7 +24,7 @@ def reshape(op: OperatorView) -> None:
 def concatenation(op: OperatorView) -> CStep:
     """Return the step of CONCATENATION."""
     out = op.output()
-    axis = _axis(op.operator.option(0, "<i"), len(out.shape))
+    axis = op.axis(op.operator.option(0, "<i"), len(out.shape))
     op.expect(op.operator.option(1, "<b") == 0, "it has a fused activation")
     return _joined(op, [t.shape for t in map(op.input, range(len(op.inputs)))], axis)
 
@@ -32,7 +32,7 @@ def concatenation(op: OperatorView) -> CStep:
 def pack(op: OperatorView) -> CStep:
     """Return the step of PACK."""
     out = op.output()
-    axis = _axis(op.operator.option(1, "<i"), len(out.shape))
+    axis = op.axis(op.operator.option(1, "<i"), len(out.shape))
     shapes = [op.input(n).shape for n in range(len(op.inputs))]
     return _joined(op, [(*shape[:axis], 1, *shape[axis:]) for shape in shapes], axis)
 
@@ -169,13 +169,6 @@ def _zero(data: ProgramTensor) -> int:
     return zero_of(data) if data.spec.dtype in LIMITS and data.spec.scale is not None else 0
 
 
-def _axis(axis: int, rank: int) -> int:
-    found = axis + rank if axis < 0 else axis
-    if not 0 <= found < rank:
-        raise CompileError(f"it has no axis {axis}")
-    return found
-
-
 def contiguous(shape: Sequence[int]) -> list[int]:
     """Return how far the place of an element moves along each axis."""
     return [math.prod(shape[n + 1 :]) for n in range(len(shape))]
@@ -189,5 +182,4 @@ def moves(
         raise CompileError(f"it has more than {_AXES} axes")
     fill = [0] * (_AXES - len(lengths))
     rows = [[1 for _ in fill] + list(lengths), fill + list(inside), fill + list(outside)]
-    braced = ["{" + ", ".join(map(str, row)) + "}" for row in rows]
-    return struct("nn_moves", name, [*braced, in_start, out_start])
+    return struct("nn_moves", name, [*map(braced, rows), in_start, out_start])

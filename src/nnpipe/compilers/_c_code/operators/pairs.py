@@ -1,4 +1,4 @@
-"""Sums, differences and products of two tensors."""
+"""Sums, differences, products and other functions of the elements of two tensors."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import numpy as np
 
 from nnpipe.compilers._c_code.fixed_point import LIMITS, float_range, multiplier_of, quantised_range, scale_of, zero_of
 from nnpipe.compilers._c_code.operators.common_kernels import CLAMP, CLAMP_Q, DSP, REQUANTISE, RESCALE
-from nnpipe.compilers._c_code.step import C_TYPES, SUFFIXES, CKernel, CStep, OperatorView, struct, text_of
+from nnpipe.compilers._c_code.step import C_TYPES, SUFFIXES, CKernel, CStep, OperatorView, braced, struct, text_of
 from nnpipe.core.errors import CompileError
 
-PAIRS = CKernel("pairs.c")
+PAIRS = (CKernel("axes.c"), CKernel("pairs.c"))
 _HALF = (1 << 30, 0)  # multiplier and shift
 
 
@@ -40,7 +40,7 @@ def mul(op: OperatorView) -> CStep:
     values = [zero_of(first), zero_of(second), zero_of(out), multiplier, shift, low, high]
     kernel = CKernel("mul_q.c", (("@", SUFFIXES[kind]), ("OUT", C_TYPES[kind])))
     return CStep(
-        f"nn_mul_{SUFFIXES[kind]}({{in0}}, {{in1}}, {{out0}}, &p, &s);", (CLAMP_Q, RESCALE, PAIRS, kernel),
+        f"nn_mul_{SUFFIXES[kind]}({{in0}}, {{in1}}, {{out0}}, &p, &s);", (CLAMP_Q, RESCALE, *PAIRS, kernel),
         before=[positions(op), struct(f"nn_product_{SUFFIXES[kind]}", "s", values)],
     )  # fmt: skip
 
@@ -76,7 +76,7 @@ def _sum(op: OperatorView, sign: int) -> CStep:
     ]  # fmt: skip
     kernel = CKernel("add_q.c", (("@", SUFFIXES[kind]), ("OUT", C_TYPES[kind])))
     return CStep(
-        f"nn_add_{SUFFIXES[kind]}({{in0}}, {{in1}}, {{out0}}, &p, &s);", (CLAMP_Q, RESCALE, PAIRS, kernel),
+        f"nn_add_{SUFFIXES[kind]}({{in0}}, {{in1}}, {{out0}}, &p, &s);", (CLAMP_Q, RESCALE, *PAIRS, kernel),
         before=[positions(op), struct(f"nn_sum_{SUFFIXES[kind]}", "s", values)],
     )  # fmt: skip
 
@@ -121,10 +121,40 @@ def floor_div(op: OperatorView) -> CStep:
     """Return the step of FLOOR_DIV, of whole numbers."""
     if op.types() != ("int32",) * 3:
         raise op.unsupported()
-    words = (("@", "floor_div"), ("COMPUTE", "nn_floor_quotient(a, b)"))
+    return pairwise(op, "floor_div", "int32", "nn_floor_quotient(a, b)", CKernel("floor_div.c"))
+
+
+def prelu(op: OperatorView) -> CStep:
+    """Return the step of PRELU."""
+    kinds = op.types()
+    if kinds == ("float32",) * 3:
+        return pairwise(op, "prelu", "float32", "a >= 0 ? a : a * b")
+    if kinds not in (("int8",) * 3, ("uint8",) * 3):
+        raise op.unsupported()
+    data, slope, out = op.input(0), op.input(1), op.output()
+    # LiteRT computes these factors in 32 bits.
+    scale, slope_scale, out_scale = (np.float32(scale_of(each)) for each in (data, slope, out))
+    plain = multiplier_of(float(scale / out_scale))
+    sloped = multiplier_of(float(scale * slope_scale / out_scale))
+    op.expect(plain[1] <= 22 and sloped[1] <= 14, "its output has a very small scale")
+    low, high = LIMITS[kinds[0]]
+    suffix = SUFFIXES[kinds[0]]
+    words = (("@", suffix), ("OUT", C_TYPES[kinds[0]]), ("LEAST", str(low)), ("MOST", str(high)))
+    values = [zero_of(data), zero_of(slope), zero_of(out), *plain, *sloped]
     return CStep(
-        "nn_floor_div_s32({in0}, {in1}, {out0}, &p);",
-        (PAIRS, CKernel("floor_div.c"), CKernel("pairs_i.c", words)), before=[positions(op)],
+        f"nn_prelu_{suffix}({{in0}}, {{in1}}, {{out0}}, &p, &s);",
+        (CLAMP_Q, RESCALE, *PAIRS, CKernel("prelu_q.c", words)),
+        before=[positions(op), struct(f"nn_slope_{suffix}", "s", values)],
+    )  # fmt: skip
+
+
+def pairwise(op: OperatorView, name: str, kind: str, value: str, *kernels: CKernel) -> CStep:
+    """Return the step of a function of two elements; ``value`` computes it in C from ``a`` and ``b``."""
+    name = f"{name}_{SUFFIXES[kind]}"
+    words = (("@", name), ("OUT", C_TYPES[kind]), ("COMPUTE", value))
+    return CStep(
+        f"nn_{name}({{in0}}, {{in1}}, {{out0}}, &p);", (*PAIRS, *kernels, CKernel("pairwise.c", words)),
+        before=[positions(op)],
     )  # fmt: skip
 
 
@@ -137,15 +167,11 @@ def _plain(op: OperatorView, name: str, operator: str) -> CStep | None:
         raise op.unsupported()
     if kinds[0] == "int32":
         op.expect(activation == 0, "it has a fused activation")
-        words = (("@", name), ("COMPUTE", f"(int32_t)((uint32_t)a {operator} (uint32_t)b)"))
-        return CStep(
-            f"nn_{name}_s32({{in0}}, {{in1}}, {{out0}}, &p);", (PAIRS, CKernel("pairs_i.c", words)),
-            before=[positions(op)],
-        )  # fmt: skip
+        return pairwise(op, name, "int32", f"(int32_t)((uint32_t)a {operator} (uint32_t)b)")
     low, high = map(text_of, float_range(activation))
     return CStep(
         f"nn_{name}_f32({{in0}}, {{in1}}, {{out0}}, &p, {low}, {high});",
-        (CLAMP, PAIRS, CKernel("pairs_f.c", (("@", name), ("OPERATOR", operator)))), before=[positions(op)],
+        (CLAMP, *PAIRS, CKernel("pairs_f.c", (("@", name), ("OPERATOR", operator)))), before=[positions(op)],
     )  # fmt: skip
 
 
@@ -158,11 +184,9 @@ def positions(op: OperatorView) -> str:
         raise CompileError(f"its inputs have the shapes {first} and {second}") from None
     op.expect_shape(made)
     if first == second:
-        return struct(
-            "nn_pairs", "p", [_braced([1, 1, 1, math.prod(out)]), _braced([0, 0, 0, 1]), _braced([0, 0, 0, 1])]
-        )
+        return struct("nn_pairs", "p", [braced([1, 1, 1, math.prod(out)]), braced([0, 0, 0, 1]), braced([0, 0, 0, 1])])
     op.expect(len(out) <= 4, "its inputs have different shapes and more than four axes")
-    return struct("nn_pairs", "p", [_braced([1] * (4 - len(out)) + list(out)), _steps(first), _steps(second)])
+    return struct("nn_pairs", "p", [braced([1] * (4 - len(out)) + list(out)), _steps(first), _steps(second)])
 
 
 def _steps(shape: tuple[int, ...]) -> str:
@@ -170,8 +194,4 @@ def _steps(shape: tuple[int, ...]) -> str:
     for place, length in zip(range(3, -1, -1), reversed(shape), strict=False):
         steps[place] = 0 if length == 1 else step
         step *= length
-    return _braced(steps)
-
-
-def _braced(values: list[int]) -> str:
-    return "{" + ", ".join(map(str, values)) + "}"
+    return braced(steps)

@@ -15,7 +15,7 @@ def split(op: OperatorView) -> CStep:
     """Return the step of SPLIT."""
     data, axes = op.input(1), op.integers(0)
     op.expect(len(axes) == 1, "it has several axes")
-    axis, count = _axis(op, axes[0], len(data.shape)), len(op.outputs)
+    axis, count = op.axis(axes[0], len(data.shape)), len(op.outputs)
     op.expect(count > 0 and data.shape[axis] % count == 0, "its parts have different sizes")
     return _cut(op, 1, axis, [data.shape[axis] // count] * count, True)
 
@@ -24,7 +24,7 @@ def split_v(op: OperatorView) -> CStep:
     """Return the step of SPLIT_V; one length may be -1, for what is left."""
     data, lengths, axes = op.input(0), op.integers(1), op.integers(2)
     op.expect(len(axes) == 1 and len(lengths) == len(op.outputs), "it has another number of outputs than of lengths")
-    axis = _axis(op, axes[0], len(data.shape))
+    axis = op.axis(axes[0], len(data.shape))
     op.expect(lengths.count(-1) <= 1, "several lengths are left open")
     lengths = [data.shape[axis] - sum(n for n in lengths if n != -1) if n == -1 else n for n in lengths]
     return _cut(op, 0, axis, lengths, True)
@@ -33,14 +33,14 @@ def split_v(op: OperatorView) -> CStep:
 def unpack(op: OperatorView) -> CStep:
     """Return the step of UNPACK."""
     data = op.input(0)
-    axis = _axis(op, op.operator.option(1, "<i"), len(data.shape))
+    axis = op.axis(op.operator.option(1, "<i"), len(data.shape))
     return _cut(op, 0, axis, [1] * len(op.outputs), False)
 
 
 def gather(op: OperatorView) -> CStep:
     """Return the step of GATHER, without batches."""
     data, places, out = op.input(0), op.input(1), op.output()
-    axis = _axis(op, op.operator.option(0, "<i"), len(data.shape))
+    axis = op.axis(op.operator.option(0, "<i"), len(data.shape))
     op.expect(op.operator.option(1, "<i") == 0, "it has axes of batches")
     op.expect(axis == 0, "it gathers along another axis than the first")
     op.expect_shape((*places.shape, *data.shape[1:]))
@@ -88,9 +88,3 @@ def _cut(op: OperatorView, place: int, axis: int, lengths: Sequence[int], keeps:
         start += length
     op.expect(math.prod(data.shape) > 0, "its input is empty")
     return CStep(" ".join(statements), move_kernels(size), before=before)
-
-
-def _axis(op: OperatorView, axis: int, rank: int) -> int:
-    found = axis + rank if axis < 0 else axis
-    op.expect(0 <= found < rank, f"it has no axis {axis}")
-    return found

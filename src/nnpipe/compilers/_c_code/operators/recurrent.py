@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nnpipe.compilers._c_code.operators.common_kernels import CLAMP
+from nnpipe.compilers._c_code.operators.functions import LOGISTIC, TANH
 from nnpipe.compilers._c_code.step import CKernel, CStep, OperatorView, text_of
 
 _TANH = 4
@@ -43,5 +44,5 @@ def unidirectional_sequence_lstm(op: OperatorView) -> CStep:
         f"nn_lstm_f32({{in0}}, {{weights}}, {{recurrent}}, {{bias}}, (float *){{in{_OUTPUT_STATE}}}, "
         f"(float *){{in{_CELL_STATE}}}, {{scratch}}, {{out0}}, {batches}, {steps}, {depth}, {units}, "
         f"{next_step}, {next_batch}, {text_of(clip)});",
-        (CLAMP, *map(CKernel, ("exp.c", "logistic_f.c", "tanh_f.c", "lstm_f.c"))), stacked, scratch=16 * units,
+        (CLAMP, *LOGISTIC, *TANH, CKernel("lstm_f.c")), stacked, scratch=16 * units,
     )  # fmt: skip

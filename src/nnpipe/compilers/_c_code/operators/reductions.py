@@ -6,9 +6,9 @@ import math
 
 from nnpipe.compilers._c_code.fixed_point import LIMITS, multiplier_of, scale_of, zero_of
 from nnpipe.compilers._c_code.operators.common_kernels import CLAMP_Q, RESCALE
-from nnpipe.compilers._c_code.step import C_TYPES, SUFFIXES, CKernel, CStep, OperatorView, struct
+from nnpipe.compilers._c_code.step import C_TYPES, SUFFIXES, CKernel, CStep, OperatorView, braced, struct
 
-_REDUCTION = CKernel("reduction.c")
+_REDUCTION = (CKernel("axes.c"), CKernel("reduction.c"))
 _MOST = 1 << 22  # elements of a mean, so that sums of 8-bit numbers stay below 2^31
 
 
@@ -20,7 +20,7 @@ def mean(op: OperatorView) -> CStep:
     kinds = (data.spec.dtype, out.spec.dtype)
     if kinds == ("float32", "float32"):
         return CStep(
-            f"nn_mean_f32({{in0}}, {{out0}}, &r, {count}.0f);", (_REDUCTION, CKernel("mean_f.c")), before=[place]
+            f"nn_mean_f32({{in0}}, {{out0}}, &r, {count}.0f);", (*_REDUCTION, CKernel("mean_f.c")), before=[place]
         )
     if kinds not in (("int8", "int8"), ("uint8", "uint8")):
         raise op.unsupported()
@@ -35,7 +35,7 @@ def mean(op: OperatorView) -> CStep:
     values = [zero_of(data) * count, multiplier, shift, zero_of(out)]
     return CStep(
         f"nn_mean_of_{SUFFIXES[kinds[0]]}({{in0}}, {{out0}}, &r, &m);",
-        (CLAMP_Q, RESCALE, _REDUCTION, CKernel("mean_q.c", words)),
+        (CLAMP_Q, RESCALE, *_REDUCTION, CKernel("mean_q.c", words)),
         before=[place, struct(f"nn_mean_{SUFFIXES[kinds[0]]}", "m", values)],
     )  # fmt: skip
 
@@ -67,7 +67,7 @@ def _folded(op: OperatorView, name: str, start: str, following: str) -> CStep:
     suffix = f"{name}_{SUFFIXES[data.spec.dtype]}"
     words = (("@", suffix), ("OUT", C_TYPES[data.spec.dtype]), ("START", start), ("NEXT", following))
     return CStep(
-        f"nn_reduce_{suffix}({{in0}}, {{out0}}, &r);", (_REDUCTION, CKernel("reduce.c", words)), before=[place]
+        f"nn_reduce_{suffix}({{in0}}, {{out0}}, &r);", (*_REDUCTION, CKernel("reduce.c", words)), before=[place]
     )
 
 
@@ -76,8 +76,7 @@ def _reduced(op: OperatorView) -> tuple[str, int]:
     data = op.input(0)
     rank = len(data.shape)
     op.expect(1 <= rank <= 4 and min(data.shape) > 0, f"its input has the shape {data.shape}")
-    axes = {axis + rank if axis < 0 else axis for axis in op.integers(1)}
-    op.expect(axes <= set(range(rank)), "it has no such axis")
+    axes = {op.axis(axis, rank) for axis in op.integers(1)}
     kept = [n for n in range(rank) if n not in axes]
     op.expect_shape(
         [1 if n in axes else length for n, length in enumerate(data.shape)]
@@ -91,4 +90,4 @@ def _reduced(op: OperatorView) -> tuple[str, int]:
 def _axes(shape: tuple[int, ...], axes: list[int]) -> list[str]:
     lengths = [1] * (4 - len(axes)) + [shape[n] for n in axes]
     steps = [0] * (4 - len(axes)) + [math.prod(shape[n + 1 :]) for n in axes]
-    return ["{" + ", ".join(map(str, values)) + "}" for values in (lengths, steps)]
+    return [braced(lengths), braced(steps)]

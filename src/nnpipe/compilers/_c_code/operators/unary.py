@@ -9,7 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from nnpipe.compilers._c_code.fixed_point import LIMITS, multiplier_of, quantised_range, rounded, scale_of, zero_of
+from nnpipe.compilers._c_code.operators import functions
 from nnpipe.compilers._c_code.operators.common_kernels import CLAMP, CLAMP_Q, RESCALE
+from nnpipe.compilers._c_code.operators.hard_swish import hard_swish_of
 from nnpipe.compilers._c_code.rescaling import rescaled
 from nnpipe.compilers._c_code.step import C_TYPES, SUFFIXES, CKernel, CStep, OperatorView, text_of
 
@@ -43,7 +45,7 @@ def _clamped(op: OperatorView, activation: int) -> CStep:
     factor = multiplier_of(scale_of(op.input(0)) / scale_of(op.output()))
     low, high = quantised_range(activation, op.output())
     zero, out_zero = zero_of(op.input(0)), zero_of(op.output())
-    return table(op, lambda x: min(high, max(low, out_zero + rescaled(x - zero, *factor))))
+    return _table(op, lambda x: min(high, max(low, out_zero + rescaled(x - zero, *factor))))
 
 
 def quantize(op: OperatorView) -> CStep:
@@ -64,7 +66,7 @@ def quantize(op: OperatorView) -> CStep:
     low, high = LIMITS[kinds[1]]
     factor = multiplier_of(scale_of(op.input(0)) / scale_of(op.output()))
     zero, out_zero = zero_of(op.input(0)), zero_of(op.output())
-    return table(op, lambda x: min(high, max(low, out_zero + rescaled(x - zero, *factor))))
+    return _table(op, lambda x: min(high, max(low, out_zero + rescaled(x - zero, *factor))))
 
 
 def _rescaled(op: OperatorView) -> CStep:
@@ -129,23 +131,25 @@ def cast(op: OperatorView) -> CStep:
 def logistic(op: OperatorView) -> CStep:
     """Return the step of LOGISTIC."""
     if op.input(0).spec.dtype == "float32":
-        return _real(op, "logistic")
+        return functions.logistic(op)
     return _looked_up(op, lambda x: 1 / (1 + math.exp(-max(x, -700.0))), 256, {"int8": -128, "uint8": 0})
 
 
 def tanh(op: OperatorView) -> CStep:
     """Return the step of TANH."""
     if op.input(0).spec.dtype == "float32":
-        return _real(op, "tanh")
+        return functions.tanh(op)
     return _looked_up(op, math.tanh, 128, {"int8": 0, "uint8": 128})
 
 
-def sqrt(op: OperatorView) -> CStep:
-    """Return the step of SQRT."""
+def hard_swish(op: OperatorView) -> CStep:
+    """Return the step of HARD_SWISH."""
+    if op.input(0).spec.dtype == "float32":
+        return functions.hard_swish(op)
     op.expect_shape(op.input(0).shape)
-    if op.types() != ("float32", "float32"):
+    if op.types() not in (("int8",) * 2, ("uint8",) * 2):
         raise op.unsupported()
-    return CStep(f"nn_sqrt_f32({{in0}}, {{out0}}, {op.output().count});", (CKernel("sqrt_f.c"),))
+    return _table(op, hard_swish_of(op.input(0), op.output()))
 
 
 def leaky_relu(op: OperatorView) -> CStep:
@@ -171,14 +175,7 @@ def leaky_relu(op: OperatorView) -> CStep:
         x -= zero_of(data)
         return min(high, max(low, zero_of(out) + rescaled(x, *(plain if x >= 0 else sloped))))
 
-    return table(op, value)
-
-
-def _real(op: OperatorView, name: str) -> CStep:
-    op.expect_shape(op.input(0).shape)
-    if op.types() != ("float32", "float32"):
-        raise op.unsupported()
-    return CStep(f"nn_{name}_f32({{in0}}, {{out0}}, {op.output().count});", (CKernel("exp.c"), CKernel(f"{name}_f.c")))
+    return _table(op, value)
 
 
 def _looked_up(op: OperatorView, function: Callable[[float], float], steps: int, zeros: Mapping[str, int]) -> CStep:
@@ -197,7 +194,7 @@ def _looked_up(op: OperatorView, function: Callable[[float], float], steps: int,
         found = np.float32(function(float(scale * np.float32(x - zero))))
         return min(high, max(low, rounded(float(found * np.float32(steps))) + zero_of(out)))
 
-    return table(op, value)
+    return _table(op, value)
 
 
 def _expect_bytes(op: OperatorView) -> None:
@@ -206,7 +203,7 @@ def _expect_bytes(op: OperatorView) -> None:
         raise op.unsupported()
 
 
-def table(op: OperatorView, value: Callable[[int], int]) -> CStep:
+def _table(op: OperatorView, value: Callable[[int], int]) -> CStep:
     """Return a step that looks each element up; the table is ordered by the element's bits."""
     kinds = op.types()
     inputs = np.arange(256, dtype=np.uint8).view(kinds[0])
