@@ -33,12 +33,12 @@ from _table import EPYC, report
 from nnpipe.core.artifact import Artifact
 from nnpipe.measuring.counted_figure import counted_figure
 from nnpipe.measuring.run import Run
+from nnpipe.protocols.target_c import FOLDER as CORE
 from nnpipe.workflows.sweep.sweep import sweep
 from nnpipe.workflows.sweep.sweep_result import SweepResult
 
 BOARD = Path(__file__).with_name("cortex_m")
-FRAME = Path(__file__).parents[1] / "examples" / "target_c"
-FLAGS = ("-O2", "-ffp-contract=off", "-w", "-I", str(FRAME))
+FLAGS = ("-O2", "-ffp-contract=off", "-w", "-I", str(CORE))
 M7 = ("arm-none-eabi-gcc", "-mcpu=cortex-m7", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv4-sp-d16", *FLAGS)
 LINUX = ("aarch64-linux-gnu-gcc", *FLAGS)
 REFERENCE = {"class": "LiteRTRuntime", "arguments": {"reference_kernels": True}}

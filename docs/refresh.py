@@ -10,8 +10,8 @@ and ``<!-- end -->`` is the table of a family's components, or of all callbacks,
 ``<!-- protocol: NAME -->`` does the same for the tables of the wire protocol: see ``PROTOCOL`` for the names;
 ``<!-- quantities -->`` for what is measured.
 
-``docs/*.schema.json``, for editors of files of devices, pipelines, searches and sweeps, and the header for
-targets in C, ``examples/target_c/nnpipe_frame.h``, are written too.
+``docs/*.schema.json``, for editors of files of devices, pipelines, searches and sweeps, and the headers for
+targets in C, ``nnpipe_protocol.h`` and ``nnpipe_rules.h`` in ``src/nnpipe/protocols/target_c``, are written too.
 """
 
 from __future__ import annotations
@@ -25,13 +25,16 @@ import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parent))
+import c_headers
+
 from nnpipe.core.discoverable import Discoverable
 from nnpipe.core.families import FAMILIES, PARTS
 from nnpipe.core.registry import components
 from nnpipe.core.task import installed_tasks
 from nnpipe.measuring.quantities import QUANTITIES, quality
 from nnpipe.protocols.conversation.checksums import CHECKS
-from nnpipe.protocols.conversation.frame import CODES, HEADER_FIELDS, HEADER_SIZE, ErrorCode, FrameKind, HeaderField
+from nnpipe.protocols.conversation.frame import CODES, HEADER_FIELDS, FrameKind, HeaderField
 from nnpipe.protocols.conversation.handshake import HELLO_FIELDS, WELCOME_FIELDS
 from nnpipe.protocols.conversation.packets import PACKET_FIELDS, TYPES
 from nnpipe.protocols.conversation.payloads import (
@@ -55,7 +58,7 @@ SCHEMAS = {
     ROOT / "docs" / "search.schema.json": lambda of_plugins: search_file.schema(),
     ROOT / "docs" / "sweep.schema.json": sweep_schema.schema,
 }
-C_HEADER = ROOT / "examples" / "target_c" / "nnpipe_frame.h"
+TARGET_C = ROOT / "src" / "nnpipe" / "protocols" / "target_c"
 _COUNTING = bytes(range(251)) * 4000
 VECTORS = {
     "`123456789` in ASCII": b"123456789",
@@ -147,37 +150,11 @@ def _rows(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 def _fields(fields: Sequence[HeaderField]) -> str:
     rows, at = [], 0
     for field in fields:
-        rows.append((at, field.size, f"`{field.name}`", _ctype(field)[0] + _ctype(field)[1], field.meaning))
+        rows.append(
+            (at, field.size, f"`{field.name}`", c_headers.ctype(field)[0] + c_headers.ctype(field)[1], field.meaning)
+        )
         at += field.size
     return _rows(("offset", "bytes", "field", "type", "meaning"), rows)
-
-
-def _ctype(field: HeaderField) -> tuple[str, str]:
-    """Give the C type of a field, and the bounds of an array."""
-    names = {"B": "uint8_t", "H": "uint16_t", "I": "uint32_t", "Q": "uint64_t", "f": "float", "s": "uint8_t"}
-    count = field.format[:-1]
-    return names[field.format[-1]], f"[{count}]" if count else ""
-
-
-def c_header() -> str:
-    """Give the frame's header and the numbers that go with it in C99."""
-    lines = [f"    {_ctype(field)[0]:<8} {field.name}{_ctype(field)[1]};" for field in HEADER_FIELDS]
-    lines = [f"{line:<32}/* {field.meaning} */" for line, field in zip(lines, HEADER_FIELDS, strict=True)]
-    kinds = ", ".join(f"NNPIPE_{kind.name} = {kind.value}" for kind in FrameKind)
-    codes = ", ".join(f"NNPIPE_CODE_{code.name} = {code.value}" for code in ErrorCode)
-    return "\n".join(
-        (
-            "#include <stdint.h>",
-            "",
-            "struct nnpipe_header {",
-            *lines,
-            "};",
-            "",
-            *textwrap.wrap(f"enum nnpipe_kind {{ {kinds} }};", 100, subsequent_indent="    "),
-            *textwrap.wrap(f"enum nnpipe_code {{ {codes} }};", 100, subsequent_indent="    "),
-            f"typedef char nnpipe_header_has_no_gaps[sizeof(struct nnpipe_header) == {HEADER_SIZE} ? 1 : -1];\n",
-        )
-    )
 
 
 def _vectors() -> str:
@@ -235,7 +212,7 @@ def _bounds() -> str:
 
 PROTOCOL: dict[str, Callable[[], str]] = {
     "header": lambda: _fields(HEADER_FIELDS),
-    "header-in-c": lambda: f"```c\n{c_header()}```\n",
+    "header-in-c": lambda: f"```c\n{c_headers.frame()}```\n",
     "kinds": _kinds,
     "codes": lambda: _rows(
         ("code", "name", "meaning"), [(code.value, f"`{code.name}`", meaning) for code, meaning in CODES.items()]
@@ -280,11 +257,12 @@ def _needs(cls: type[Discoverable]) -> str:
 def contents() -> dict[Path, str]:
     """Give every file that comes from the code, wholly or in part, as it should be."""
     found = {page: refreshed(page.read_text("utf-8")) for page in pages()}
-    guarded = (
-        f"/* Written by docs/refresh.py. */\n#ifndef NNPIPE_FRAME_H\n#define NNPIPE_FRAME_H\n\n{c_header()}\n#endif\n"
-    )
+    headers = {
+        TARGET_C / "nnpipe_protocol.h": c_headers.protocol_header(),
+        TARGET_C / "nnpipe_rules.h": c_headers.rules_header(),
+    }
     schemas = {path: json.dumps(schema(of_plugins=False), indent=1) + "\n" for path, schema in SCHEMAS.items()}
-    return found | {C_HEADER: guarded} | schemas
+    return found | headers | schemas
 
 
 def main() -> int:

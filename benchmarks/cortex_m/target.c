@@ -5,7 +5,7 @@
  * There is one host at a time, without a token.  HELLO begins anew, whatever was said before. */
 #include <stdint.h>
 
-#include "nnpipe_frame.h"
+#include "nnpipe_protocol.h"
 
 struct model {
     uint8_t sha256[32];

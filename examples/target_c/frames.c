@@ -1,63 +1,29 @@
-/* Reads and writes frames of nnpipe's wire protocol in C99: fixed memory, no malloc, no tables.
+/* Reads frames of nnpipe's wire protocol as a target in C99 does: fixed memory, no malloc.
  *
- *     cc -std=c99 -o frames frames.c && ./frames ../../tests/data/conversations/inference.txt
+ *     cd examples/target_c && core=../../src/nnpipe/protocols/target_c
+ *     cc -std=c99 -I $core -o frames frames.c $core/nnpipe_frames.c
+ *     ./frames ../../tests/data/conversations/inference.txt
  *
  * prints each frame of a golden conversation and fails (status 1) at the first byte that is wrong.  With -s the
- * file holds packets of a serial line.  A target keeps the upper half of this file and reads bytes from its line.
- */
+ * file holds packets of a serial line. */
 #include <stdio.h>
 #include <string.h>
 
-#include "nnpipe_frame.h"
+#include "nnpipe_frames.h"
 
 enum { LARGEST = 16384, PACKET = 4096 + 4096 / 254 + 16 };
-
-/* CRC-32 as in zlib and Ethernet; begin with 0, and go on with what came out. */
-static uint32_t crc32(uint32_t crc, const uint8_t *data, uint32_t count)
-{
-    crc = ~crc;
-    while (count--) {
-        crc ^= *data++;
-        for (int bit = 0; bit < 8; bit++)
-            crc = crc >> 1 ^ (0xEDB88320u & (0u - (crc & 1)));
-    }
-    return ~crc;
-}
-
-/* Byte by byte, so that neither the processor's byte order nor its alignment matters. */
-static uint32_t get32(const uint8_t *at)
-{
-    return at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
-}
-
-static void put32(uint8_t *at, uint32_t value)
-{
-    for (int i = 0; i < 4; i++)
-        at[i] = (uint8_t)(value >> 8 * i);
-}
-
-/* The header as it goes over the line; its own check is computed here. */
-static void encode(const struct nnpipe_header *header, uint8_t bytes[24])
-{
-    bytes[0] = 0x6e, bytes[1] = 1, bytes[2] = header->kind, bytes[3] = header->flags;
-    put32(bytes + 4, header->number);
-    put32(bytes + 8, header->length);
-    put32(bytes + 12, header->check_low);
-    put32(bytes + 16, header->check_high);
-    put32(bytes + 20, crc32(0, bytes, 20));
-}
 
 /* 0, or what is wrong.  Nothing in the header is believed before its check has passed. */
 static const char *decode(const uint8_t bytes[24], struct nnpipe_header *header)
 {
-    if (get32(bytes + 20) != crc32(0, bytes, 20) || bytes[0] != 0x6e)
+    if (nnpipe_get32(bytes + 20) != nnpipe_crc32(0, bytes, 20) || bytes[0] != 0x6e)
         return "not a frame, or a damaged header";
     if (bytes[1] != 1)
         return "a frame of another version";
     header->magic = bytes[0], header->version = bytes[1], header->kind = bytes[2], header->flags = bytes[3];
-    header->number = get32(bytes + 4), header->length = get32(bytes + 8);
-    header->check_low = get32(bytes + 12), header->check_high = get32(bytes + 16);
-    header->header_check = get32(bytes + 20);
+    header->number = nnpipe_get32(bytes + 4), header->length = nnpipe_get32(bytes + 8);
+    header->check_low = nnpipe_get32(bytes + 12), header->check_high = nnpipe_get32(bytes + 16);
+    header->header_check = nnpipe_get32(bytes + 20);
     if (header->kind < NNPIPE_OK || header->kind > NNPIPE_INFER)
         return "an unknown kind";
     return header->length > LARGEST ? "more bytes than there is room for" : 0;
@@ -83,11 +49,13 @@ static const char *frame_ends(char who, struct line *line)
     const uint8_t *payload = line->bytes + 24;
     uint8_t again[24];
 
-    encode(header, again);
+    nnpipe_pack_header(again, header->kind, header->flags, header->number, header->length, header->check_low);
+    nnpipe_put32(again + 16, header->check_high);
+    nnpipe_put32(again + 20, nnpipe_crc32(0, again, 20));
     if (memcmp(again, line->bytes, 24))
         return "a header that would be written otherwise";
     if (check == 1 || !header->length)
-        if (header->check_low != crc32(0, payload, header->length) || header->check_high)
+        if (header->check_low != nnpipe_crc32(0, payload, header->length) || header->check_high)
             return "a damaged payload";
     printf("%c %s %u %u %u\n", who, names[header->kind], (unsigned)header->flags, (unsigned)header->number,
            (unsigned)header->length);
@@ -129,7 +97,7 @@ static const char *take_packet(char who, struct line *line, uint8_t byte)
         if (code < 255 && from < count)
             at[to++] = 0;
     }
-    if (to < 8 || count == PACKET || get32(at + to - 4) != crc32(0, at, to - 4))
+    if (to < 8 || count == PACKET || nnpipe_get32(at + to - 4) != nnpipe_crc32(0, at, to - 4))
         return 0;
     printf("%c packet %u %u\n", who, (unsigned)at[0], (unsigned)(to - 8));
     for (uint32_t i = 4; at[0] == 3 && i < to - 4 && !wrong; i++)

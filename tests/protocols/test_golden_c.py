@@ -14,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from golden import FILES, FOLDER, FRAMED, read
 
 from nnpipe.protocols.conversation.frame import HEADER_SIZE, FrameKind
+from nnpipe.protocols.target_c import FOLDER as CORE
 
 SOURCE = Path(__file__).parents[2] / "examples" / "target_c" / "frames.c"
 UNCHECKED = {"xxh3.txt"}  # the example passes over its payloads
@@ -25,8 +26,11 @@ def frames(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if compiler is None:
         pytest.skip("there is no C compiler")
     program = tmp_path_factory.mktemp("c") / "frames"
-    strict = ["-std=c99", "-pedantic", "-Wall", "-Wextra", "-Wconversion", "-Werror", "-O1"]
-    done = subprocess.run([compiler, *strict, "-o", str(program), str(SOURCE)], capture_output=True, text=True)
+    strict = ["-std=c99", "-pedantic", "-Wall", "-Wextra", "-Wconversion", "-Wno-sign-conversion", "-Werror", "-O1"]
+    sources = [str(SOURCE), str(CORE / "nnpipe_frames.c")]
+    done = subprocess.run(
+        [compiler, *strict, "-I", str(CORE), "-o", str(program), *sources], capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     return program
 
