@@ -12,7 +12,7 @@ import torch
 
 
 def peers(make: Callable[[], Any], batches: Callable[[], Iterable[Any]], rate: float) -> dict[str, Callable[[], Any]]:
-    """Return the trainings of the packages that are installed; each gives the model, the mean loss and the accuracy."""
+    """Return the trainings of the packages that are installed; each returns model, mean loss and accuracy."""
     found: dict[str, Callable[[], Any]] = {}
     if find_spec("lightning") is not None:
         found["Lightning"] = lambda: by_lightning(make(), batches(), rate)

@@ -11,22 +11,24 @@ import runpy
 import signal
 import sys
 import warnings
+from typing import Any
 
 import torch
 import torch._dynamo  # the first step of an optimiser would import it, in each child anew
+from forks import through
 
 from nnpipe.training._steps import Steps
 
 
-def run(recipe: str, folder: str, last: int) -> None:
+def run(recipe: str, folder: str, kill: list[Any] | None) -> None:
     begin, count = Steps.begin, 0
 
-    def counted(*arguments: object) -> None:
+    def counted(*arguments: Any) -> None:
         nonlocal count
         count += 1
-        if count == last:
+        if kill == ["batch", count]:
             os.kill(os.getpid(), signal.SIGKILL)
-        begin(*arguments)  # type: ignore[arg-type]
+        begin(*arguments)
 
     Steps.begin = counted  # type: ignore[method-assign]
     sys.argv = [recipe, folder]
@@ -35,19 +37,7 @@ def run(recipe: str, folder: str, last: int) -> None:
 
 def main(recipe: str, folder: str, *kills: str) -> None:
     torch.set_num_threads(1)
-    killed = 0
-    for last in [*map(int, kills), 0]:
-        child = os.fork()
-        if child == 0:
-            run(recipe, folder, last)
-            sys.stdout.flush()
-            os._exit(0)
-        _, status = os.waitpid(child, 0)
-        if os.WIFSIGNALED(status):
-            killed += 1
-        elif os.WEXITSTATUS(status):
-            sys.exit("a recipe failed")
-    print(killed)
+    print(through(lambda kill, _: run(recipe, folder, kill), [["batch", int(number)] for number in kills]))
 
 
 if __name__ == "__main__":

@@ -20,8 +20,8 @@ import os
 import random
 import signal
 import sys
-import time
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ import numpy as np
 import torch
 import torch._dynamo  # the first step of an optimiser would import it, in each child anew
 import training_toys as toys
+from forks import through
 from training_jitter import jitter
 
 from nnpipe.experiment.state import State
@@ -52,7 +53,7 @@ class Drawing(Callback):
 
 
 class Killing(Callback):
-    """Tells of the first batch, and kills itself before the n-th, or when the training ends."""
+    """Reports the first batch, and kills itself before the n-th, or when the training ends."""
 
     def __init__(self, told: int, at: int, end: bool) -> None:
         self.told, self.at, self.end, self.seen = told, at, end, 0
@@ -77,7 +78,7 @@ def fragile(fit: Any, batch: Any) -> Any:
     return outputs
 
 
-def run(kind: str, folder: Path, told: int, kill: list[Any] | None) -> None:
+def run(kind: str, folder: Path, kill: list[Any] | None, told: int) -> None:
     torch.set_num_threads(1)
     options: dict[str, Any] = {"num_epochs": 3, "checkpoint_every": 2, "patience": 3, "keep_every": 2}
     kept: dict[str, Any] = {}
@@ -151,40 +152,10 @@ def main() -> None:
         every.every()
         drawing = drawing if asked["rendered"] else sketching()
     with drawing:
-        times = [through(asked["kind"], Path(folder), kills) for folder, kills in asked["folders"].items()]
+        times = [
+            through(partial(run, asked["kind"], Path(folder)), kills) for folder, kills in asked["folders"].items()
+        ]
     print(json.dumps(times))
-
-
-def through(kind: str, folder: Path, kills: list[Any]) -> int:
-    """Begin a training again after each of its kills, until it ends; give how often it was killed."""
-    killed = 0
-    for kill in [*kills, None]:
-        reading, writing = os.pipe()
-        child = os.fork()
-        if child == 0:
-            os.close(reading)
-            try:
-                run(kind, folder, writing, kill)
-            except BaseException:
-                import traceback
-
-                traceback.print_exc()
-                os._exit(1)
-            os._exit(0)
-        os.close(writing)
-        os.read(reading, 1)
-        os.close(reading)
-        if kill is not None and kill[0] == "time":
-            time.sleep(kill[1])
-            os.kill(child, signal.SIGKILL)
-        _, status = os.waitpid(child, 0)
-        if os.WIFSIGNALED(status):
-            killed += 1
-        elif os.WEXITSTATUS(status):
-            sys.exit("a training failed")
-        else:
-            break
-    return killed
 
 
 if __name__ == "__main__":

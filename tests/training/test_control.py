@@ -28,29 +28,20 @@ from nnpipe.training.run_status import read_status
 from nnpipe.training.trainer import Trainer
 
 
-def fit(model: Any, *callbacks: Callback, data: Any = None, **options: Any) -> Any:
-    """Train for two epochs of seven steps, or as said."""
+def fit(model: Any, *callbacks: Callback, data: Any = None, samples: int = 100, **options: Any) -> Any:
+    """Train for two epochs of seven steps, or as said; 48 samples make three steps."""
     kept = {name: options.pop(name) for name in ("folder", "optimiser", "schedule", "step") if name in options}
     asked = TrainerOptions.from_json({"num_epochs": 2, **options})
-    return Trainer(asked, callbacks).fit(model, data or toys.sequences(), **{"optimiser": AdamW(rate=0.01), **kept})
-
-
-class Interrupting(Callback):
-    """Interrupts a training at a step, for the first time that it gets there."""
-
-    def __init__(self, step: int) -> None:
-        self.step = step
-
-    def on_batch_begin(self, fit: Any, batch: Any) -> None:
-        if fit.step == self.step:
-            raise KeyboardInterrupt
+    return Trainer(asked, callbacks).fit(
+        model, data or toys.sequences(samples), **{"optimiser": AdamW(rate=0.01), **kept}
+    )
 
 
 def interrupted(folder: Path, *steps: int, **options: Any) -> Any:
-    """Train, interrupted at some steps and begun again each time; give the weights and the rows."""
+    """Train, interrupted at some steps and begun again each time; return the weights and the rows."""
     for step in steps:
         with suppress(KeyboardInterrupt):
-            fit(toys.fresh(), Interrupting(step), folder=folder, **options)
+            fit(toys.fresh(), toys.Interrupting(step), folder=folder, **options)
     model = toys.fresh()
     history = fit(model, folder=folder, **options)
     return toys.weights(model), list(history.rows())
@@ -111,11 +102,11 @@ def test_a_schedule_ends_with_the_number_of_steps() -> None:
 
 
 def test_time_stops_a_training_with_a_checkpoint_from_which_it_goes_on_to_the_bit(tmp_path: Path) -> None:
-    expected, rows = interrupted(tmp_path / "one")
+    expected, rows = interrupted(tmp_path / "one", samples=48)
     folder, steps = tmp_path / "two", []
     for _ in range(20):
         model = toys.fresh()
-        history = fit(model, folder=folder, max_seconds=0.0)
+        history = fit(model, folder=folder, max_seconds=0.0, samples=48)
         status = read_status(RunFolder(folder))
         assert status is not None
         steps.append(status.step)
@@ -123,7 +114,7 @@ def test_time_stops_a_training_with_a_checkpoint_from_which_it_goes_on_to_the_bi
             break
         assert status.state == "cancelled"
         assert status.reason == "0 seconds are over; the same call goes on from here"
-    assert steps == [*range(1, 15), 14]  # the last call finishes the epoch
+    assert steps == [*range(1, 7), 6]  # the last call finishes the epoch
     assert toys.equal(toys.weights(model), expected)
     assert list(history.rows()) == rows
 
@@ -134,7 +125,7 @@ def test_time_stops_a_training_with_a_checkpoint_from_which_it_goes_on_to_the_bi
 @pytest.mark.parametrize(("monitor", "mode"), [("loss", "min"), ("label/accuracy", "max")])
 def test_the_weights_of_the_best_epochs_by_any_metric_are_kept(monitor: str, mode: str, tmp_path: Path) -> None:
     options = {"keep_best": 3, "monitor": f"blobs/test/{monitor}", "monitor_mode": mode, "num_epochs": 6}
-    options |= {"optimiser": AdamW(rate=0.1), "checkpoint_every": 2}
+    options |= {"optimiser": AdamW(rate=0.1), "checkpoint_every": 2, "samples": 48}
     kept: dict[int, Any] = {}
 
     class Keeping(Callback):
@@ -148,9 +139,13 @@ def test_the_weights_of_the_best_epochs_by_any_metric_are_kept(monitor: str, mod
     assert sorted(found) == sorted(f"best-{epoch:04d}" for epoch in best)
     for epoch in best:
         assert toys.equal(read_weights(found[f"best-{epoch:04d}"]), kept[epoch])
-    interrupted(tmp_path / "two", 8, 20, 37, **options)
+    interrupted(tmp_path / "two", 4, 9, 16, **options)
     assert states(tmp_path / "one").keys() == states(tmp_path / "two").keys()
     assert all(states(tmp_path / "two")[path.name] == path.read_bytes() for path in found.values())
+    left = tmp_path / "two" / "checkpoints" / "best-0099.state"
+    left.touch()  # by a process that was killed just before it removed this
+    fit(toys.fresh(), folder=tmp_path / "two", **options)
+    assert states(tmp_path / "one").keys() == states(tmp_path / "two").keys()
 
 
 # -- divergence ---------------------------------------------------------------------------------------
@@ -274,7 +269,7 @@ def test_images_and_kernels_can_have_their_channels_last_in_memory(tmp_path: Pat
     with suppress(KeyboardInterrupt):
         other = Images()
         other.body[3].p = 0.0
-        fit(other, Interrupting(9), data=next(data), channels_last=True, folder=tmp_path / "two", optimiser=SGD())
+        fit(other, toys.Interrupting(9), data=next(data), channels_last=True, folder=tmp_path / "two", optimiser=SGD())
     resumed = Images()
     resumed.body[3].p = 0.0
     fit(resumed, data=next(data), channels_last=True, folder=tmp_path / "two", optimiser=SGD())
@@ -292,16 +287,16 @@ def test_the_weights_of_several_epochs_are_averaged_with_statistics_of_their_own
             seen.append({name: value.detach().clone() for name, value in fit.model.named_parameters()})
 
     averaged, plain = toys.fresh(), toys.fresh()
-    options = {"num_epochs": 5, "swa_start": 3, "checkpoint_every": 2}
+    options = {"num_epochs": 5, "swa_start": 3, "checkpoint_every": 2, "samples": 48}
     history = fit(averaged, Watch(), folder=tmp_path / "one", **options)
-    expected = fit(plain, num_epochs=5)
+    expected = fit(plain, num_epochs=5, samples=48)
     assert history["blobs/test/loss"].tolist() == expected["blobs/test/loss"].tolist()
     for name, value in averaged.named_parameters():
         mean = torch.stack([weights[name].double() for weights in seen[2:]]).mean(0)
         assert torch.allclose(value.double(), mean, atol=1e-7), name
     bare = toys.fresh()
     bare.load_state_dict(averaged.state_dict())
-    sequence = toys.sequences()["blobs"]["train"]
+    sequence = toys.sequences(48)["blobs"]["train"]
     sequence.set_epoch(1)
     batches = [{name: torch.from_numpy(value) for name, value in batch.items()} for batch in sequence]
     torch.optim.swa_utils.update_bn(batches, _Plain(bare))
@@ -309,7 +304,7 @@ def test_the_weights_of_several_epochs_are_averaged_with_statistics_of_their_own
     assert torch.allclose(averaged.layers[1].running_var, bare.layers[1].running_var, atol=1e-6)
     assert history.about["weights"] == "average"
     assert history.about["blobs/test/loss"] == Trainer().evaluate(averaged, toys.sequences())["blobs/test/loss"]
-    weights, _ = interrupted(tmp_path / "two", 9, 25, 33, **options)
+    weights, _ = interrupted(tmp_path / "two", 4, 11, 14, **options)
     assert toys.equal(weights, toys.weights(averaged))
 
 

@@ -73,19 +73,10 @@ def test_two_optimisers_learn_what_a_hand_written_loop_does_to_the_bit() -> None
     assert {"circle/train/loss", "circle/train/real/loss", "circle/train/fake/accuracy"} <= history.last.keys()
 
 
-class Interrupting(Callback):
-    def __init__(self, step: int) -> None:
-        self.step = step
-
-    def on_batch_begin(self, fit: Any, batch: Any) -> None:
-        if fit.step == self.step:
-            raise KeyboardInterrupt
-
-
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
 def test_a_step_with_values_of_its_own_goes_on_to_the_bit(precision: str, tmp_path: Path) -> None:
     found = []
-    for name, callbacks in (("one", ()), ("two", (Interrupting(3), Interrupting(5), None))):
+    for name, callbacks in (("one", ()), ("two", (toys.Interrupting(3), toys.Interrupting(5), None))):
         for callback in callbacks or (None,):
             model, step = gan.GAN(), gan.Adversarial(limit=0.68)  # the generator waits now and then
             kept = {"accumulate": 2, "ema_decay": 0.9, "clip_norm": 1.0, "checkpoint_every": 1, "precision": precision}
@@ -110,7 +101,7 @@ def test_a_training_goes_on_to_the_bit_with_other_numbers_of_workers(tmp_path: P
         for workers, stop in runs:
             model, points = gan.GAN(), ArraySequence(gan.points(100), batch=16, sampler=RandomSampler(), seed=3)
             data = {"circle": {"train": points.map(gan.shifted, workers=workers, seed=4)}}
-            callbacks = () if stop is None else (Interrupting(stop),)
+            callbacks = () if stop is None else (toys.Interrupting(stop),)
             kept = {"accumulate": 2, "ema_decay": 0.9, "checkpoint_every": 1, "precision": "bfloat16"}
             with suppress(KeyboardInterrupt):
                 fit(
@@ -139,7 +130,7 @@ def test_gradients_that_wait_for_a_step_are_part_of_a_checkpoint(tmp_path: Path)
         return outputs
 
     states = []
-    for callback in (None, Interrupting(4), None):
+    for callback in (None, toys.Interrupting(4), None):
         model = toys.fresh()
         folder = tmp_path / ("one" if callback is None and not states else "two")
         kept = {"optimiser": {"layers.0": SGD(rate=0.01), "layers.4": AdamW()}, "checkpoint_every": 1}

@@ -47,19 +47,13 @@ def test_no_step_makes_the_host_wait() -> None:
     fit(toys.fresh(), Strict(), datasets=toys.sequences(45 * 16), num_epochs=1, ema_decay=0.9, accumulate=2)
 
 
-class Interrupt(Callback):
-    def on_batch_begin(self, fit: Any, batch: Any) -> None:
-        if fit.step == 10:
-            raise KeyboardInterrupt
-
-
 @pytest.mark.parametrize("precision", ["float32", "float16"])
 def test_an_interrupted_run_goes_on(precision: str, tmp_path: Path) -> None:
     options: dict[str, Any] = {"precision": precision, "checkpoint_every": 3, "ema_decay": 0.9}
     whole, resumed = toys.fresh(), toys.fresh()
     history = fit(whole, **options)
     with pytest.raises(KeyboardInterrupt):
-        fit(toys.fresh(), Interrupt(), folder=tmp_path, **options)
+        fit(toys.fresh(), toys.Interrupting(10), folder=tmp_path, **options)
     assert list(fit(resumed, folder=tmp_path, **options).rows()) == list(history.rows())
     assert toys.equal(toys.weights(resumed), toys.weights(whole))
 

@@ -30,7 +30,7 @@ from nnpipe.training.trainer import Trainer
 
 
 class Fixed(torch.nn.Module):
-    """Gives what the data holds."""
+    """Returns what the data holds."""
 
     def __init__(self, make: Any) -> None:
         super().__init__()
@@ -157,12 +157,6 @@ class Hits:
         self.hits, self.said = state["hits"], list(state["said"])
 
 
-class Interrupting(Callback):
-    def on_batch_begin(self, fit: Any, batch: Any) -> None:
-        if fit.step == 10:
-            raise KeyboardInterrupt
-
-
 def trained(folder: Path, *callbacks: Callback) -> Any:
     metrics = {"label": {"auc": "roc_auc", "hits": Hits()}}
     options = TrainerOptions(num_epochs=2, checkpoint_every=3, monitor="blobs/test/label/auc", monitor_mode="max")
@@ -172,7 +166,7 @@ def trained(folder: Path, *callbacks: Callback) -> Any:
 def test_a_killed_training_ends_with_the_same_metrics(tmp_path: Path) -> None:
     expected = list(trained(tmp_path / "one").rows())
     with pytest.raises(KeyboardInterrupt):
-        trained(tmp_path / "two", Interrupting())
+        trained(tmp_path / "two", toys.Interrupting(10))
     assert list(trained(tmp_path / "two").rows()) == expected
     row = expected[-1]
     assert row["blobs/train/label/hits/share"] == row["blobs/train/label/accuracy"]
@@ -211,7 +205,7 @@ def test_objects_of_torchmetrics_are_metrics(tmp_path: Path) -> None:
     model = toys.fresh()
     metrics = {"label": [of_classes.MulticlassAUROC(3)]}
     rows = []
-    for callbacks in ((), (Interrupting(),), ()):
+    for callbacks in ((), (toys.Interrupting(10),), ()):
         folder = tmp_path / ("one" if not rows else "two")
         options = TrainerOptions(num_epochs=2, checkpoint_every=3)
         try:

@@ -15,6 +15,7 @@ import torch
 
 from nnpipe.experiment.module import Module
 from nnpipe.experiment.state_file import read_state
+from nnpipe.training.callbacks.callback import Callback
 from nnpipe.training.outputs.classification import ClassificationOutput
 
 
@@ -94,6 +95,17 @@ def sequences(train: int = 100, test: int = 50, size: int = 16) -> dict[str, dic
     }
 
 
+class Interrupting(Callback):
+    """Interrupts a training at a step, for the first time that it gets there."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def on_batch_begin(self, fit: Any, batch: Any) -> None:
+        if fit.step == self.step:
+            raise KeyboardInterrupt
+
+
 def weights(model: Any) -> dict[str, Any]:
     return {name: value.detach().clone() for name, value in model.state_dict().items()}
 
@@ -105,7 +117,7 @@ def equal(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 def killed(
     kind: str, folders: Mapping[Path, list[list[Any]]], seconds: float, rendered: bool = True
 ) -> list[tuple[dict[str, Any], int]]:
-    """Train in processes that are killed at these points (``killing.py``); give each result, and how many kills."""
+    """Train in processes that are killed at these points (``killing.py``); return each result and its kills."""
     asked = {"kind": kind, "rendered": rendered, "folders": {str(folder): kills for folder, kills in folders.items()}}
     answer = subprocess.run(
         [sys.executable, str(Path(__file__).with_name("killing.py"))],

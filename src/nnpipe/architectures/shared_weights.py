@@ -20,6 +20,7 @@ from nnpipe.layers.torch.to_torch import to_torch
 from nnpipe.layers.vocabulary.layer import Tensor
 from nnpipe.layers.vocabulary.merging import Add
 from nnpipe.searching.trial import configuration_key
+from nnpipe.training.batch_statistics import estimate_statistics
 
 _KEPT = 512  # modules of networks that are kept; the large sets of weights are elsewhere
 
@@ -117,18 +118,7 @@ def _shared_class() -> Any:
             with torch.no_grad():
                 for path, place in places.items():
                     parameters[path].copy_(self.part(*place))
-                norms = [each for each in module.modules() if isinstance(each, nn.modules.batchnorm._BatchNorm)]
-                momenta = [each.momentum for each in norms]
-                for norm in norms:
-                    norm.reset_running_stats()
-                    norm.momentum = None  # the plain mean over all batches
-                module.train()
-                for batch in images.split(64):
-                    if len(batch) > 1:
-                        module(batch)
-                for norm, momentum in zip(norms, momenta, strict=True):
-                    norm.momentum = momentum
-            module.eval()
+            estimate_statistics(module, (batch for batch in images.split(64) if len(batch) > 1))
             return torch_weights(module)
 
     return SharedWeights

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -67,7 +67,8 @@ class EpochAverage:
     """The mean of a model's weights at the ends of several epochs.
 
     Izmailov et al., "Averaging Weights Leads to Wider Optima and Better Generalization", 2018.  Buffers are not
-    averaged: the statistics of batch normalisations have to be :func:`estimated anew <estimate_statistics>`.
+    averaged: the statistics of batch normalisations have to be :func:`estimated anew
+    <nnpipe.training.batch_statistics.estimate_statistics>`.
     """
 
     def __init__(self, model: Any) -> None:
@@ -99,30 +100,3 @@ class EpochAverage:
         """Restore what :meth:`state_dict` returned."""
         self.count = state["count"]
         self._means = {name: mean.to(self._weights[name].device) for name, mean in state["means"].items()}
-
-
-def estimate_statistics(model: Any, batches: Iterable[Any]) -> None:
-    """Replace the running statistics of a model's batch normalisations by those of batches with its present weights.
-
-    The statistics are the means over all batches (as ``torch.optim.swa_utils.update_bn`` takes them).
-    """
-    import torch
-
-    layers = [
-        layer for layer in model.modules()
-        if isinstance(layer, torch.nn.modules.batchnorm._BatchNorm) and layer.track_running_stats
-    ]  # fmt: skip
-    if not layers:
-        return
-    momenta = [layer.momentum for layer in layers]
-    model.eval()
-    for layer in layers:
-        layer.reset_running_stats()
-        layer.momentum = None  # the mean over all
-        layer.train()
-    with torch.no_grad():
-        for batch in batches:
-            model(batch)
-    for layer, momentum in zip(layers, momenta, strict=True):
-        layer.momentum = momentum
-    model.eval()

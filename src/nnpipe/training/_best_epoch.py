@@ -39,9 +39,9 @@ def better(fit: Fit, name: str, value: float) -> bool:
 def keep(fit: Fit, value: float) -> tuple[bool, int | None]:
     """Return whether an epoch is one of the ``keep_best`` best so far, and which epoch is no longer one of them.
 
-    Epochs with equal figures keep their order.
+    Epochs with equal figures keep their order.  A single one has no file besides that of the best weights.
     """
-    if math.isnan(value):
+    if math.isnan(value) or fit.options.keep_best == 1:
         return False, None
     sign = -1 if fit.options.monitor_mode == "max" else 1
     fit.kept = sorted([*fit.kept, (fit.epoch, value)], key=lambda one: (sign * one[1], one[0]))

@@ -139,7 +139,7 @@ class Checkpointer:
             if verdict is not None:
                 about = {"epoch": fit.epoch, "monitor": verdict.monitor, "value": verdict.value}
                 kept = [BEST] if verdict.best else []
-                if verdict.kept and fit.options.keep_best > 1:
+                if verdict.kept:
                     kept.append(_best_name(fit.epoch))
                 for name in kept:
                     self._writer.write(fit.folder.checkpoint(name), copy["weights"] | about, WEIGHTS)
@@ -191,9 +191,23 @@ class Checkpointer:
         steps.discard(None)
         steps.load_gradients(own.get("gradients", {}))
         set_random_states(own["random"])
+        self._remove_worse(path.parent)
         if state["feed"] is None:
             return None
         return {"feed": state["feed"], "tallies": None if state.get("between") else own["tallies"]}
+
+    def _remove_worse(self, folder: Path) -> None:
+        """Remove the weights of epochs that are not among the best; a process that was killed may have left some."""
+        fit = self._fit
+        if fit.options.keep_best == 1:
+            return
+        fit.kept = fit.kept[: fit.options.keep_best]
+        if self._team.rank:
+            return
+        kept = {_best_name(epoch) for epoch, _ in fit.kept}
+        for path in folder.glob("best-*.state"):
+            if path.name not in kept:
+                path.unlink(missing_ok=True)
 
     def _weights(self) -> dict[str, Any]:
         average = self._steps.average

@@ -14,7 +14,7 @@ Forward = Callable[[dict[str, Any]], tuple[Any, dict[str, Output]]]
 
 
 def outputs_of(found: Any, batch: dict[str, Any], source: Any) -> dict[str, Output]:
-    """Check what a model or a step returned, name a single output ``"output"``, and give each the sample ids."""
+    """Check what a model or a step returned, name a single output ``"output"``, and set the sample ids of each."""
     if isinstance(found, Output):
         found = {"output": found}
     if type(found) is not dict or not found:

@@ -13,6 +13,7 @@ from typing import Any
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.naming import nearest
+from nnpipe.training.batch_statistics import batch_normalisations
 
 
 @contextmanager
@@ -60,12 +61,7 @@ def _forward(self: Any, *arguments: Any, **named: Any) -> Any:
 @contextmanager
 def _same_statistics(layer: Any) -> Iterator[None]:
     """Keep batch normalisations from counting a batch twice."""
-    import torch
-
-    found = [
-        part for part in layer.modules()
-        if isinstance(part, torch.nn.modules.batchnorm._BatchNorm) and part.track_running_stats
-    ]  # fmt: skip
+    found = batch_normalisations(layer)
     before = [(part.running_mean, part.running_var, part.num_batches_tracked) for part in found]
     for part, (mean, variance, count) in zip(found, before, strict=True):
         part.running_mean, part.running_var, part.num_batches_tracked = mean.clone(), variance.clone(), count.clone()

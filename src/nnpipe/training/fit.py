@@ -47,7 +47,7 @@ class Fit:
     step
         Number of steps so far.  However often a batch updates weights, it is one step.
     optimisers
-        The optimisers by name, if several were given.
+        The optimisers by name; a single one without a name is called ``"optimiser"``.  Keras' is not among them.
     metrics
         Further metrics by output and name, which were asked for.
     steps

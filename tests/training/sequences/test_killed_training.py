@@ -21,7 +21,7 @@ HERE = Path(__file__).parent
 
 
 def train(folders):
-    """Train in folders, each with some workers and kills; give the result of each."""
+    """Train in folders, each with some workers and kills; return the result of each."""
     for folder in folders:
         folder.mkdir()
     answer = subprocess.run(
