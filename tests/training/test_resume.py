@@ -54,6 +54,8 @@ def test_a_run_killed_at_random_points_ends_as_if_it_never_was(
 ) -> None:
     # Starting workers anew takes seconds.
     kills = points(seed, batches, writes)[: 5 if kind == "workers" else None]
+    if (kind, seed) == ("everything", 0):  # the one test of the quick run: a kill of each kind
+        kills = list({kill[0]: kill for kill in kills}.values())
     undisturbed = {} if (base / kind).exists() else {base / kind: []}
     *_, (found, killed) = toys.killed(kind, {**undisturbed, tmp_path: kills}, 280)
     expected = read_state(base / kind / "result.state", kind="result")

@@ -48,7 +48,7 @@ def size_of(batch: Mapping[str, Any]) -> int:
 def share_of(batch: Mapping[str, Any], rank: int, world: int) -> tuple[dict[str, Any], int]:
     """Return every ``world``-th sample of a batch, and how many.
 
-    Where there is none, give one sample and say 0: each process has to take part in each step.
+    Where there is none, return one sample and the number 0: each process has to take part in each step.
     """
     size = size_of(batch)
     own = slice(rank, None, world) if rank < size else slice(0, 1)
