@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import tempfile
 from pathlib import Path
 
@@ -11,43 +12,43 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from installed import needs
 
+from nnpipe.compilers._c_code.source import Source, source_of
 from nnpipe.compilers.c import CCompiler
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import NNPipeError
 from nnpipe.core.external_tools import C
+from nnpipe.core.tensors import Batch
 from nnpipe.formats.tflite import read_tflite
-from nnpipe.frameworks.c_source import read_c_source, write_c_source
+from nnpipe.formats.tflite_program import read_program
 from nnpipe.runtimes.litert import LiteRTRuntime
+from nnpipe.testing.changed_graphs import changed_graph
 from nnpipe.testing.integer_graphs import random_integer_graph
-from nnpipe.testing.sanitised_c import sanitised_outputs
+from nnpipe.testing.sanitised_c import SanitiserFinding, sanitised_outputs
 from nnpipe.testing.session import assert_one_line
 
 needs("ai_edge_litert")
 needs_c = pytest.mark.skipif(C.find() is None, reason="no C compiler is installed (apt install gcc)")
 
 
+def prepared(folder: Path, seed: int) -> tuple[Source, list[Batch], Batch]:
+    """Return the source of a random graph, inputs, and what is expected."""
+    path = folder / f"{seed}.tflite"
+    path.write_bytes(random_integer_graph(seed, 1 + seed % 6))
+    source = source_of(read_program(path), 0)
+    rng = np.random.default_rng(seed)
+    batch = {spec.name: rng.integers(0, 256, spec.shape, np.uint8).view(spec.dtype) for spec in source.io.inputs}
+    with LiteRTRuntime(reference_kernels=True).load(Artifact.of(path, "tflite", read_tflite(path).io)) as reference:
+        return source, [batch], reference.infer(batch)
+
+
 @needs_c
-@given(seed=st.integers(0, 1 << 32), operators=st.integers(1, 6))
-@settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
-def test_random_graphs_compute_the_same_to_the_bit(seed: int, operators: int) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "graph.tflite")
-        path.write_bytes(random_integer_graph(seed, operators))
-        source = Artifact.of(path, "tflite", read_tflite(path).io)
-        made = CCompiler().compile(source, Path(folder, "graph.c"))
-        rng = np.random.default_rng(seed)
-        batch = {
-            spec.name: rng.integers(0, 256, [n or 1 for n in spec.shape], np.uint8).view(spec.dtype)
-            for spec in source.io.inputs
-        }
-        with LiteRTRuntime(reference_kernels=True).load(source) as reference:
-            expected = reference.infer(batch)
-        plain = sanitised_outputs(made.path, made.io, batch)
-        dsp = sanitised_outputs(made.path, made.io, batch, ["NN_DSP_IN_C"])
-        vectors = sanitised_outputs(made.path, made.io, batch, ["NN_DSP_IN_C", "NN_MVE_IN_C"])
-    np.testing.assert_equal(plain, expected)
-    np.testing.assert_equal(dsp, expected)
-    np.testing.assert_equal(vectors, expected)
+@pytest.mark.parametrize("seeds", [range(8), pytest.param(range(8, 300), marks=pytest.mark.slow)], ids=str)
+@pytest.mark.parametrize("defines", [[], ["NN_DSP_IN_C"], ["NN_DSP_IN_C", "NN_MVE_IN_C"]])
+def test_random_graphs_compute_the_same_to_the_bit(seeds: range, defines: list[str], tmp_path: Path) -> None:
+    graphs = [prepared(tmp_path, seed) for seed in seeds]
+    found = sanitised_outputs([(source, batches) for source, batches, _ in graphs], defines)
+    for seed, (_, _, expected), (outputs,) in zip(seeds, graphs, found, strict=True):
+        np.testing.assert_equal(outputs, expected, f"graph {seed}")
 
 
 @given(
@@ -69,16 +70,27 @@ def test_damaged_files_are_refused_or_compiled_but_never_crash(seed: int, places
 
 
 @needs_c
-def test_sanitisers_notice_a_fault(tmp_path: Path) -> None:
+def test_graphs_that_say_something_else_are_refused_or_run_without_a_fault(tmp_path: Path) -> None:
+    graphs: list[tuple[Source, list[Batch]]] = []
     path = tmp_path / "graph.tflite"
-    path.write_bytes(random_integer_graph(1, 2))
-    source = Artifact.of(path, "tflite", read_tflite(path).io)
-    made = CCompiler().compile(source, tmp_path / "graph.c")
-    text = made.path.read_text()
-    io, notes = read_c_source(made.path)
-    begin = text.rindex("/* nnpipe-c-1 ")
-    broken = text[:begin].replace("void nn_run(void) {", "void nn_run(void) {\n    nn_arena.bytes[NN_ARENA_BYTES] = 1;")
-    write_c_source(made.path, broken, io, notes)
-    batch = {spec.name: np.zeros([n or 1 for n in spec.shape], spec.dtype) for spec in io.inputs}
-    with pytest.raises(AssertionError, match=r"out of bounds|overflow"):
-        sanitised_outputs(made.path, made.io, batch)
+    for seed in range(40):
+        path.write_bytes(changed_graph(random_integer_graph(seed, 3), np.random.default_rng(seed)))
+        try:
+            source = source_of(read_program(path), 0)
+        except NNPipeError as error:
+            assert_one_line(error)
+        else:
+            graphs.append((source, [{spec.name: np.ones(spec.shape, spec.dtype) for spec in source.io.inputs}]))
+    assert 5 < len(graphs) < 35
+    sanitised_outputs(graphs)
+
+
+@needs_c
+def test_sanitisers_notice_a_fault(tmp_path: Path) -> None:
+    graphs = [prepared(tmp_path, seed)[:2] for seed in (1, 2)]
+    source, batches = graphs[1]
+    body = source.body.replace("void nn_run(void) {", "void nn_run(void) {\n    nn_arena.bytes[NN_ARENA_BYTES] = 1;")
+    graphs[1] = (dataclasses.replace(source, body=body), batches)
+    with pytest.raises(SanitiserFinding, match=r"graph 1.*(out of bounds|overflow)") as caught:
+        sanitised_outputs(graphs)
+    assert caught.value.graph == 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,9 +12,9 @@ from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.claims import Claim
 from nnpipe.core.compiler import Calibration
-from nnpipe.core.errors import CompileError, NNPipeError
-from nnpipe.core.tensors import IOSpec, TensorSpec
-from nnpipe.formats.tflite_program import TFLiteProgram, read_program
+from nnpipe.core.errors import CompileError
+from nnpipe.core.tensors import IOSpec
+from nnpipe.formats.tflite_program import read_program
 from nnpipe.frameworks.c_source import FORMAT, read_c_source, write_c_source
 
 
@@ -57,30 +56,13 @@ class CCompiler(WritingCompiler):
             source = source_of(program, self.arena_seconds)
         except (MemoryError, OverflowError) as error:
             raise CompileError(f"its sizes are too large ({type(error).__name__})") from None
-        io = _fixed(program)
         notes = {
             "arena_bytes": source.plan.size,
             "arena_lower_bound": source.plan.lower_bound,
             "constant_bytes": source.constant_bytes,
         }
-        write_c_source(destination, f"/* Made by nnpipe's CCompiler. */\n{source.text}", io, notes)
-        return io
+        write_c_source(destination, f"/* Made by nnpipe's CCompiler. */\n{source.text}", source.io, notes)
+        return source.io
 
     def _outcome(self, destination: Path) -> Mapping[str, Any]:
         return dict(read_c_source(destination)[1])
-
-
-def _fixed(program: TFLiteProgram) -> IOSpec:
-    """Return inputs and outputs with the lengths that the file states; memory is planned for these."""
-
-    def fixed(spec: TensorSpec, number: int) -> TensorSpec:
-        tensor = program.tensors[number]
-        if tensor is None:
-            raise NNPipeError(f"tensor {spec.name!r} has an unknown type")
-        return replace(spec, shape=tensor.shape)
-
-    file = program.file
-    return IOSpec(
-        tuple(fixed(spec, file.inputs[spec.name]) for spec in file.io.inputs),
-        tuple(fixed(spec, file.outputs[spec.name]) for spec in file.io.outputs),
-    )

@@ -55,14 +55,33 @@ class ProgramOperator:
     options: FlatBufferTable | None
 
     def option(self, field: int, form: str, default: int = 0) -> int:
-        """Return an integer option by its number in the schema's table."""
-        if self.options is None or not self.options.has(field):
-            return default
-        return self.options.integer(field, form)
+        """Return an integer option by its number in the schema's table.
+
+        Raises
+        ------
+        ArtifactError
+            If the table lies outside of the file.
+        """
+        table = self._table_with(field)
+        return default if table is None else table.integer(field, form)
 
     def real_option(self, field: int, default: float = 0.0) -> float:
-        """Return a float option by its number in the schema's table."""
-        return self.options.real(field) if self.options is not None and self.options.has(field) else default
+        """Return a float option by its number in the schema's table.
+
+        Raises
+        ------
+        ArtifactError
+            If the table lies outside of the file.
+        """
+        table = self._table_with(field)
+        return default if table is None else table.real(field)
+
+    def _table_with(self, field: int) -> FlatBufferTable | None:
+        """Return the table of options if it has a field."""
+        try:
+            return self.options if self.options is not None and self.options.has(field) else None
+        except Damaged as error:
+            raise ArtifactError(f"the options of an operator are damaged: {error}") from None
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +13,8 @@ import numpy.typing as npt
 from nnpipe.analysis.arena import ArenaPlan, Buffer, plan_arena
 from nnpipe.compilers._c_code.operators.catalogue import BUILDERS
 from nnpipe.compilers._c_code.step import C_TYPES, CKernel, CStep, OperatorView
-from nnpipe.core.errors import CompileError
+from nnpipe.core.errors import ArtifactError, CompileError
+from nnpipe.core.tensors import IOSpec, TensorSpec
 from nnpipe.formats.tflite_names import operator_name
 from nnpipe.formats.tflite_program import TFLiteProgram
 
@@ -22,15 +23,44 @@ _ALIGNMENT = 16
 _LARGEST_ARENA = 1 << 30
 _MOST_OPERATORS = 10_000
 _LINE = 40  # numbers in a line
+_HEAD = """#include <stdint.h>
+
+#if defined(__GNUC__)
+#define NN_ALIGNED __attribute__((aligned(4)))
+#else
+#define NN_ALIGNED
+#endif
+"""
 
 
 @dataclass(frozen=True)
 class Source:
-    """The text, the arena that it needs, and the bytes of its constants."""
+    """The C source of a graph.
 
-    text: str
+    Attributes
+    ----------
+    kernels
+        Texts that sources of several graphs can share, each after those that it needs.
+    body
+        What is the graph's own: its memory, its constants and its functions.
+    io
+        Inputs and outputs with the lengths that the file states; memory is planned for these.
+    plan
+        The arena that it needs.
+    constant_bytes
+        Bytes of its constants.
+    """
+
+    kernels: tuple[str, ...]
+    body: str
+    io: IOSpec
     plan: ArenaPlan
     constant_bytes: int
+
+    @property
+    def text(self) -> str:
+        """The whole source."""
+        return "\n".join([*self.kernels, self.body])
 
 
 def source_of(program: TFLiteProgram, seconds: int) -> Source:
@@ -59,7 +89,7 @@ def source_of(program: TFLiteProgram, seconds: int) -> Source:
             raise CompileError(f"operator {number} is {told}, for which CCompiler has no kernel")
         try:
             step = builder(OperatorView(program, operator))
-        except CompileError as error:
+        except (CompileError, ArtifactError) as error:
             raise CompileError(f"{name} (operator {number}): {error}") from None
         if step is None:
             same[operator.outputs[0]] = same.get(operator.inputs[0], operator.inputs[0])
@@ -165,22 +195,12 @@ class _Writer:
         outputs = [self._place(number) for number in self._outputs]
         inputs = [self._place(number, True) for number in self._inputs]
         weights = sum(array.nbytes for _, array in self._constants.values())
-        size = max(self._plan.size, 1)
         lines = [
-            "#include <stdint.h>",
-            "",
-            f"#define NN_ARENA_BYTES {size}",
-            "",
-            "#if defined(__GNUC__)",
-            "#define NN_ALIGNED __attribute__((aligned(4)))",
-            "#else",
-            "#define NN_ALIGNED",
-            "#endif",
+            f"#define NN_ARENA_BYTES {max(self._plan.size, 1)}",
             "",
             "/* Memory of all values; the offsets below were planned for it. */",
             "static union { int64_t whole; double real; uint8_t bytes[NN_ARENA_BYTES]; } nn_arena;",
             "",
-            *_kernel_texts([kernel for _, step, _, _ in self._steps for kernel in step.kernels]),
             *(_definition(name, array) for name, array in self._constants.values()),
             "",
             "/* Where to write an input before a run: it may be overwritten by the run. */",
@@ -200,7 +220,21 @@ class _Writer:
             "}",
             "",
         ]
-        return Source("\n".join(lines), self._plan, weights)
+        kernels = (_HEAD, *_kernel_texts([kernel for _, step, _, _ in self._steps for kernel in step.kernels]))
+        return Source(kernels, "\n".join(lines), self._io(), self._plan, weights)
+
+    def _io(self) -> IOSpec:
+        def fixed(spec: TensorSpec, number: int) -> TensorSpec:
+            tensor = self._program.tensors[number]
+            if tensor is None:
+                raise CompileError(f"tensor {spec.name!r} has an unknown type")
+            return replace(spec, shape=tensor.shape)
+
+        file = self._program.file
+        return IOSpec(
+            tuple(fixed(spec, file.inputs[spec.name]) for spec in file.io.inputs),
+            tuple(fixed(spec, file.outputs[spec.name]) for spec in file.io.outputs),
+        )
 
 
 def _kernel_texts(kernels: Sequence[CKernel]) -> Iterator[str]:

@@ -1,0 +1,18 @@
+"""What a TensorFlow Lite file says of its operators is read when it is asked for."""
+
+from __future__ import annotations
+
+import pytest
+
+from nnpipe.core.errors import ArtifactError
+from nnpipe.formats._flatbuffer import FlatBufferTable
+from nnpipe.formats.tflite_program import ProgramOperator
+from nnpipe.testing.session import assert_one_line
+
+
+def test_options_outside_of_the_file_are_told() -> None:
+    operator = ProgramOperator(18, "", (0, 1), (2,), FlatBufferTable(memoryview(bytes(8)), 1000))
+    for read in (lambda: operator.option(0, "<b"), lambda: operator.real_option(0)):
+        with pytest.raises(ArtifactError, match="the options of an operator are damaged") as caught:
+            read()
+        assert_one_line(caught.value)
