@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
+import traceback
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,6 +73,9 @@ def graph_of(data: bytes, folder: Path, seed: int, kind: str) -> Graph | str:
         source = source_of(read_program(path), 0)
     except NNPipeError:
         return "refused"
+    except Exception:
+        print(f"seed {seed}, {kind}:\n{traceback.format_exc()}")
+        return "finding"
     if source.plan.size > LARGEST_ARENA:
         return "too large to run"
     batch = inputs(source.io, np.random.default_rng(seed))

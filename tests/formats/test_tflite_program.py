@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 
 from nnpipe.core.errors import ArtifactError
@@ -10,8 +12,13 @@ from nnpipe.formats.tflite_program import ProgramOperator
 from nnpipe.testing.session import assert_one_line
 
 
-def test_options_outside_of_the_file_are_told() -> None:
-    operator = ProgramOperator(18, "", (0, 1), (2,), FlatBufferTable(memoryview(bytes(8)), 1000))
+@pytest.mark.parametrize(
+    ("data", "position"),
+    [(bytes(8), 1000), (struct.pack("<HHHHi", 6, 8, 12, 0, 8), 8)],
+    ids=["the table", "what the table refers to"],
+)
+def test_options_outside_of_the_file_are_told(data: bytes, position: int) -> None:
+    operator = ProgramOperator(18, "", (0, 1), (2,), FlatBufferTable(memoryview(data), position))
     for read in (lambda: operator.option(0, "<b"), lambda: operator.real_option(0)):
         with pytest.raises(ArtifactError, match="the options of an operator are damaged") as caught:
             read()

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import math
 import mmap
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +29,8 @@ _OPERATOR_CODE, _OPERATOR_INPUTS, _OPERATOR_OUTPUTS, _OPERATOR_OPTIONS = 0, 1, 2
 
 _LIST_LIMIT = 1 << 12
 _ELEMENT_LIMIT = 1 << 28
+
+Number = TypeVar("Number", int, float)
 
 
 @dataclass(frozen=True)
@@ -62,8 +66,7 @@ class ProgramOperator:
         ArtifactError
             If the table lies outside of the file.
         """
-        table = self._table_with(field)
-        return default if table is None else table.integer(field, form)
+        return self._read(field, default, lambda table: table.integer(field, form))
 
     def real_option(self, field: int, default: float = 0.0) -> float:
         """Return a float option by its number in the schema's table.
@@ -73,13 +76,11 @@ class ProgramOperator:
         ArtifactError
             If the table lies outside of the file.
         """
-        table = self._table_with(field)
-        return default if table is None else table.real(field)
+        return self._read(field, default, lambda table: table.real(field))
 
-    def _table_with(self, field: int) -> FlatBufferTable | None:
-        """Return the table of options if it has a field."""
+    def _read(self, field: int, default: Number, read: Callable[[FlatBufferTable], Number]) -> Number:
         try:
-            return self.options if self.options is not None and self.options.has(field) else None
+            return read(self.options) if self.options is not None and self.options.has(field) else default
         except Damaged as error:
             raise ArtifactError(f"the options of an operator are damaged: {error}") from None
 
