@@ -10,3 +10,5 @@ CORE = tuple(FOLDER / name for name in ("nnpipe_frames.c", "nnpipe_target.c", "n
 """The conversation without I/O: needs neither memory of its own nor a library."""
 PROOF = FOLDER / "nnpipe_sha256.c"
 """SHA-256, and the proof of the token; programs without a token do not need it."""
+SERVER = tuple(sorted((FOLDER / "server").glob("*.c")))
+"""The rest of a server for Linux; a table of models (``models.h``) is still missing."""

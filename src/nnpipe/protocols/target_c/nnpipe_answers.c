@@ -4,6 +4,7 @@ static void greet(struct nnpipe_target *target) {
     const struct nnpipe_owner *owner = target->owner;
     uint8_t *reply = target->said + 32; /* its last 16 bytes are the nonce */
     const uint8_t *said = target->said;
+    uint16_t code;
     if (target->in.header.length != 32) {
         nnpipe_say_anew(target, "a HELLO has 32 bytes");
         nnpipe_break_off(target);
@@ -16,6 +17,10 @@ static void greet(struct nnpipe_target *target) {
         nnpipe_say_number(target, said[1]);
         nnpipe_say(target, " of the protocol, this target speaks 1");
         nnpipe_refuse(target, NNPIPE_CODE_VERSION, target->why);
+        return;
+    }
+    if (owner->greet && (code = owner->greet(target->context)) != 0) {
+        nnpipe_refuse(target, code, target->why);
         return;
     }
     target->extensions = nnpipe_get32(said + 4) & owner->extensions;

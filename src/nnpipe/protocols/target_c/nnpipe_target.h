@@ -54,6 +54,7 @@ struct nnpipe_owner {
     uint16_t (*run)(void *context, uint64_t stamps[2]);
     uint32_t (*rows)(void *context, const uint8_t **rows);     /* bytes of rows for STATS, or 0 instead of a function */
     void (*phase)(void *context, int phase, uint32_t request); /* what begins (enum nnpipe_phase), or 0 */
+    uint16_t (*greet)(void *context); /* whether a host may come in: a code refuses it; or 0 */
 };
 
 struct nnpipe_rule;
