@@ -20,7 +20,7 @@ from nnpipe.training.outputs.distillation import DistillationOutput
 from nnpipe.training.outputs.embedding import EmbeddingOutput
 from nnpipe.training.outputs.metric import figure
 from nnpipe.training.outputs.mined_triplets import MinedTripletOutput
-from nnpipe.training.outputs.output import Output
+from nnpipe.training.outputs.output import Output, mean_of
 from nnpipe.training.outputs.pairs import PairOutput
 from nnpipe.training.outputs.regression import RegressionOutput
 from nnpipe.training.outputs.segmentation import SegmentationOutput
@@ -137,10 +137,22 @@ def test_a_weight_counts_as_that_many_samples(name: str) -> None:
 def test_classification_agrees_with_pytorch() -> None:
     logits, target = TENSORS["classification"][0]
     output = ClassificationOutput(logits, target, top=(2,))
-    assert torch.equal(output.loss(), torch.nn.functional.cross_entropy(logits, target))
+    assert torch.equal(output.losses.mean(), torch.nn.functional.cross_entropy(logits, target))
     found = figures([slice(0, N)], (logits, target), lambda o, t, w: ClassificationOutput(o, t, top=(2,)), None)
     assert found["accuracy"] == pytest.approx(sk.accuracy_score(target, logits.argmax(1)))
     assert found["top2"] == pytest.approx(sk.top_k_accuracy_score(target, logits, k=2, labels=range(5)))
+
+
+def test_the_mean_of_losses_has_the_gradients_of_pytorchs_mean_to_the_bit() -> None:
+    for size in (1, 7, 49, 64):
+        ours, theirs = (torch.arange(1.0, size + 1).div(3).requires_grad_() for _ in range(2))
+        with torch.inference_mode():
+            assert mean_of(ours) == pytest.approx(float(theirs.mean()))
+        mean_of(ours).backward()
+        theirs.mean().backward()
+        assert torch.equal(ours.grad, theirs.grad)
+    assert torch.isnan(mean_of(torch.ones(0)))
+    assert mean_of(torch.ones(3, dtype=torch.float16)).dtype == torch.float16
 
 
 def test_distillation_draws_the_student_to_the_teacher() -> None:

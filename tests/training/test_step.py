@@ -235,6 +235,21 @@ def test_gradients_of_ones_own_are_used_as_they_are() -> None:
     assert losses[0] > losses[1]  # it went up the hill
 
 
+def test_an_optimiser_may_forget_gradients_in_its_own_way() -> None:
+    class Counting(torch.optim.SGD):
+        forgot = 0
+
+        def zero_grad(self, set_to_none: bool = True) -> None:
+            Counting.forgot += 1
+            super().zero_grad(set_to_none)
+
+    one, other = toys.fresh(), toys.fresh()
+    fit(one, written, optimiser=Counting(one.parameters(), lr=0.1))
+    fit(other, written, optimiser=torch.optim.SGD(other.parameters(), lr=0.1))
+    assert Counting.forgot == 14
+    assert toys.equal(toys.weights(one), toys.weights(other))
+
+
 def test_an_inner_loop_gives_gradients_of_gradients() -> None:
     """MAML (Finn et al., 2017): the loss after a step on half of the batch, by the weights before it."""
 

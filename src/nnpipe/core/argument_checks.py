@@ -52,11 +52,12 @@ def check_call(function: Callable[..., Any], given: Mapping[str, Any]) -> None:
         If an argument has a wrong type; the message names the function, the argument, the types that it takes, and
         the value given.
     """
-    for name, hint, fits in _checked(function):
-        # Most arguments are of exactly the type that is asked for, and trainings make values at each step.
-        if name in given and type(given[name]) is not hint and not fits(given[name]):
+    for name, hint, default, fits in _checked(function):
+        value = given.get(name, default)
+        # Most arguments are defaults, or of exactly the type that is asked for; trainings make values at each step.
+        if value is not default and type(value) is not hint and not fits(value):
             owner = getattr(function, "__qualname__", str(function)).removesuffix(".__init__")
-            raise ConfigError(f"{owner}: {name} takes {_said(hint)}, not {_shown(given[name])}")
+            raise ConfigError(f"{owner}: {name} takes {_said(hint)}, not {_shown(value)}")
 
 
 def check_range(name: str, value: float | None, least: float, most: float = math.inf) -> None:
@@ -113,9 +114,10 @@ def _hints(function: Callable[..., Any]) -> tuple[tuple[str, Any], ...]:
 
 
 @functools.lru_cache(maxsize=512)
-def _checked(function: Callable[..., Any]) -> tuple[tuple[str, Any, Fits], ...]:
-    """Return the parameters with their types, except those of any type, and what says whether a value has the type."""
-    return tuple((name, hint, _fits(hint)) for name, hint in _hints(function) if hint is not Any)
+def _checked(function: Callable[..., Any]) -> tuple[tuple[str, Any, Any, Fits], ...]:
+    """Return the parameters, except those of any type: name, type, default, and what checks a value's type."""
+    known = inspect.signature(function.__init__ if inspect.isclass(function) else function).parameters
+    return tuple((name, hint, known[name].default, _fits(hint)) for name, hint in _hints(function) if hint is not Any)
 
 
 def _fits(hint: Any) -> Fits:

@@ -24,16 +24,19 @@ def tensors_of(batch: Mapping[str, Any], device: str, channels_last: bool = Fals
     found = {}
     for name, value in batch.items():
         if type(value) is np.ndarray and value.dtype.kind in _NUMBERS:
-            if not value.flags.writeable or any(stride < 0 for stride in value.strides):
+            flags = value.flags
+            if not flags.writeable or not (flags.c_contiguous or min(value.strides) >= 0):
                 value = value.copy()
             value = torch.from_numpy(value)
-            if device != "cpu" and name != "sample_id":
-                value = value.to(device, non_blocking=True)
-        elif isinstance(value, torch.Tensor) and device != "cpu" and name != "sample_id":
-            value = value.to(device, non_blocking=True)
-        if channels_last and isinstance(value, torch.Tensor) and value.dim() == 4 and value.is_floating_point():
-            value = value.contiguous(memory_format=torch.channels_last)
         found[name] = value
+    if device != "cpu":
+        for name, value in found.items():
+            if name != "sample_id" and isinstance(value, torch.Tensor):
+                found[name] = value.to(device, non_blocking=True)
+    if channels_last:
+        for name, value in found.items():
+            if isinstance(value, torch.Tensor) and value.dim() == 4 and value.is_floating_point():
+                found[name] = value.contiguous(memory_format=torch.channels_last)
     return found
 
 

@@ -58,6 +58,7 @@ class GradientSteps:
         self._reduces = reduces and world > 1
         self._summed = options.accumulate > 1 or world > 1
         self._batches = self._samples = 0
+        self._plain = getattr(optimiser.zero_grad, "__func__", None) is torch.optim.Optimizer.zero_grad
         self._counted = False  # whether the present batch is one of _batches
 
     @property
@@ -74,8 +75,7 @@ class GradientSteps:
         """Begin a batch: forget gradients that a step has used."""
         self.stepped = self._counted = False
         if self.used:
-            self.optimiser.zero_grad(set_to_none=True)
-            self.used = False
+            self._forget()
 
     def backward(self, loss: Any, size: int, inputs: Any, retain_graph: bool | None, create_graph: bool) -> None:
         """Add the gradients of the mean loss of a batch of ``size`` samples.
@@ -92,12 +92,22 @@ class GradientSteps:
     def count(self, size: int) -> None:
         """Count a batch whose gradients are added, once; after a step, with new gradients."""
         if self.used:  # a second step with the same batch
-            self.optimiser.zero_grad(set_to_none=True)
-            self.used = self._counted = False
+            self._forget()
+            self._counted = False
         if not self._counted:
             self._counted = True
             self._batches += 1
             self._samples += size
+
+    def _forget(self) -> None:
+        """Begin with no gradients."""
+        self.used = False
+        if not self._plain:
+            self.optimiser.zero_grad(set_to_none=True)
+            return
+        for group in self.optimiser.param_groups:  # a tenth of the time of zero_grad, which tells the profiler
+            for parameter in group["params"]:
+                parameter.grad = None
 
     def discard(self) -> None:
         """Forget the gradients that no step has used."""

@@ -142,10 +142,12 @@ class Loop:
         watch_begin, watch_end = hooks.has("on_batch_begin"), hooks.has("on_batch_end")
         step, checked, every = self._step, self._step is default_step, options.checkpoint_every
         what = f"epoch {fit.epoch}/{options.num_epochs}"
+        alone, sequence = team.world == 1, ""
         for name, given in self._progress(self._passes.batches(), what, self._passes.length):
-            given, size = (given, size_of(given)) if team.world == 1 else share_of(given, team.rank, team.world)
+            given, size = (given, size_of(given)) if alone else share_of(given, team.rank, team.world)
             batch = tensors_of(given, device, options.channels_last)
-            fit.dataset = name.partition("/")[0]
+            if name is not sequence:
+                sequence, fit.dataset = name, name.partition("/")[0]
             if watch_begin:
                 hooks.call("on_batch_begin", batch, batch=batch)
             steps.begin(fit.epoch, fit.step, given["sample_id"], size)
@@ -173,8 +175,10 @@ class Loop:
         return False
 
     def _count_step(self) -> None:
-        self._fit.step += 1
-        self._fit.gradient_norm = self._steps.norm
+        fit = self._fit
+        fit.step += 1
+        if fit.options.clip_norm is not None:
+            fit.gradient_norm = self._steps.norm
 
     def _roll_back(self, error: Diverged) -> None:
         """Go back to the last checkpoint, with smaller learning rates."""

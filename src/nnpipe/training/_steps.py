@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Any
@@ -19,6 +20,7 @@ from nnpipe.training.outputs.output import Output
 
 # Fetching the loss from a GPU makes the host wait, so it is fetched only every few steps.
 _STEPS_BETWEEN_CHECKS = 50
+_LEAST = -sys.float_info.max  # of a finite loss
 
 
 class Diverged(TrainingError):
@@ -54,11 +56,11 @@ class Steps:
         self._forward = forward
         self._precision = precision(options)
         self._plain = options.precision == "float32"
-        self._limit = options.abort_above
+        self._most = sys.float_info.max if options.abort_above is None else options.abort_above
         self._ids: Any = None
         self._epoch = self._size = self._number = 0
         self._unchecked: list[tuple[Any, Any, int]] = []
-        self._check_every = 1 if options.device == "cpu" else _STEPS_BETWEEN_CHECKS
+        self._at_once = options.device == "cpu"
 
     # -- what a step calls ----------------------------------------------------------------------
 
@@ -113,8 +115,13 @@ class Steps:
 
     def check(self, loss: Any) -> None:
         """Stop the training if the loss of the present batch is not finite, or above ``abort_above``."""
+        if self._at_once:
+            value = loss.item()
+            if not _LEAST <= value <= self._most:
+                raise self._diverged(value, self._ids, self._number + 1)
+            return
         self._unchecked.append((loss.detach(), self._ids, self._number + 1))
-        if len(self._unchecked) >= self._check_every:
+        if len(self._unchecked) >= _STEPS_BETWEEN_CHECKS:
             self.check_all()
 
     def _named(self, name: str | None) -> tuple[GradientSteps, ...]:
@@ -177,12 +184,14 @@ class Steps:
         unchecked, self._unchecked = self._unchecked, []
         for loss, ids, step in unchecked:
             value = loss.item()
-            if math.isfinite(value) and (self._limit is None or value <= self._limit):
-                continue
-            where = f"in epoch {self._epoch}, step {step}{ids_of({'sample_id': ids})}"
-            if math.isfinite(value):
-                raise Diverged(f"the loss is {value:.6g} {where}; abort_above is {self._limit:g}")
-            raise Diverged(f"the training diverged {where}: the loss is {value}; use a smaller learning rate")
+            if not _LEAST <= value <= self._most:
+                raise self._diverged(value, ids, step)
+
+    def _diverged(self, value: float, ids: Any, step: int) -> Diverged:
+        where = f"in epoch {self._epoch}, step {step}{ids_of({'sample_id': ids})}"
+        if math.isfinite(value):
+            return Diverged(f"the loss is {value:.6g} {where}; abort_above is {self._most:g}")
+        return Diverged(f"the training diverged {where}: the loss is {value}; use a smaller learning rate")
 
     def state_dict(self) -> dict[str, Any]:
         """Return the states of the optimisers: those of a single one, or by name."""
