@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CONTENTS = {
     "Choose": [
         *("comparing", "sweeping", "search", "architecture-search", "mixing", "agreement", "reduce", "breadth", "zoo"),
-        *("models-from-outside", "devices", "boards", "c"),
+        *("models-from-outside", "devices", "boards", "c", "microcontrollers"),
     ],
     "Examples": ["gallery/index"],
     "Measure": ["measuring", "quantities", "explain", "predict", "energy", "load", "defaults"],

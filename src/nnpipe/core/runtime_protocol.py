@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from abc import abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar
 
+from nnpipe.core.artifact import Artifact
 from nnpipe.core.closing import Closing
 from nnpipe.core.component import Component
 
@@ -66,6 +68,13 @@ class RuntimeProtocol(Component):
     def exposed(self) -> bool:
         """Return whether other machines can reach a listener; servers then require a token."""
         return True
+
+    def translated(self, artifact: Artifact) -> contextlib.AbstractContextManager[Artifact]:
+        """Yield the model in the form in which the targets take it; by default as it is.
+
+        What is made for it lasts as long as the ``with`` block.
+        """
+        return contextlib.nullcontext(artifact)
 
     @abstractmethod
     def connect(self) -> Channel:

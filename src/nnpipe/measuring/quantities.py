@@ -206,6 +206,24 @@ _TABLE = (
     _counted("instructions"),
     _counted("cycles"),
     Quantity(
+        "flash", "Flash", "Flash", "bytes", True,
+        "code, constants and initial values of the model, as built for the core of the board",
+        "timing.session.board.flash_bytes", True,
+    ),
+    Quantity(
+        "ram", "RAM", "Memory on the board", "bytes", True,
+        "arena and initial values of the model, and the stack that its runs have used",
+        "timing.session.board.ram_bytes", True,
+    ),
+    Quantity(
+        "arena", "Arena", "Arena", "bytes", True, "memory of all values of the model on the board",
+        "timing.session.board.arena_bytes", True,
+    ),
+    Quantity(
+        "stack", "Stack", "Greatest stack", "bytes", True, "the most that a run of the model on the board has used",
+        "timing.session.board.stack_bytes", True,
+    ),
+    Quantity(
         "energy", "Energy", "Energy of an inference", "energy", True,
         "of one call, of a batch of samples, from the sensor that the result names; idle power included unless "
         "it was measured to be subtracted",

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from nnpipe.protocols.client.session import RemoteSession as RemoteSession
     from nnpipe.protocols.client.session import open_session as open_session
     from nnpipe.protocols.network import NetworkProtocol as NetworkProtocol
+    from nnpipe.protocols.qemu import QemuTarget as QemuTarget
     from nnpipe.protocols.serial import SerialProtocol as SerialProtocol
     from nnpipe.protocols.server.serve import serve as serve
     from nnpipe.protocols.tls import TLSProtocol as TLSProtocol
@@ -21,6 +22,7 @@ __getattr__ = lazy_getattr(
     {
         "client.session": ("RemoteSession", "open_session"),
         "network": ("NetworkProtocol",),
+        "qemu": ("QemuTarget",),
         "serial": ("SerialProtocol",),
         "server.serve": ("serve",),
         "tls": ("TLSProtocol",),

@@ -6,25 +6,42 @@ import contextlib
 import secrets
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 from nnpipe.core.arguments import argument
-from nnpipe.core.errors import LineTimeout, TransportError
+from nnpipe.core.artifact import Artifact
+from nnpipe.core.errors import ConfigError, LineTimeout, TransportError
 from nnpipe.core.runtime_protocol import Channel, Listener, RuntimeProtocol
+from nnpipe.frameworks.cortex_m.cores import CORES, CoreName
+from nnpipe.frameworks.cortex_m.image import built_for
 from nnpipe.protocols.conversation.packets import OVERHEAD, Packet, PacketReader, Type, encode
-
-if TYPE_CHECKING:
-    import serial
 
 _OPEN_AGAIN = 0.2  # seconds after which the host repeats its request to open
 _LARGEST = 4096  # bytes of content in a packet
 _POLL = 0.05  # seconds of one read of the line
 
 
+class SerialPort(Protocol):
+    """What a line needs of a port, as pyserial has it."""
+
+    @property
+    def in_waiting(self) -> int:
+        """The number of bytes that have come and were not read."""
+
+    def read(self, size: int = 1) -> bytes:
+        """Return up to ``size`` bytes, fewer if no more come for a moment."""
+
+    def write(self, data: bytes, /) -> int | None:
+        """Send all bytes."""
+
+    def close(self) -> None:
+        """Close the port."""
+
+
 class SerialLine:
     """An open serial port and the packets on it."""
 
-    def __init__(self, port: serial.Serial, name: str, timeout: float, packet_size: int) -> None:
+    def __init__(self, port: SerialPort, name: str, timeout: float, packet_size: int) -> None:
         self.name, self.timeout, self.packet_size = name, timeout, packet_size
         self._port = port
         # The other side may use larger packets; only the protocol's own limit holds for both.
@@ -128,6 +145,19 @@ class SerialChannel(Channel):
             self._line.close()
 
 
+def open_session(line: SerialLine) -> SerialChannel | None:
+    """Ask the other side for a new session until it answers; return None if it does not within the line's limit."""
+    session = secrets.randbelow(256)
+    deadline = time.monotonic() + line.timeout
+    while time.monotonic() < deadline:
+        line.write(encode(Type.OPEN, session, 0))
+        again = time.monotonic() + _OPEN_AGAIN
+        while time.monotonic() < again:
+            if any(packet.type == Type.OPENED and packet.session == session for packet in line.read()):
+                return SerialChannel(line, session, owns_line=True)
+    return None
+
+
 class SerialListener(Listener):
     """Waits for a client on a serial line, which has room for one."""
 
@@ -159,7 +189,38 @@ class SerialProtocol(RuntimeProtocol):
     serial_port: str = argument(help="the serial port, such as /dev/ttyUSB0 or COM3")
     baud_rate: int = argument(default=115_200, help="bits a second", minimum=50)
     packet_size: int = argument(default=512, help="most bytes in one packet", minimum=16, maximum=_LARGEST)
+    core: CoreName | None = argument(
+        default=None, help="core of the board, if it has no operating system: models in C are built for it"
+    )
+    model_address: str = argument(
+        default="", help="where firmware of such a board keeps models, as its linker script says, such as 0x20010000"
+    )
     timeout: float = argument(default=10.0, help="seconds without a byte after which the line is given up", minimum=0.1)
+
+    def validate(self) -> None:
+        """Raise :class:`ConfigError` if one of ``core`` and ``model_address`` is missing, or the address is none."""
+        if (self.core is None) != (not self.model_address):
+            raise ConfigError(
+                "core and model_address go together: the core of a board without an operating system, and where its "
+                "firmware keeps models, as its linker script says (_model)"
+            )
+        if self.core is not None:
+            self._address()
+
+    def translated(self, artifact: Artifact) -> contextlib.AbstractContextManager[Artifact]:
+        """Yield C as machine code for the core, if there is one."""
+        if self.core is None:
+            return super().translated(artifact)
+        return built_for(artifact, CORES[self.core], self._address(), type(self).__name__)
+
+    def _address(self) -> int:
+        try:
+            address = int(self.model_address, 0)
+        except ValueError:
+            address = -1
+        if address % 16 or not 0 <= address < 1 << 32:
+            raise ConfigError(f"model_address is {self.model_address!r}, which is no multiple of 16 such as 0x20010000")
+        return address
 
     def exposed(self) -> bool:
         """Return False: only the machine at the other end of the cable can connect."""
@@ -168,20 +229,17 @@ class SerialProtocol(RuntimeProtocol):
     def connect(self) -> SerialChannel:
         """Connect from the host to the target."""
         line = self._open()
-        session = secrets.randbelow(256)
         try:
-            deadline = time.monotonic() + self.timeout
-            while time.monotonic() < deadline:
-                line.write(encode(Type.OPEN, session, 0))
-                again = time.monotonic() + _OPEN_AGAIN
-                while time.monotonic() < again:
-                    if any(packet.type == Type.OPENED and packet.session == session for packet in line.read()):
-                        return SerialChannel(line, session, owns_line=True)
+            channel = open_session(line)
         except BaseException:
             line.close()
             raise
-        line.close()
-        raise TransportError(f"no target answers at {self.serial_port} ({self.baud_rate} baud); is it running there?")
+        if channel is None:
+            line.close()
+            raise TransportError(
+                f"no target answers at {self.serial_port} ({self.baud_rate} baud); is it running there?"
+            )
+        return channel
 
     def listen(self) -> SerialListener:
         """Listen for hosts on the target."""

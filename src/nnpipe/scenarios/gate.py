@@ -6,7 +6,8 @@ one machine: nnpipe compare old.onnx new.onnx --dataset DigitsDataset, and then
 nnpipe gate comparison.json#old.onnx comparison.json#new.onnx --max-slowdown 2%.
 
 Name at least one limit: --max-slowdown, --max-accuracy-loss, or --max-loss for any
-other metric of the task, such as --max-loss map=1%.
+other metric of the task, such as --max-loss map=1%; or a constraint that NEW must keep
+by itself, such as --constraint 'flash <= 256 KiB'.
 
 A criterion passes if its whole interval is within the limit, and fails if its
 whole interval is beyond.  Otherwise the data cannot decide; the output says how
@@ -52,6 +53,10 @@ def _options(parser: argparse.ArgumentParser) -> None:
         help="how much worse a metric of quality may become, such as map=0.5%% or mae=0.1; may be given several times",
     )  # fmt: skip
     parser.add_argument(
+        "--constraint", action="append", default=[], metavar="CONSTRAINT",
+        help="what NEW must keep by itself, such as 'flash <= 256 KiB'; may be given several times",
+    )  # fmt: skip
+    parser.add_argument(
         "--confidence",
         type=Percentage(0.5, 0.9999),
         default=0.95,
@@ -79,6 +84,7 @@ def _gate(argv: Sequence[str] | None) -> int:
         max_slowdown=options.max_slowdown,
         max_accuracy_loss=options.max_accuracy_loss,
         max_loss=dict(options.max_loss),
+        constraints=options.constraint,
         confidence=options.confidence,
         undecided=options.undecided,
         judge_unknown=options.judge_unknown,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -105,3 +106,14 @@ def test_bad_values_are_refused_in_one_line(given: dict[str, Any], told: str) ->
         nn.gate(**{"baseline": run(), "new": run(), **given})
     assert str(error.value).startswith(told)
     assert len(str(error.value).splitlines()) == 1
+
+
+def test_a_constraint_is_kept_or_not_by_the_new_result_itself() -> None:
+    board = {"flash_bytes": 32816, "ram_bytes": 16648}
+    new = replace(run("new"), timing={**run("new").timing, "session": {"board": board}})
+    found = nn.gate(run("old"), new, constraints=["flash <= 32 KiB", "ram <= 64 KiB", "energy <= 1 J"])
+    assert [criterion.status for criterion in found.criteria] == ["fail", "pass", "undecided"]
+    assert str(found.criteria[0]).replace("\xa0", " ") == "fail: flash is 32.8 kB, flash <= 32 KiB is wanted (exact)"
+    assert "name a meter" in str(found.criteria[2])
+    with pytest.raises(nn.ConfigError, match="unknown metric 'flush'"):
+        nn.gate(run("old"), new, constraints=["flush <= 1 KiB"])

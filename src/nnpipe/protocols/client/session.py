@@ -18,6 +18,7 @@ from nnpipe.core.runtime_protocol import RuntimeProtocol
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec
 from nnpipe.protocols.client import clock_offset
+from nnpipe.protocols.client.board_memory import board_memory, states_memory
 from nnpipe.protocols.client.clock_offset import ClockRelation, Exchange
 from nnpipe.protocols.client.connection import Connection
 from nnpipe.protocols.client.latency_breakdown import NS, Parts
@@ -68,16 +69,16 @@ def open_session(
     options = options or RemoteOptions()
     limits = limits or Limits(largest=options.max_output_bytes, checks=available())
     token = options.token()
-    channel = protocol.connect()
-    connection = Connection(channel, HostConversation(limits, token))
-    try:
-        connection.greet()
-        taken = upload(connection, artifact, options.save_model_path, options.load_timeout)
-        io = IOSpec.from_json(taken.io) if taken.io else artifact.io
-        return RemoteSession(connection, io, options, taken.load, taken.about)
-    except BaseException:
-        connection.close()
-        raise
+    with protocol.translated(artifact) as sent:
+        connection = Connection(protocol.connect(), HostConversation(limits, token))
+        try:
+            connection.greet()
+            taken = upload(connection, sent, options.save_model_path, options.load_timeout)
+            io = IOSpec.from_json(taken.io) if taken.io else sent.io
+            return RemoteSession(connection, io, options, taken.load, taken.about)
+        except BaseException:
+            connection.close()
+            raise
 
 
 class RemoteSession(InferenceSession):
@@ -218,7 +219,8 @@ class RemoteSession(InferenceSession):
         dict
             ``counter``: ``wall``, ``cycles`` or ``instructions``; ``rate``: counts per second; ``inferences``;
             ``load_ns`` (or ``load_counts``); ``clock``: offset, drift and their error bounds;
-            ``target``: the target's facts about itself.
+            ``target``: the target's facts about itself; ``board``: bytes of flash and memory that the model needs,
+            if the target tells them.
         """
         self._check_open()
         stats, _ = self._exchange(FrameFlag.CLOCK)
@@ -229,6 +231,8 @@ class RemoteSession(InferenceSession):
         }
         if self._about:
             found["target"] = self._about
+        if states_memory(self._about) and (board := board_memory(self._about, self._exchange(flags=0)[0])):
+            found["board"] = board
         if not self._parts.keeps_time:
             return found | {"load_counts": self._load_counts}
         return found | {

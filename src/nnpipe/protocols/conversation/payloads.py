@@ -36,7 +36,9 @@ STATS_FIELDS = (
 )
 ROW_FIELDS = (
     HeaderField("time", "Q", "the counter when the row was taken"),
-    HeaderField("process_bytes", "Q", "resident memory of the process that runs the model"),
+    HeaderField(
+        "process_bytes", "Q", "resident memory of the process that runs the model, or what the model uses of a board"
+    ),
     HeaderField("memory_bytes", "Q", "memory used on the whole target"),
     HeaderField("gpu_bytes", "Q", "memory used on its GPU; all ones where there is none"),
     HeaderField("cpu_percent", "f", "of one core, by the process; not a number where unknown"),

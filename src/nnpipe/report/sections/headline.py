@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from nnpipe.measuring.board_figures import BOARD_FIGURES
 from nnpipe.measuring.constraints import Figure
+from nnpipe.measuring.counted_figure import COUNTERS
 from nnpipe.measuring.quantities import Quantity, quality, quantity
 from nnpipe.report.document import Cell, Table
 from nnpipe.report.formatting import NOTHING, count
@@ -21,8 +23,18 @@ def headline_figures(candidate: Candidate) -> Iterator[tuple[Quantity, Figure]]:
     if judged is not None:
         found[judged.metric.name] = judged.figure
     first = () if judged is None else (judged.metric.name,)
-    others = ("round_trip_median", "paced_median", "throughput", *first, "size", "memory", "energy")
-    for name in (f"{timed}_median", f"{timed}_p90", *others):
+    others = (
+        "round_trip_median",
+        "paced_median",
+        "throughput",
+        *first,
+        "size",
+        "memory",
+        *COUNTERS,
+        *BOARD_FIGURES,
+        "energy",
+    )
+    for name in dict.fromkeys((f"{timed}_median", f"{timed}_p90", *others)):
         known = found.get(name)
         if known is not None and (known.value is not None or known.reason):
             yield quantity(name), known

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nnpipe.measuring.board_figures import BOARD_FIGURES, board_bytes, board_figure
 from nnpipe.measuring.constraints import Figure
 from nnpipe.measuring.counted_figure import counted_figure, counter_of
 from nnpipe.measuring.energy_figure import energy_figure
@@ -112,6 +113,8 @@ def costs_of(candidate: Candidate) -> dict[str, Figure]:
         found["energy"] = energy
     if counter := counter_of(candidate.run):
         found[counter] = counted_figure(candidate.run, counter)
+    if board_bytes(candidate.run):
+        found |= {name: board_figure(candidate.run, name) for name in BOARD_FIGURES}
     found["size"], found["memory"] = _exactly(candidate.size), _exactly(candidate.peak_memory)
     return found
 

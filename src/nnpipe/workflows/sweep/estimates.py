@@ -14,6 +14,7 @@ from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.quality_metric import QualityMetric
 from nnpipe.core.task import task_named
 from nnpipe.measuring.autocorrelation import mean_interval
+from nnpipe.measuring.board_figures import BOARD_FIGURES, board_figure
 from nnpipe.measuring.constraints import Figure
 from nnpipe.measuring.counted_figure import COUNTERS, counted_figure, counter_of
 from nnpipe.measuring.doubt import Doubt
@@ -62,6 +63,8 @@ class Figures:
         candidate = self._candidate
         if metric.name in COUNTERS:
             return counted_figure(self.run, metric.name, confidence)
+        if metric.name in BOARD_FIGURES:
+            return board_figure(self.run, metric.name)
         if candidate.timed is ROUND_TRIP and (metric.percentile is not None or metric.name == "throughput"):
             return Figure.unknown(f"the target counts {counter_of(self.run) or 'something else'} instead of time")
         if metric.percentile is not None:

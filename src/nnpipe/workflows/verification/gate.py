@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -12,11 +12,13 @@ from typing import Any, Literal
 from nnpipe.core.argument_checks import check_call, check_range
 from nnpipe.core.errors import ConfigError
 from nnpipe.measuring.comparison import Comparison
+from nnpipe.measuring.constraints import MetricConstraint
 from nnpipe.measuring.diagnosis import diagnose
 from nnpipe.measuring.quality_doubts import quality_doubts
 from nnpipe.measuring.run import Run
 from nnpipe.report.formatting import clean
 from nnpipe.workflows.comparison.result import ComparisonResult
+from nnpipe.workflows.verification.constraint_gate import kept
 from nnpipe.workflows.verification.gate_criterion import Criterion, GatedCandidate
 from nnpipe.workflows.verification.quality_gate import quality_loss
 from nnpipe.workflows.verification.regression_gate import candidate_of, entry, slowdown
@@ -84,6 +86,7 @@ def gate(
     max_slowdown: float | None = None,
     max_accuracy_loss: float | None = None,
     max_loss: Mapping[str, float] = MappingProxyType({}),
+    constraints: Sequence[str] = (),
     confidence: float = 0.95,
     undecided: Undecided = "fail",
     judge_unknown: bool = False,
@@ -105,6 +108,8 @@ def gate(
         The greatest loss of accuracy, as a share of samples: 0.005 for half a percentage point; from -0.99 to 10.
     max_loss
         The greatest loss of other metrics of quality, by the metric's name, in its unit: ``{"mae": 0.1}``.
+    constraints
+        What the new result must keep by itself, such as ``"flash <= 256 KiB"``.
     confidence
         The confidence of each interval, from 0.5 to 0.9999.
     undecided
@@ -137,10 +142,11 @@ def gate(
     check_range("gate: max_accuracy_loss", max_accuracy_loss, -0.99, 10.0)
     check_range("gate: confidence", confidence, 0.5, 0.9999)
     losses = dict(max_loss) if max_accuracy_loss is None else {"accuracy": max_accuracy_loss, **max_loss}
-    if max_slowdown is None and not losses:
+    wanted = [MetricConstraint.parse(text) for text in constraints]
+    if max_slowdown is None and not losses and not wanted:
         raise ConfigError(
-            "nothing to check: give --max-slowdown 2%, --max-accuracy-loss 0.5%, --max-loss METRIC=LIMIT, or several "
-            "of them (in Python, max_slowdown=0.02)"
+            "nothing to check: give --max-slowdown 2%, --max-accuracy-loss 0.5%, --max-loss METRIC=LIMIT, "
+            "--constraint 'flash <= 256 KiB', or several of them (in Python, max_slowdown=0.02)"
         )
     one, two = _entry(baseline), _entry(new)
     criteria: list[Criterion] = []
@@ -154,6 +160,7 @@ def gate(
                 for doubt in diagnose(each.run)
             ]
     criteria += [quality_loss(one, two, limit, confidence, judge_unknown, name) for name, limit in losses.items()]
+    criteria += [kept(one, two, constraint, confidence) for constraint in wanted]
     if losses:
         doubts += [
             f"the quality of {clean(each.name)} is in doubt ({doubt.kind}): {clean(doubt.reason, 600)}"

@@ -42,6 +42,8 @@ class Criterion:
         What would decide it, as text; empty if it is decided, or nothing would.
     unit
         The unit in text: ``"%"`` of a time, ``"points"`` of a percentage, or none for metrics that are no shares.
+    found
+        What was found and what is wanted, as text; empty if it follows from the numbers.
     """
 
     name: str
@@ -52,9 +54,12 @@ class Criterion:
     basis: str
     more: str = ""
     unit: Unit = "%"
+    found: str = ""
 
     def __str__(self) -> str:
         """Return the change and the limit in one line."""
+        if self.found:
+            return f"{self.status}: {self.found} ({self.basis})"
         unit = f" {self.unit}" if self.unit else ""
         allowed = f"at most {100 * self.limit if self.unit else self.limit:g}{unit} allowed"
         if self.value is None:

@@ -1,0 +1,208 @@
+"""Models as files that firmware of a Cortex-M loads: machine code for one core and one address.
+
+A file begins with a header that states the core, the address, the memory that it needs and its tensors, and that has
+a CRC-32 of everything (``image.h``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import struct
+import subprocess
+import tempfile
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from nnpipe.core.agreement import agreed_io
+from nnpipe.core.artifact import Artifact
+from nnpipe.core.errors import ArtifactError, CompileError
+from nnpipe.core.tensors import IOSpec, TensorSpec
+from nnpipe.frameworks.c_source import FORMAT as C_SOURCE
+from nnpipe.frameworks.c_source import read_c_source
+from nnpipe.frameworks.cortex_m.cores import ARM_GCC, CORES, Core
+from nnpipe.frameworks.cortex_m.stack_depth import stack_depth
+
+FORMAT = "cortex-m"
+SOURCES = Path(__file__).parent
+TYPES = {"float32": 1, "int8": 2, "uint8": 3, "int16": 4, "int32": 5, "int64": 6, "bool": 7, "uint16": 8, "uint32": 9}
+_MAGIC, _VERSION = b"nncode", 1
+_HEADER = struct.Struct("<6sH14I")
+_CHECK_AT, _STACK_AT = 20, 40
+_MOST_RANK, _LIMIT = 6, 1 << 30
+
+
+@dataclass(frozen=True)
+class ImageFacts:
+    """What the header of a file says.
+
+    Attributes
+    ----------
+    core
+        The core that it is for.
+    address
+        Where it must lie in memory.
+    size
+        Bytes of the file.
+    flash_bytes
+        Bytes of code, constants and initial values.
+    arena_bytes
+        Bytes of memory that begins with zeros, where all values lie.
+    data_bytes
+        Bytes of memory that has initial values.
+    stack_bytes
+        Bytes of stack that a run is predicted to need.
+    """
+
+    core: str
+    address: int
+    size: int
+    flash_bytes: int
+    arena_bytes: int
+    data_bytes: int
+    stack_bytes: int
+
+    @property
+    def ram_bytes(self) -> int:
+        """Bytes of memory that a run is predicted to need: data, arena and stack."""
+        return self.arena_bytes + self.data_bytes + self.stack_bytes
+
+
+def image_of(artifact: Artifact, core: Core, address: int, level: str, needed_by: str) -> bytes:
+    """Build a C source of ``CCompiler`` for a core and an address.
+
+    Parameters
+    ----------
+    artifact
+        The source; the image has its inputs and outputs in the order of its description.
+    level
+        The level of optimisation, such as ``"-O2"``.
+    needed_by
+        The component that asks, for the message if no compiler is installed.
+
+    Raises
+    ------
+    MissingTool
+        If no compiler for Arm is installed.
+    ArtifactError
+        If the source is damaged.
+    CompileError
+        If the compiler refuses the source.
+    """
+    found, _ = read_c_source(artifact.path)
+    io = agreed_io(artifact, found)
+    compiler = ARM_GCC.check(needed_by)
+    flags = [*core.flags, level, "-ffp-contract=off", "-w", "-fcallgraph-info=su"]
+    with tempfile.TemporaryDirectory(prefix="nnpipe-") as name:
+        folder = Path(name)
+        header = folder / "header.c"
+        header.write_text(_header_source(io, found, core))
+        objects: list[str] = []
+        for path, extra in (
+            (artifact.path.absolute(), ("-std=c99", "-x", "c")),
+            (header, ("-std=c99", "-I", str(SOURCES))),
+            (SOURCES / "memory.c", ("-std=c99", "-fno-tree-loop-distribute-patterns", "-ffunction-sections")),
+        ):
+            objects.append(str(folder / f"part{len(objects)}.o"))
+            run_gcc([compiler, *flags, *extra, "-c", str(path), "-o", objects[-1]])
+        linked, image = folder / "linked.elf", folder / "image.bin"
+        run_gcc([
+            compiler, *flags, "-nostdlib", "-T", str(SOURCES / "image.ld"), f"-Wl,--defsym=_address={address:#x}",
+            "-Wl,--gc-sections", *objects, "-lgcc", "-o", str(linked),
+        ])  # fmt: skip
+        run_gcc([compiler.replace("-gcc", "-objcopy"), "-O", "binary", str(linked), str(image)])
+        graphs = [path.read_text() for path in sorted(folder.glob("*.ci"))]
+        content = bytearray(image.read_bytes())
+    struct.pack_into("<I", content, _STACK_AT, stack_depth(graphs))
+    struct.pack_into("<I", content, _CHECK_AT, zlib.crc32(content))
+    return bytes(content)
+
+
+@contextlib.contextmanager
+def built_for(artifact: Artifact, core: Core, address: int, needed_by: str) -> Iterator[Artifact]:
+    """Yield a model as firmware takes it: C built for a core, anything else as it is; raises as :func:`image_of`."""
+    if artifact.format != C_SOURCE:
+        yield artifact
+        return
+    with tempfile.TemporaryDirectory(prefix="nnpipe-") as folder:
+        path = Path(folder, "model.bin")
+        path.write_bytes(image_of(artifact, core, address, "-O2", needed_by))
+        yield Artifact.of(path, FORMAT, artifact.io, target=core.name)
+
+
+def read_image(path: Path) -> ImageFacts:
+    """Return what a file says, after checking that it is undamaged.
+
+    Raises
+    ------
+    ArtifactError
+        If the file is missing, damaged, or was not made by nnpipe; the message names it.
+    """
+    if not path.is_file():
+        raise ArtifactError(f"{path}: no such model file")
+    size = path.stat().st_size
+    content = bytearray(path.read_bytes()) if _HEADER.size <= size <= _LIMIT else bytearray()
+    if not content.startswith(_MAGIC):
+        raise ArtifactError(f"{path}: no model for a Cortex-M")
+    _, version, number, address, told, check, _, zeros, flash, data, stack, *_ = _HEADER.unpack_from(content)
+    if version != _VERSION:
+        raise ArtifactError(f"{path}: made by another version of nnpipe; make it anew")
+    struct.pack_into("<I", content, _CHECK_AT, 0)
+    core = next((core.name for core in CORES.values() if core.number == number), None)
+    if told != size or zlib.crc32(content) != check or core is None:
+        raise ArtifactError(f"{path}: damaged: its content does not agree with its header")
+    return ImageFacts(core, address, size, flash, zeros, data, stack)
+
+
+def run_gcc(command: Iterable[str]) -> None:
+    """Run a compiler.
+
+    Raises
+    ------
+    CompileError
+        With the first error that it reports.
+    """
+    words = list(command)
+    done = subprocess.run(words, capture_output=True, text=True, errors="replace", check=False)
+    if done.returncode:
+        lines = done.stderr.splitlines()
+        told = next((line for line in lines if "error" in line or "undefined" in line), done.stderr.strip() or "?")
+        raise CompileError(f"{words[0]} refuses it: {' '.join(told.split())[:300]}")
+
+
+def _header_source(io: IOSpec, found: IOSpec, core: Core) -> str:
+    tensors = ",\n".join(
+        _tensor(spec, [own.name for own in stated].index(spec.name))
+        for described, stated in ((io.inputs, found.inputs), (io.outputs, found.outputs))
+        for spec in described
+    )
+    return f"""#include "image.h"
+
+void *nn_input(int32_t number);
+const void *nn_output(int32_t number);
+void nn_run(void);
+extern uint8_t _image_start[], _image_bytes[], _flash_bytes[], _data_bytes[], _zeros[], _zero_bytes[];
+
+__attribute__((section(".nnpipe_image"), used)) const struct nnpipe_image nnpipe_image = {{
+    "{_MAGIC.decode()}", {_VERSION}, {core.number}, (uint32_t)_image_start, (uint32_t)_image_bytes, 0,
+    (uint32_t)_zeros, (uint32_t)_zero_bytes, (uint32_t)_flash_bytes, (uint32_t)_data_bytes, 0,
+    nn_input, nn_output, nn_run, {len(io.inputs)}, {len(io.outputs)},
+    {{
+{tensors}
+    }}
+}};
+"""
+
+
+def _tensor(spec: TensorSpec, number: int) -> str:
+    shape = [length or 1 for length in spec.shape]
+    if str(spec.dtype) not in TYPES or len(shape) > _MOST_RANK:
+        raise CompileError(f"{spec.name!r} is {spec.dtype} of {len(shape)} dimensions, which firmware does not take")
+    size = math.prod(shape) * np.dtype(spec.dtype).itemsize
+    return (
+        f"        {{{size}, {TYPES[str(spec.dtype)]}, {len(shape)}, {number}, {{{', '.join(map(str, shape)) or 0}}}}}"
+    )

@@ -1,0 +1,27 @@
+"""Deciding whether a result keeps a constraint by itself, such as ``flash <= 256 KiB``."""
+
+from __future__ import annotations
+
+from nnpipe.measuring.constraints import MetricConstraint
+from nnpipe.report.quantity_text import interval, written
+from nnpipe.workflows.sweep.estimates import Figures
+from nnpipe.workflows.verification.gate_criterion import Criterion, GatedCandidate, Status
+
+
+def kept(baseline: GatedCandidate, new: GatedCandidate, constraint: MetricConstraint, confidence: float) -> Criterion:
+    """Return the criterion of a constraint on the new result; losses are against the baseline."""
+    metric = constraint.metric
+    figure = Figures(new.run, baseline.run).of(metric, confidence)
+    if figure.value is None:
+        found = f"{metric.name} cannot be told, {constraint.text} is wanted"
+        return Criterion(metric.name, constraint.bound, "undecided", None, None, figure.reason, found=found)
+    holds = constraint.judge(figure)
+    basis = "exact" if figure.low == figure.high else interval(metric, figure) or "no interval"
+    found = f"{metric.name} is {written(metric, figure.value)}, {constraint.text} is wanted"
+    ends = (figure.low, figure.high)
+    if holds is None:
+        return Criterion(
+            metric.name, constraint.bound, "undecided", figure.value, ends, basis, "more samples", found=found
+        )
+    status: Status = "pass" if holds else "fail"
+    return Criterion(metric.name, constraint.bound, status, figure.value, ends, basis, found=found)
