@@ -10,15 +10,6 @@ import numpy as np
 from one_operator import Case, OneOperator, quantised
 
 
-def functions_of_8_bits() -> Iterator[Case]:
-    for name, dtype in itertools.product(("LOGISTIC", "TANH"), ("int8", "uint8")):
-        lowest = int(np.iinfo(dtype).min)
-        graph = OneOperator([1, 1000], dtype, 0.037, lowest + 117)
-        scale, zero = (1 / 256, lowest) if name == "LOGISTIC" else (1 / 128, lowest + 128)
-        graph.add(name, ([1, 1000], dtype, scale, zero))
-        yield Case(f"{name} {dtype}", graph)
-
-
 def numbers_in_another_scale() -> Iterator[Case]:
     zero = {"int8": 7, "int16": 0, "int32": 0}
     for given, made in (("int8", "int16"), ("int16", "int8"), ("int16", "int16"), ("int16", "int32")):
@@ -103,17 +94,6 @@ def _transposed_convolution(strides: tuple[int, int], padding: int, dtype: str, 
     return graph
 
 
-def whole_numbers_without_scales() -> Iterator[Case]:
-    for name in ("ADD", "SUB", "MUL", "FLOOR_DIV"):
-        options = "" if name == "FLOOR_DIV" else f"{name.capitalize()}Options"
-        graph = OneOperator([1, 4, 3], "int8")  # so that no product is too large
-        graph.add("CAST", ([1, 4, 3], "int32"))
-        given, graph._values = graph._values, graph._values[-1:]
-        graph.add(name, ([1, 4, 3], "int32"), graph.axes(3, -7, 100), options=options)
-        graph._values = [given[0], graph._values[-1]]
-        yield Case(name, graph)
-
-
 def parts_of_a_tensor() -> Iterator[Case]:
     for name in ("SPLIT", "SPLIT_V", "UNPACK"):
         graph = OneOperator([2, 6, 3], "int8", 0.02, 3)
@@ -138,37 +118,6 @@ def parts_from_places() -> Iterator[Case]:
         options = "GatherOptions" if name == "GATHER" else "GatherNdOptions"
         graph.add(name, (made, "int8", 0.02, 3), places, options=options)
         yield Case(name, graph)
-
-
-def hard_swish_of_8_bits() -> Iterator[Case]:
-    for (dtype, zero), scale in itertools.product((("int8", -3), ("uint8", 130)), (0.11, 0.005)):
-        graph = OneOperator([1, 1500], dtype, scale, zero)
-        graph.add("HARD_SWISH", ([1, 1500], dtype, scale * 0.9, zero - 9), options="HardSwishOptions")
-        yield Case(f"{dtype} {scale}", graph)
-
-
-def functions_of_real_numbers() -> Iterator[Case]:
-    for name in ("HARD_SWISH", "ABS", "NEG", "SQUARE", "EXP", "SQRT"):
-        graph = OneOperator([3, 50], "float32")
-        graph.add(name, ([3, 50], "float32"))
-        yield Case(name, graph, 1e-6)
-    graph = OneOperator([1, 40, 3], "float32")
-    by = graph._constant(np.array([3, -7, 0.01], np.float32))
-    graph.add("DIV", ([1, 40, 3], "float32"), by, options="DivOptions")
-    yield Case("DIV", graph, 1e-7)
-
-
-def slopes_for_negative_numbers() -> Iterator[Case]:
-    rng = np.random.default_rng(2)
-    graph, slope = OneOperator([2, 3, 4, 5], "float32"), rng.normal(size=(1, 1, 5)).astype(np.float32)
-    graph.add("PRELU", ([2, 3, 4, 5], "float32"), graph._constant(slope))
-    yield Case("float32", graph, 1e-6)
-    for dtype, zero in (("int8", 4), ("uint8", 130)):
-        info = np.iinfo(dtype)
-        weights = rng.integers(info.min, info.max, (1, 1, 5), dtype)
-        graph = OneOperator([2, 3, 4, 5], dtype, 0.03, zero)
-        graph.add("PRELU", ([2, 3, 4, 5], dtype, 0.05, zero + 7), graph._constant(weights, 0.02, zero - 11))
-        yield Case(dtype, graph)
 
 
 def reductions() -> Iterator[Case]:
@@ -199,8 +148,8 @@ def blocks_and_repetitions() -> Iterator[Case]:
 
 
 ALL: tuple[Callable[[], Iterator[Case]], ...] = (
-    functions_of_8_bits, numbers_in_another_scale, leaky_relu_of_16_bits, images_in_another_size,
+    numbers_in_another_scale, leaky_relu_of_16_bits, images_in_another_size,
     places_of_the_greatest_and_the_least, the_greater_and_the_lesser_of_two, other_types, transposed_convolutions,
-    whole_numbers_without_scales, parts_of_a_tensor, parts_from_places, hard_swish_of_8_bits, functions_of_real_numbers,
-    slopes_for_negative_numbers, reductions, blocks_and_repetitions,
+    parts_of_a_tensor, parts_from_places,
+    reductions, blocks_and_repetitions,
 )  # fmt: skip

@@ -12,12 +12,14 @@ from nnpipe.testing.integer_graphs import IntegerGraph
 
 @dataclass(frozen=True)
 class Case:
-    """A graph, what it shows, how far its floats may be from those expected, and how often it is run."""
+    """A graph, what it shows, how far its floats may be from those expected, how often it is run, and
+    whether LiteRT has a reference kernel."""
 
     name: str
     graph: OneOperator
     tolerance: float = 0
     runs: int = 1
+    reference: bool = True
 
 
 class OneOperator(IntegerGraph):

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+import c_arithmetic_cases
 import c_operator_cases
 import numpy as np
 import pytest
@@ -21,12 +22,13 @@ from nnpipe.core.external_tools import C
 from nnpipe.core.tensors import Batch, IOSpec
 from nnpipe.formats.tflite import read_tflite
 from nnpipe.formats.tflite_program import read_program
+from nnpipe.frameworks.litert import open_interpreter
 from nnpipe.runtimes.litert import LiteRTRuntime
 from nnpipe.testing.sanitised_c import sanitised_outputs
 
 needs("ai_edge_litert")
 pytestmark = pytest.mark.skipif(C.find() is None, reason="no C compiler is installed (apt install gcc)")
-MAKERS = c_operator_cases.ALL
+MAKERS = (*c_operator_cases.ALL, *c_arithmetic_cases.ALL)
 
 
 def written(graph: OneOperator, folder: Path) -> Path:
@@ -53,6 +55,22 @@ def inputs(io: IOSpec, count: int) -> list[Batch]:
     return found
 
 
+def expected_of(case: Case, path: Path, batches: Sequence[Batch]) -> list[Batch]:
+    """Return what LiteRT computes: by its reference kernels, or without a delegate where it has none."""
+    artifact = Artifact.of(path, "tflite", read_tflite(path).io)
+    if case.reference:
+        with LiteRTRuntime(reference_kernels=True).load(artifact) as reference:
+            return [{name: array.copy() for name, array in reference.infer(batch).items()} for batch in batches]
+    interpreter = open_interpreter(path, 1, (), "BUILTIN_WITHOUT_DEFAULT_DELEGATES")
+    file, found = read_tflite(path), []
+    for batch in batches:
+        for name, array in batch.items():
+            interpreter.set_tensor(file.inputs[name], array)
+        interpreter.invoke()
+        found.append({name: interpreter.get_tensor(number) for name, number in file.outputs.items()})
+    return found
+
+
 @pytest.fixture(scope="module")
 def computed(
     tmp_path_factory: pytest.TempPathFactory,
@@ -66,8 +84,7 @@ def computed(
         path = written(case.graph, folder)
         source = source_of(read_program(path), 0)
         batches = inputs(source.io, case.runs)
-        with LiteRTRuntime(reference_kernels=True).load(Artifact.of(path, "tflite", read_tflite(path).io)) as reference:
-            expected.append([reference.infer(batch) for batch in batches])
+        expected.append(expected_of(case, path, batches))
         graphs.append((source, batches))
     found: dict[str, list[tuple[Case, list[Batch], list[Batch]]]] = {}
     for (name, case), wanted, made in zip(cases, expected, sanitised_outputs(graphs), strict=True):

@@ -235,8 +235,12 @@ class IntegerGraph:
 
 # Where it is not 2.
 _VERSIONS = {
-    "CONV_2D": 3, "DEPTHWISE_CONV_2D": 3, "FULLY_CONNECTED": 4, "TRANSPOSE_CONV": 3, "RESIZE_BILINEAR": 3,
-    "DEPTH_TO_SPACE": 1, "HARD_SWISH": 1, "NEG": 1, "PRELU": 1, "SQUARE": 1,
+    "CONV_2D": 3, "DEPTHWISE_CONV_2D": 3, "FULLY_CONNECTED": 4, "TRANSPOSE_CONV": 3, "RESIZE_BILINEAR": 3, "SVDF": 3,
+    "BATCH_MATMUL": 3, "UNIDIRECTIONAL_SEQUENCE_LSTM": 3,
+    **dict.fromkeys((
+        "ADD_N", "CEIL", "COS", "CUMSUM", "DEPTH_TO_SPACE", "ELU", "FILL", "FLOOR", "HARD_SWISH", "LOGICAL_AND",
+        "LOGICAL_NOT", "LOGICAL_OR", "NEG", "PRELU", "ROUND", "SHAPE", "SIN", "SQUARE",
+    ), 1),
 }  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from nnpipe.compilers._c_code.operators.common_kernels import CLAMP
 from nnpipe.compilers._c_code.step import CKernel, CStep, OperatorView
 
-_EXP = CKernel("exp.c")
+_EXP, _FLOOR, _SINE, _SQRT = (CKernel(f"{name}.c") for name in ("exp", "floor", "sine", "sqrt"))
 
 
 def _kernels(name: str, value: str, *needed: CKernel) -> tuple[CKernel, ...]:
@@ -32,10 +32,18 @@ def _builder(kernels: tuple[CKernel, ...]) -> Callable[[OperatorView], CStep]:
 
 
 absolute = _builder(_kernels("abs", "x < 0 ? -x : x"))
+ceiling = _builder(_kernels("ceil", "-nn_floor(-x)", _FLOOR))
+cosine = _builder(_kernels("cos", "nn_sine(x, 1)", _SINE))
+elu = _builder(_kernels("elu", "x < 0 ? nn_exp(x) - 1 : x", _EXP))
 exponential = _builder(_kernels("exp_of", "nn_exp(x)", _EXP))
+floor = _builder(_kernels("floor_of", "nn_floor(x)", _FLOOR))
 hard_swish = _builder(_kernels("hard_swish", "x * nn_clamp_f32(x + 3, 0, 6) / 6", CLAMP))
+inverse_root = _builder(_kernels("rsqrt", "1 / nn_sqrt(x)", _SQRT))
+logarithm = _builder(_kernels("log_of", "nn_log(x)", CKernel("log.c")))
 logistic = _builder(LOGISTIC)
 negative = _builder(_kernels("neg", "-x"))
+rounded = _builder(_kernels("round_of", "nn_round(x)", _FLOOR, CKernel("round.c")))
+sine = _builder(_kernels("sin", "nn_sine(x, 0)", _SINE))
 square = _builder(_kernels("square", "x * x"))
-square_root = _builder(_kernels("sqrt", "nn_sqrt(x)", CKernel("sqrt.c")))
+square_root = _builder(_kernels("sqrt", "nn_sqrt(x)", _SQRT))
 tanh = _builder(TANH)

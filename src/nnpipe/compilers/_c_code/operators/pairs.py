@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
 from nnpipe.compilers._c_code.fixed_point import LIMITS, float_range, multiplier_of, quantised_range, scale_of, zero_of
 from nnpipe.compilers._c_code.operators.common_kernels import CLAMP, CLAMP_Q, DSP, REQUANTISE, RESCALE
-from nnpipe.compilers._c_code.step import C_TYPES, SUFFIXES, CKernel, CStep, OperatorView, braced, struct, text_of
+from nnpipe.compilers._c_code.step import (
+    C_TYPES,
+    SUFFIXES,
+    CKernel,
+    CStep,
+    OperatorView,
+    braced,
+    struct,
+    text_of,
+)
 from nnpipe.core.errors import CompileError
 
 PAIRS = (CKernel("axes.c"), CKernel("pairs.c"))
+SCALES = CKernel("scaled_pairs.c")
 _HALF = (1 << 30, 0)  # multiplier and shift
 
 
@@ -148,10 +159,60 @@ def prelu(op: OperatorView) -> CStep:
     )  # fmt: skip
 
 
-def pairwise(op: OperatorView, name: str, kind: str, value: str, *kernels: CKernel) -> CStep:
-    """Return the step of a function of two elements; ``value`` computes it in C from ``a`` and ``b``."""
-    name = f"{name}_{SUFFIXES[kind]}"
-    words = (("@", name), ("OUT", C_TYPES[kind]), ("COMPUTE", value))
+def squared_difference(op: OperatorView) -> CStep:
+    """Return the step of SQUARED_DIFFERENCE."""
+    kinds = op.types()
+    if kinds == ("float32",) * 3:
+        return pairwise(op, "squared_difference", "float32", "(a - b) * (a - b)")
+    if kinds == ("int32",) * 3:
+        return pairwise(op, "squared_difference", "int32", "(int32_t)(((uint32_t)a - b) * ((uint32_t)a - b))")
+    if kinds != ("int8",) * 3:
+        raise op.unsupported()
+    first, second, out = op.input(0), op.input(1), op.output()
+    twice = 2 * max(scale_of(first), scale_of(second))
+    whole = multiplier_of(twice * twice / float(np.float32(1 << 14) * np.float32(scale_of(out))))
+    # TensorFlow Lite would end the process.
+    op.expect(whole[1] <= 0, "its output has a very small scale")
+    both = scales(op, *(multiplier_of(scale_of(each) / twice) for each in (first, second)))
+    return CStep(
+        f"nn_squared_difference_s8({{in0}}, {{in1}}, {{out0}}, &p, &s, {whole[0]}, {whole[1]}, {zero_of(out)});",
+        (CLAMP_Q, RESCALE, *PAIRS, SCALES, CKernel("squared_difference.c")), before=[positions(op), both],
+    )  # fmt: skip
+
+
+def scales(op: OperatorView, first: tuple[int, int], second: tuple[int, int]) -> str:
+    """Return the zero points of two inputs, and the factors that bring them to one scale."""
+    return struct("nn_scales", "s", [zero_of(op.input(0)), zero_of(op.input(1)), *first, *second])
+
+
+def add_n(op: OperatorView) -> CStep:
+    """Return the step of ADD_N, of real or whole numbers without scales."""
+    kinds = set(op.types())
+    op.expect(len(op.inputs) >= 2 and kinds in ({"float32"}, {"int32"}), str(op.unsupported()))
+    for place in range(len(op.inputs)):
+        op.expect_shape(op.input(place).shape)
+    step = add(op.reordered(0, 1))
+    # The output so far is an input of each further sum; an element is read before it is written.
+    more = [step.statement.replace("{in0}", "{out0}").replace("{in1}", f"{{in{n}}}") for n in range(2, len(op.inputs))]
+    return replace(step, statement=" ".join([step.statement, *more]))
+
+
+def pairwise(op: OperatorView, name: str, kind: str, value: str, *kernels: CKernel, out: str = "") -> CStep:
+    """Return the step of a function of two elements.
+
+    Parameters
+    ----------
+    op, name
+        The operator, and a name for its kernel.
+    kind, out
+        The type of its inputs and, if it is another one, of its output.
+    value
+        Computes the function in C from ``a`` and ``b``.
+    *kernels
+        Those that ``value`` needs.
+    """
+    name = f"{name}_{SUFFIXES.get(kind, kind)}"
+    words = (("@", name), ("IN", C_TYPES[kind]), ("OUT", C_TYPES[out or kind]), ("COMPUTE", value))
     return CStep(
         f"nn_{name}({{in0}}, {{in1}}, {{out0}}, &p);", (*PAIRS, *kernels, CKernel("pairwise.c", words)),
         before=[positions(op)],

@@ -1,21 +1,16 @@
-"""Functions of single elements; those of 8-bit numbers are tables."""
+"""Other scales and types of single elements, and where they are cut off."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
 
 import numpy as np
-import numpy.typing as npt
 
-from nnpipe.compilers._c_code.fixed_point import LIMITS, multiplier_of, quantised_range, rounded, scale_of, zero_of
-from nnpipe.compilers._c_code.operators import functions
+from nnpipe.compilers._c_code.fixed_point import LIMITS, multiplier_of, quantised_range, scale_of, zero_of
 from nnpipe.compilers._c_code.operators.common_kernels import CLAMP, CLAMP_Q, RESCALE
-from nnpipe.compilers._c_code.operators.hard_swish import hard_swish_of
+from nnpipe.compilers._c_code.operators.tables import BYTES, expect_bytes, table
 from nnpipe.compilers._c_code.rescaling import rescaled
 from nnpipe.compilers._c_code.step import C_TYPES, SUFFIXES, CKernel, CStep, OperatorView, text_of
-
-_BYTES = ("int8", "uint8")
 
 
 def relu(op: OperatorView) -> CStep:
@@ -41,18 +36,18 @@ def _clamped(op: OperatorView, activation: int) -> CStep:
             f"nn_clamp_all_f32({{in0}}, {{out0}}, {op.output().count}, {text_of(low)}, {text_of(high)});",
             (CLAMP, CKernel("clamp_all_f.c")),
         )
-    _expect_bytes(op)
+    expect_bytes(op)
     factor = multiplier_of(scale_of(op.input(0)) / scale_of(op.output()))
     low, high = quantised_range(activation, op.output())
     zero, out_zero = zero_of(op.input(0)), zero_of(op.output())
-    return _table(op, lambda x: min(high, max(low, out_zero + rescaled(x - zero, *factor))))
+    return table(op, lambda x: min(high, max(low, out_zero + rescaled(x - zero, *factor))))
 
 
 def quantize(op: OperatorView) -> CStep:
     """Return the step of QUANTIZE: of real numbers, or from one scale to another."""
     op.expect_shape(op.input(0).shape)
     kinds = op.types()
-    if kinds[0] == "float32" and kinds[1] in _BYTES:
+    if kinds[0] == "float32" and kinds[1] in BYTES:
         low, high = LIMITS[kinds[1]]
         words = (("@", SUFFIXES[kinds[1]]), ("OUT", C_TYPES[kinds[1]]), ("LEAST", str(low)), ("MOST", str(high)))
         return CStep(
@@ -62,11 +57,11 @@ def quantize(op: OperatorView) -> CStep:
         )  # fmt: skip
     if "int16" in kinds or kinds[1] == "int32":
         return _rescaled(op)
-    _expect_bytes(op)
+    expect_bytes(op)
     low, high = LIMITS[kinds[1]]
     factor = multiplier_of(scale_of(op.input(0)) / scale_of(op.output()))
     zero, out_zero = zero_of(op.input(0)), zero_of(op.output())
-    return _table(op, lambda x: min(high, max(low, out_zero + rescaled(x - zero, *factor))))
+    return table(op, lambda x: min(high, max(low, out_zero + rescaled(x - zero, *factor))))
 
 
 def _rescaled(op: OperatorView) -> CStep:
@@ -94,7 +89,7 @@ def dequantize(op: OperatorView) -> CStep:
     """Return the step of DEQUANTIZE."""
     op.expect_shape(op.input(0).shape)
     kinds = op.types()
-    if kinds[0] not in (*_BYTES, "int16") or kinds[1] != "float32":
+    if kinds[0] not in (*BYTES, "int16") or kinds[1] != "float32":
         raise op.unsupported()
     words = (("@", SUFFIXES[kinds[0]]), ("IN", C_TYPES[kinds[0]]))
     return CStep(
@@ -128,30 +123,6 @@ def cast(op: OperatorView) -> CStep:
     )
 
 
-def logistic(op: OperatorView) -> CStep:
-    """Return the step of LOGISTIC."""
-    if op.input(0).spec.dtype == "float32":
-        return functions.logistic(op)
-    return _looked_up(op, lambda x: 1 / (1 + math.exp(-max(x, -700.0))), 256, {"int8": -128, "uint8": 0})
-
-
-def tanh(op: OperatorView) -> CStep:
-    """Return the step of TANH."""
-    if op.input(0).spec.dtype == "float32":
-        return functions.tanh(op)
-    return _looked_up(op, math.tanh, 128, {"int8": 0, "uint8": 128})
-
-
-def hard_swish(op: OperatorView) -> CStep:
-    """Return the step of HARD_SWISH."""
-    if op.input(0).spec.dtype == "float32":
-        return functions.hard_swish(op)
-    op.expect_shape(op.input(0).shape)
-    if op.types() not in (("int8",) * 2, ("uint8",) * 2):
-        raise op.unsupported()
-    return _table(op, hard_swish_of(op.input(0), op.output()))
-
-
 def leaky_relu(op: OperatorView) -> CStep:
     """Return the step of LEAKY_RELU, of 8-bit and 16-bit numbers."""
     op.expect_shape(op.input(0).shape)
@@ -168,47 +139,11 @@ def leaky_relu(op: OperatorView) -> CStep:
             f"nn_leaky_relu_s16({{in0}}, {{out0}}, {out.count}, {plain[0]}, {plain[1]}, {sloped[0]}, {sloped[1]});",
             (CLAMP_Q, RESCALE, CKernel("leaky_relu.c")),
         )
-    _expect_bytes(op)
+    expect_bytes(op)
     low, high = LIMITS[out.spec.dtype]
 
     def value(x: int) -> int:
         x -= zero_of(data)
         return min(high, max(low, zero_of(out) + rescaled(x, *(plain if x >= 0 else sloped))))
 
-    return _table(op, value)
-
-
-def _looked_up(op: OperatorView, function: Callable[[float], float], steps: int, zeros: Mapping[str, int]) -> CStep:
-    """Return a step that looks up a function with 1 / steps as the scale of its result, as LiteRT demands it."""
-    _expect_bytes(op)
-    op.expect_shape(op.input(0).shape)
-    data, out = op.input(0), op.output()
-    op.expect(data.spec.dtype == out.spec.dtype, str(op.unsupported()))
-    holds = scale_of(out) == 1 / steps and zero_of(out) == zeros[out.spec.dtype]
-    op.expect(holds, f"its output has another scale than 1 / {steps}, or another zero point")
-    low, high = LIMITS[out.spec.dtype]
-    scale, zero = np.float32(scale_of(data)), zero_of(data)
-
-    def value(x: int) -> int:
-        # The input in 32 bits, as LiteRT has it.
-        found = np.float32(function(float(scale * np.float32(x - zero))))
-        return min(high, max(low, rounded(float(found * np.float32(steps))) + zero_of(out)))
-
-    return _table(op, value)
-
-
-def _expect_bytes(op: OperatorView) -> None:
-    kinds = op.types()
-    if len(kinds) != 2 or not set(kinds) <= set(_BYTES):
-        raise op.unsupported()
-
-
-def _table(op: OperatorView, value: Callable[[int], int]) -> CStep:
-    """Return a step that looks each element up; the table is ordered by the element's bits."""
-    kinds = op.types()
-    inputs = np.arange(256, dtype=np.uint8).view(kinds[0])
-    found: npt.NDArray[np.generic] = np.array([value(int(x)) for x in inputs], kinds[1])
-    return CStep(
-        f"nn_table({{in0}}, {{out0}}, {op.output().count}, {{table}});",
-        (CKernel("table.c"),), {"table": found.view(np.uint8)},
-    )  # fmt: skip
+    return table(op, value)
