@@ -12,14 +12,15 @@ from nnpipe.testing.integer_graphs import IntegerGraph
 
 @dataclass(frozen=True)
 class Case:
-    """A graph, what it shows, how far its floats may be from those expected, how often it is run, and
-    whether LiteRT has a reference kernel."""
+    """A graph, what it shows, how far its floats may be from those expected, how often it is run,
+    whether LiteRT has a reference kernel, and whether many results differ."""
 
     name: str
     graph: OneOperator
     tolerance: float = 0
     runs: int = 1
     reference: bool = True
+    varied: bool = True
 
 
 class OneOperator(IntegerGraph):
@@ -33,6 +34,12 @@ class OneOperator(IntegerGraph):
     def add(self, name: str, output: tuple[Any, ...], *constants: int, options: str = "", **fields: Any) -> None:
         """Add the operator; its output is the tensor that is described."""
         self._operator(name, [*self._values, *constants], self._tensor(*output), options, **fields)
+
+    def _state(self, *given: Any) -> int:
+        """Return a tensor that is kept from one run to the next."""
+        number = self._tensor(*given)
+        self._tensors[number].isVariable = True
+        return number
 
     def axes(self, *numbers: int) -> int:
         """Return a constant of whole numbers."""

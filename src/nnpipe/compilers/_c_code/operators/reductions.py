@@ -57,6 +57,24 @@ def reduce_min(op: OperatorView) -> CStep:
     return _folded(op, "min", "from[0]", "x < found ? x : found")
 
 
+def cumsum(op: OperatorView) -> CStep:
+    """Return the step of CUMSUM; whole numbers wrap around."""
+    data, axes = op.input(0), op.integers(1)
+    op.expect(len(axes) == 1, "it has several axes")
+    axis = op.axis(axes[0], len(data.shape))
+    op.expect_shape(data.shape)
+    kind = data.spec.dtype
+    op.expect(kind == op.output().spec.dtype and kind in ("float32", "int32", "int64"), str(op.unsupported()))
+    sums = {"float32": "float", "int32": "uint32_t", "int64": "uint64_t"}[kind]
+    words = (("@", SUFFIXES[kind]), ("OUT", C_TYPES[kind]), ("SUM", sums))
+    outer, inner = math.prod(data.shape[:axis]), math.prod(data.shape[axis + 1 :])
+    how = ", ".join(str(int(op.operator.option(n, "<b") != 0)) for n in (0, 1))
+    return CStep(
+        f"nn_running_sum_{SUFFIXES[kind]}({{in0}}, {{out0}}, {outer}, {data.shape[axis]}, {inner}, {how});",
+        (CKernel("running_sum.c", words),),
+    )
+
+
 def _folded(op: OperatorView, name: str, start: str, following: str) -> CStep:
     data, out = op.input(0), op.output()
     place, count = _reduced(op)
