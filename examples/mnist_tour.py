@@ -12,7 +12,6 @@ import argparse
 import gzip
 import logging
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from nnpipe.core.errors import NNPipeError
 from nnpipe.training.callbacks.activations import ActivationStatistics
 from nnpipe.training.callbacks.attention import AttentionMaps
 from nnpipe.training.callbacks.augmentations import Augmentations
+from nnpipe.training.callbacks.best_figures import BestFigures
 from nnpipe.training.callbacks.callback import Callback
 from nnpipe.training.callbacks.classification_report import ClassificationReport
 from nnpipe.training.callbacks.confusions import Confusions
@@ -33,6 +33,7 @@ from nnpipe.training.callbacks.epoch_summary import EpochSummary
 from nnpipe.training.callbacks.explanations import Explanations
 from nnpipe.training.callbacks.gradients import GradientNorms
 from nnpipe.training.callbacks.history_plots import HistoryPlots
+from nnpipe.training.callbacks.history_table import HistoryTable
 from nnpipe.training.callbacks.kernels import Kernels
 from nnpipe.training.callbacks.learning_rate import LearningRateRecorder
 from nnpipe.training.callbacks.learning_rate_finder import LearningRateFinder
@@ -40,7 +41,9 @@ from nnpipe.training.callbacks.model_summary import ModelSummary
 from nnpipe.training.callbacks.nan_watch import NanWatch
 from nnpipe.training.callbacks.onnx_export import OnnxExport
 from nnpipe.training.callbacks.profiler import ProfilerTrace
+from nnpipe.training.callbacks.resource_monitor import ResourceMonitor
 from nnpipe.training.callbacks.run_page import RunPage
+from nnpipe.training.callbacks.sample_losses import SampleLosses
 from nnpipe.training.callbacks.samples import RandomSamples
 from nnpipe.training.callbacks.source_snapshot import SourceSnapshot
 from nnpipe.training.callbacks.tensorboard import TensorBoard
@@ -102,13 +105,14 @@ def shifted(sample: dict[str, Any], random: np.random.Generator) -> dict[str, An
 
 def callbacks() -> list[Callback]:
     """Give all callbacks; TensorBoard and the page show what the others wrote, so they come last."""
-    explained = [Explanations("image", "digit")] if find_spec("captum") is not None else []
     return [
         EpochSummary(), NanWatch(), ModelSummary(), DatasetSummary(), SourceSnapshot([__file__]), HistoryPlots(),
+        HistoryTable(), BestFigures(), SampleLosses(), ResourceMonitor(),
         LearningRateFinder(), LearningRateRecorder(), GradientNorms(every=10), WeightStatistics(),
         ActivationStatistics(), Kernels(),
         RandomSamples(), Augmentations(epochs=4), WorstSamples(), Confusions(), ClassificationReport(), Embeddings(),
-        *explained, AttentionMaps(grid=(7, 7)), ProfilerTrace(), OnnxExport(["image"]), TensorBoard(), RunPage(),
+        Explanations("image", "digit"), AttentionMaps(grid=(7, 7)), ProfilerTrace(), OnnxExport(["image"]),
+        TensorBoard(), RunPage(),
     ]  # fmt: skip
 
 

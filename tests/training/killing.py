@@ -141,7 +141,6 @@ def main() -> None:
     asked = json.load(sys.stdin)
     drawing = contextlib.nullcontext()
     if asked["kind"] == "callbacks":  # imported once, not after each kill
-        import captum.attr  # noqa: F401
         import every
         import matplotlib.backends.backend_agg  # noqa: F401
         import onnxscript  # noqa: F401

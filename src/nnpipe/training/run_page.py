@@ -19,10 +19,12 @@ _ROWS = 200
 """The number of rows shown of a longer table: the last ones; the file has all."""
 
 _TITLES = {
-    "history": "Course of the training", "epochs": "Epochs", "confusion": "Confusion matrix",
+    "history": "Course of the training", "best": "Best figures", "epochs": "Epochs", "confusion": "Confusion matrix",
     "classes": "Class by class",
-    "confusions": "What is taken for what", "roc": "ROC curves", "worst": "Worst samples", "samples": "Samples",
-    "augmentations": "Augmentations", "explanations": "Explanations", "learning_rate": "Learning rate",
+    "confusions": "What is taken for what", "roc": "ROC curves", "pr": "Precision and recall", "worst": "Worst samples",
+    "losses": "Losses of all samples", "live": "History by line", "resources": "Processor and memory",
+    "samples": "Samples", "augmentations": "Augmentations", "explanations": "Explanations",
+    "learning_rate": "Learning rate",
     "final_weights": "The weights that the model has", "datasets": "Data", "model": "Model",
 }  # fmt: skip
 """The titles of sections by the first part of a file's name, in the order of the page; others follow."""

@@ -1,4 +1,4 @@
-"""Progress bars on a terminal; without a terminal, a line every few seconds."""
+"""Progress bars on a terminal and in a notebook; elsewhere, a line every few seconds."""
 
 from __future__ import annotations
 
@@ -9,16 +9,19 @@ from typing import TypeVar
 
 from nnpipe.core.progress import Progress
 from nnpipe.core.progress_file import VARIABLE, ProgressFile
+from nnpipe.workflows.notebook_bar import in_notebook, notebook_bar
 
 T = TypeVar("T")
 
 
 def bar(items: Iterable[T], what: str, total: int | None = None) -> Iterable[T]:
-    """Yield the items and show the progress on standard error."""
-    from tqdm import tqdm
-
+    """Yield the items and show the progress on standard error, or in the notebook that this runs in."""
     if total is None and isinstance(items, Sized):
         total = len(items)
+    if in_notebook():
+        return notebook_bar(items, what, total)
+    from tqdm import tqdm
+
     terminal = sys.stderr.isatty()
     return tqdm(
         items,

@@ -20,8 +20,9 @@ import training_toys as toys
 from sketches import sketching
 
 from nnpipe.core.errors import TrainingError
+from nnpipe.training.callbacks._curves import precision_recall_of, roc_of
 from nnpipe.training.callbacks.callback import Callback
-from nnpipe.training.callbacks.classification_report import ClassificationReport, roc_of
+from nnpipe.training.callbacks.classification_report import ClassificationReport
 from nnpipe.training.callbacks.confusions import Confusions
 from nnpipe.training.callbacks.worst_samples import WorstSamples, relative
 from nnpipe.training.optimization import AdamW
@@ -142,6 +143,10 @@ def test_the_report_agrees_with_scikit_learn(run: tuple[Path, Any]) -> None:
     chance = torch.from_numpy(logits).double().softmax(1).numpy()
     for number, row in enumerate(rows):
         assert row["auc"] == pytest.approx(metrics.roc_auc_score(label == number, chance[:, number]), abs=1e-4)
+        expected = metrics.average_precision_score(label == number, chance[:, number])
+        assert row["average_precision"] == pytest.approx(expected, abs=1e-3)
+    for kind in ("roc", "pr", "confusion"):
+        assert (folder / "pictures" / f"{kind}-digits-test-digit.png").is_file()
 
 
 def test_the_axes_of_the_matrix_are_named_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,6 +218,15 @@ def test_ties_count_half_in_the_area() -> None:
     scores, truth = [0] * 4 + [1] * 4 + [2] * 4, [1, 0, 0, 0, 1, 1, 0, 0, 1, 1, 1, 0]
     assert area == pytest.approx(metrics.roc_auc_score(truth, scores))
     assert roc_of(np.array([1]), np.array([0]))[2] is None
+
+
+def test_the_curve_of_precision_over_recall_is_that_of_scikit_learn() -> None:
+    recall, precision, area = precision_recall_of(np.array([1, 2, 3]), np.array([3, 2, 1]))
+    scores, truth = [0] * 4 + [1] * 4 + [2] * 4, [1, 0, 0, 0, 1, 1, 0, 0, 1, 1, 1, 0]
+    expected = metrics.precision_recall_curve(truth, scores)
+    assert precision.tolist() == pytest.approx(expected[0][::-1].tolist())
+    assert recall.tolist() == pytest.approx(expected[1][::-1].tolist())
+    assert area == pytest.approx(metrics.average_precision_score(truth, scores))
 
 
 class Kill(Callback):

@@ -7,7 +7,9 @@ import gzip
 import json
 import zipfile
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from installed import needs
 
@@ -21,33 +23,105 @@ import training_toys as toys
 from nnpipe.training.callbacks.explanations import Explanations, explain
 from nnpipe.training.callbacks.profiler import ProfilerTrace
 from nnpipe.training.callbacks.source_snapshot import SourceSnapshot
+from nnpipe.training.optimization import AdamW
 from nnpipe.training.options import TrainerOptions
+from nnpipe.training.outputs.classification import ClassificationOutput
 from nnpipe.training.trainer import Trainer
 
 
-def test_integrated_gradients_add_up_to_the_difference_of_the_logits(tmp_path: Path) -> None:
-    pytest.importorskip("captum", reason="captum is not installed")
+def batch_of(count: int) -> dict[str, Any]:
+    return {name: torch.from_numpy(value) for name, value in digits.arrays(0, count).items()}
+
+
+@pytest.fixture(scope="module")
+def explained() -> tuple[Any, dict[str, Any], Any, dict[str, Any]]:
+    """A trained model, four samples, what it says of them, and the maps."""
     model = digits.model()
-    trainer = Trainer(TrainerOptions(num_epochs=2), [Explanations("image", "digit", 4)])
-    trainer.fit(model, digits.sequences(128, 40), folder=tmp_path)
+    Trainer(TrainerOptions(num_epochs=8)).fit(model, digits.sequences(256, 40), optimiser=AdamW(rate=0.01))
+    model.eval()
+    found = explain(model, batch_of(4), "image", "digit")
+    assert found is not None
+    return model, batch_of(4), *found
+
+
+@pytest.mark.usefixtures("sketched")
+def test_explanations_of_the_first_samples_are_drawn(tmp_path: Path) -> None:
+    trainer = Trainer(TrainerOptions(num_epochs=1), [Explanations("image", "digit", 2, ["gradient"])])
+    trainer.fit(digits.model(), digits.sequences(32, 20), folder=tmp_path)
     assert (tmp_path / "pictures" / "explanations-digits-test.png").is_file()
-    batch = {name: torch.from_numpy(value) for name, value in digits.arrays(0, 4).items()}
-    assert explain(model, batch, "image", "other") is None
-    explained = explain(model, batch, "image", "digit")
-    assert explained is not None
-    said, maps, gradients = explained
+
+
+def test_a_model_without_the_output_explains_nothing(explained: Any) -> None:
+    assert explain(explained[0], explained[1], "image", "other") is None
+
+
+def test_integrated_gradients_add_up_to_the_difference_of_the_logits(explained: Any) -> None:
+    model, batch, said, maps = explained
     with torch.no_grad():
         there = model(batch)["digit"].output.numpy()
         black = model(batch | {"image": torch.zeros(4, 1, 8, 8)})["digit"].output.numpy()
     for place in range(4):
         expected = there[place, said[place]] - black[place, said[place]]
-        assert gradients[place].sum() == pytest.approx(expected, abs=0.02 * float(abs(there).max()))
-    assert maps.shape == (4, 8, 8)
-    assert maps.min() >= 0 < maps.max()
+        assert maps["integrated-gradients"][place].sum() == pytest.approx(expected, abs=0.02 * float(abs(there).max()))
+
+
+def test_the_methods_agree_with_captum(explained: Any) -> None:
+    attributions = pytest.importorskip("captum.attr", reason="captum is not installed")
+    model, batch, said, maps = explained
+
+    class Logits(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = model
+
+        def forward(self, image: Any) -> Any:
+            return self.inner({"image": image, "label": batch["label"][: len(image)]})["digit"].output
+
+    whole, image, target = Logits().eval(), batch["image"], torch.from_numpy(said)
+    expected = {
+        "gradient": attributions.Saliency(whole).attribute(image, target, abs=False).sum(1),
+        "guided-backpropagation": attributions.GuidedBackprop(whole).attribute(image, target).sum(1),
+        "grad-cam": attributions.LayerAttribution.interpolate(
+            attributions.LayerGradCam(whole, model.features[2]).attribute(image, target, relu_attributions=True),
+            (8, 8), "bilinear",
+        )[:, 0],
+    }  # fmt: skip
+    for name, values in expected.items():
+        np.testing.assert_allclose(maps[name], values.detach().numpy(), atol=1e-5, err_msg=name)
+
+
+def test_guided_back_propagation_sees_rectifiers_that_are_no_layers() -> None:
+    class Doubled(torch.nn.Module):
+        def forward(self, batch: dict[str, Any]) -> Any:
+            x = batch["image"].flatten(1)
+            return ClassificationOutput(torch.stack([-torch.relu(x).sum(1), torch.relu(x).sum(1)], 1), batch["label"])
+
+    batch = {"image": torch.tensor([[[[1.0, -1.0], [2.0, 3.0]]]]), "label": torch.tensor([0])}
+    _, maps = explain(Doubled(), batch, "image", "", ["gradient", "guided-backpropagation"])  # type: ignore[misc]
+    assert maps["gradient"].tolist() == maps["guided-backpropagation"].tolist() == [[[1, 0], [1, 1]]]
+    batch["image"] = -batch["image"]  # the class 1 again, by a tie of one rectified value
+    _, maps = explain(Doubled(), batch, "image", "", ["guided-backpropagation"])  # type: ignore[misc]
+    assert maps["guided-backpropagation"].min() >= 0
+
+
+def test_blurring_what_is_marked_takes_more_of_the_class_than_blurring_the_rest(explained: Any) -> None:
+    model, batch, said, maps = explained
+    image, marked = batch["image"], torch.from_numpy(maps["meaningful-perturbation"])[:, None]
+    assert 0 <= marked.min() < marked.max() <= 1
+    grey = image.mean((2, 3), keepdim=True)
+
+    def chance(part: Any) -> Any:
+        with torch.no_grad():
+            logits = model(batch | {"image": image * (1 - part) + grey * part})["digit"].output
+        return logits.softmax(1)[range(4), said].mean()
+
+    flat = marked.flatten(1)
+    most = (marked >= flat.quantile(0.6, 1)[:, None, None, None]).float()
+    least = (marked <= flat.quantile(0.4, 1)[:, None, None, None]).float()
+    assert chance(most) < chance(least) - 0.2
 
 
 def test_explaining_changes_nothing(tmp_path: Path) -> None:
-    pytest.importorskip("captum", reason="captum is not installed")
     watched, alone = digits.model(), digits.model()
     for model, callbacks in ((watched, [Explanations("image", "digit", 2), ProfilerTrace()]), (alone, [])):
         Trainer(TrainerOptions(num_epochs=1), callbacks).fit(

@@ -66,7 +66,7 @@ def test_without_matplotlib_tables_are_left_and_that_is_told(
 ) -> None:
     monkeypatch.setattr(selection, "find_spec", lambda name: None)
     found = names("default")
-    assert found == ["EpochSummary", "DatasetSummary", "ModelSummary", "SourceSnapshot", "RunPage"]
+    assert found == ["EpochSummary", "DatasetSummary", "ModelSummary", "BestFigures", "SourceSnapshot", "RunPage"]
     assert "there will be no pictures: matplotlib is not installed" in caplog.text
     assert names("HistoryPlots") == ["HistoryPlots"]  # asked for, so it says itself what it needs
 

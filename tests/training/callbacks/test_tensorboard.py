@@ -84,6 +84,17 @@ def test_all_figures_of_the_history_are_there_over_the_steps(run: tuple[Path, An
         assert [event.value for event in events] == pytest.approx(history[name].tolist(), rel=1e-6)
 
 
+def test_the_graph_has_the_operations_of_each_layer_in_their_order(run: tuple[Path, Any, Any]) -> None:
+    graph = read(run[0]).Graph()
+    nodes = {node.name: node for node in graph.node}
+    assert nodes["features/0/convolution"].input[:2] == ["batch/image", "features/0/weight"]
+    assert nodes["features/1/relu"].input[0] == "features/0/convolution"
+    assert nodes["outputs/digit"].input == ["head/addmm"]
+    shape = nodes["features/2/convolution"].attr["_output_shapes"].list.shape[0]
+    assert [part.size for part in shape.dim] == [40, 16, 4, 4]
+    assert all(source in nodes for node in graph.node for source in node.input)
+
+
 def test_histograms_are_those_of_the_weights_and_gradients(run: tuple[Path, Any, Any]) -> None:
     folder, _, trained = run
     found = read(folder)

@@ -90,6 +90,10 @@ class EventFile:
         summary = Summary(value=[Summary.Value(tag=tag, image=image)])
         self._write(_event(summary=summary, step=step, wall_time=when))
 
+    def graph(self, definition: bytes, when: float) -> None:
+        """Add the graph of a model: a serialised ``GraphDef``, of which TensorBoard shows the last."""
+        self._write(_event(graph_def=definition, wall_time=when))
+
     def _write(self, event: Any) -> None:
         data = event.SerializeToString()
         head = struct.pack("<Q", len(data))

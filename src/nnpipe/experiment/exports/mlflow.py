@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -47,25 +48,14 @@ def to_mlflow(database: RunDatabase, run: str, address: str) -> str:
     MissingDependency
         If MLflow, or a package for this address, is not installed.
     """
-    address, artifacts = _store(address)
-    try:
-        from mlflow.exceptions import MlflowException
-        from mlflow.tracking import MlflowClient
-    except ImportError:
-        raise MissingDependency("MLflow is not installed: pip install 'nnpipe[tracking]'") from None
     record = database.runs.get(run)
-    try:
-        client = MlflowClient(tracking_uri=address)
-        found = client.get_experiment_by_name(record.experiment)
-        experiment = (
-            found.experiment_id if found else client.create_experiment(record.experiment, artifact_location=artifacts)
-        )
+    with mlflow_client(address, record.experiment) as (client, experiment):
         before = client.search_runs([experiment], f"tags.`{RUN_TAG}` = '{record.id}'")
         tags = {RUN_TAG: record.id, "nnpipe.status": record.status, "nnpipe.host": record.host}
         if record.parents:
             tags["nnpipe.parents"] = " ".join(record.parents)
         for origin in database.origins(record.id):
-            tags[f"nnpipe.origin.{_key(origin.path)}"] = origin.told
+            tags[f"nnpipe.origin.{mlflow_key(origin.path)}"] = origin.told
         started = round(1000 * (record.started or record.created))
         made = client.create_run(experiment, start_time=started, tags=tags, run_name=record.id[:12]).info.run_id
         _log(client, made, database, record.id)
@@ -73,13 +63,37 @@ def to_mlflow(database: RunDatabase, run: str, address: str) -> str:
             client.set_terminated(made, _STATUS[record.status], end_time=round(1000 * (record.ended or record.created)))
         for other in before:
             client.delete_run(other.info.run_id)
+    return str(made)
+
+
+@contextmanager
+def mlflow_client(address: str, experiment: str) -> Iterator[tuple[Any, str]]:
+    """Yield MLflow's client and the identity of an experiment, which is made if there is none of this name.
+
+    Raises
+    ------
+    ConfigError
+        If MLflow refuses something in the block; the message has its reason.
+    MissingDependency
+        If MLflow, or a package for this address, is not installed.
+    """
+    address, artifacts = _store(address)
+    try:
+        from mlflow.exceptions import MlflowException
+        from mlflow.tracking import MlflowClient
+    except ImportError:
+        raise MissingDependency("MLflow is not installed: pip install 'nnpipe[tracking]'") from None
+    try:
+        client = MlflowClient(tracking_uri=address)
+        found = client.get_experiment_by_name(experiment)
+        own = found.experiment_id if found else client.create_experiment(experiment, artifact_location=artifacts)
+        yield client, own
     except ModuleNotFoundError as error:
         raise MissingDependency(
             f"MLflow at {_shown(address)} needs {error.name}, which is not installed: pip install 'nnpipe[tracking]'"
         ) from None
     except (MlflowException, OSError, ImportError) as error:
         raise ConfigError(_shown(f"MLflow at {address}: {str(error).splitlines()[0]}")[:400]) from error
-    return str(made)
 
 
 def tracking_uri(address: str) -> str:
@@ -114,18 +128,20 @@ def _log(client: Any, made: str, database: RunDatabase, run: str) -> None:
 
     record = database.runs.get(run)
     when = round(1000 * (record.ended or record.started or record.created))
-    parameters = {_key(path): str(value)[:_VALUE] for path, value in leaves(record.configuration)}
-    metrics = [Metric(_key(name), value, when, record.done) for name, value in record.statistics.items()]
-    metrics += [Metric(_key(f"{p.history}/{p.name}"), p.value, when, p.step) for p in points(database, run)]
+    parameters = {mlflow_key(path): str(value)[:_VALUE] for path, value in leaves(record.configuration)}
+    metrics = [Metric(mlflow_key(name), value, when, record.done) for name, value in record.statistics.items()]
+    metrics += [Metric(mlflow_key(f"{p.history}/{p.name}"), p.value, when, p.step) for p in points(database, run)]
     for some in _batches([Param(key, value) for key, value in parameters.items()], _PARAMETERS):
         client.log_batch(made, params=some)
     for some in _batches(metrics, _METRICS):
         client.log_batch(made, metrics=some)
     for artifact in database.artifacts.list(run):
-        client.log_artifact(made, str(database.artifacts.path(run, artifact.name)), artifact_path=_key(artifact.name))
+        client.log_artifact(
+            made, str(database.artifacts.path(run, artifact.name)), artifact_path=mlflow_key(artifact.name)
+        )
 
 
-def _key(text: str) -> str:
+def mlflow_key(text: str) -> str:
     """Return a name with only the characters that MLflow accepts."""
     return re.sub(r"[^\w\-. /]", "_", text, flags=re.ASCII).strip("./ ")[:_KEY] or "_"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -27,6 +27,7 @@ class ActivationStatistics(WritingCallback):
     """
 
     draws = True
+    formerly: ClassVar[tuple[str, ...]] = ("CallbackReportingLayerStatistics",)
 
     def __init__(self) -> None:
         self.state = State(rows=AppendOnly())

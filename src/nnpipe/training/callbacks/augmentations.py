@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -31,6 +31,7 @@ class Augmentations(WritingCallback):
     """
 
     draws = True
+    formerly: ClassVar[tuple[str, ...]] = ("CallbackReportingAugmentations",)
 
     def __init__(self, ids: tuple[int, ...] = (0, 1, 2, 3), epochs: int = 5) -> None:
         check_call(Augmentations, locals())

@@ -1,9 +1,9 @@
-"""Confusion matrix, precision, recall, F1 and AUC of a classifier."""
+"""Confusion matrix, precision, recall, F1, and the curves of a classifier."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from nnpipe.analysis.classification import ClassificationMetrics
 from nnpipe.core.argument_checks import check_call
 from nnpipe.training.callbacks._arrays import array_of
 from nnpipe.training.callbacks._class_outputs import by_label
+from nnpipe.training.callbacks._curves import draw_precision_recall, draw_roc, precision_recall_of, roc_of
 from nnpipe.training.callbacks.writing_callback import WritingCallback, new_figure, save_figure, write_table
 from nnpipe.training.run_folder import file_name
 
@@ -23,17 +24,17 @@ _LIMIT = 20.0
 
 
 class ClassificationReport(WritingCallback):
-    """Write the confusion matrix, and precision, recall, F1 and AUC of each class against all others.
+    """Write the confusion matrix, and precision, recall, F1, AUC and average precision of each class.
 
     After each evaluation, this writes ``tables/classes-DATASET-SPLIT-OUTPUT.json``
-    and the pictures ``confusion-...png`` and ``roc-...png`` for each evaluated
-    split and each output with classes.  Rows of the matrix are targets, columns
+    and the pictures ``confusion-...png``, ``roc-...png`` and ``pr-...png`` for each
+    evaluated split and each output with classes.  Rows of the matrix are targets, columns
     are predictions.  A binary output has the classes 0 and 1; with several
-    labels, each label has its own table and pictures.
+    labels, each label has its own table and pictures.  Curves are those of each class against all others.
 
     Scores are counted in 4,096 bins of the log odds of each class, so that memory
     does not grow with the data.  The AUC is computed from these bins by the
-    trapezoid rule, which treats samples of one bin as ties.
+    trapezoid rule, which treats samples of one bin as ties, and the average precision by steps.
 
     Parameters
     ----------
@@ -43,6 +44,7 @@ class ClassificationReport(WritingCallback):
 
     frameworks = ("torch", "keras")
     draws = True
+    formerly: ClassVar[tuple[str, ...]] = ("CallbackExportClassificationReport",)
 
     def __init__(self, classes: Sequence[str] = ()) -> None:
         check_call(ClassificationReport, locals())
@@ -81,6 +83,7 @@ class ClassificationReport(WritingCallback):
     def _write(self, fit: Fit, key: tuple[str, str, str], matrix: np.ndarray, bins: np.ndarray) -> None:
         names = [self.classes[n] if n < len(self.classes) else str(n) for n in range(len(matrix))]
         curves = [roc_of(bins[1, n], bins[0, n]) for n in range(len(matrix))]
+        recalls = [precision_recall_of(bins[1, n], bins[0, n]) for n in range(len(matrix))]
         found = ClassificationMetrics.from_confusions(matrix, names)
         rows = [
             {
@@ -90,6 +93,7 @@ class ClassificationReport(WritingCallback):
                 "recall": _known(found.sensitivity[n]),
                 "f1": _known(found.f1[n]),
                 "auc": curves[n][2],
+                "average_precision": recalls[n][2],
                 "predicted_as": dict(zip(names, matrix[n].tolist(), strict=True)),
             }
             for n, name in enumerate(names)
@@ -97,7 +101,8 @@ class ClassificationReport(WritingCallback):
         write_table(fit, file_name("classes", *key), rows)
         where = f"{key[0]}/{key[1]}, {key[2]}, epoch {fit.epoch}"
         self._draw_matrix(fit, file_name("confusion", *key), matrix, names, where)
-        self._draw_curves(fit, file_name("roc", *key), curves, names, where)
+        draw_roc(fit, file_name("roc", *key), curves, names, where)
+        draw_precision_recall(fit, file_name("pr", *key), recalls, names, where)
 
     def _draw_matrix(self, fit: Fit, file: str, matrix: np.ndarray, names: list[str], where: str) -> None:
         size = min(12.0, 2.5 + 0.45 * len(names))
@@ -114,21 +119,6 @@ class ClassificationReport(WritingCallback):
                 colour = "white" if shares[row, column] > 0.5 else "black"
                 axes.text(column, row, matrix[row, column], ha="center", va="center", fontsize=7, color=colour)
         axes.set(title=where, xlabel="prediction", ylabel="target")
-        save_figure(fit, file, picture)
-
-    def _draw_curves(self, fit: Fit, file: str, curves: list[Any], names: list[str], where: str) -> None:
-        picture = new_figure(5.5, 5)
-        axes = picture.subplots()
-        # If there are very many classes, only the worst ones are drawn.
-        shown = sorted(range(len(names)), key=lambda n: -1.0 if curves[n][2] is None else curves[n][2])[:10]
-        for n in sorted(shown):
-            false, true, area = curves[n]
-            if area is not None:
-                axes.plot(false, true, label=f"{names[n]}: {area:.4f}")
-        axes.plot([0, 1], [0, 1], color="grey", lw=0.8, ls=":")
-        axes.set(title=f"ROC, {where}", xlabel="false positive rate", ylabel="true positive rate")
-        axes.legend(title="class: AUC", fontsize=7, loc="lower right")
-        axes.grid(alpha=0.3)
         save_figure(fit, file, picture)
 
 
@@ -186,19 +176,3 @@ def _log_odds(logits: Any) -> Any:
 
     chance = logits.log_softmax(1)
     return torch.nan_to_num(chance - torch.log(-torch.expm1(chance)), nan=0.0)
-
-
-def roc_of(positive: np.ndarray, negative: np.ndarray) -> tuple[np.ndarray, np.ndarray, float | None]:
-    """Return false and true positive rates, from the strictest threshold on, and the area under the curve.
-
-    Parameters
-    ----------
-    positive, negative
-        Counts of samples by ascending bins of their score, ``(bins,)``.
-    """
-    if not positive.sum() or not negative.sum():
-        return np.zeros(0), np.zeros(0), None
-    used = np.flatnonzero(positive + negative)[::-1]
-    true = np.concatenate([[0], np.cumsum(positive[used])]) / positive.sum()
-    false = np.concatenate([[0], np.cumsum(negative[used])]) / negative.sum()
-    return false, true, float(np.sum(np.diff(false) * (true[1:] + true[:-1]) / 2))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -39,6 +39,7 @@ class Confusions(WritingCallback):
 
     frameworks = ("torch", "keras")
     draws = True
+    formerly: ClassVar[tuple[str, ...]] = ("CallbackReportingClassificationErrors",)
 
     def __init__(self, count: int = 20, classes: Sequence[str] = (), samples: int = 10) -> None:
         check_call(Confusions, locals())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -25,6 +25,7 @@ class DatasetSummary(WritingCallback):
     """
 
     frameworks = ("torch", "keras")
+    formerly: ClassVar[tuple[str, ...]] = ("CallbackReportingDatasetSummary",)
 
     def __init__(self) -> None:
         self.state = State(features={}, samples={})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from nnpipe.core.files import write_text
 from nnpipe.experiment.append_only import AppendOnly
@@ -25,6 +25,7 @@ class EpochSummary(Callback):
     """
 
     frameworks = ("torch", "keras")
+    formerly: ClassVar[tuple[str, ...]] = ("CallbackEpochSummary",)
 
     def __init__(self) -> None:
         self.state = State(lines=AppendOnly(), previous={})

@@ -1,30 +1,50 @@
-"""Explanations of a classifier's predictions: Grad-CAM and integrated gradients."""
+"""Explanations of a classifier's predictions."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 import numpy as np
 
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
 from nnpipe.training._batches import tensors_of
-from nnpipe.training.callbacks._sample_access import as_image, first_batch
+from nnpipe.training.callbacks._explanation_methods import (
+    Method,
+    grad_cam,
+    gradient,
+    guided_backpropagation,
+    integrated_gradients,
+    meaningful_perturbation,
+)
+from nnpipe.training.callbacks._sample_access import as_image, called, first_batch
 from nnpipe.training.callbacks.writing_callback import WritingCallback, new_figure, save_figure
 from nnpipe.training.run_folder import file_name
 
 if TYPE_CHECKING:
     from nnpipe.training.fit import Fit
 
+_COLOURS = {"grad-cam": "inferno", "meaningful-perturbation": "inferno"}
+"""The colours of maps of what is not negative, which are laid over the picture."""
+
+_TITLES = {
+    "grad-cam": "Grad-CAM", "gradient": "gradient:\nred for, blue against",
+    "guided-backpropagation": "guided back-propagation:\nred for, blue against",
+    "integrated-gradients": "integrated gradients:\nred for, blue against",
+    "meaningful-perturbation": "meaningful perturbation:\nwhat the class needs",
+}  # fmt: skip
+
 
 class Explanations(WritingCallback):
-    """Draw, at the end, Grad-CAM and integrated gradients of samples for the predicted class.
+    """Draw, at the end, from which pixels of samples the predicted class follows, by several methods.
 
     Grad-CAM (Selvaraju et al., 2017) is computed at the last two-dimensional
     convolution; integrated gradients (Sundararajan et al., 2017) in 32 steps from
-    a black picture of value 0.  Both are computed by captum.  Writes
-    ``pictures/explanations-DATASET-SPLIT.png`` with the first samples of each
-    evaluated split.
+    a black picture of value 0; the gradient itself (Simonyan et al., 2014), and without what rectifiers would send
+    back negatively as guided back-propagation (Springenberg et al., 2015); meaningful perturbation (Fong and Vedaldi,
+    2017) learns what has to be blurred in 150 steps.  Writes ``pictures/explanations-DATASET-SPLIT.png`` with the first
+    samples of each evaluated split.
 
     Parameters
     ----------
@@ -34,17 +54,30 @@ class Explanations(WritingCallback):
         The output that holds logits of classes ``(n, classes)``.
     count
         How many samples to draw.
+    methods
+        Some of ``grad-cam``, ``gradient``, ``guided-backpropagation``, ``integrated-gradients`` and
+        ``meaningful-perturbation``; all by default.
+    classes
+        Names of the classes; by default their numbers.
     """
 
-    requires = ("captum",)
-    install = "nnpipe[explanations]"
     draws = True
+    formerly: ClassVar[tuple[str, ...]] = ("CallbackExplainDecision",)
 
-    def __init__(self, input: str, output: str, count: int = 6) -> None:
+    def __init__(
+        self,
+        input: str,
+        output: str,
+        count: int = 6,
+        methods: Sequence[Method] = get_args(Method),
+        classes: Sequence[str] = (),
+    ) -> None:
         check_call(Explanations, locals())
         self.input = input
         self.output = output
         self.count = count
+        self.methods = tuple(methods)
+        self.classes = tuple(classes)
 
     def on_evaluate_batch(
         self, fit: Fit, dataset: str, split: str, batch: dict[str, Any], outputs: dict[str, Any]
@@ -64,63 +97,69 @@ class Explanations(WritingCallback):
                     continue
                 batch = tensors_of({n: v[: self.count] for n, v in first.items() if hasattr(v, "dtype")}, fit.device)
                 fit.dataset = dataset
-                found = explain(fit.model, batch, self.input, self.output)
+                found = explain(fit.model, batch, self.input, self.output, self.methods)
                 if found is not None:
                     self._draw(fit, f"{dataset}/{split}", batch, *found)
 
-    def _draw(self, fit: Fit, key: str, batch: dict[str, Any], said: Any, maps: Any, gradients: Any) -> None:
+    def _draw(self, fit: Fit, key: str, batch: dict[str, Any], said: Any, maps: Mapping[str, Any]) -> None:
         pictures = [as_image(picture) for picture in batch[self.input].cpu().numpy()]
         shown = [place for place, picture in enumerate(pictures) if picture is not None]
         if not shown:
             return
-        picture = new_figure(1.6 * len(shown), 5.2)
-        grid = picture.subplots(3, len(shown), squeeze=False)
+        picture = new_figure(1.7 * len(shown), 1.8 * (1 + len(maps)))
+        grid = picture.subplots(1 + len(maps), len(shown), squeeze=False)
         for axes in grid.ravel():
             axes.set_axis_off()
+        ids = np.asarray(batch["sample_id"])
         for column, place in enumerate(shown):
             image: Any = pictures[place]
             colours = "gray" if image.ndim == 2 else None
-            ids = np.asarray(batch["sample_id"])
             grid[0, column].imshow(image, cmap=colours)
-            grid[0, column].set_title(f"id {ids[place]}\nsaid {said[place]}", fontsize=8)
-            if maps is not None:
-                grid[1, column].imshow(image, cmap=colours)
-                grid[1, column].imshow(maps[place], cmap="inferno", alpha=0.6)
-                grid[1, column].set_title("Grad-CAM", fontsize=8)
-            limit = float(np.abs(gradients[place]).max()) or 1.0
-            grid[2, column].imshow(gradients[place], cmap="RdBu_r", vmin=-limit, vmax=limit)
-            grid[2, column].set_title("integrated gradients:\nred for, blue against", fontsize=6)
+            grid[0, column].set_title(f"id {ids[place]}\n{called('said', said[place], self.classes)}", fontsize=8)
+            for axes, (name, found) in zip(grid[1:, column], maps.items(), strict=True):
+                axes.set_title(_TITLES[name], fontsize=6)
+                if name in _COLOURS:
+                    axes.imshow(image, cmap=colours)
+                    axes.imshow(found[place], cmap=_COLOURS[name], alpha=0.6)
+                else:
+                    limit = float(np.abs(found[place]).max()) or 1.0
+                    axes.imshow(found[place], cmap="RdBu_r", vmin=-limit, vmax=limit)
         save_figure(fit, file_name("explanations", *key.split("/")), picture)
 
 
-def explain(model: Any, batch: dict[str, Any], input: str, output: str) -> tuple[Any, Any, Any] | None:
-    """Return predicted classes ``(n,)``, and Grad-CAM and integrated gradients ``(n, rows, columns)`` for them.
+def explain(
+    model: Any, batch: dict[str, Any], input: str, output: str, methods: Sequence[str] = get_args(Method)
+) -> tuple[Any, dict[str, Any]] | None:
+    """Return predicted classes ``(n,)``, and by method a map ``(n, rows, columns)`` for each of them.
 
-    Integrated gradients are summed over channels.  Grad-CAM is None if the model
-    has no two-dimensional convolution.  The result is None if the model lacks the output.
+    Signed maps are summed over channels.  ``grad-cam`` is left out if the model has no two-dimensional convolution.
+    The result is None if the model lacks the output.
     """
     import torch
-    from captum.attr import IntegratedGradients, LayerAttribution, LayerGradCam
 
-    pictures = batch[input]
-
-    def logits(values: Any) -> Any:
-        repeats = len(values) // len(pictures)  # captum gives all steps as one batch
-        others = {n: v.repeat(repeats, *[1] * (v.dim() - 1)) for n, v in batch.items() if n != input}
-        found = model(others | {input: values})
+    def logits(pictures: Any) -> Any:
+        found = model(batch | {input: pictures})
         return (found[output] if isinstance(found, dict) else found).output
 
-    with torch.enable_grad():
-        with torch.no_grad():
-            given = model(batch)
-            if isinstance(given, dict) and output not in given:
-                return None
-            said = logits(pictures).argmax(1)
-        gradients = IntegratedGradients(logits).attribute(pictures, target=said, n_steps=32).sum(1)
-        layers = [layer for layer in model.modules() if isinstance(layer, torch.nn.Conv2d)]
-        maps = None
-        if layers:
-            found = LayerGradCam(logits, layers[-1]).attribute(pictures, target=said, relu_attributions=True)
-            maps = LayerAttribution.interpolate(found, tuple(pictures.shape[2:]), "bilinear")[:, 0]
-            maps = maps.detach().cpu().numpy()
-    return said.cpu().numpy(), maps, gradients.detach().cpu().numpy()
+    with torch.no_grad():
+        given = model(batch)
+        if isinstance(given, dict) and output not in given:
+            return None
+        said = logits(batch[input]).argmax(1)
+    layers = [layer for layer in model.modules() if isinstance(layer, torch.nn.Conv2d)]
+    maps = {}
+    for name in methods:
+        if name == "grad-cam":
+            if not layers:
+                continue
+            found = grad_cam(logits, batch[input], said, layers[-1])
+        else:
+            found = _METHODS[name](logits, batch[input], said)
+        maps[name] = found.detach().float().cpu().numpy()
+    return said.cpu().numpy(), maps
+
+
+_METHODS = {
+    "gradient": gradient, "guided-backpropagation": guided_backpropagation,
+    "integrated-gradients": integrated_gradients, "meaningful-perturbation": meaningful_perturbation,
+}  # fmt: skip

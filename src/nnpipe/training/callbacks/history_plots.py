@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -31,6 +31,7 @@ class HistoryPlots(WritingCallback):
 
     frameworks = ("torch", "keras")
     draws = True
+    formerly: ClassVar[tuple[str, ...]] = ("CallbackReportingRecordHistory", "CallbackExportHistory")
 
     def __init__(self, every: int = 1) -> None:
         check_call(HistoryPlots, locals())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -26,6 +26,7 @@ class Kernels(WritingCallback):
     """
 
     draws = True
+    formerly: ClassVar[tuple[str, ...]] = ("CallbackExportConvolutionKernel",)
 
     def __init__(self, count: int = 32) -> None:
         check_call(Kernels, locals())

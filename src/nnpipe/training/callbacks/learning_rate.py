@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from nnpipe.training.callbacks._step_values import Trace
 from nnpipe.training.callbacks.writing_callback import WritingCallback, new_figure, save_figure, write_table
@@ -21,6 +21,7 @@ class LearningRateRecorder(WritingCallback):
 
     frameworks = ("torch", "keras")
     draws = True
+    formerly: ClassVar[tuple[str, ...]] = ("CallbackLearningRateRecorder", "CallbackReportingLearningRateRecorder")
 
     def __init__(self) -> None:
         self.trace = Trace()

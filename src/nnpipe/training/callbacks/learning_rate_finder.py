@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -35,6 +35,7 @@ class LearningRateFinder(WritingCallback):
     """
 
     draws = True
+    formerly: ClassVar[tuple[str, ...]] = ("CallbackLearningRateFinder",)
 
     def __init__(self, lowest: float = 1e-6, highest: float = 1.0, steps: int = 100) -> None:
         check_call(LearningRateFinder, locals())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from nnpipe.core.files import write_text
 from nnpipe.training.callbacks._keras import keras_layers
@@ -22,6 +22,7 @@ class ModelSummary(WritingCallback):
     """
 
     frameworks = ("torch", "keras")
+    formerly: ClassVar[tuple[str, ...]] = ("CallbackReportingModelSummary",)
 
     def __init__(self) -> None:
         self._handles: list[Any] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.files import replacing, write_text
@@ -27,6 +27,8 @@ class ProfilerTrace(WritingCallback):
     batches
         Number of batches to record.
     """
+
+    formerly: ClassVar[tuple[str, ...]] = ("CallbackProfiler",)
 
     def __init__(self, skip: int = 3, batches: int = 5) -> None:
         check_call(ProfilerTrace, locals())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from nnpipe.training.callbacks.writing_callback import WritingCallback, folder_of
 from nnpipe.training.run_page import write_run_page
@@ -18,6 +18,7 @@ class RunPage(WritingCallback):
     """
 
     frameworks = ("torch", "keras")
+    formerly: ClassVar[tuple[str, ...]] = ("CallbackReportingStartServer",)
 
     def on_epoch_end(self, fit: Fit) -> None:
         """Write the page."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -34,6 +34,7 @@ class RandomSamples(WritingCallback):
 
     frameworks = ("torch", "keras")
     draws = True
+    formerly: ClassVar[tuple[str, ...]] = ("CallbackReportingExportSamples",)
 
     def __init__(self, count: int = 20, classes: Sequence[str] = ()) -> None:
         check_call(RandomSamples, locals())

@@ -20,8 +20,8 @@ DEFAULT, NONE = "default", "none"
 """The names for the default callbacks, and for none."""
 
 _DEFAULT = (
-    "EpochSummary", "DatasetSummary", "ModelSummary", "HistoryPlots", "LearningRateRecorder", "RandomSamples",
-    "ClassificationReport", "Confusions", "WorstSamples", "SourceSnapshot",
+    "EpochSummary", "DatasetSummary", "ModelSummary", "HistoryPlots", "BestFigures", "LearningRateRecorder",
+    "RandomSamples", "ClassificationReport", "Confusions", "WorstSamples", "SourceSnapshot",
 )  # fmt: skip
 _PAGE = "RunPage"
 _LAST = ("TensorBoard", _PAGE)  # in this order, since they show the files of the others

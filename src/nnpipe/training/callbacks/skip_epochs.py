@@ -29,6 +29,7 @@ class SkipEpochs(Callback):
     """
 
     frameworks: ClassVar[tuple[str, ...]] = ("torch", "keras")
+    formerly: ClassVar[tuple[str, ...]] = ("CallbackSkipEpoch",)
 
     def __init__(self, callbacks: Sequence[Callback | str], every: int = 10) -> None:
         check_call(SkipEpochs, locals())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
@@ -32,6 +32,7 @@ class SourceSnapshot(WritingCallback):
     """
 
     frameworks = ("torch", "keras")
+    formerly: ClassVar[tuple[str, ...]] = ("CallbackZipSources",)
 
     def __init__(self, folders: Sequence[str | Path], endings: Sequence[str] = (".py", ".yaml", ".toml")) -> None:
         check_call(SourceSnapshot, locals())

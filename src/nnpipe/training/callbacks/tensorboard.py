@@ -7,7 +7,7 @@ import time
 from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from nnpipe.core.argument_checks import check_call
 from nnpipe.core.files import write_text
 from nnpipe.experiment.exports.event_files import EventFile
 from nnpipe.experiment.state import State
+from nnpipe.training.callbacks._model_graph import graph_of
 from nnpipe.training.callbacks._projector import tile_of, write_points
 from nnpipe.training.callbacks._sample_access import each_sample, features_of, image_of
 from nnpipe.training.callbacks.writing_callback import WritingCallback, folder_of
@@ -32,6 +33,7 @@ class TensorBoard(WritingCallback):
     - *Histograms*: of weights and gradients at each epoch, if ``WeightStatistics`` and ``GradientNorms`` are used.
     - *Images*: pictures of other callbacks that have changed, after epochs 1, 2, 4, 8, ... and at
       the end, so that they do not fill the disk in a long training.
+    - *Graph*: the operations of a PyTorch model in its layers, as they run on an evaluated batch.
     - *Projector*: the features of ``Embeddings``, with ids, labels and, if samples are
       pictures, a small picture of each.
 
@@ -43,17 +45,26 @@ class TensorBoard(WritingCallback):
     ----------
     pictures
         Whether to add the pictures.
+    graph
+        Whether to add the graph; the model is run once more for it.
     """
 
     requires = ("tensorboardX",)
     install = "tensorboardX"
     frameworks = ("torch", "keras")
+    formerly: ClassVar[tuple[str, ...]] = (
+        "CallbackTensorboardEmbedding",
+        "CallbackTensorboardRecordHistory",
+        "CallbackTensorboardRecordModel",
+    )
 
-    def __init__(self, pictures: bool = True) -> None:
+    def __init__(self, pictures: bool = True, graph: bool = True) -> None:
         check_call(TensorBoard, locals())
         self.pictures = pictures
-        # The bytes of the file that belong to finished epochs, the step of the last one, and the pictures in it.
-        self.state = State(size=0, step=0, shown={})
+        self.graph = graph
+        # The bytes of the file that belong to finished epochs, the step of the last one, the pictures in it, and
+        # whether it has the graph.
+        self.state = State(size=0, step=0, shown={}, drawn=False)
         self._file: EventFile | None = None
 
     def on_fit_begin(self, fit: Fit) -> None:
@@ -61,12 +72,26 @@ class TensorBoard(WritingCallback):
         super().on_fit_begin(fit)
         path, state = folder_of(fit).events, self.state
         if not path.exists() or path.stat().st_size < state.size:
-            state.size, state.shown = 0, {}
+            state.size, state.shown, state.drawn = 0, {}, False
         self._file = EventFile(path, state.size)
         if not state.size:
             for row in fit.history.rows():
                 self._scalars(self._file, row)
         self._end(self._file)
+
+    def on_evaluate_batch(
+        self, fit: Fit, dataset: str, split: str, batch: dict[str, Any], outputs: dict[str, Any]
+    ) -> None:
+        """Write the graph of the first batch that is evaluated."""
+        if not self.graph or self.state.drawn or fit.framework != "torch":
+            return
+        assert self._file is not None
+        self.state.drawn = True
+        try:
+            self._file.graph(graph_of(fit.model, batch, fit.device), time.time())
+        except (RuntimeError, TypeError, ValueError, NotImplementedError) as error:
+            # A model may compute what cannot be recorded; its training goes on.
+            fit.log.warning("TensorBoard: the model's graph cannot be recorded: %s", str(error).splitlines()[0])
 
     def on_epoch_end(self, fit: Fit) -> None:
         """Write the epoch's figures, histograms and pictures."""

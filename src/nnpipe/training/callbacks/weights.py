@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -25,6 +25,7 @@ class WeightStatistics(WritingCallback):
     """
 
     draws = True
+    formerly: ClassVar[tuple[str, ...]] = ("CallbackReportingLayerWeights",)
 
     def __init__(self) -> None:
         self.state = State(rows=AppendOnly())

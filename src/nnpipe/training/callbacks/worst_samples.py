@@ -10,7 +10,7 @@ import numpy as np
 from nnpipe.core.argument_checks import check_call
 from nnpipe.experiment.append_only import AppendOnly
 from nnpipe.experiment.state import State
-from nnpipe.training.callbacks._arrays import joined
+from nnpipe.training.callbacks._epoch_losses import epoch_means, sample_losses
 from nnpipe.training.callbacks._sample_access import called, image_of, samples_of, show_images
 from nnpipe.training.callbacks.writing_callback import (
     WritingCallback,
@@ -82,12 +82,7 @@ class WorstSamples(WritingCallback):
         self._keep(f"{dataset}/{split}", batch, outputs)
 
     def _keep(self, split: str, batch: dict[str, Any], outputs: dict[str, Any]) -> None:
-        chosen = outputs.values() if self.output is None else [outputs[self.output]] if self.output in outputs else []
-        losses: Any = None
-        for output in chosen:
-            own = output.losses if isinstance(output.losses, np.ndarray) else output.losses.detach().float()
-            own = own * output.scale
-            losses = own if losses is None else losses + own
+        losses = sample_losses(outputs, self.output)
         if losses is not None:
             self.state.waiting.setdefault(split, []).append([batch["sample_id"], losses])
 
@@ -95,11 +90,7 @@ class WorstSamples(WritingCallback):
         """Add the epoch's losses to the sums, and write tables and heat maps."""
         state = self.state
         for split, kept in state.waiting.items():
-            ids = np.concatenate([np.asarray(own) for own, _ in kept]).astype(np.int64)
-            losses = joined([own for _, own in kept]).astype(np.float64)
-            # A sample may occur several times in an epoch; then the mean of its losses counts.
-            unique, place, times = np.unique(ids, return_inverse=True, return_counts=True)
-            means = np.bincount(place, weights=losses) / times
+            unique, means = epoch_means(kept)
             state.sums[split] = _added(state.sums.get(split), unique, relative(means))
             worst = np.argsort(-means, kind="stable")[: 10 * self.count]
             # For each epoch, the losses of the samples that are worst so far are kept, whatever they are in this epoch.
