@@ -64,12 +64,12 @@ static uint16_t run(void *context, uint64_t stamps[2]) {
     return 0;
 }
 
+#define OWNER                                                                                                        \
+    .largest = 512, .part = 64, .extensions = 7, .rate = 1000000000, .write = write_bytes, .count = count, .offer = offer, \
+    .place = place, .take = take, .load = load, .run = run
 static const struct nnpipe_owner with_token = {
-    512, 64, 7, 0, 1000000000, (const uint8_t *)"a token that both sides know", 28, nnpipe_prove,
-    write_bytes, count, offer, place, take, load, run, 0, 0,
-}, without_token = {
-    512, 64, 7, 0, 1000000000, 0, 0, 0, write_bytes, count, offer, place, take, load, run, 0, 0,
-};
+    OWNER, .token = (const uint8_t *)"a token that both sides know", .token_bytes = 28, .prove = nnpipe_prove,
+}, without_token = {OWNER};
 
 int main(int words, char **word) {
     uint8_t head[6], nonce[16];

@@ -89,12 +89,12 @@ def build_server(
     command = _found(compiler)
     with tempfile.TemporaryDirectory() as where:
         folder = Path(where)
-        objects = [_compiled(command, [*_SERVER, *flags], path, folder) for path in (*CORE, PROOF, *SERVER)]
         entries = [_entry(path, number, folder) for number, path in enumerate(models)]
         digests = [entry.digest for entry in entries]
         for number, digest in enumerate(digests):
             if digest in digests[:number]:
                 raise ConfigError(f"{models[number]} is the same model as {models[digests.index(digest)]}")
+        objects = [_compiled(command, [*_SERVER, *flags], path, folder) for path in (*CORE, PROOF, *SERVER)]
         parts = [_compiled(command, [*_MODEL, *flags], entry.wrapper, folder) for entry in entries]
         empty = _linked(command, flags, folder, objects, [], "empty")
         program = _linked(command, flags, folder, [*objects, *parts], entries, "server")

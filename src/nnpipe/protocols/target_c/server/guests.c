@@ -1,5 +1,6 @@
 #include <errno.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -68,10 +69,16 @@ static void write_out(void *context, const uint8_t *bytes, uint32_t count) {
 
 static uint64_t count(void *context) { return (void)context, now(); }
 
+static int has_left(const struct guest *guest) {
+    struct pollfd look = {.fd = guest->socket, .events = POLLRDHUP};
+    return guest->left || poll(&look, 1, 0) > 0;
+}
+
 /* Whether another client is served, or waits to be; one that has left does not count. */
 static int others(const struct guest *guest) {
     for (int n = 0; n < GUESTS; n++)
-        if (&guests[n] != guest && (guests[n].state == WAITING || (guests[n].state == SERVED && !guests[n].left))) return 1;
+        if (&guests[n] != guest && (guests[n].state == WAITING || guests[n].state == SERVED) && !has_left(&guests[n]))
+            return 1;
     return 0;
 }
 

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "protocols" / "target_c"))
+from serving import CServer, expected, write_model
+
+from nnpipe.core.artifact import Artifact
+from nnpipe.core.errors import ArtifactError, CompileError, ConfigError, MissingTool
+from nnpipe.core.tensors import IOSpec, TensorSpec
+from nnpipe.frameworks.c_source import write_c_source
+from nnpipe.protocols.client.session import open_session
+from nnpipe.testing.protocol import same
+from nnpipe.testing.raw_host import batch_for
+from nnpipe.workflows.devices.c_server import build_server
+
+pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="there is no C compiler")
+CROSS = "aarch64-linux-gnu-gcc"
+SMALL = ("-O0",)
+
+
+def test_the_same_model_twice_is_refused(tmp_path: Path) -> None:
+    one = write_model(tmp_path).path
+    other = tmp_path / "other.c"
+    shutil.copyfile(one, other)
+    with pytest.raises(ConfigError, match=r"other\.c is the same model as .*any\.c"):
+        build_server([one, other], tmp_path / "server", flags=SMALL)
+
+
+def test_a_compiler_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(MissingTool, match="apt install gcc-no-such-machine"):
+        build_server([write_model(tmp_path).path], tmp_path / "server", "no-such-machine-gcc")
+
+
+def test_a_damaged_source_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    path = write_model(tmp_path).path
+    path.write_text(path.read_text().replace("* 100", "* 101"))
+    with pytest.raises(ArtifactError, match="damaged"):
+        build_server([path], tmp_path / "server", flags=SMALL)
+    assert not (tmp_path / "server").exists()
+
+
+def test_what_the_compiler_says_is_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "bad.c"
+    write_c_source(path, "void nn_run(void) { nonsense }\n", IOSpec((), (TensorSpec("y", (1,), "int8"),)), {})
+    with pytest.raises(CompileError, match="nonsense") as caught:
+        build_server([path], tmp_path / "server", flags=SMALL)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.slow
+def test_names_are_never_read_as_c(tmp_path: Path) -> None:
+    model = write_model(tmp_path)
+    odd = tmp_path / 'a"??=\\n é %s.c'
+    shutil.copyfile(model.path, odd)
+    built = build_server([odd], tmp_path / "server", flags=SMALL)
+    assert built.models == (odd.name,)
+    with CServer(built.path) as server, open_session(server.protocol, model) as session:
+        same(session.infer(batch_for(model, 0)), expected(batch_for(model, 0)))
+
+
+@pytest.mark.slow
+def test_the_program_is_smaller_than_a_hundred_kilobytes(tmp_path: Path) -> None:
+    built = build_server([write_model(tmp_path).path], tmp_path / "server")
+    assert built.own_size < built.size < 100_000
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(None in (shutil.which(CROSS), shutil.which("qemu-aarch64")), reason=f"needs {CROSS}, qemu-aarch64")
+@pytest.mark.parametrize("flags", [("-static",), ()], ids=["static", "dynamic"])
+def test_it_serves_on_arm_as_here(tmp_path: Path, flags: tuple[str, ...]) -> None:
+    model: Artifact = write_model(tmp_path)
+    built = build_server([model.path], tmp_path / "server", CROSS, flags)
+    prefix = ("qemu-aarch64", "-L", "/usr/aarch64-linux-gnu")
+    with CServer(built.path, prefix=prefix) as server, open_session(server.protocol, model) as session:
+        for seed in range(5):
+            batch = batch_for(model, seed)
+            same(session.infer(batch), expected(batch))
+        found = session.stats()["target"]["host"]["system"]["machine"]
+        assert found == "aarch64"
+        assert np.all(session.columns(5)["target_ns"] > 0)
+        assert server.stop()[0] == 0
