@@ -1,11 +1,11 @@
 """One sweep on three devices at once, one of which is killed amid: this machine, ARM Linux, and a Cortex-M7.
 
 The keyword network of MLPerf Tiny is compiled to C, and runs in three places: here, built by this machine's compiler;
-in a program for ARM Linux, emulated by QEMU; and in the firmware of a Cortex-M7 without an operating system, emulated
-by QEMU.  The two targets are ``benchmarks/cortex_m/target.c`` with the model linked in.  The Cortex-M7 is killed while
-it measures, and started again.  The goal is that every row is there and right: on all devices as many clips as
-LiteRT's reference kernels, which C of ``CCompiler`` repeats bit by bit; times on Linux, and instructions on the
-Cortex-M7.  (LiteRT's default kernels round otherwise, and are right on two clips more.)
+in the server in C for ARM Linux, emulated by QEMU; and in the firmware of a Cortex-M7 without an operating system,
+emulated by QEMU (``QemuTarget``).  The Cortex-M7 is killed while it measures, and starts again.  The goal is that every
+row is there and right: on all devices as many clips as LiteRT's reference kernels, which C of ``CCompiler`` repeats bit
+by bit; times on Linux, and instructions on the Cortex-M7.  (LiteRT's default kernels round otherwise, and are right on
+two clips more.)
 
 It needs ``apt install qemu-system-arm gcc-arm-none-eabi libnewlib-arm-none-eabi qemu-user gcc-aarch64-linux-gnu
 libc6-dev-arm64-cross``, and the shared data.
@@ -17,7 +17,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -30,47 +32,15 @@ from typing import Any
 import numpy as np
 from _table import EPYC, report
 
-from nnpipe.core.artifact import Artifact
 from nnpipe.measuring.counted_figure import counted_figure
 from nnpipe.measuring.run import Run
-from nnpipe.protocols.target_c import FOLDER as CORE
+from nnpipe.workflows.devices.c_server import build_server
 from nnpipe.workflows.sweep.sweep import sweep
 from nnpipe.workflows.sweep.sweep_result import SweepResult
 
-BOARD = Path(__file__).with_name("cortex_m")
-FLAGS = ("-O2", "-ffp-contract=off", "-w", "-I", str(CORE))
-M7 = ("arm-none-eabi-gcc", "-mcpu=cortex-m7", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv4-sp-d16", *FLAGS)
-LINUX = ("aarch64-linux-gnu-gcc", *FLAGS)
+LINUX = "aarch64-linux-gnu-gcc"
 REFERENCE = {"class": "LiteRTRuntime", "arguments": {"reference_kernels": True}}
 TOOLS = ("qemu-system-arm", "arm-none-eabi-gcc", "qemu-aarch64", "aarch64-linux-gnu-gcc")
-
-
-def built(folder: Path, compiler: tuple[str, ...], models: list[Path], linked: tuple[str, ...]) -> Path:
-    """Return a program of the target with these models linked in."""
-    lines = ["#include <stdint.h>", "struct model { uint8_t sha256[32]; uint64_t size; void *(*input)(int32_t);",
-             "const void *(*output)(int32_t); void (*run)(void); uint32_t input_bytes, output_bytes; };"]  # fmt: skip
-    rows, objects = [], []
-    for number, path in enumerate(models):
-        artifact = Artifact.read(path)
-        names = {name: f"m{number}_{name}" for name in ("nn_input", "nn_output", "nn_run")}
-        renamed = [f"-D{name}={other}" for name, other in names.items()]
-        objects.append(str(folder / f"model{number}.o"))
-        subprocess.run([*compiler, "-std=c99", *renamed, "-c", str(path), "-o", objects[-1]], check=True)
-        digest = ",".join(str(byte) for byte in bytes.fromhex(artifact.sha256))
-        sizes = [
-            int(np.prod([length or 1 for length in spec.shape])) * np.dtype(spec.dtype).itemsize
-            for spec in (*artifact.io.inputs, *artifact.io.outputs)
-        ]
-        given, found, run = names.values()
-        lines.append(f"void *{given}(int32_t); const void *{found}(int32_t); void {run}(void);")
-        rows.append(f"{{{{{digest}}}, {artifact.size}, {given}, {found}, {run}, {sizes[0]}, {sizes[1]}}}")
-    table = folder / "models.c"
-    table.write_text("\n".join([*lines, f"const struct model models[] = {{{','.join(rows)}}};",
-                                f"const uint32_t model_count = {len(rows)};\n"]))  # fmt: skip
-    program = folder / "target"
-    sources = [str(BOARD / "target.c"), str(table)]
-    subprocess.run([*compiler, "-std=gnu99", *sources, *objects, *linked, "-o", str(program)], check=True)
-    return program
 
 
 def free_port() -> int:
@@ -78,21 +48,22 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-class Target:
-    """An emulated target at a port, which can be killed and started again."""
+def emulators() -> list[int]:
+    """Return the processes of emulated boards that this one has started, directly or not."""
+    found, parents = [], {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            name, rest = (folder / "stat").read_text().split("(", 1)[1].rsplit(")", 1)
+        except OSError:
+            continue  # it has ended
+        parents[int(folder.name)] = int(rest.split()[1])
+        if name.startswith("qemu-system-arm"):
+            found.append(int(folder.name))
 
-    def __init__(self, command: list[str]) -> None:
-        self._command, self._process = command, subprocess.Popen(command)
+    def is_ours(process: int) -> bool:
+        return process == os.getpid() or (process in parents and is_ours(parents[process]))
 
-    def restart(self) -> None:
-        """Kill it, and start it again after a moment."""
-        self.close()
-        time.sleep(1)
-        self._process = subprocess.Popen(self._command)
-
-    def close(self) -> None:
-        self._process.kill()
-        self._process.wait()
+    return [process for process in found if is_ours(process)]
 
 
 def settings(data: Path, output: Path, devices: list[dict[str, Any]], samples: int | None) -> dict[str, Any]:
@@ -113,13 +84,15 @@ def settings(data: Path, output: Path, devices: list[dict[str, Any]], samples: i
     }  # fmt: skip
 
 
-def kill_amid(target: Target, output: Path, killed: list[float]) -> None:
-    """Kill a target while a measurement on it is unfinished and others may be finished."""
+def kill_amid(output: Path, killed: list[float]) -> None:
+    """Kill the emulated board while a measurement on it is unfinished and others may be finished."""
     while not list((output / "models").glob("*.c")):
         time.sleep(0.1)
-    time.sleep(3)
-    killed.append(time.monotonic())
-    target.restart()
+    while not killed:
+        time.sleep(1.5)
+        for process in emulators():
+            os.kill(process, signal.SIGKILL)
+            killed.append(time.monotonic())
 
 
 def told(found: SweepResult, name: str, compiled: bool = True) -> dict[str, Any]:
@@ -155,33 +128,27 @@ def main() -> int:
         here = {"name": "here", "cost_per_piece": 900}
         sweep(settings(options.data, folder / "first", [here], 2))
         models = sorted((folder / "first" / "models").glob("*.c"))
-        for name in ("m7", "linux"):
-            (folder / name).mkdir()
-        firmware = built(folder / "m7", M7, models, (
-            "-nostartfiles", "-L", str(BOARD), "-T", str(BOARD / "mps2.ld")))  # fmt: skip
-        program = built(folder / "linux", LINUX, models, ("-static",))
-        ports = [free_port(), free_port()]
-        line = f"tcp:127.0.0.1:{ports[0]},server=on,wait=off,nodelay=on"
-        m7 = Target(["qemu-system-arm", "-M", "mps2-an500", "-display", "none", "-monitor", "none",
-                     "-icount", "shift=0", "-kernel", str(firmware), "-serial", line])  # fmt: skip
-        linux = Target(["qemu-aarch64", str(program), str(ports[1])])
-        devices = [
-            here,
-            *({"name": name, "cost_per_piece": cost, "runtimes": ["CRuntime"],
-               "protocol": {"class": "NetworkProtocol", "arguments": {"port": port, "timeout": 10}}}
-              for name, port, cost in (("cortex-m7", ports[0], 9), ("arm-linux", ports[1], 60))),
-        ]  # fmt: skip
+        program = folder / "server"
+        build_server(models, program, compiler=LINUX, flags=("-static",))
+        port = free_port()
+        linux = subprocess.Popen(["qemu-aarch64", str(program), "--port", str(port)])
+        lines = {
+            "cortex-m7": {"class": "QemuTarget", "arguments": {"core": "cortex-m7"}},
+            "arm-linux": {"class": "NetworkProtocol", "arguments": {"port": port, "timeout": 10}},
+        }
+        devices = [here, *({"name": name, "cost_per_piece": cost, "runtimes": ["CRuntime"], "protocol": lines[name]}
+                           for name, cost in (("cortex-m7", 9), ("arm-linux", 60)))]  # fmt: skip
         killed: list[float] = []
         try:
             content = settings(options.data, folder / "all", devices, samples)
             (folder / "all").mkdir()
-            threading.Thread(target=kill_amid, args=(m7, folder / "all", killed), daemon=True).start()
+            threading.Thread(target=kill_amid, args=(folder / "all", killed), daemon=True).start()
             begin = time.monotonic()
             found = sweep(content)
             seconds = time.monotonic() - begin
         finally:
-            m7.close()
-            linux.close()
+            linux.kill()
+            linux.wait()
         rows = [told(found, name) for name in ("here", "cortex-m7", "arm-linux")]
         rows.append(told(found, "here", compiled=False))
         print(found, file=sys.stderr)
