@@ -19,6 +19,7 @@ def functions_of_8_bits() -> Iterator[Case]:
         graph.add(name, ([1, 1000], dtype, scale, zero))
         yield Case(f"{name} {dtype}", graph)
     for name, (scale, zero), made in (
+        ("LOGISTIC", (1 / 256, -128), (1 / 256, -128)),  # a half after rounding to 32 bits, but not before
         ("ELU", (0.031, 7), (0.017, -60)), ("LOG", (0.013, -128), (0.02, 40)), ("RSQRT", (0.013, -128), (0.03, -120)),
         ("ABS", (0.03, 9), (0.02, -128)), ("ABS", (0.03, -9), (0.03, -120)), ("ELU", (0.5, 0), (0.4, 3)),
     ):  # fmt: skip

@@ -65,6 +65,40 @@ def filters_with_memory() -> Iterator[Case]:
     yield Case("int8", graph, runs=6)
 
 
+def recurrent_layers_of_8_bits() -> Iterator[Case]:
+    cases = ((2, 5, 4, 7, False, 2**-11, 0.0), (3, 4, 6, 3, True, 2**-9, 3.0), (1, 9, 2, 40, False, 2**-15, 0.0))
+    for seed, case in enumerate(cases):
+        yield Case(str(case), _recurrent_layer(np.random.default_rng(seed), *case), runs=4, varied=False)
+
+
+def _recurrent_layer(
+    rng: np.random.Generator,
+    batches: int,
+    steps: int,
+    depth: int,
+    units: int,
+    time_major: bool,
+    cell: float,
+    clip: float,
+) -> OneOperator:
+    outer = [steps, batches] if time_major else [batches, steps]
+    graph = OneOperator([*outer, depth], "int8", 0.03, 9)
+    weights = [
+        graph._constant(rng.integers(-127, 128, (units, width), np.int8), float(rng.uniform(0.005, 0.02)), 0)
+        for width in [depth] * 4 + [units] * 4
+    ]
+    biases = [graph._constant(rng.integers(-3000, 3000, units, np.int32), 0.0003, 0) for _ in range(4)]
+    states = [graph._state([batches, units], "int8", 0.006, -5), graph._state([batches, units], "int16", cell, 0)]
+    inputs = [*weights, -1, -1, -1, *biases, -1, -1, *states]
+    graph.add(
+        "UNIDIRECTIONAL_SEQUENCE_LSTM", ([*outer, units], "int8", 0.006, -5), *inputs,
+        options="UnidirectionalSequenceLSTMOptions", fusedActivationFunction=4, cellClip=clip, timeMajor=time_major,
+    )  # fmt: skip
+    hidden = [graph._tensor([], "int16", 2**-12, 0) for _ in range(4)] + [graph._tensor([], "int8", 0.007, -4)]
+    graph._operators[-1].intermediates = hidden
+    return graph
+
+
 def mirrored_borders() -> Iterator[Case]:
     for (mode, widths), dtype in itertools.product(
         ((0, [[0, 0], [1, 2], [2, 1], [0, 1]]), (1, [[0, 1], [3, 0], [4, 2], [2, 2]])), ("int8", "float32")
@@ -109,6 +143,6 @@ def outputs_that_are_filled() -> Iterator[Case]:
 
 
 ALL: tuple[Callable[[], Iterator[Case]], ...] = (
-    vectors_of_length_one, products_of_matrices, filters_with_memory, mirrored_borders, running_sums,
-    outputs_that_are_filled,
+    vectors_of_length_one, products_of_matrices, filters_with_memory, recurrent_layers_of_8_bits, mirrored_borders,
+    running_sums, outputs_that_are_filled,
 )  # fmt: skip

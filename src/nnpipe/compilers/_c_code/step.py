@@ -78,6 +78,13 @@ class OperatorView:
             raise CompileError("it keeps a state")
         return found
 
+    def intermediate(self, place: int) -> ProgramTensor:
+        """Return the tensor that describes a value inside of the operator."""
+        numbers = self.operator.intermediates
+        if not 0 <= place < len(numbers) or not 0 <= numbers[place] < len(self._program.tensors):
+            raise CompileError(f"its intermediate tensor {place} is missing")
+        return self._tensor(numbers[place])
+
     def output(self) -> ProgramTensor:
         """Return the only output."""
         if len(self.outputs) != 1:

@@ -50,7 +50,7 @@ def svdf(op: OperatorView) -> CStep:
         multiplier_of(scale_of(first) * scale_of(second) / scale_of(result))
         for first, second, result in ((data, features, state), (state, times, op.output()))
     ]
-    op.expect(max(shift for _, shift in factors) <= 0, "an output has a very small scale")
+    op.expect(factors[1][1] <= 0, "its output has a very small scale")
     numbers = [zero_of(data), *factors[0], *factors[1], zero_of(op.output())]
     return CStep(
         f"nn_svdf_s8({{in0}}, {{features}}, {{times}}, {bias_place(view)}, (int16_t *){{in4}}, {{out0}}, &s, factors);",

@@ -3,24 +3,57 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from nnpipe.compilers._c_code.operators.common_kernels import CLAMP
+from nnpipe.compilers._c_code.fixed_point import multiplier_of, scale_of, zero_of
+from nnpipe.compilers._c_code.operators.common_kernels import CLAMP, CLAMP_Q, RESCALE
 from nnpipe.compilers._c_code.operators.functions import LOGISTIC, TANH
-from nnpipe.compilers._c_code.step import CKernel, CStep, OperatorView, text_of
+from nnpipe.compilers._c_code.step import CKernel, CStep, OperatorView, braced, struct, text_of
 
 _TANH = 4
 # Places of the inputs: of input, forget, cell and output gate.
 _WEIGHTS, _RECURRENT, _BIASES, _LEFT_OUT = (1, 2, 3, 4), (5, 6, 7, 8), (12, 13, 14, 15), (9, 10, 11, 16, 17)
 _OUTPUT_STATE, _CELL_STATE = 18, 19
+_MOST = 1 << 15  # numbers in a sum of products of 8-bit numbers
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """The numbers of a layer, how far its steps and batches are apart, and its weights, stacked by gates."""
+
+    batches: int
+    steps: int
+    depth: int
+    units: int
+    next_step: int
+    next_batch: int
+    clip: float
+    stacked: dict[str, npt.NDArray[np.generic]]
 
 
 def unidirectional_sequence_lstm(op: OperatorView) -> CStep:
-    """Return the step of UNIDIRECTIONAL_SEQUENCE_LSTM, of real numbers and in its basic form."""
+    """Return the step of UNIDIRECTIONAL_SEQUENCE_LSTM in its basic form: of real or 8-bit numbers."""
+    layer = _layer(op)
+    places = f"{{in0}}, {{weights}}, {{recurrent}}, {{bias}}, (OUT *){{in{_OUTPUT_STATE}}}, (CELL *){{in{_CELL_STATE}}}"
+    if set(op.types()) == {"float32"}:
+        numbers = (layer.batches, layer.steps, layer.depth, layer.units, layer.next_step, layer.next_batch)
+        return CStep(
+            f"nn_lstm_f32({places}, {{scratch}}, {{out0}}, {', '.join(map(str, numbers))}, {text_of(layer.clip)});"
+            .replace("OUT", "float").replace("CELL", "float"),
+            (CLAMP, *LOGISTIC, *TANH, CKernel("lstm_f.c")), layer.stacked, scratch=16 * layer.units,
+        )  # fmt: skip
+    return CStep(
+        f"nn_lstm_s8({places}, {{scratch}}, {{out0}}, &s);".replace("OUT", "int8_t").replace("CELL", "int16_t"),
+        (CLAMP_Q, RESCALE, CKernel("curves16.c"), CKernel("lstm_q.c")), layer.stacked, [_of_8_bits(op, layer)],
+        8 * layer.units,
+    )  # fmt: skip
+
+
+def _layer(op: OperatorView) -> _Layer:
     op.expect(len(op.inputs) > _CELL_STATE, "inputs are missing")
-    op.expect(set(op.types()) == {"float32"}, str(op.unsupported()))
     extra = [n for n in (*_LEFT_OUT, *range(20, len(op.inputs))) if op.inputs[n] is not None]
     op.expect(not extra, "it has peepholes, a projection or a normalisation")
     op.expect(op.operator.option(0, "<b") == _TANH, "its activation is not tanh")
@@ -40,9 +73,40 @@ def unidirectional_sequence_lstm(op: OperatorView) -> CStep:
         op.expect(all(part.shape == shape for part in parts), "its weights have different shapes")
         stacked[name] = np.concatenate(parts)
     next_step, next_batch = (batches, 1) if time_major else (1, steps)
-    return CStep(
-        f"nn_lstm_f32({{in0}}, {{weights}}, {{recurrent}}, {{bias}}, (float *){{in{_OUTPUT_STATE}}}, "
-        f"(float *){{in{_CELL_STATE}}}, {{scratch}}, {{out0}}, {batches}, {steps}, {depth}, {units}, "
-        f"{next_step}, {next_batch}, {text_of(clip)});",
-        (CLAMP, *LOGISTIC, *TANH, CKernel("lstm_f.c")), stacked, scratch=16 * units,
-    )  # fmt: skip
+    return _Layer(batches, steps, depth, units, next_step, next_batch, clip, stacked)
+
+
+def _of_8_bits(op: OperatorView, layer: _Layer) -> str:
+    """Return the definition of the numbers of a layer of 8-bit numbers, whose cells have 16 bits."""
+    data, state, cell = op.input(0), op.state(_OUTPUT_STATE), op.state(_CELL_STATE)
+    weights = {op.input(place).spec.dtype for place in (*_WEIGHTS, *_RECURRENT)}
+    kinds = (
+        data.spec.dtype,
+        state.spec.dtype,
+        op.output().spec.dtype,
+        cell.spec.dtype,
+        str(layer.stacked["bias"].dtype),
+    )
+    op.expect(kinds == ("int8", "int8", "int8", "int16", "int32") and weights == {"int8"}, str(op.unsupported()))
+    op.expect(max(layer.depth, layer.units) <= _MOST, "its sums could overflow")
+    op.expect(int(np.abs(layer.stacked["bias"].astype(np.int64)).max()) < 1 << 30, "its sums could overflow")
+    fraction, exponent = math.frexp(scale_of(cell))
+    bits = 15 + exponent - 1
+    op.expect(fraction == 0.5 and 0 <= bits <= 6 and zero_of(cell) == 0, "its cells have a scale that no kernel takes")
+    hidden = op.intermediate(4)
+    # LiteRT computes these factors in 32 bits; gates have 12 bits behind the point.
+    factors = []
+    for places, given in ((_WEIGHTS, data), (_RECURRENT, state)):
+        for place in places:
+            op.expect(zero_of(op.input(place)) == 0, "its weights have a zero point")
+            factors.append(
+                multiplier_of(float(np.float32(scale_of(op.input(place))) * np.float32(scale_of(given)) * 4096))
+            )
+    factor = multiplier_of(float(np.float32(2.0**-30 / scale_of(hidden))))
+    op.expect(factor[1] <= 0, "an output has a very small scale")
+    clip = int(min(max(np.float32(layer.clip) / np.float32(scale_of(cell)), -32768.0), 32767.0))
+    rows = [braced([*first, *second]) for first, second in zip(factors[:4], factors[4:], strict=True)]
+    return struct("nn_lstm", "s", [
+        layer.batches, layer.steps, layer.depth, layer.units, layer.next_step, layer.next_batch, zero_of(data),
+        zero_of(state), *factor, zero_of(hidden), bits, clip, braced(rows),
+    ])  # fmt: skip

@@ -82,7 +82,9 @@ def logistic(op: OperatorView) -> CStep:
     if _is_real(op):
         return functions.logistic(op)
     _expect_scale(op, 256, {"int8": -128, "uint8": 0})
-    return _looked_up(op, lambda x: 1 / (1 + math.exp(-max(x, -700.0))))
+    one = np.float32(1)
+    with np.errstate(over="ignore"):  # each step rounded to 32 bits, as in LiteRT
+        return _looked_up(op, lambda x: float(one / (one + np.float32(math.exp(-max(x, -700.0))))))
 
 
 def tanh(op: OperatorView) -> CStep:
