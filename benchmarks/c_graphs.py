@@ -155,6 +155,7 @@ def main() -> int:
             some = range(first, min(first + TOGETHER, options.first + count))
             for kind, found in outcomes(some, Path(folder)).items():
                 counts.setdefault(kind, Counter()).update(found)
+            print(f"{some.stop - options.first} of {count} graphs", file=sys.stderr)
     rows = [
         {"graphs": kind, "outcome": outcome, "count": n}
         for kind, found in counts.items()

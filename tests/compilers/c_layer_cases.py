@@ -19,6 +19,16 @@ def vectors_of_length_one() -> Iterator[Case]:
         yield Case(f"int8 {length}", graph, varied=length == 7)
 
 
+def logarithms_of_softmax() -> Iterator[Case]:
+    graph = OneOperator([2, 3, 7], "float32")
+    graph.add("LOG_SOFTMAX", ([2, 3, 7], "float32"), options="LogSoftmaxOptions")
+    yield Case("float32", graph, 1e-6)
+    for scale, length in itertools.product((0.004, 0.03, 0.1, 0.7), (1, 5, 200)):
+        graph = OneOperator([3, 30, length], "int8", scale, 9)
+        graph.add("LOG_SOFTMAX", ([3, 30, length], "int8", 1 / 16, 127), options="LogSoftmaxOptions")
+        yield Case(f"int8 {scale} {length}", graph, varied=False)
+
+
 def products_of_matrices() -> Iterator[Case]:
     shapes: list[tuple[list[int], list[int], list[int]]] = [
         ([2, 3, 4, 5], [2, 3, 5, 6], [2, 3, 4, 6]), ([3, 4, 5], [5, 6], [3, 4, 6]),
@@ -143,6 +153,6 @@ def outputs_that_are_filled() -> Iterator[Case]:
 
 
 ALL: tuple[Callable[[], Iterator[Case]], ...] = (
-    vectors_of_length_one, products_of_matrices, filters_with_memory, recurrent_layers_of_8_bits, mirrored_borders,
-    running_sums, outputs_that_are_filled,
+    vectors_of_length_one, logarithms_of_softmax, products_of_matrices, filters_with_memory,
+    recurrent_layers_of_8_bits, mirrored_borders, running_sums, outputs_that_are_filled,
 )  # fmt: skip

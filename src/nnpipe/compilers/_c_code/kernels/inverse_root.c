@@ -1,10 +1,5 @@
 /* One divided by the square root of a whole number, as a multiplier and a shift: Newton's method with numbers of three
  * bits before the point. */
-static int32_t nn_raised(int32_t x, int32_t by) {
-    int64_t found = (int64_t)x * ((int64_t)1 << by);
-    return found > INT32_MAX ? INT32_MAX : found < INT32_MIN ? INT32_MIN : (int32_t)found;
-}
-
 static int32_t nn_inverse_root(int32_t x, int32_t *shift) {
     int32_t root = 1 << 28, half;
     *shift = 0;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from nnpipe.compilers._c_code.step import CKernel
 
+RAISED = CKernel("raised.c")
 RESCALE = CKernel("rescale.c")
 RESCALE64 = CKernel("rescale64.c")
 RESCALE_ONCE = CKernel("rescale_once.c")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from nnpipe.compilers._c_code.fixed_point import LIMITS, multiplier_of, scale_of, zero_of
-from nnpipe.compilers._c_code.operators.common_kernels import CLAMP_Q, RESCALE, RESCALE64
+from nnpipe.compilers._c_code.operators.common_kernels import CLAMP_Q, RAISED, RESCALE, RESCALE64
 from nnpipe.compilers._c_code.operators.moves import contiguous
 from nnpipe.compilers._c_code.step import C_TYPES, SUFFIXES, CKernel, CStep, OperatorView, braced, struct
 
@@ -80,5 +80,5 @@ def l2_normalization(op: OperatorView) -> CStep:
     op.expect(length <= _MOST, "its sums could overflow")
     return CStep(
         f"nn_l2_norm_s8({{in0}}, {{out0}}, {rows}, {length}, {zero_of(data)});",
-        (CLAMP_Q, RESCALE, CKernel("inverse_root.c"), CKernel("l2_norm_q.c")),
+        (CLAMP_Q, RESCALE, RAISED, CKernel("inverse_root.c"), CKernel("l2_norm_q.c")),
     )
