@@ -16,6 +16,7 @@ from nnpipe.training.outputs.class_weights import balanced_weights
 from nnpipe.training.outputs.classification import ClassificationOutput
 from nnpipe.training.outputs.contrastive import ContrastiveOutput
 from nnpipe.training.outputs.ctc import CTCOutput, edit_distance
+from nnpipe.training.outputs.detection import DetectionOutput
 from nnpipe.training.outputs.distillation import DistillationOutput
 from nnpipe.training.outputs.embedding import EmbeddingOutput
 from nnpipe.training.outputs.metric import figure
@@ -92,6 +93,10 @@ TENSORS: dict[str, tuple[tuple[Any, ...], Callable[..., Output]]] = {
     "ctc": (
         (noise(N, 9, 5), 1 + classes(4, N, 4), 8 + classes(2, N), 1 + classes(4, N)),
         lambda o, t, n, m, w: CTCOutput(o, t, lengths=n, target_lengths=m, weights=w),
+    ),
+    "detection": (
+        (noise(N, 16, 7), 4 + 20 * noise(N, 3, 4).sigmoid(), classes(3, N, 3) - 1),
+        lambda o, t, c, w: DetectionOutput(o, t, classes=c, size=(32, 32), strides=(8,), weights=w),
     ),
     "triplets": (
         (noise(N, 4), noise(N, 4) * 0.5, noise(N, 4).flip(0)),

@@ -22,8 +22,10 @@ RECIPES = sorted((HERE.parents[1] / "examples" / "recipes").glob("*.py"))
 STEPS = 80  # of the shortest training of a recipe
 
 GOOD = {
-    "contrastive": r"same digit: 9\d\.\d%", "distillation": r"student: 9\d\.\d%", "fine_tune": r"accuracy: 9\d\.\d%",
-    "gan": r"unmasks: (5|6|7|8)\d%", "language_model": r"foretold: 9\d\.\d%", "segmentation": r"IoU: (8|9)\d\.\d%",
+    "contrastive": r"same digit: 9\d\.\d%", "detection": r"precision: (5|6|7)\d\.\d%",
+    "distillation": r"student: 9\d\.\d%", "fine_tune": r"accuracy: 9\d\.\d%", "gan": r"unmasks: (5|6|7|8)\d%",
+    "keywords": r"accuracy: (9\d|100)\.\d%", "language_model": r"foretold: 9\d\.\d%",
+    "quantised": r"integers: 9\d\.\d%", "segmentation": r"IoU: (8|9)\d\.\d%", "tabular": r"curve: 9\d\.\d%",
 }  # fmt: skip
 """What a recipe prints at its end."""
 

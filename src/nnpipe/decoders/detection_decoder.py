@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from nnpipe.analysis.suppression import kept
 from nnpipe.core.arguments import argument
 from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import ConfigError, SpecMismatch
@@ -18,7 +19,6 @@ from nnpipe.core.tensor_meaning import InputMeaning
 from nnpipe.core.tensors import Batch, IOSpec, show_shape
 from nnpipe.decoders._input_frames import frames
 from nnpipe.decoders._input_frames import input_size as input_size
-from nnpipe.tasks.detection.suppression import kept
 from nnpipe.tasks.detection.task import Detection
 
 Array = npt.NDArray[Any]

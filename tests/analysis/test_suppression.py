@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nnpipe.tasks.detection.suppression import kept
+from nnpipe.analysis.suppression import kept
 
 
 def plainly(boxes: np.ndarray, scores: np.ndarray, classes: np.ndarray, overlap: float) -> list[int]:

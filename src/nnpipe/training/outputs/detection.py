@@ -1,0 +1,151 @@
+"""Detection: boxes and classes of the things in a picture, by a cell of a grid for each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from nnpipe.analysis.suppression import kept
+from nnpipe.core.argument_checks import check_call
+from nnpipe.core.dataset_spec import DatasetSpec
+from nnpipe.core.errors import ConfigError
+from nnpipe.core.evaluation import Evaluation
+from nnpipe.core.task import task_named
+from nnpipe.training.outputs.box_grid import BoxGrid, generalised_overlap
+from nnpipe.training.outputs.metric import Metric
+from nnpipe.training.outputs.output import Output, real
+
+_LEAST_SCORE = 0.001  # as usual where mAP is computed
+
+
+@dataclass(eq=False)
+class DetectionOutput(Output):
+    """Numbers of cells ``(n, cells, 5 + classes)`` with boxes ``(n, m, 4)`` as targets.
+
+    Cells are those of one or several grids over the picture, row by row, the finest grid first.  The numbers of a cell
+    are x and y of a box's centre relative to the cell, the logarithms of its width and height, all in cells, the logit
+    of whether a box is there, and the logits of the classes: what ``YOLOXDecoder`` reads after a sigmoid of all but the
+    first four (Ge et al., "YOLOX: Exceeding YOLO Series in 2021", 2021).
+
+    A box belongs to the cell that its centre is in, in the finest grid in which it reaches at most 8 cells far from
+    there, as in Tian et al., "FCOS: Fully Convolutional One-Stage Object Detection", 2019; of several boxes in a cell,
+    to the smallest.  The loss of a sample is the binary cross entropy of all cells, and for cells with a box that of
+    its classes and five times ``1 - GIoU`` (Rezatofighi et al., "Generalized Intersection over Union", 2019), divided
+    by the number of such cells.
+
+    Parameters
+    ----------
+    target
+        Left, top, width and height in pixels.
+    classes
+        The class of each box ``(n, m)``; -1 for padding.
+    size
+        Height and width of the pictures in pixels.
+    strides
+        Pixels between the cells of each grid.
+    overlap
+        Intersection over union with a more certain box of the class above which a box is dropped.
+    max_boxes
+        Greatest number of boxes in a picture, the most certain ones.
+    """
+
+    classes: Any = field(kw_only=True)
+    size: tuple[int, int] = field(kw_only=True)
+    strides: tuple[int, ...] = field(default=(8, 16, 32), kw_only=True)
+    overlap: float = field(default=0.65, kw_only=True)
+    max_boxes: int = field(default=100, kw_only=True)
+    _there: Any = field(default=None, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        check_call(DetectionOutput, vars(self))
+
+    @property
+    def _grid(self) -> BoxGrid:
+        grid = BoxGrid(self.size, self.strides)
+        if self.output.dim() != 3 or self.output.shape[1] != grid.count or self.output.shape[2] < 6:
+            raise ConfigError(
+                f"DetectionOutput: the output is {tuple(self.output.shape)}; pictures of {self.size[0]} x "
+                f"{self.size[1]} pixels with strides {', '.join(map(str, self.strides))} need "
+                f"(n, {grid.count}, 5 + classes)"
+            )
+        return grid
+
+    def _assigned(self) -> Any:
+        """Return which box each cell has, ``(n, cells)``, -1 for none."""
+        if self._there is None:
+            self._there = self._grid.assigned(self.target, self.classes)
+        return self._there
+
+    def _boxes_of_cells(self) -> tuple[Any, Any, Any, Any]:
+        """Return sample and cell of the cells with a box, and the predicted and the true corners, ``(k, 4)``."""
+        assigned = self._assigned()
+        samples, cells = (assigned >= 0).nonzero(as_tuple=True)
+        found = self._grid.corners(real(self.output)[..., :4])[samples, cells]
+        true = self.target[samples, assigned[samples, cells]].to(found.dtype)
+        true = true.clone()
+        true[:, 2:] += true[:, :2]
+        return samples, cells, found, true
+
+    def compute_losses(self) -> Any:
+        """Return the losses ``(n,)``."""
+        import torch.nn.functional as F
+
+        output, assigned = real(self.output), self._assigned()
+        there = (assigned >= 0).to(output.dtype)
+        losses = F.binary_cross_entropy_with_logits(output[..., 4], there, reduction="none").sum(1)
+        samples, cells, found, true = self._boxes_of_cells()
+        if len(samples):
+            labels = self.classes[samples, assigned[samples, cells]].long()
+            chances = output[samples, cells, 5:]
+            wanted = F.one_hot(labels, chances.shape[1]).to(output.dtype)
+            parts = F.binary_cross_entropy_with_logits(chances, wanted, reduction="none").sum(1)
+            parts = parts + 5 * (1 - generalised_overlap(found, true))
+            losses = losses.index_add(0, samples, parts)
+        return losses / there.sum(1).clamp(min=1)
+
+    def predictions(self) -> Any:
+        """Return left, top, width, height, score and class of the boxes that stay, ``(n, max_boxes, 6)``.
+
+        The most certain ones come first; the class of padding is -1.
+        """
+        import torch
+
+        output = real(self.output.detach())
+        chances = output[..., 4:].sigmoid()
+        scores, labels = (chances[..., :1] * chances[..., 1:]).max(2)
+        corners = self._grid.corners(output[..., :4])
+        made = np.zeros((len(output), self.max_boxes, 6), np.float32)
+        made[..., 5] = -1
+        pictures = zip(*(part.cpu().numpy() for part in (corners, scores, labels)), strict=True)
+        for place, (boxes, sure, classes) in enumerate(pictures):
+            usable = np.flatnonzero((sure > _LEAST_SCORE) & np.isfinite(boxes).all(1))
+            stay = usable[kept(boxes[usable], sure[usable], classes[usable], self.overlap)][: self.max_boxes]
+            made[place, : len(stay)] = np.column_stack([boxes[stay], sure[stay], classes[stay]])
+        made[..., 2:4] -= made[..., :2]
+        return torch.from_numpy(made).to(output.device)
+
+    def judged(self) -> list[Evaluation]:
+        """Return the evaluation of the task ``detection``."""
+        made = self.predictions().cpu().numpy()
+        spec = DatasetSpec("detection", (), (), tuple(map(str, range(self.output.shape[2] - 5))))
+        found = {"boxes": made[..., :4], "scores": made[..., 4], "class": made[..., 5].astype(np.int64)}
+        truth = {"boxes": self.target.cpu().numpy(), "class": self.classes.cpu().numpy()}
+        return [task_named("detection").keeping_all().judge(found, truth, spec)]
+
+    def metrics(self) -> dict[str, Metric]:
+        """Return, over the cells with a box, the mean ``iou`` and the ``accuracy`` of the classes.
+
+        The mean average precision, ``map``, needs all samples: ask for it by the trainer's ``metrics``.
+        """
+        output = self.output.detach()
+        samples, cells, found, true = self._boxes_of_cells()
+        count = (self._assigned() >= 0).sum(1).to(true.dtype)
+        right = output[samples, cells, 5:].argmax(1) == self.classes[samples, self._assigned()[samples, cells]]
+        shares = generalised_overlap(found.detach(), true, plain=True)
+        empty = count.new_zeros(len(count))
+        return {
+            "iou": self.weighed(empty.index_add(0, samples, shares), count),
+            "accuracy": self.weighed(empty.index_add(0, samples, right.to(count.dtype)), count),
+        }
