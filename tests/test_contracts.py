@@ -22,7 +22,7 @@ CONTRACTS = {
     "modelwrappers": {"ModelWrapperContract"},
     "compilers": {"ModelCompilerContract"},
     "runtimes": {"RuntimeContract"},
-    "protocols": {"RuntimeProtocolContract"},
+    "protocols": {"RuntimeProtocolContract", "EmulatedProtocolContract"},
     "decoders": {"OutputDecoderContract"},
     "transforms": {"InputTransformContract"},
     "meters": {"EnergyMeterContract"},

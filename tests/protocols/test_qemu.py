@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,8 @@ from installed import needs
 from nnpipe.compilers.c import CCompiler
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.deployment import RemoteOptions
-from nnpipe.core.errors import ConfigError, MissingTool, NotSupported, TargetError, TransportError
+from nnpipe.core.errors import ConfigError, MissingTool, TargetError, TransportError
+from nnpipe.core.tensors import Batch
 from nnpipe.formats.tflite import read_tflite
 from nnpipe.frameworks.cortex_m.cores import ARM_GCC, CORES
 from nnpipe.frameworks.cortex_m.image import FORMAT, image_of, read_image
@@ -31,16 +33,13 @@ from nnpipe.protocols.qemu import QEMU, QemuTarget
 from nnpipe.protocols.serial import SerialChannel
 from nnpipe.protocols.serial import open_session as open_line
 from nnpipe.runtimes.litert import LiteRTRuntime
+from nnpipe.testing.emulated_protocol import EmulatedProtocolContract
 from nnpipe.testing.integer_graphs import random_integer_graph
 from nnpipe.testing.session import assert_one_line
 
 needs("ai_edge_litert")
-emulated = [
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        not (ARM_GCC.find() and QEMU.find()), reason=f"no emulated boards here ({ARM_GCC.install} qemu-system-arm)"
-    ),
-]
+TOOLS = ARM_GCC.find() and QEMU.find()
+WITHOUT = f"no boards can be emulated here ({ARM_GCC.install} qemu-system-arm)"
 SEED = 165  # a graph with convolutions, dense layers and sums
 ADDRESS = CORES["cortex-m4"].model_address
 
@@ -88,9 +87,34 @@ def described(content: bytes, compiled: Artifact, folder: Path) -> Artifact:
     return Artifact.of(path, FORMAT, compiled.io)
 
 
-class TestEmulated:
-    pytestmark = emulated
+@pytest.mark.slow
+@pytest.mark.skipif(not TOOLS, reason=WITHOUT)
+class TestQemuTarget(EmulatedProtocolContract):
+    @pytest.fixture
+    def protocol(self) -> QemuTarget:
+        return QemuTarget()
 
+    @pytest.fixture
+    def model(self, compiled: Artifact) -> Artifact:
+        return compiled
+
+    @pytest.fixture
+    def refused(self, source: Artifact) -> Artifact:
+        return source
+
+    @pytest.fixture
+    def batches(self, source: Artifact) -> Sequence[Batch]:
+        return batches(source, 2)
+
+    @pytest.fixture
+    def expected(self, source: Artifact, batches: Sequence[Batch]) -> Sequence[Batch]:
+        with LiteRTRuntime(reference_kernels=True).load(source) as session:
+            return [session.infer(batch) for batch in batches]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not TOOLS, reason=WITHOUT)
+class TestEmulated:
     @pytest.mark.parametrize(
         ("core", "line"),
         [("cortex-m3", "network"), ("cortex-m4", "network"), ("cortex-m7", "network"), ("cortex-m55", "network"),
@@ -119,15 +143,6 @@ class TestEmulated:
         assert 0 < board["stack_bytes"] <= facts.stack_bytes
         assert board["stack_bytes"] == facts.stack_bytes or core == "cortex-m55"
         assert board["ram_bytes"] == board["arena_bytes"] + board["stack_bytes"]
-
-    def test_inputs_can_be_run_again(self, source: Artifact, compiled: Artifact) -> None:
-        (batch,) = batches(source, 1)
-        with open_session(QemuTarget(), compiled) as session:
-            session.put(batch)
-            session.run()
-            first = session.get()
-            session.run()
-            assert same(session.get(), first)
 
     @pytest.mark.parametrize(
         ("spoil", "said"),
@@ -228,8 +243,6 @@ def test_what_is_missing_is_told_with_its_package(monkeypatch: pytest.MonkeyPatc
     assert_one_line(caught.value)
 
 
-def test_it_is_no_server() -> None:
-    with pytest.raises(NotSupported, match="serves by itself"):
-        QemuTarget().listen()
+def test_an_unknown_core_is_refused() -> None:
     with pytest.raises(ConfigError, match="cortex-m0"):
         QemuTarget(core="cortex-m0")  # type: ignore[arg-type]

@@ -12,6 +12,7 @@ from nnpipe.measuring.run import Run
 from nnpipe.report.document import Document, Section
 from nnpipe.report.formatting import clean
 from nnpipe.report.inputs.candidate import Candidate, candidates_of
+from nnpipe.report.sections.board import board_section
 from nnpipe.report.sections.layers import layers
 from nnpipe.report.sections.outcome import Failure, failure_warnings
 from nnpipe.report.sections.performance import performance
@@ -92,6 +93,8 @@ def report_on(
         raise ConfigError("a report needs at least one result file")
     first = summary(candidates, judged=bool(before))
     sections = [*before, replace(first, blocks=(*failure_warnings(failures), *first.blocks))]
+    if (board := board_section(candidates)) is not None:
+        sections.append(board)
     tasks = {c.quality.task.name: c.quality.task for c in candidates if c.quality is not None}
     timed = any(c.latency is not None for c in candidates)
     profiled = any(c.profile is not None or c.no_profile for c in candidates)

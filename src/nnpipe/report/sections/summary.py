@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from nnpipe.core.quality_metric import QualityMetric
+from nnpipe.measuring.board_figures import board_figure
 from nnpipe.measuring.constraints import Figure
 from nnpipe.measuring.counted_figure import COUNTERS, counted_figure
 from nnpipe.measuring.energy_figure import energy_figure, energy_source
@@ -88,6 +89,7 @@ def _table(candidates: Sequence[Candidate], found: Mapping[int, Standing]) -> Ta
         (f"Memory, {memory.unit}", [Cell(memory.text(c.peak_memory), c.peak_memory) for c in candidates]),
         (f"Energy, {energies.unit}", [_energy(figure, energies) for figure in joules]),
         *((quantity(name).heading, [_counted(c, name) for c in candidates]) for name in COUNTERS),
+        *(_board(name, candidates) for name in ("flash", "ram")),
         *((metric.heading, [_other(c, metric, leading) for c in candidates]) for metric in others),
         ("Same as first", [_agreement(candidates[0], c) for c in candidates]),
     ]
@@ -115,6 +117,12 @@ def _table(candidates: Sequence[Candidate], found: Mapping[int, Standing]) -> Ta
 def _counted(candidate: Candidate, counter: str) -> Cell:
     figure = counted_figure(candidate.run, counter)
     return Cell(counted(figure.value), figure.value)
+
+
+def _board(name: str, candidates: Sequence[Candidate]) -> _Column:
+    values = [board_figure(c.run, name).value for c in candidates]
+    scale = Scale.of_sizes(values)
+    return f"{quantity(name).heading}, {scale.unit}", [Cell(scale.text(value), value) for value in values]
 
 
 def _timed(name: str, candidates: Sequence[Candidate]) -> tuple[list[_Column], list[_Column]]:

@@ -1,0 +1,66 @@
+"""The report has a table of what models need on boards, and says nothing of boards where there are none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nnpipe.measuring.run import Run
+from nnpipe.measuring.series import Series
+from nnpipe.report.document import Table
+from nnpipe.report.inputs.candidate import candidates_of
+from nnpipe.report.render import render
+from nnpipe.report.sections.board import board_section
+from nnpipe.report.sections.summary import summary
+
+BOARD = {"flash_bytes": 32816, "ram_bytes": 16648, "arena_bytes": 16256, "data_bytes": 0, "stack_bytes": 392}
+ABOUT = {"board": "mps2-an386", "core": "cortex-m4", "stack_predicted_bytes": 392}
+
+
+def run(title: str, board: dict[str, int], about: dict[str, Any] = ABOUT) -> Run:
+    columns = {
+        "start_ns": np.arange(9) * 1000, "latency_ns": np.full(9, 900), "samples": np.ones(9, np.int64),
+        "target_counts": np.full(9, 5_110_840),
+    }  # fmt: skip
+    session = {"counter": "instructions", "board": board, "target": about}
+    return Run(title, (), {"protocol": {}}, {}, {}, {"session": session}, {"inference": Series(columns)})
+
+
+def texts(table: Table) -> list[list[str]]:
+    return [[getattr(cell, "text", cell) for cell in row] for row in table.rows]
+
+
+def test_the_table_tells_each_size_and_the_count() -> None:
+    section = board_section(candidates_of([run("small", BOARD), run("elsewhere", {})]))
+    assert section is not None
+    (table,) = section.blocks
+    assert isinstance(table, Table)
+    assert table.header == (
+        "Candidate", "Board", "Flash", "RAM", "Arena", "Data", "Stack, most used", "Stack, predicted", "Instructions",
+    )  # fmt: skip
+    assert texts(table) == [
+        ["small", "mps2-an386, cortex-m4", "32,816", "16,648", "16,256", "0", "392", "392", "5.11\xa0M"]
+    ]
+
+
+def test_it_is_a_section_of_the_report_only_where_there_is_a_board() -> None:
+    assert "On the board" in [section.title for section in render([run("small", BOARD)], "Report").sections]
+    assert "On the board" not in [section.title for section in render([run("other", {})], "Report").sections]
+
+
+def test_what_a_target_tells_of_itself_is_not_trusted() -> None:
+    section = board_section(candidates_of([run("odd", BOARD, {"board": 5, "stack_predicted_bytes": "many"})]))
+    assert section is not None
+    (table,) = section.blocks
+    assert isinstance(table, Table)
+    assert texts(table)[0][1] == texts(table)[0][7] == "–"
+
+
+def test_comparisons_have_columns_of_flash_and_memory() -> None:
+    other = {**BOARD, "flash_bytes": 40_000}
+    tables = [
+        block for block in summary(candidates_of([run("a", BOARD), run("b", other)])).blocks if isinstance(block, Table)
+    ]
+    (column,) = [place for place, name in enumerate(tables[0].header) if name == "Flash, kB"]
+    assert [row[column] for row in texts(tables[0])] == ["32.8", "40.0"]
