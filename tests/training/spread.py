@@ -7,6 +7,7 @@ import shutil
 import sys
 import time
 import warnings
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,16 @@ import torch
 import training_toys as toys
 
 from nnpipe.experiment.state_file import write_state
+from nnpipe.training._sharding import whole
+from nnpipe.training._steps import Steps
 from nnpipe.training.callbacks.callback import Callback
 from nnpipe.training.distributed import team
 from nnpipe.training.optimization import SGD
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.outputs.classification import ClassificationOutput
 from nnpipe.training.trainer import Trainer
+
+SHARDED = {"shard": ("layers",), "ema_decay": 0.9}
 
 
 class Plain(torch.nn.Module):
@@ -59,11 +64,28 @@ class Copying(Callback):
             shutil.copytree(self.folder, self.to)
 
 
-def train(folder: Path, *callbacks: Callback, dropout: float = 0.0) -> dict[str, Any]:
+def train(folder: Path, *callbacks: Callback, dropout: float = 0.0, **asked: Any) -> dict[str, Any]:
     model = Plain(dropout)
-    options = TrainerOptions(num_epochs=2, checkpoint_every=4, clip_norm=1.0)
+    options = TrainerOptions(num_epochs=2, checkpoint_every=4, clip_norm=1.0, **asked)
     history = Trainer(options, callbacks).fit(model, datasets(), folder=folder, optimiser=SGD(rate=0.1))
-    return {"model": toys.weights(model), "history": list(history.rows())}
+    return {"model": whole(toys.weights(model), True), "history": list(history.rows())}
+
+
+def leave(folder: Path, **asked: Any) -> None:
+    """Train, and be interrupted amid an epoch, after a checkpoint."""
+    begin = Steps.begin
+
+    def interrupting(self: Any, epoch: int, number: int, ids: Any, size: int) -> None:
+        if number == 5:
+            raise KeyboardInterrupt
+        begin(self, epoch, number, ids, size)
+
+    Steps.begin = interrupting  # type: ignore[method-assign]
+    try:
+        with suppress(KeyboardInterrupt):
+            train(folder, **asked)
+    finally:
+        Steps.begin = begin  # type: ignore[method-assign]
 
 
 def idle() -> dict[str, Any]:
@@ -99,7 +121,8 @@ def evaluated() -> dict[str, float]:
     return Trainer().evaluate(Plain(), data, metrics={"output": ["roc_auc", "pr_auc", "calibration_error"]})
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, left: Path | None = None) -> None:
+    """Train into ``folder``; and go on with what was left in ``left``."""
     with team("cpu") as members:
         found = {"plain": train(folder / "plain")}
         copy = folder / "copy"
@@ -110,12 +133,20 @@ def main(folder: Path) -> None:
         if members.world > 1:
             torch.distributed.barrier()
         found["resumed"] = train(copy, dropout=0.5)
+        found["sharded"] = train(folder / "sharded", **SHARDED)
+        leave(folder / "again", **SHARDED)
+        found["again"] = train(folder / "again", **SHARDED)
+        leave(folder / "left")
+        leave(folder / "left-sharded", **SHARDED)
+        if left is not None:
+            found["grown"] = train(left / "left")
+            found["grown-sharded"] = train(left / "left-sharded", **SHARDED)
         write_state(folder / f"result-{members.rank}.state", found, kind="result")
 
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    main(Path(sys.argv[1]))
+    main(*map(Path, sys.argv[1:]))
     sys.stdout.flush()
     os._exit(0)

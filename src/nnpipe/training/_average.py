@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from nnpipe.training._sharding import divided_like
+
 
 class WeightAverage:
     """Exponential moving average of a model's weights; integer tensors and buffers are copied from the model.
@@ -60,7 +62,7 @@ class WeightAverage:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what :meth:`state_dict` returned."""
         for name, value in self._shadow.items():
-            value.copy_(state[name])
+            value.copy_(divided_like(state[name], value))
 
 
 class EpochAverage:
@@ -99,4 +101,7 @@ class EpochAverage:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what :meth:`state_dict` returned."""
         self.count = state["count"]
-        self._means = {name: mean.to(self._weights[name].device) for name, mean in state["means"].items()}
+        self._means = {
+            name: divided_like(mean.to(self._weights[name].device), self._weights[name])
+            for name, mean in state["means"].items()
+        }

@@ -13,7 +13,9 @@ from nnpipe.experiment.state_file import read_state
 from nnpipe.training._batches import Feed
 from nnpipe.training._hooks import Hooks
 from nnpipe.training._metric_sums import MetricSums
+from nnpipe.training._process_states import state_of
 from nnpipe.training._random import random_states, set_random_states
+from nnpipe.training._sharding import load_weights, whole
 from nnpipe.training._steps import Steps
 from nnpipe.training.checkpoints import (
     BEST,
@@ -116,14 +118,18 @@ class Checkpointer:
             "random": random_states(fit.device),
             "tallies": {key: sums.state_dict() for key, sums in metric_sums.items()},
         }
-        if gradients := self._steps.gradients():
-            own["gradients"] = gradients
+        first = self._team.rank == 0
+        if gradients := whole(self._steps.gradients(), first):
+            own["gradients"] = {name: {**one, "gradients": _there(one["gradients"])} for name, one in gradients.items()}
         processes = self._team.gathered(own)
-        if self._team.rank == 0:
+        # All processes have to take part in these, and only the first receives tensors that are divided.
+        weights, states = whole(self._weights(), first), whole(self._steps.state_dict(), first)
+        swa = None if self._steps.swa is None else whole(self._steps.swa.state_dict(), first)
+        if first:
             state = {
                 "course": self._course,
                 "fit": fit.state_dict(),
-                **self._steps.state_dict(),
+                **states,
                 "feed": feed.state_dict() if feed is not None else None,
                 "inexact": inexact(fit.datasets),
                 "callbacks": self._hooks.state_dict(),
@@ -133,9 +139,9 @@ class Checkpointer:
                 state["between"] = True  # epochs, amid a pass through the data
             if self._step is not None:
                 state["step"] = self._step.state_dict()
-            if self._steps.swa is not None:
-                state["swa"] = self._steps.swa.state_dict()
-            copy = self._writer.copied({"state": state, "weights": self._weights()})  # one for all files
+            if swa is not None:
+                state["swa"] = swa
+            copy = self._writer.copied({"state": state, "weights": weights})  # one for all files
             if verdict is not None:
                 about = {"epoch": fit.epoch, "monitor": verdict.monitor, "value": verdict.value}
                 kept = [BEST] if verdict.best else []
@@ -167,15 +173,15 @@ class Checkpointer:
             tell(self._fit, "running")
 
     def restore(self, path: Path) -> dict[str, Any] | None:
-        """Restore a checkpoint; return the metric sums and the place in the batches if it was made within a pass.
+        """Restore a checkpoint; if it was made within a pass, return the place in its batches, and this process's part.
 
-        There are no sums if an epoch ended there.
+        The latter is None if an epoch ended there.
         """
         fit, steps = self._fit, self._steps
         state = read_checkpoint(path, self._rows)
         check_same_settings(path, state["course"], self._course)
         try:
-            fit.model.load_state_dict(state["model"])
+            load_weights(fit.model, state["model"])
             steps.load_state_dict(state)
         except (RuntimeError, ValueError, KeyError) as error:
             raise ConfigError(f"{path}: of another model or optimiser: {error}") from None
@@ -185,16 +191,22 @@ class Checkpointer:
             self._step.load_state_dict(state["step"])
         fit.load_state_dict(state["fit"])
         self._hooks.load_state_dict(state["callbacks"])
-        own = state["processes"][self._team.rank]
+        team, processes = self._team, state["processes"]
+        own = state_of(processes, team.rank, team.world, steps.reduces)
+        if len(processes) != team.world and team.rank == 0:
+            fit.log.warning(
+                "%s: written by %d processes; with %d it goes on, but not to the bit", path, len(processes), team.world
+            )
         if steps.swa is not None and "swa" in state:
             steps.swa.load_state_dict(state["swa"])
         steps.discard(None)
-        steps.load_gradients(own.get("gradients", {}))
-        set_random_states(own["random"])
+        steps.load_gradients(own.gradients)
+        if own.random is not None:
+            set_random_states(own.random)
         self._remove_worse(path.parent)
         if state["feed"] is None:
             return None
-        return {"feed": state["feed"], "tallies": None if state.get("between") else own["tallies"]}
+        return {"feed": state["feed"], "own": None if state.get("between") else own}
 
     def _remove_worse(self, folder: Path) -> None:
         """Remove the weights of epochs that are not among the best; a process that was killed may have left some."""
@@ -212,6 +224,10 @@ class Checkpointer:
     def _weights(self) -> dict[str, Any]:
         average = self._steps.average
         return {"model": dict(self._fit.model.state_dict()), "average": average.state_dict() if average else None}
+
+
+def _there(tensors: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: tensor for name, tensor in tensors.items() if tensor is not None}
 
 
 def _best_name(epoch: int) -> str:

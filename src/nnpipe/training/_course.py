@@ -10,6 +10,7 @@ from nnpipe.training._average import EpochAverage, WeightAverage
 from nnpipe.training._forward import training_forward
 from nnpipe.training._gradient_steps import GradientSteps
 from nnpipe.training._learning_rate import Rate
+from nnpipe.training._sharding import is_sharded
 from nnpipe.training._steps import Steps
 from nnpipe.training.fit import Fit
 from nnpipe.training.optimization import Schedule, TorchSchedule
@@ -24,10 +25,12 @@ def make_steps(
     """Return the parts of the steps of a training, whose optimisers follow schedules, in ``world`` processes."""
     options = fit.options
     # DistributedDataParallel knows of one forward and one backward a batch only, for all weights.
-    distributed = world > 1 and step is default_step and len(fit.optimisers) == 1
+    sharded = is_sharded(fit.model)
+    distributed = world > 1 and not sharded and step is default_step and len(fit.optimisers) == 1
+    reduces = not (distributed or sharded)
     length = steps_of(fit.datasets, options)
     by_name = {
-        name: GradientSteps(name, one, Rate(one, schedules[name], length), options, world, reduces=not distributed)
+        name: GradientSteps(name, one, Rate(one, schedules[name], length), options, world, reduces)
         for name, one in fit.optimisers.items()
     }
     forward = training_forward(fit.model, options, distributed)
@@ -50,7 +53,7 @@ def steps_of(datasets: Mapping[str, Mapping[str, Any]], options: TrainerOptions)
     return int(min(most, options.num_epochs * -(-batches // options.accumulate)))
 
 
-def course_of(fit: Fit, rates: Mapping[str, Rate], processes: int, step: Any) -> dict[str, Any]:
+def course_of(fit: Fit, rates: Mapping[str, Rate], step: Any) -> dict[str, Any]:
     """Return the settings on which the weights depend; a run can only be continued with equal ones.
 
     Parameters
@@ -59,8 +62,6 @@ def course_of(fit: Fit, rates: Mapping[str, Rate], processes: int, step: Any) ->
         The training, before its first step.
     rates
         The rates of each optimiser, which know its settings and those of its schedule.
-    processes
-        Number of processes.
     step
         What learns from a batch; it is known by its name.
     """
@@ -70,7 +71,6 @@ def course_of(fit: Fit, rates: Mapping[str, Rate], processes: int, step: Any) ->
     single = len(rates) == 1
     course = fit.options.weight_options() | {
         "datasets": splits,
-        "processes": processes,
         "optimiser": next(iter(optimisers.values())) if single else optimisers,
         "schedule": next(iter(schedules.values())) if single else schedules,
         "data": data_settings(fit.datasets),

@@ -13,6 +13,7 @@ from nnpipe.training._forward import forward_plainly, precision
 from nnpipe.training._hooks import Hooks, same_modes
 from nnpipe.training._metric_sums import MetricSums
 from nnpipe.training._random import seed_all, undisturbed
+from nnpipe.training._sharding import is_sharded, same_buffers
 from nnpipe.training._whole_metrics import Wanted
 from nnpipe.training.batch_statistics import estimate_statistics
 from nnpipe.training.distributed import Team
@@ -43,6 +44,8 @@ class Evaluator:
         with undisturbed(fit.device), same_modes(fit.model), torch.no_grad():
             fit.model.eval()
             seed_all(int(fit.generator("evaluation").integers(2**31)), fit.device)
+            if self._team.world > 1:
+                same_buffers(fit.model)
             with nullcontext() if average is None else average.in_place():
                 for dataset, split in splits:
                     row |= self._evaluate(dataset, split, aloud)
@@ -95,6 +98,7 @@ class Evaluator:
 
     def _evaluate(self, dataset: str, split: str, aloud: bool) -> dict[str, float]:
         fit, hooks, team = self._fit, self._hooks, self._team
+        sharded = is_sharded(fit.model)
         sequence, sums = fit.datasets[dataset][split], MetricSums(fit.metrics)
         watched = aloud and hooks.has("on_evaluate_batch")
         sequence.set_epoch(0)
@@ -105,11 +109,13 @@ class Evaluator:
             total = None
         for given in self._progress(sequence, f"{dataset}/{split}", total):
             given, size = (given, size_of(given)) if team.world == 1 else share_of(given, team.rank, team.world)
-            if not size:
+            if not size and not sharded:
                 continue
             batch = tensors_of(given, fit.device, fit.options.channels_last)
             with self._precision():
                 _, outputs = forward_plainly(fit.model, batch)
+            if not size:  # divided weights are gathered by all processes together
+                continue
             sums.add(outputs)
             if watched:
                 hooks.call("on_evaluate_batch", dataset, split, batch, outputs, batch=batch)

@@ -7,6 +7,7 @@ from typing import Any
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.training._learning_rate import Rate
+from nnpipe.training._sharding import divided_like, load_optimiser, whole
 from nnpipe.training.options import TrainerOptions
 
 
@@ -24,6 +25,8 @@ class GradientSteps:
         Whether a step has used the gradients, so that the next batch begins with none.
     stepped
         Whether a step was made since the batch began.
+    reduces
+        Whether gradients are the mean over processes only after :meth:`step` has exchanged them.
     norm
         The norm of all gradients before clipping; None unless ``clip_norm`` is set.
 
@@ -37,7 +40,7 @@ class GradientSteps:
         Number of processes.
     reduces
         Whether gradients are the mean over processes only after :meth:`step` has exchanged them.
-        ``DistributedDataParallel`` has exchanged them before.
+        ``DistributedDataParallel`` and sharded models have exchanged them before.
     """
 
     def __init__(
@@ -55,7 +58,7 @@ class GradientSteps:
         self.parameters = [p for group in optimiser.param_groups for p in group["params"] if p.requires_grad]
         self._options = options
         self._world = world
-        self._reduces = reduces and world > 1
+        self.reduces = reduces and world > 1
         self._summed = options.accumulate > 1 or world > 1
         self._batches = self._samples = 0
         self._plain = getattr(optimiser.zero_grad, "__func__", None) is torch.optim.Optimizer.zero_grad
@@ -121,7 +124,7 @@ class GradientSteps:
         if own and all(p.grad is None for p in self.parameters):
             raise ConfigError(f"{self.name}: no weight has a gradient; call fit.backward(loss) before fit.update()")
         scaler = None if own else self.scaler
-        if self._reduces:
+        if self.reduces:
             self._exchange()  # before the scaler looks for infinities: all processes must find the same
         if scaler is not None:
             scaler.unscale_(self.optimiser)
@@ -169,7 +172,7 @@ class GradientSteps:
         if value is not None:
             torch.nn.utils.clip_grad_value_(self.parameters, value)
         if norm is not None:
-            self.norm = torch.nn.utils.clip_grad_norm_(self.parameters, norm)
+            self.norm = whole(torch.nn.utils.clip_grad_norm_(self.parameters, norm), True)
 
     # -- checkpoints ----------------------------------------------------------------------------
 
@@ -180,7 +183,7 @@ class GradientSteps:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what :meth:`state_dict` returned."""
-        self.optimiser.load_state_dict(state["optimiser"])
+        load_optimiser(self.optimiser, state["optimiser"])
         self.rate.load_state_dict(state["rate"])
         if self.scaler is not None:
             self.scaler.load_state_dict(state["scaler"])
@@ -190,11 +193,12 @@ class GradientSteps:
         found = {str(n): p.grad for n, p in enumerate(self.parameters) if p.grad is not None}
         if self.used or not found:
             return None
-        return {"batches": self._batches, "samples": self._samples, "gradients": found}
+        shared = self._world > 1 and not self.reduces  # all processes have their mean
+        return {"batches": self._batches, "samples": self._samples, "gradients": found, "shared": shared}
 
     def load_gradients(self, state: Mapping[str, Any]) -> None:
         """Restore what :meth:`gradients` returned."""
         self.used, self._batches, self._samples = False, state["batches"], state["samples"]
         for number, gradient in state["gradients"].items():
             parameter = self.parameters[int(number)]
-            parameter.grad = gradient.to(parameter.device)
+            parameter.grad = divided_like(gradient.to(parameter.device), parameter)

@@ -16,6 +16,7 @@ from nnpipe.training._forward import outputs_of
 from nnpipe.training._hooks import Hooks
 from nnpipe.training._limits import Passes, StepLimits
 from nnpipe.training._metric_sums import MetricSums
+from nnpipe.training._sharding import is_sharded, same_buffers
 from nnpipe.training._steps import Diverged, Steps
 from nnpipe.training._whole_metrics import tell_missing
 from nnpipe.training.checkpoints import LAST
@@ -91,7 +92,7 @@ class Loop:
         fit, options = self._fit, self._fit.options
         if fit.stopping:
             return False
-        within = self._amid is not None and self._amid["tallies"] is not None
+        within = self._amid is not None and self._amid["own"] is not None
         return within or (
             fit.epoch < options.num_epochs and (options.max_steps is None or fit.step < options.max_steps)
         )
@@ -102,9 +103,8 @@ class Loop:
         self._amid = None
         if amid is not None:
             self._passes.resume(amid["feed"], fit.passes)
-            if amid["tallies"] is not None:
-                for name, sums in self._metric_sums.items():
-                    sums.load_state_dict(amid["tallies"][name])
+            if amid["own"] is not None:
+                amid["own"].load_sums(self._metric_sums)
                 return
         fit.epoch += 1
         fit.batch = 0
@@ -143,6 +143,7 @@ class Loop:
         step, checked, every = self._step, self._step is default_step, options.checkpoint_every
         what = f"epoch {fit.epoch}/{options.num_epochs}"
         alone, sequence = team.world == 1, ""
+        apart = steps.reduces or is_sharded(fit.model)  # DistributedDataParallel shares buffers by itself
         for name, given in self._progress(self._passes.batches(), what, self._passes.length):
             given, size = (given, size_of(given)) if alone else share_of(given, team.rank, team.world)
             batch = tensors_of(given, device, options.channels_last)
@@ -150,6 +151,8 @@ class Loop:
                 sequence, fit.dataset = name, name.partition("/")[0]
             if watch_begin:
                 hooks.call("on_batch_begin", batch, batch=batch)
+            if apart:
+                same_buffers(fit.model)
             steps.begin(fit.epoch, fit.step, given["sample_id"], size)
             found: Any = step(fit, batch)
             outputs = found if checked or not found else outputs_of(found, batch, step)

@@ -11,7 +11,7 @@ import numpy as np
 from nnpipe.training._whole_metrics import Wanted, WholeMetrics
 from nnpipe.training.outputs.metric import Metric, figure
 
-_WHOLE = "/whole"  # no output's figure has this name
+WHOLE = "/whole"  # no output's figure has this name
 _EVERY = 64  # batches whose metrics stay on the device before their sums are fetched
 
 
@@ -96,14 +96,14 @@ class MetricSums:
         state: dict[str, Any] = {
             name: [np.asarray(above), np.asarray(below), finish] for name, (above, below, finish) in self._sums.items()
         }
-        return state if self._whole is None else state | {_WHOLE: self._whole.state_dict()}
+        return state if self._whole is None else state | {WHOLE: self._whole.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore sums that :meth:`state_dict` returned."""
         self._waiting, self._count = {}, 0
-        self._sums = {name: list(kept) for name, kept in state.items() if name != _WHOLE}
-        if self._whole is not None and _WHOLE in state:
-            self._whole.load_state_dict(state[_WHOLE])
+        self._sums = {name: list(kept) for name, kept in state.items() if name != WHOLE}
+        if self._whole is not None and WHOLE in state:
+            self._whole.load_state_dict(state[WHOLE])
 
     def take_objects(self, other: MetricSums) -> None:
         """Use the objects of other sums, which exchange their states with other processes themselves."""
@@ -114,9 +114,9 @@ class MetricSums:
         """Add sums that other processes returned by :meth:`state_dict`, in order."""
         states = list(states)
         if self._whole is not None:
-            self._whole.join(state[_WHOLE] for state in states)
+            self._whole.join(state[WHOLE] for state in states)
         for state in states:
-            for name, (above, below, finish) in ((n, kept) for n, kept in state.items() if n != _WHOLE):
+            for name, (above, below, finish) in ((n, kept) for n, kept in state.items() if n != WHOLE):
                 kept = self._sums.setdefault(name, [0.0, 0.0, finish])
                 kept[0] = kept[0] + above
                 kept[1] = kept[1] + below

@@ -133,6 +133,11 @@ class Steps:
         return (self.by_name[name],)
 
     @property
+    def reduces(self) -> bool:
+        """Whether gradients are exchanged between processes only when a step is made."""
+        return self._all[0].reduces
+
+    @property
     def rates(self) -> dict[str, Rate]:
         """What sets the learning rates of each optimiser."""
         return {name: one.rate for name, one in self.by_name.items()}

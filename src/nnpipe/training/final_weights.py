@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from nnpipe.core.files import write_text
+from nnpipe.training._sharding import load_weights
 
 if TYPE_CHECKING:
     from nnpipe.training._checkpointing import Checkpointer
@@ -83,7 +84,7 @@ def choose_final_weights(fit: Fit, steps: Steps, checkpointer: Checkpointer, eva
         which = "last"
     if which == "best":
         model, average = checkpointer.best_weights()
-        fit.model.load_state_dict(dict(model) | dict(average or {}))
+        load_weights(fit.model, dict(model) | dict(average or {}))
         epoch = fit.best_epoch
     elif which == "average" and steps.average is not None:
         steps.average.stay()

@@ -47,6 +47,10 @@ class TrainerOptions(Component):
     recompute: tuple[str, ...] = argument(
         (), help="layers, with * for any letters, that compute their outputs again for gradients rather than keep them"
     )
+    shard: tuple[str, ...] = argument(
+        (),
+        help="layers, with * for any letters, whose weights are divided over the processes (FSDP), as are all others",
+    )
     channels_last: bool = argument(False, help="keep images and kernels with the channels as the last axis in memory")
     compile: bool = argument(False, help="compile the model with torch.compile")
     train_splits: tuple[str, ...] = argument(("train",), help="splits to learn from; the others are evaluated")
@@ -85,6 +89,8 @@ class TrainerOptions(Component):
             raise ConfigError("weights='average' needs ema_decay or swa_start, which say how the average is taken")
         if self.ema_decay is not None and self.swa_start is not None:
             raise ConfigError("ema_decay and swa_start are two averages; give one of them")
+        if self.shard and self.precision == "float16":
+            raise ConfigError("shard: weights that are divided over processes cannot learn in float16; use bfloat16")
         if self.swa_start is not None and self.swa_start > self.num_epochs:
             raise ConfigError(f"swa_start={self.swa_start} is after the last epoch, {self.num_epochs}")
 
@@ -98,5 +104,6 @@ class TrainerOptions(Component):
             "num_epochs", "checkpoint_every", "keep_every", "callback_errors", "abort_above", "train_metrics",
             "evaluate_every", "patience", "min_delta", "monitor", "monitor_mode", "compile", "device", "weights",
             "max_steps", "max_seconds", "keep_best", "on_divergence", "rollback_factor", "max_rollbacks", "recompute",
+            "shard",
         }  # fmt: skip
         return {name: value for name, value in self.to_json().items() if name not in free}

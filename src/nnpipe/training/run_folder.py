@@ -221,7 +221,8 @@ def file_name(*parts: str) -> str:
 
 def check_same_settings(path: Path, stored: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """Raise :class:`ConfigError` naming the differences if a run was begun with other settings."""
-    wrong = list(differences(plain(dict(stored)), plain(dict(now)), _NEWER))
+    stored = {name: value for name, value in stored.items() if name != "processes"}  # older runs stored their number
+    wrong = list(differences(plain(stored), plain(dict(now)), _NEWER))
     if wrong:
         told = [f"{name} {_change(was, comes)}" for name, was, comes in wrong[:_MOST]]
         more = f", and {len(wrong) - _MOST} more" if len(wrong) > _MOST else ""

@@ -70,8 +70,13 @@ def structure_of(model: Any) -> dict[str, str]:
         shapes += [f"{n} {tuple(b.shape)}" for n, b in layer.named_buffers(recurse=False)]
         settings = ", ".join(part for part in (layer.extra_repr(), *shapes) if part)
         if settings or name:
-            found[name or "model"] = f"{type(layer).__name__}({settings})"[:_LONGEST]
+            found[name or "model"] = f"{_class_of(layer).__name__}({settings})"[:_LONGEST]
     return found
+
+
+def _class_of(layer: Any) -> type:
+    """Return a layer's class, also if its weights are divided over processes, for which PyTorch changes the class."""
+    return next(one for one in type(layer).__mro__ if not one.__module__.startswith("torch.distributed.fsdp"))
 
 
 def keras_settings(model: Any, optimiser: Any) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from nnpipe.training._loop import Loop
 from nnpipe.training._optimisers import check_schedule, check_step, optimisers_of, schedules_of
 from nnpipe.training._random import seed_all, undisturbed
 from nnpipe.training._recomputation import recomputing
+from nnpipe.training._sharding import check_sharded, shard
 from nnpipe.training._user_inputs import check_device, check_others, check_splits, datasets_of, model_of
 from nnpipe.training._whole_metrics import tell_missing, wanted_of
 from nnpipe.training.callbacks.callback import Callback
@@ -168,6 +169,9 @@ class Trainer(Module):
             # Each process draws its own random numbers, for example for dropout.
             seed_all(self.options.seed + members.rank, self.options.device)
             place(model, self.options)
+            if shard(model, self.options.shard, members, self.options.device):
+                check_sharded(self.callbacks or (), optimiser, parameters)
+                callbacks = ()
             if self.options.on_divergence == "rollback" and (where is None or members.world > 1):
                 raise ConfigError("on_divergence='rollback' needs a folder with checkpoints, and a single process")
             made = optimisers_of(optimiser, model, parameters)
@@ -201,7 +205,7 @@ class Trainer(Module):
         progress: Progress,
     ) -> None:
         fit.steps = steps = make_steps(fit, schedules, members.world, step)
-        course = {} if fit.folder is None else course_of(fit, steps.rates, members.world, step) | dict(identity)
+        course = {} if fit.folder is None else course_of(fit, steps.rates, step) | dict(identity)
         checkpointer = Checkpointer(fit, hooks, step, steps, writer, members, course)
         amid = None
         if fit.folder is not None:
