@@ -13,13 +13,13 @@ _RELU = 1
 _SCALE = 6 / 255
 
 
-class _Network(IntegerGraph):
+class Network(IntegerGraph):
     """Layers whose outputs fill the range of int8, as calibration makes them."""
 
-    def __init__(self) -> None:
+    def __init__(self, *shape: int) -> None:
         super().__init__(np.random.default_rng(0), "int8")
         self._tensors.clear()
-        self._values = [self._tensor([1, 96, 96, 3], "int8", _SCALE, -128)]
+        self._values = [self._tensor(shape, "int8", _SCALE, -128)]
 
     def convolution(self, kind: str, channels: int, size: int, stride: int) -> None:
         """Add a convolution with ReLU."""
@@ -33,6 +33,12 @@ class _Network(IntegerGraph):
         fields |= {"dilationHFactor": 1, "dilationWFactor": 1} | ({"depthMultiplier": 1} if alike else {})
         options = "DepthwiseConv2DOptions" if alike else "Conv2DOptions"
         self._operator(kind, [source, *extra], made, options, **fields)
+
+    def sum(self, back: int) -> None:
+        """Add the sum of the last value and of one that is some operators older."""
+        first, second = self._values[-1 - back], self._values[-1]
+        made = self._tensor(self._shape(second), "int8", _SCALE, -128)
+        self._operator("ADD", [first, second], made, "AddOptions")
 
     def _filled(self, extra: list[int], products: int) -> list[int]:
         """Return weights and bias with such scales that outputs of the scale of the input fill the range."""
@@ -59,7 +65,7 @@ class _Network(IntegerGraph):
 
 def visual_wake_words() -> bytes:
     """Return the network as a TensorFlow Lite file; it is always the same."""
-    network = _Network()
+    network = Network(1, 96, 96, 3)
     network.convolution("CONV_2D", 8, 3, 2)
     depth = 8
     for stride, channels in _LAYERS:
