@@ -1,10 +1,10 @@
 """Whether C of random graphs in 8-bit numbers is right, and without a fault that a sanitiser finds.
 
-Graphs of one to six operators are computed by LiteRT's reference kernels and, as C, by programs with
-AddressSanitizer and UndefinedBehaviorSanitizer: with the kernels for any core, and with those for the DSP and the
-vector extension of Cortex-M, whose instructions are then computed in C.  Of every graph, one copy has some of its bytes
-damaged, and another has other shapes, types, scales, options or references; where these still become C, this runs under
-the sanitisers, too, although nothing says what it should compute.
+Graphs of one to six operators, of the most used kinds and, every second one, of many kinds, are computed by LiteRT's
+reference kernels and, as C, by programs with AddressSanitizer and UndefinedBehaviorSanitizer: with the kernels for any
+core, and with those for the DSP and the vector extension of Cortex-M, whose instructions are then computed in C.  Of
+every graph, one copy has some of its bytes damaged, and another has other shapes, types, scales, options or references;
+where these still become C, this runs under the sanitisers, too, although nothing says what it should compute.
 A hundred graphs are one program, because a C compiler needs most of its time for kernels that they share.  The goal is
 that all undamaged graphs agree to the bit, and that there is no finding.
 
@@ -35,6 +35,7 @@ from nnpipe.runtimes.litert import LiteRTRuntime
 from nnpipe.testing.changed_graphs import changed_graph
 from nnpipe.testing.integer_graphs import random_integer_graph
 from nnpipe.testing.sanitised_c import SanitiserFinding, sanitised_outputs
+from nnpipe.testing.wide_integer_graphs import wide_integer_graph
 
 MACROS: tuple[tuple[str, ...], ...] = ((), ("NN_DSP_IN_C",), ("NN_DSP_IN_C", "NN_MVE_IN_C"))
 TOGETHER = 100
@@ -123,7 +124,7 @@ def outcomes(seeds: range, folder: Path) -> dict[str, Counter[str]]:
     counts: dict[str, Counter[str]] = {}
     graphs: list[Graph] = []
     for seed in seeds:
-        data = random_integer_graph(seed, 1 + seed % 6)
+        data = (wide_integer_graph if seed % 2 else random_integer_graph)(seed, 1 + seed % 6)
         copies = {
             "as it is": data,
             "damaged": damaged(data, seed),

@@ -25,6 +25,7 @@ from nnpipe.testing.changed_graphs import changed_graph
 from nnpipe.testing.integer_graphs import random_integer_graph
 from nnpipe.testing.sanitised_c import SanitiserFinding, sanitised_outputs
 from nnpipe.testing.session import assert_one_line
+from nnpipe.testing.wide_integer_graphs import wide_integer_graph
 
 needs("ai_edge_litert")
 needs_c = pytest.mark.skipif(C.find() is None, reason="no C compiler is installed (apt install gcc)")
@@ -33,7 +34,7 @@ needs_c = pytest.mark.skipif(C.find() is None, reason="no C compiler is installe
 def prepared(folder: Path, seed: int) -> tuple[Source, list[Batch], Batch]:
     """Return the source of a random graph, inputs, and what is expected."""
     path = folder / f"{seed}.tflite"
-    path.write_bytes(random_integer_graph(seed, 1 + seed % 6))
+    path.write_bytes((wide_integer_graph if seed % 2 else random_integer_graph)(seed, 1 + seed % 6))
     source = source_of(read_program(path), 0)
     rng = np.random.default_rng(seed)
     batch = {spec.name: rng.integers(0, 256, spec.shape, np.uint8).view(spec.dtype) for spec in source.io.inputs}
@@ -42,7 +43,7 @@ def prepared(folder: Path, seed: int) -> tuple[Source, list[Batch], Batch]:
 
 
 @needs_c
-@pytest.mark.parametrize("seeds", [range(8), pytest.param(range(8, 300), marks=pytest.mark.slow)], ids=str)
+@pytest.mark.parametrize("seeds", [range(12), pytest.param(range(12, 300), marks=pytest.mark.slow)], ids=str)
 @pytest.mark.parametrize("defines", [[], ["NN_DSP_IN_C"], ["NN_DSP_IN_C", "NN_MVE_IN_C"]])
 def test_random_graphs_compute_the_same_to_the_bit(seeds: range, defines: list[str], tmp_path: Path) -> None:
     graphs = [prepared(tmp_path, seed) for seed in seeds]
@@ -74,7 +75,7 @@ def test_graphs_that_say_something_else_are_refused_or_run_without_a_fault(tmp_p
     graphs: list[tuple[Source, list[Batch]]] = []
     path = tmp_path / "graph.tflite"
     for seed in range(40):
-        path.write_bytes(changed_graph(random_integer_graph(seed, 3), np.random.default_rng(seed)))
+        path.write_bytes(changed_graph(wide_integer_graph(seed, 3), np.random.default_rng(seed)))
         try:
             source = source_of(read_program(path), 0)
         except NNPipeError as error:

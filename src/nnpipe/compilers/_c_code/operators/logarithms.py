@@ -31,8 +31,8 @@ def log_softmax(op: OperatorView) -> CStep:
     holds = scale_of(out) == 16 / 256 and zero_of(out) == 127
     op.expect(holds, "its output has another scale than 1 / 16, or another zero point")
     op.expect(length < _LONGEST, "its rows are too long")
-    scale = min(scale_of(data) * 2.0 ** (31 - _BITS), 2.0**31 - 1)
-    op.expect(scale > 1, "its input has a very small scale")
+    scale = scale_of(data) * 2.0 ** (31 - _BITS)
+    op.expect(1 < scale < 1 << 30, "its input has a very small or a very large scale")
     multiplier, shift = multiplier_of(scale)
     back = multiplier_of((1 << 31 - shift) / multiplier)
     op.expect(back[1] <= 0, "its input has a very small scale")
