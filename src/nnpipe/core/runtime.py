@@ -27,6 +27,8 @@ class Runtime(Component):
         Element types of weights and values with which it runs no model, such as ``("bfloat16",)``.
     unsupported_io
         Element types of inputs and outputs that cannot be put and got.
+    target_packages
+        Those packages of the extra ``install`` that a server on a board needs; all of them by default.
 
     Examples
     --------
@@ -48,6 +50,7 @@ class Runtime(Component):
     native_code: ClassVar[tuple[str, ...]] = ()
     unsupported_types: ClassVar[tuple[str, ...]] = ()
     unsupported_io: ClassVar[tuple[str, ...]] = ()
+    target_packages: ClassVar[tuple[str, ...]] = ()
 
     def load(self, artifact: Artifact) -> InferenceSession:
         """Load a model and return the session that runs it.

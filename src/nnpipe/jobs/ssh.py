@@ -8,9 +8,9 @@ of the script.
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
-import re
 import shlex
 import tarfile
 from collections.abc import Mapping, Sequence
@@ -29,9 +29,6 @@ from nnpipe.jobs.upload_list import to_send
 
 SCHEME = "ssh://"
 
-_ADDRESS = re.compile(
-    r"ssh://(?:(?P<user>[\w.][\w.@-]*)@)?(?P<host>[\w.:][\w.:-]*?|\[[\w:.%]+\])(?::(?P<port>\d{1,5}))?/?"
-)
 _FOLDER = ".nnpipe/jobs"  # relative to the user's home, where commands of ssh start
 _WORK = "work"
 _AGENT = "agent"
@@ -70,12 +67,11 @@ class Ssh(Place):
     @classmethod
     def at(cls, address: str) -> Ssh:
         """Return the place with this address; raise :class:`ConfigError` if it is malformed."""
-        found = _ADDRESS.fullmatch(address)
-        if found is None:
-            raise ConfigError(f"{address[:80]}: expected ssh://HOST, ssh://USER@HOST or ssh://USER@HOST:PORT")
-        user, host, port = found["user"], found["host"].strip("[]"), found["port"]
-        options = ["-p", port] if port else []
-        return cls(CommandConnection((*options, f"{user}@{host}" if user else host), address), address)
+        try:
+            connection = CommandConnection.at(address.removeprefix(SCHEME).removesuffix("/"))
+        except ConfigError:
+            raise ConfigError(f"{address[:80]}: expected ssh://HOST, ssh://USER@HOST or ssh://USER@HOST:PORT") from None
+        return cls(dataclasses.replace(connection, shown=address), address)
 
     def folder(self, job: str) -> str:
         """Return the folder that a job will have; see :class:`Place`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import tempfile
 import threading
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from nnpipe.core.errors import ConfigError
 from nnpipe.jobs.agent.files import REPLY
 from nnpipe.jobs.place import JobError, Unreached
 
@@ -18,7 +20,11 @@ _OPTIONS = (
     "-o", "BatchMode=yes", "-o", "ConnectTimeout=15", "-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=4",
     "-T", "-x",
 )  # fmt: skip
+_ADDRESS = re.compile(
+    r"(?:(?P<user>[\w.][\w.@-]*)@)?(?P<host>[\w.:][\w.:-]*?|\[[\w:.%]+\])(?::(?P<port>\d{1,5}))?", re.ASCII
+)
 _FAILED = 255  # of ssh itself (man ssh)
+_LAST_PORT = 65_535
 _NOISE = 1 << 20  # bytes of output of a shell's start files before the answer
 _MOST = 8 << 20
 _BLOCK = 1 << 20
@@ -46,6 +52,26 @@ class CommandConnection:
 
     target: Sequence[str]
     shown: str
+
+    @classmethod
+    def at(cls, address: str) -> CommandConnection:
+        """Return the connection to the machine with this address: ``HOST``, ``USER@HOST`` or ``USER@HOST:PORT``.
+
+        Raises
+        ------
+        ConfigError
+            If it is no such address; in particular, ssh would take a host that begins with a dash for an option.
+        """
+        found = _ADDRESS.fullmatch(address)
+        if found is None or int(found["port"] or 0) > _LAST_PORT:
+            raise ConfigError(f"{address[:80]!r}: expected HOST, USER@HOST or USER@HOST:PORT")
+        user, host, port = found["user"], found["host"].strip("[]"), found["port"]
+        options = ["-p", port] if port else []
+        return cls((*options, f"{user}@{host}" if user else host), address)
+
+    def command(self, command: str) -> list[str]:
+        """Return the call of ssh that runs a shell command there."""
+        return ["ssh", *_OPTIONS, *self.target[:-1], "--", self.target[-1], command]
 
     def run(self, command: str, given: bytes = b"", seconds: float = 300.0) -> bytes:
         """Run a shell command, and return its output after the mark of an answer.
@@ -93,12 +119,7 @@ class CommandConnection:
             source.write(given)
             source.seek(0)
             try:
-                process = subprocess.Popen(
-                    ["ssh", *_OPTIONS, *self.target[:-1], "--", self.target[-1], command],
-                    stdin=source,
-                    stdout=subprocess.PIPE,
-                    stderr=errors,
-                )
+                process = subprocess.Popen(self.command(command), stdin=source, stdout=subprocess.PIPE, stderr=errors)
             except OSError as error:
                 raise JobError(f"ssh: {error.strerror or error}; install OpenSSH's client") from None
             late = threading.Timer(seconds, process.kill)
@@ -109,7 +130,7 @@ class CommandConnection:
                 status = process.wait()
                 if status:
                     errors.seek(0)
-                    words = _last_line(errors.read(_NOISE))
+                    words = last_line(errors.read(_NOISE))
                     if status < 0 and not late.is_alive():
                         raise Unreached(f"{self.shown}: no answer within {seconds:g} s")
                     if status == _FAILED:
@@ -125,6 +146,7 @@ class CommandConnection:
                 process.wait()
 
 
-def _last_line(data: bytes) -> str:
+def last_line(data: bytes) -> str:
+    """Return the last line that is not empty, without control characters."""
     lines = [line for line in data.decode("utf-8", "replace").splitlines() if line.strip()]
     return " ".join("".join(c if c.isprintable() else " " for c in lines[-1]).split())[:300] if lines else ""

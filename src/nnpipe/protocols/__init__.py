@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from nnpipe.protocols.qemu import QemuTarget as QemuTarget
     from nnpipe.protocols.serial import SerialProtocol as SerialProtocol
     from nnpipe.protocols.server.serve import serve as serve
+    from nnpipe.protocols.ssh import SSHProtocol as SSHProtocol
     from nnpipe.protocols.tls import TLSProtocol as TLSProtocol
     from nnpipe.protocols.unix import UnixProtocol as UnixProtocol
 
@@ -25,6 +26,7 @@ __getattr__ = lazy_getattr(
         "qemu": ("QemuTarget",),
         "serial": ("SerialProtocol",),
         "server.serve": ("serve",),
+        "ssh": ("SSHProtocol",),
         "tls": ("TLSProtocol",),
         "unix": ("UnixProtocol",),
     },

@@ -20,6 +20,7 @@ class IREERuntime(SealedRuntime):
 
     requires: ClassVar[tuple[str, ...]] = ("iree.runtime",)
     install: ClassVar[str] = "nnpipe[iree]"
+    target_packages: ClassVar[tuple[str, ...]] = ("iree-base-runtime",)
     accepts: ClassVar[tuple[str, ...]] = (FORMAT,)
     unsupported_io: ClassVar[tuple[str, ...]] = ("string", "bfloat16")
     native_code: ClassVar[tuple[str, ...]] = (FORMAT,)

@@ -22,6 +22,7 @@ class ONNXRuntime(Runtime, FixesBatch):
 
     requires: ClassVar[tuple[str, ...]] = ("onnxruntime",)
     install: ClassVar[str] = "nnpipe[onnx]"
+    target_packages: ClassVar[tuple[str, ...]] = ("onnxruntime",)
     accepts: ClassVar[tuple[str, ...]] = ("onnx",)
     unsupported_types: ClassVar[tuple[str, ...]] = ("bfloat16",)
 

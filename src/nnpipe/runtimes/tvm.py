@@ -20,6 +20,7 @@ class TVMRuntime(SealedRuntime):
 
     requires: ClassVar[tuple[str, ...]] = ("tvm",)
     install: ClassVar[str] = "nnpipe[tvm]"
+    target_packages: ClassVar[tuple[str, ...]] = ("apache-tvm", "apache-tvm-ffi", "ml-dtypes")
     accepts: ClassVar[tuple[str, ...]] = (FORMAT,)
     unsupported_io: ClassVar[tuple[str, ...]] = UNTAKEN
     native_code: ClassVar[tuple[str, ...]] = (FORMAT,)

@@ -1,0 +1,1 @@
+"""Servers on boards: installed over SSH, looked after, and removed."""
