@@ -27,7 +27,7 @@ _NEW, _LOG_MOST = ".new", 1 << 20
 _PAUSE = 0.1
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """A request cannot be carried out; the text gives the reason."""
 
 
@@ -35,7 +35,7 @@ def answer(asked: Mapping[str, Any], stream: IO[bytes]) -> dict[str, Any]:
     """Carry out a request, and return the answer, or the reason under ``refused``."""
     try:
         return _ACTIONS[asked["action"]](asked, stream)
-    except Refused as error:
+    except RequestRefused as error:
         return {"refused": str(error)}
     except (OSError, tarfile.TarError, EOFError) as error:
         where = getattr(error, "filename", None)
@@ -112,7 +112,7 @@ def _unpack(stream: IO[bytes], folder: Path, sha256: str) -> None:
                 found.update(block)
                 handle.write(block)
         if found.hexdigest() != sha256:
-            raise Refused("the packages did not arrive as they were sent")
+            raise RequestRefused("the packages did not arrive as they were sent")
         with tarfile.open(archive) as opened:
             opened.extractall(folder)
     finally:
@@ -135,9 +135,9 @@ def _start(folder: Path, seconds: float) -> dict[str, Any]:
     while SERVED not in (told := _log(folder, begin)):
         if service.alive(folder, settings["service"]) is None and SERVED not in (told := _log(folder, begin)):
             service.stop(folder, settings["service"], forget=True)
-            raise Refused(f"the server ended at once: {_last(told) or f'{log} is empty'}")
+            raise RequestRefused(f"the server ended at once: {_last(told) or f'{log} is empty'}")
         if time.monotonic() > limit:
-            raise Refused(f"the server has not said within {seconds:g} s that it is ready; look at {log}")
+            raise RequestRefused(f"the server has not said within {seconds:g} s that it is ready; look at {log}")
         time.sleep(_PAUSE)
     return {"targets": [_state(folder)], "lingers": service.outlives_logout(settings["service"])}
 
@@ -161,7 +161,7 @@ def _folder(asked: Mapping[str, Any]) -> Path:
     folder = _root() / str(asked["name"])
     if not (folder / SETTINGS).is_file():
         there = ", ".join(path.name for path in _targets())
-        raise Refused(
+        raise RequestRefused(
             f"no target is called {asked['name']!r} there; {f'there are {there}' if there else 'it has none'}"
         )
     return folder
@@ -170,7 +170,7 @@ def _folder(asked: Mapping[str, Any]) -> Path:
 def _settings(folder: Path) -> dict[str, Any]:
     found = files.read(folder, SETTINGS)
     if found is None:
-        raise Refused(f"{folder / SETTINGS} cannot be read; install the target again")
+        raise RequestRefused(f"{folder / SETTINGS} cannot be read; install the target again")
     return found
 
 
