@@ -45,10 +45,11 @@ def scale_of(tensor: ProgramTensor) -> float:
         If it is not quantised, per channel, or by a scale or zero point that no kernel takes.
     """
     scale, zero = tensor.spec.scale, tensor.spec.zero_point
-    if not isinstance(scale, float) or scale <= 0 or not isinstance(zero, int | np.integer):
+    known = tensor.spec.dtype in LIMITS and isinstance(zero, int | np.integer)
+    if not isinstance(scale, float) or scale <= 0 or not known:
         raise CompileError(f"a tensor of type {tensor.spec.dtype} has no scale, or several")
     low, high = LIMITS[tensor.spec.dtype]
-    if not low <= zero <= high:
+    if not low <= zero <= high:  # type: ignore[operator]
         raise CompileError(f"a zero point is {zero}")
     return scale
 
