@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -29,8 +30,9 @@ def model_of(given: Any) -> Any:
 def datasets_of(given: Any, seed: int) -> dict[str, dict[str, Any]]:
     """Return sequences by data set and split.
 
-    A ``torch.utils.data.DataLoader`` becomes a sequence.  A single sequence or
-    loader becomes the training split; splits without a data set's name get one.
+    A ``torch.utils.data.DataLoader``, a ``tf.data.Dataset`` of batches, and a data set of Hugging Face become
+    sequences; the last in batches of 32 samples, those of ``train`` shuffled.  A single one
+    becomes the training split; splits without a data set's name get one.
 
     Raises
     ------
@@ -50,26 +52,47 @@ def datasets_of(given: Any, seed: int) -> dict[str, dict[str, Any]]:
         for word in (name, *parts):
             if not isinstance(word, str) or "/" in word:
                 raise ConfigError(f"{word!r}: the name of a data set or split is a text, and cannot hold a slash")
-        found[name] = {split: _sequence(part, f"datasets[{name!r}][{split!r}]", seed) for split, part in parts.items()}
+        found[name] = {
+            split: _sequence(part, f"datasets[{name!r}][{split!r}]", seed, split == "train")
+            for split, part in parts.items()
+        }
     return found
 
 
 def _goes(value: Any) -> bool:
-    return _is_loader(value) or (hasattr(value, "set_epoch") and hasattr(value, "__iter__"))
+    known = _is_loader(value) or _is_of_tensorflow(value) or _is_of_hugging_face(value)
+    return known or (hasattr(value, "set_epoch") and hasattr(value, "__iter__"))
 
 
 def _is_loader(value: Any) -> bool:
-    import sys
-
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(value, torch.utils.data.DataLoader)
 
 
-def _sequence(value: Any, where: str, seed: int) -> Any:
+def _is_of_tensorflow(value: Any) -> bool:
+    tensorflow = sys.modules.get("tensorflow")
+    return tensorflow is not None and isinstance(value, tensorflow.data.Dataset)
+
+
+def _is_of_hugging_face(value: Any) -> bool:
+    datasets = sys.modules.get("datasets")
+    kinds = tuple(getattr(datasets, name, ()) or () for name in ("Dataset", "IterableDataset"))
+    return any(isinstance(kind, type) and isinstance(value, kind) for kind in kinds)
+
+
+def _sequence(value: Any, where: str, seed: int, shuffle: bool) -> Any:
     if _is_loader(value):
         from nnpipe.training.sequences.torch_loader import TorchSequence
 
         return TorchSequence(value, seed=seed)
+    if _is_of_tensorflow(value):
+        from nnpipe.training.sequences.tensorflow_dataset import TensorFlowSequence
+
+        return TensorFlowSequence(value)
+    if _is_of_hugging_face(value):
+        from nnpipe.training.sequences.hugging_face import HuggingFaceSequence
+
+        return HuggingFaceSequence(value, shuffle=shuffle, seed=seed)
     if not _goes(value) or isinstance(value, type):
         raise ConfigError(f"{where} is a {kind_of(value)}, no sequence of batches; {_hint(value)}")
     return value
@@ -79,8 +102,6 @@ def _hint(value: Any) -> str:
     module = type(value).__module__
     if module.startswith("torch.utils.data"):
         return "make a torch.utils.data.DataLoader of it"
-    if module.startswith("tensorflow"):
-        return "make a nnpipe.training.sequences.tensorflow_dataset.TensorFlowSequence of it"
     return _HINT
 
 

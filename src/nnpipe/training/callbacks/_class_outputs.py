@@ -18,7 +18,7 @@ def by_label(output: Output) -> list[tuple[str, Any, Any]]:
     """
     if isinstance(output, ClassificationOutput):
         given = output.output if isinstance(output.output, np.ndarray) else output.output.detach()
-        return [("", given, output.target)]
+        return [("", given, output.true_classes)]
     if not isinstance(output, BinaryOutput):
         return []
     logits, target = output.output.detach(), output.target

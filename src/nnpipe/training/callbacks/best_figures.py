@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from nnpipe.core.errors import ConfigError
 from nnpipe.core.task import quality_metric
 from nnpipe.experiment.state import State
 from nnpipe.training.callbacks.writing_callback import WritingCallback, write_table
@@ -90,5 +89,5 @@ def less_is_better(figure: str) -> bool | None:
         return False
     try:
         return quality_metric(name).less_is_better
-    except ConfigError:
+    except KeyError:
         return None  # one of the user's own

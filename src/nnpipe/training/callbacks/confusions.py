@@ -58,7 +58,7 @@ class Confusions(WritingCallback):
         for name, output in outputs.items():
             if isinstance(output, ClassificationOutput):
                 kept = self._kept.setdefault((dataset, split, name), [])
-                kept.append((np.asarray(batch["sample_id"]), output.predictions(), output.target))
+                kept.append((np.asarray(batch["sample_id"]), output.predictions(), output.true_classes))
 
     def on_epoch_end(self, fit: Fit) -> None:
         """Write the tables of the epoch's evaluation, and the pictures at the last epoch."""

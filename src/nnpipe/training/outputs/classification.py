@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nnpipe.core.argument_checks import check_call
+from nnpipe.core.errors import ConfigError
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.training.outputs.metric import Metric
 from nnpipe.training.outputs.output import Output, judged_as, real
@@ -14,6 +15,9 @@ from nnpipe.training.outputs.output import Output, judged_as, real
 @dataclass(eq=False)
 class ClassificationOutput(Output):
     """Logits ``(n, classes)`` with targets ``(n,)``: the cross entropy, and the accuracy.
+
+    Targets may also be shares of classes, real numbers ``(n, classes)``, as after mixup; metrics then count the class
+    with the greatest share.
 
     Parameters
     ----------
@@ -50,7 +54,16 @@ class ClassificationOutput(Output):
             reduction="none",
             label_smoothing=self.label_smoothing,
         )
-        return losses if self.focal == 0 else losses * lack_of_chance(output, self.target) ** self.focal
+        if self.focal == 0:
+            return losses
+        if self.target.dim() > 1:
+            raise ConfigError("ClassificationOutput: focal needs one class a sample as target, not shares of classes")
+        return losses * lack_of_chance(output, self.target) ** self.focal
+
+    @property
+    def true_classes(self) -> Any:
+        """The class of each sample ``(n,)``; of shares of classes, that of the greatest."""
+        return self.target if self.target.ndim == 1 else self.target.argmax(1)
 
     def predictions(self) -> Any:
         """Return the classes ``(n,)``."""
@@ -59,15 +72,17 @@ class ClassificationOutput(Output):
     def judged(self) -> list[Evaluation]:
         """Return the evaluation of the task ``classification``."""
         classes = self.output.shape[1]
-        return [judged_as("classification", self.output, self.target, classes, target="label", predicted="scores")]
+        return [
+            judged_as("classification", self.output, self.true_classes, classes, target="label", predicted="scores")
+        ]
 
     def metrics(self) -> dict[str, Metric]:
         """Return ``accuracy`` and the accuracies of ``top``."""
-        output = self.output.detach()
-        found = {"accuracy": self.weighed(output.argmax(1) == self.target)}
+        output, target = self.output.detach(), self.true_classes
+        found = {"accuracy": self.weighed(output.argmax(1) == target)}
         for rank in self.top:
             best = output.topk(min(rank, output.shape[1]), 1).indices
-            found[f"top{rank}"] = self.weighed((best == self.target[:, None]).any(1))
+            found[f"top{rank}"] = self.weighed((best == target[:, None]).any(1))
         return found
 
 

@@ -10,7 +10,8 @@ import numpy as np
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
 from nnpipe.training.sequences._batching import checked
-from nnpipe.training.sequences.sequence import Sequence, Stream
+from nnpipe.training.sequences._unindexed import unindexed_stream
+from nnpipe.training.sequences.sequence import Batch, Sequence, Stream
 
 
 class TensorFlowSequence(Sequence):
@@ -18,8 +19,9 @@ class TensorFlowSequence(Sequence):
 
     If elements are dictionaries with ``"sample_id"``, these are the ids.  Otherwise
     ids count the samples, which identifies them only if the data set has the same
-    order each time.  A resumed run reads and discards earlier batches; it is exact
-    if the data set is deterministic.
+    order each time.  A resumed run reads and discards earlier batches, and refuses to
+    go on if the last of them is not the one that it was: shuffle with a seed and
+    ``reshuffle_each_iteration=False``, or by ids.
 
     Parameters
     ----------
@@ -48,15 +50,17 @@ class TensorFlowSequence(Sequence):
         return number
 
     def stream(self, epoch: int, position: Any = None) -> Stream:
-        """Yield the batches; the position is the numbers of batches and of samples before it."""
-        start, count = position if position is not None else (0, 0)
-        for number, element in enumerate(self._dataset.skip(start).as_numpy_iterator(), start + 1):
-            batch = {name: _field(value) for name, value in self._parts(element).items()}
+        """Yield the batches; the position is their number, the number of samples, and a digest of the last one."""
+        for batch, after in unindexed_stream(self._batches, position, "the data set of tf.data"):
             size = len(next(iter(batch.values())))
+            yield checked(batch, np.arange(after[1] - size, after[1]), "an element of the data set"), after
+
+    def _batches(self) -> Iterator[Batch]:
+        for element in self._dataset.as_numpy_iterator():
+            batch = {name: _field(value) for name, value in self._parts(element).items()}
             if "sample_id" in batch:
                 batch["sample_id"] = np.asarray(batch["sample_id"]).astype(np.int64)
-            yield checked(batch, np.arange(count, count + size), "an element of the data set"), [number, count + size]
-            count += size
+            yield batch
 
     def _parts(self, element: Any) -> dict[str, Any]:
         if isinstance(element, Mapping):

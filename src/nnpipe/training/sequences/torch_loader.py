@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random as python_random
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -12,6 +11,8 @@ from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
 from nnpipe.training.sequences._batching import checked
 from nnpipe.training.sequences._content_digest import digest_of
+from nnpipe.training.sequences._seeding import OwnGenerators, Seeded
+from nnpipe.training.sequences._unindexed import state_of, unindexed_stream
 from nnpipe.training.sequences.randomness import order_generator, sample_generator
 from nnpipe.training.sequences.sequence import Batch, Sequence, Stream
 
@@ -22,8 +23,10 @@ class TorchSequence(Sequence):
     """The batches of a ``torch.utils.data.DataLoader``, with the ids of their samples.
 
     Ids are the indices of the loader's data set.  If it has no indices (an
-    ``IterableDataset``), ids count the samples, and a resumed run reads and discards
-    earlier batches.
+    ``IterableDataset``), ids count the samples.  Where such a data set has ``state_dict`` and
+    ``load_state_dict`` and the loader no workers, a resumed run continues from its state.  Otherwise the run reads
+    and discards earlier batches, and refuses to go on if the last of them is not the one that it was.
+    The global generators are seeded for each epoch, so that a data set that shuffles by them is the same again.
 
     With indices, the order follows from the seed and the epoch.  During
     ``dataset[index]`` the generators of PyTorch, numpy and Python are seeded from
@@ -55,8 +58,13 @@ class TorchSequence(Sequence):
 
     @property
     def exact(self) -> bool:
-        """Whether the loader's data set has indices."""
-        return self._indexed
+        """Whether the loader's data set has indices, or a state."""
+        return self._indexed or self._stateful is not None
+
+    @property
+    def _stateful(self) -> Any:
+        # With workers, copies of the data set have its state.
+        return None if self._indexed or self._loader.num_workers else state_of(self._loader.dataset)
 
     def sizes(self) -> list[int]:
         """Return the number of samples of each batch, according to the batch sampler."""
@@ -85,22 +93,34 @@ class TorchSequence(Sequence):
         }
 
     def stream(self, epoch: int, position: Any = None) -> Stream:
-        """Yield the batches; the position is the number of batches before it."""
+        """Yield the batches; the position is the number of batches before it, without indices a list."""
+        if not self._indexed:
+            what = f"the data set {type(self._loader.dataset).__name__}"
+            for batch, after in unindexed_stream(lambda: self._unindexed(epoch), position, what, self._stateful):
+                size = len(next(iter(batch.values())))
+                yield checked(batch, np.arange(after[1] - size, after[1]), "a batch of the loader"), after
+            return
         start = position or 0
         for number, (ids, found) in enumerate(self._batches(epoch, start), start + 1):
             batch = _named(found, self._names)
             known = np.asarray(ids, np.int64)
             yield checked(batch, known, "a batch of the loader"), number
 
+    def _unindexed(self, epoch: int) -> Iterator[Batch]:
+        own = OwnGenerators(int(order_generator(self._seed, epoch).integers(2**63)))
+        set_epoch = getattr(self._loader.dataset, "set_epoch", None)
+        if callable(set_epoch):  # such as that of data sets of Hugging Face
+            set_epoch(epoch)
+        with own:
+            found = iter(self._loader)
+        while True:
+            with own:
+                batch = next(found, None)
+            if batch is None:
+                return
+            yield _named(batch, self._names)
+
     def _batches(self, epoch: int, start: int) -> Iterator[tuple[Any, Any]]:
-        if not self._indexed:
-            count = 0
-            for number, found in enumerate(self._loader):
-                size = len(next(iter(found.values())) if isinstance(found, Mapping) else found[0])
-                if number >= start:
-                    yield range(count, count + size), found
-                count += size
-            return
         import torch
         from torch.utils.data import DataLoader
 
@@ -137,7 +157,7 @@ class TorchSequence(Sequence):
         if callable(set_epoch):  # such as torch.utils.data.distributed.DistributedSampler's
             set_epoch(epoch)
         try:
-            with _Seeded(seed):
+            with Seeded(seed):
                 for generator in generators:
                     generator.manual_seed(seed)
                 return [torch.as_tensor(indices).tolist() for indices in sampler]
@@ -156,7 +176,7 @@ class _Indexed:
         return len(self._dataset)
 
     def __getitem__(self, index: int) -> tuple[int, Any]:
-        with _Seeded(int(sample_generator(self._seed, 0, self._epoch, index).integers(2**63))):
+        with Seeded(int(sample_generator(self._seed, 0, self._epoch, index).integers(2**63))):
             return index, self._dataset[index]
 
 
@@ -166,28 +186,6 @@ class _Collated:
 
     def __call__(self, items: list[tuple[int, Any]]) -> tuple[list[int], Any]:
         return [index for index, _ in items], self._function([item for _, item in items])
-
-
-class _Seeded:
-    """Seeds the global generators during a block."""
-
-    def __init__(self, seed: int) -> None:
-        self._seed = seed
-
-    def __enter__(self) -> None:
-        import torch
-
-        self._before = torch.get_rng_state(), np.random.get_state(), python_random.getstate()
-        torch.default_generator.manual_seed(self._seed)
-        np.random.seed(self._seed % 2**32)
-        python_random.seed(self._seed)
-
-    def __exit__(self, *error: object) -> None:
-        import torch
-
-        torch.set_rng_state(self._before[0])
-        np.random.set_state(self._before[1])
-        python_random.setstate(self._before[2])
 
 
 def loader_from(sequence: Sequence) -> Any:

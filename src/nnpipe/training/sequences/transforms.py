@@ -5,23 +5,21 @@ Each is a function for :meth:`Sequence.map
 random generator and returns a sample.  It draws once for each sample, so an
 image and its mask are flipped together.  The numbers depend on the seed, the
 epoch and the sample's id.  Arrays are ``(..., height, width)``, for example
-``(channels, height, width)``; lengths are in pixels.
+``(channels, height, width)``; lengths are in pixels.  Boxes and points in a
+picture can change with it.  :mod:`nnpipe.training.sequences.geometry` has those that compute pixels anew, and
+:mod:`nnpipe.training.sequences.colour` those that change colours.
 """
 
 from __future__ import annotations
 
-import abc
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
-
-Sample = dict[str, Any]
-"""Features by name, and ``"sample_id"``."""
+from nnpipe.training.sequences._joint import JointTransform, Sample, feature_of
 
 Transform = Callable[[Sample, np.random.Generator], Sample]
 
@@ -94,47 +92,18 @@ class Jointly:
         state = random.bit_generator.state
         for name in self.features:
             random.bit_generator.state = state
-            sample[name] = self.function(_feature(sample, name), random)
+            sample[name] = self.function(feature_of(sample, name), random)
         return sample
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Joint(abc.ABC):
-    """A transform that draws random numbers once, and then changes each feature by them.
-
-    Parameters
-    ----------
-    features
-        Names of the features to change.
-    """
-
-    features: tuple[str, ...] = ("input",)
-
-    def __call__(self, sample: Sample, random: np.random.Generator) -> Sample:
-        """Return the changed sample."""
-        shapes = {_feature(sample, name).shape[-2:] for name in self.features}
-        if len(shapes) != 1 or len(next(iter(shapes))) != 2:
-            raise ConfigError(f"{', '.join(self.features)} must have one height and width; found {sorted(shapes)}")
-        drawn = self._draw(random, *next(iter(shapes)))
-        for name in self.features:
-            sample[name] = self._change(sample[name], drawn)
-        return sample
-
-    @abc.abstractmethod
-    def _draw(self, random: np.random.Generator, height: int, width: int) -> Any: ...
-
-    @abc.abstractmethod
-    def _change(self, array: np.ndarray, drawn: Any) -> np.ndarray: ...
-
-
-@dataclass(frozen=True, kw_only=True)
-class RandomFlip(_Joint):
+class RandomFlip(JointTransform):
     """Flips arrays at random along some axes.
 
     Parameters
     ----------
-    features
-        Names of the features to change.
+    features, boxes, of_boxes, keypoints, least_visible
+        As in :class:`~nnpipe.training.sequences._joint.JointTransform`: what to change together.
     axes
         -1 swaps left and right, -2 top and bottom.
     probability
@@ -153,9 +122,14 @@ class RandomFlip(_Joint):
     def _change(self, array: np.ndarray, drawn: tuple[int, ...]) -> np.ndarray:
         return np.ascontiguousarray(np.flip(array, drawn)) if drawn else array
 
+    def _matrix(self, drawn: tuple[int, ...], height: int, width: int) -> np.ndarray:
+        return np.array(
+            [[-1.0, 0, width] if -1 in drawn else [1.0, 0, 0], [0, -1.0, height] if -2 in drawn else [0, 1.0, 0]]
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
-class RandomQuarterTurn(_Joint):
+class RandomQuarterTurn(JointTransform):
     """Rotates arrays at random by 0, 90, 180 or 270 degrees; images must be square, or their shapes change."""
 
     def _draw(self, random: np.random.Generator, height: int, width: int) -> int:
@@ -164,15 +138,20 @@ class RandomQuarterTurn(_Joint):
     def _change(self, array: np.ndarray, drawn: int) -> np.ndarray:
         return np.ascontiguousarray(np.rot90(array, drawn, (-2, -1)))
 
+    def _matrix(self, drawn: int, height: int, width: int) -> np.ndarray:
+        turns = ([[1, 0, 0], [0, 1, 0]], [[0, 1, 0], [-1, 0, width]], [[-1, 0, width], [0, -1, height]],
+                 [[0, -1, height], [1, 0, 0]])  # fmt: skip
+        return np.array(turns[drawn], np.float64)
+
 
 @dataclass(frozen=True, kw_only=True)
-class RandomCrop(_Joint):
+class RandomCrop(JointTransform):
     """Cuts a window at a random place out of the image.
 
     Parameters
     ----------
-    features
-        Names of the features to change.
+    features, boxes, of_boxes, keypoints, least_visible
+        As in :class:`~nnpipe.training.sequences._joint.JointTransform`: what to change together.
     size
         Height and width of the window in pixels; None for those of the image.
     padding
@@ -202,9 +181,12 @@ class RandomCrop(_Joint):
             array = np.pad(array, sides, constant_values=self.fill)
         return np.ascontiguousarray(array[..., top : top + rows, left : left + columns])
 
+    def _matrix(self, drawn: tuple[int, int, int, int], height: int, width: int) -> np.ndarray:
+        return np.array([[1.0, 0, self.padding - drawn[1]], [0, 1.0, self.padding - drawn[0]]])
+
 
 @dataclass(frozen=True, kw_only=True)
-class RandomErase(_Joint):
+class RandomErase(JointTransform):
     """Erases a rectangle (DeVries and Taylor: Improved regularization of CNNs with cutout, 2017).
 
     Parameters
@@ -256,15 +238,9 @@ class AddNoise:
     def __call__(self, sample: Sample, random: np.random.Generator) -> Sample:
         """Return the sample with noise added."""
         for name in self.features:
-            array = _feature(sample, name)
+            array = feature_of(sample, name)
             if array.dtype.kind != "f":
                 raise ConfigError(f"noise needs real numbers; {name!r} is {array.dtype}")
             noise = random.standard_normal(array.shape, np.float32) * np.float32(self.deviation)
             sample[name] = array + noise.astype(array.dtype, copy=False)
         return sample
-
-
-def _feature(sample: Sample, name: str) -> np.ndarray:
-    if name not in sample:
-        raise ConfigError(f"the sample has no {name!r}; it has {', '.join(sample)}")
-    return np.asarray(sample[name])
