@@ -37,7 +37,7 @@ PATIENCE = 20.0
 BEGIN, PART, END = FrameFlag.BEGIN, FrameFlag.PART, FrameFlag.END
 
 
-class Answer(NamedTuple):
+class RawAnswer(NamedTuple):
     """A frame of the target."""
 
     kind: FrameKind
@@ -72,7 +72,7 @@ class RawHost:
         self.number = 0x7FFFFFFE  # numbers pass the middle of their range
         self._token = token
 
-    def ask(self, kind: int, payload: bytes = b"", flags: int = 0) -> Answer:
+    def ask(self, kind: int, payload: bytes = b"", flags: int = 0) -> RawAnswer:
         """Send a request, and return its answer."""
         self.say(kind, payload, flags)
         return self.answer()
@@ -91,7 +91,7 @@ class RawHost:
         """Send bytes."""
         self.channel.send([data])
 
-    def answer(self) -> Answer:
+    def answer(self) -> RawAnswer:
         """Return the next frame that is no LOG, after checking that it is well formed.
 
         Raises
@@ -105,7 +105,7 @@ class RawHost:
             payload = self._receive(length)
             assert check == (CRC32.of([payload]) if payload else 0)
             if kind != FrameKind.LOG:
-                return Answer(FrameKind(kind), flags, number, payload)
+                return RawAnswer(FrameKind(kind), flags, number, payload)
 
     def ended(self) -> bool:
         """Return whether nothing more comes because the target has closed the connection."""
@@ -124,7 +124,7 @@ class RawHost:
             at += got
         return bytes(memory)
 
-    def greet(self, limits: Limits | None = None, token: bytes | None = None) -> Answer:
+    def greet(self, limits: Limits | None = None, token: bytes | None = None) -> RawAnswer:
         """Send HELLO, and AUTH if it is asked for; return the last answer."""
         said = handshake.hello(limits or Limits(extensions=0), bytes(range(16)))
         found = self.ask(FrameKind.HELLO, said)
@@ -136,7 +136,7 @@ class RawHost:
             return answer
         return found
 
-    def load(self, model: Artifact) -> Answer:
+    def load(self, model: Artifact) -> RawAnswer:
         """Send a model, or what the target has not of it; return the answer to its end."""
         content = model.path.read_bytes()
         offer = ModelOffer(len(content), hashlib.sha256(content).digest(), describe(model, "")).pack()
