@@ -30,7 +30,7 @@ from nnpipe.protocols.client.session import RemoteSession, open_session
 from nnpipe.protocols.client.upload import upload
 from nnpipe.protocols.conversation.host import HostConversation
 from nnpipe.protocols.qemu import QEMU, QemuTarget
-from nnpipe.protocols.serial import SerialChannel
+from nnpipe.protocols.serial import SerialChannel, SerialLine
 from nnpipe.protocols.serial import open_session as open_line
 from nnpipe.runtimes.litert import LiteRTRuntime
 from nnpipe.testing.emulated_protocol import EmulatedProtocolContract
@@ -175,6 +175,26 @@ class TestEmulated:
             pass
 
     @pytest.mark.parametrize("line", ["network", "uart"])
+    def test_a_model_that_faults_is_told_and_the_board_answers_again(
+        self, line: str, source: Artifact, compiled: Artifact, image: bytes, tmp_path: Path
+    ) -> None:
+        faulty = described(checked(image[:52] + struct.pack("<I", 0xF0000001) + image[56:]), compiled, tmp_path)
+        channel = QemuTarget(line=line).connect()
+        port = channel._line
+        try:
+            for _ in range(2):
+                channel._owns_line = False  # a fatal error closes the channel, and the line is used again
+                connection = Connection(channel, HostConversation())
+                connection.greet()
+                taken = upload(connection, faulty, "", 10.0)
+                session = RemoteSession(connection, faulty.io, RemoteOptions(), taken.load, taken.about)
+                with pytest.raises(TargetError, match="the board began anew"):
+                    session.infer(batches(source, 1)[0])
+                channel = open_again(port)
+        finally:
+            port.close()
+
+    @pytest.mark.parametrize("line", ["network", "uart"])
     def test_the_line_recovers_from_noise(
         self, line: str, source: Artifact, compiled: Artifact, image: bytes, tmp_path: Path
     ) -> None:
@@ -186,7 +206,7 @@ class TestEmulated:
         try:
             for _ in range(2):
                 channel._line.write(draw.randbytes(5000))
-                channel = open_again(channel)
+                channel = open_again(channel._line)
                 connection = Connection(channel, HostConversation())
                 connection.greet()
                 taken = upload(connection, model, "", 10.0)
@@ -230,8 +250,8 @@ def checked(data: bytes) -> bytes:
     return bytes(content)
 
 
-def open_again(channel: SerialChannel) -> SerialChannel:
-    found = open_line(channel._line)
+def open_again(line: SerialLine) -> SerialChannel:
+    found = open_line(line)
     assert found is not None
     return found
 

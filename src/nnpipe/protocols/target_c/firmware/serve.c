@@ -217,6 +217,14 @@ static uint64_t count(void *context) {
     return board_count();
 }
 
+/* A fault has ended what was done last. */
+void give_up(void) {
+    if (!target.owner) return;
+    nnpipe_refuse(&target, NNPIPE_CODE_DIED, "the model did what the processor does not allow, and the board began anew");
+    nnpipe_packets_close(&line);
+    board_flush();
+}
+
 void serve(void) {
     static struct nnpipe_owner owner = {
         .part = PART, .extensions = NNPIPE_INFER_EXTENSION, .write = write, .count = count, .offer = offer,

@@ -13,6 +13,7 @@
 extern uint32_t _estack, _sidata, _sdata, _edata, _sbss, _ebss;
 
 void serve(void);
+void give_up(void);
 void byte_came(void);
 
 static void reset(void) {
@@ -24,8 +25,12 @@ static void reset(void) {
     serve();
 }
 
-/* A model did what it must not: begin anew, so that the host finds a board that answers. */
-static void fault(void) {
+/* A model did what it must not.  Its stack may be used up, so that what remains is done on a new one. */
+__attribute__((naked)) static void fault(void) { __asm__ volatile("ldr r0, =_estack\n mov sp, r0\n b after_fault\n .ltorg"); }
+
+/* Say so, and begin anew, so that the host finds a board that answers. */
+__attribute__((used)) static void after_fault(void) {
+    give_up();
     *(volatile uint32_t *)0xE000ED0C = 0x05FA0004;
     for (;;) {}
 }
