@@ -15,6 +15,7 @@ import training_toys as toys
 from torch.utils.data import DataLoader, TensorDataset
 
 from nnpipe.core.errors import ConfigError
+from nnpipe.training._user_inputs import check_device
 from nnpipe.training.callbacks.callback import Callback
 from nnpipe.training.optimization import SGD, AdamW, Cosine
 from nnpipe.training.options import TrainerOptions
@@ -133,6 +134,21 @@ def test_a_gpu_that_is_not_there_is_told_at_once() -> None:
     for call in (fit, lambda **options: Trainer(TrainerOptions(**options)).evaluate(toys.fresh(), toys.sequences())):
         with pytest.raises(ConfigError, match=r"device: PyTorch finds no usable NVIDIA GPU.*; use 'cpu'"):
             call(device="cuda")
+        with pytest.raises(ConfigError, match=r"device: PyTorch finds no usable NVIDIA GPU.*; use 'cpu'"):
+            call(device="cuda:1")
+    if not torch.backends.mps.is_available():
+        with pytest.raises(ConfigError, match="device: PyTorch finds no GPU of Apple here; use 'cpu'"):
+            call(device="mps")
+    with pytest.raises(ConfigError, match="device is 'gpu'; give cpu, cuda, a certain GPU such as cuda:1, or mps"):
+        call(device="gpu")
+
+
+def test_a_gpu_of_a_number_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    check_device("cuda:1")
+    with pytest.raises(ConfigError, match=r"there is no cuda:2; PyTorch finds 2 NVIDIA GPU\(s\), from cuda:0 on"):
+        check_device("cuda:2")
 
 
 def test_initial_weights_follow_the_seed_and_nothing_else_notices() -> None:

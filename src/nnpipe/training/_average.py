@@ -82,7 +82,7 @@ class EpochAverage:
         """Add the weights at the end of an epoch."""
         self.count += 1
         for name, weight in self._weights.items():
-            now = weight.detach().double()
+            now = _exact(weight.detach())
             mean = self._means.get(name)
             self._means[name] = now.clone() if mean is None else mean.lerp_(now, 1 / self.count)
 
@@ -102,6 +102,11 @@ class EpochAverage:
         """Restore what :meth:`state_dict` returned."""
         self.count = state["count"]
         self._means = {
-            name: divided_like(mean.to(self._weights[name].device), self._weights[name])
+            name: divided_like(mean.to(_exact(self._weights[name].detach()).device), self._weights[name])
             for name, mean in state["means"].items()
         }
+
+
+def _exact(weight: Any) -> Any:
+    """Return a weight in double precision; GPUs of Apple do not have it, the host has."""
+    return (weight.cpu() if weight.device.type == "mps" else weight).double()

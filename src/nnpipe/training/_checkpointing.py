@@ -202,7 +202,7 @@ class Checkpointer:
         steps.discard(None)
         steps.load_gradients(own.gradients)
         if own.random is not None:
-            set_random_states(own.random)
+            set_random_states(own.random, fit.device)
         self._remove_worse(path.parent)
         if state["feed"] is None:
             return None

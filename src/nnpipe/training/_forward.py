@@ -105,7 +105,7 @@ def precision(options: TrainerOptions) -> Callable[[], AbstractContextManager[An
     import torch
 
     dtype = {"bfloat16": torch.bfloat16, "float16": torch.float16}[options.precision]
-    return lambda: torch.autocast(options.device, dtype)
+    return lambda: torch.autocast(options.device_kind, dtype)
 
 
 def place(model: Any, options: TrainerOptions) -> None:

@@ -54,7 +54,7 @@ class GradientSteps:
         self.norm: Any = None
         self.used, self.stepped = True, False
         half = options.precision == "float16"
-        self.scaler: Any = torch.amp.GradScaler(options.device) if half else None
+        self.scaler: Any = torch.amp.GradScaler(options.device_kind) if half else None
         self.parameters = [p for group in optimiser.param_groups for p in group["params"] if p.requires_grad]
         self._options = options
         self._world = world

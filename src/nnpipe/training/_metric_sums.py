@@ -131,5 +131,5 @@ def _sums(tensors: list[Any], sizes: list[int]) -> Any:
     """Return the sum of each tensor over its first axis, as float64 ``(batches, ...)``."""
     import torch
 
-    values = torch.cat(tensors).double().cpu().numpy()
+    values = torch.cat(tensors).cpu().double().numpy()
     return np.add.reduceat(values, np.cumsum([0, *sizes[:-1]]), axis=0)

@@ -18,14 +18,17 @@ def generator(seed: int, purpose: str, *numbers: int) -> np.random.Generator:
 
 
 def seed_all(seed: int, device: str) -> None:
-    """Seed the three global generators, and the GPU's."""
+    """Seed the three global generators, and that of the device."""
     import torch
 
     random.seed(seed)
     np.random.seed(seed % 2**32)
     torch.default_generator.manual_seed(seed)
-    if device == "cuda":
-        torch.cuda.manual_seed(seed)
+    if device.startswith("cuda"):
+        with torch.cuda.device(device):
+            torch.cuda.manual_seed(seed)
+    elif device == "mps":
+        torch.mps.manual_seed(seed)
 
 
 def random_states(device: str) -> dict[str, Any]:
@@ -40,19 +43,25 @@ def random_states(device: str) -> dict[str, Any]:
                   "cached": float(cached)},
         "torch": torch.get_rng_state(),
     }  # fmt: skip
-    return found | {"cuda": torch.cuda.get_rng_state()} if device == "cuda" else found
+    if device.startswith("cuda"):
+        found["cuda"] = torch.cuda.get_rng_state(device)
+    elif device == "mps":
+        found["mps"] = torch.mps.get_rng_state()
+    return found
 
 
-def set_random_states(states: Mapping[str, Any]) -> None:
-    """Restore the states that :func:`random_states` returned."""
+def set_random_states(states: Mapping[str, Any], device: str) -> None:
+    """Restore the states that :func:`random_states` returned; that of another kind of device is ignored."""
     import torch
 
     python, numpy = states["python"], states["numpy"]
     random.setstate((python["version"], tuple(python["words"].tolist()), python["gauss"]))
     np.random.set_state((numpy["name"], numpy["keys"], numpy["position"], numpy["has_gauss"], numpy["cached"]))
     torch.set_rng_state(states["torch"])
-    if "cuda" in states and torch.cuda.is_available():
-        torch.cuda.set_rng_state(states["cuda"])
+    if "cuda" in states and device.startswith("cuda"):
+        torch.cuda.set_rng_state(states["cuda"], device)
+    elif "mps" in states and device == "mps":
+        torch.mps.set_rng_state(states["mps"])
 
 
 @contextmanager
@@ -62,4 +71,4 @@ def undisturbed(device: str) -> Iterator[None]:
     try:
         yield
     finally:
-        set_random_states(before)
+        set_random_states(before, device)

@@ -125,7 +125,13 @@ def check_device(device: str) -> None:
     """Raise :class:`ConfigError` unless PyTorch can compute there."""
     import torch
 
-    if device == "cuda" and not torch.cuda.is_available():
+    if device == "mps" and not torch.backends.mps.is_available():
+        raise ConfigError("device: PyTorch finds no GPU of Apple here; use 'cpu'")
+    if device.startswith("cuda") and torch.cuda.is_available() and ":" in device:
+        found = torch.cuda.device_count()
+        if int(device.partition(":")[2]) >= found:
+            raise ConfigError(f"device: there is no {device}; PyTorch finds {found} NVIDIA GPU(s), from cuda:0 on")
+    if device.startswith("cuda") and not torch.cuda.is_available():
         build = "" if torch.version.cuda else f", and PyTorch {torch.__version__} here is built without CUDA"
         raise ConfigError(f"device: PyTorch finds no usable NVIDIA GPU{build}; use 'cpu'")
 

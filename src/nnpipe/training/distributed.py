@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from nnpipe.core.errors import ConfigError
+
 
 @dataclass(frozen=True)
 class Team:
@@ -47,6 +49,8 @@ def team(device: str) -> Iterator[Team]:
     if not distributed.is_torchelastic_launched():
         yield Team()
         return
+    if device.startswith("cuda:"):
+        raise ConfigError(f"device {device!r}: each of several processes has a GPU of its own; give 'cuda'")
     if device == "cuda":
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
     distributed.init_process_group("nccl" if device == "cuda" else "gloo")

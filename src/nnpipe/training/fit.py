@@ -113,7 +113,7 @@ class Fit:
 
     @property
     def device(self) -> str:
-        """The device of the model: ``"cpu"`` or ``"cuda"``."""
+        """The device of the model: ``"cpu"``, ``"cuda"``, ``"cuda:1"`` or ``"mps"``."""
         return self.options.device
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 from nnpipe.core.arguments import argument
@@ -27,7 +28,7 @@ class TrainerOptions(Component):
         None, help="seconds after which it stops with a checkpoint, from which the same call goes on to the bit",
         minimum=0.0,
     )  # fmt: skip
-    device: Literal["cpu", "cuda"] = argument("cpu", help="where to compute")
+    device: str = argument("cpu", help="where to compute: cpu, cuda, a certain GPU such as cuda:1, or mps")
     precision: Literal["float32", "bfloat16", "float16"] = argument(
         "float32", help="what matrices are multiplied in; weights stay in float32"
     )
@@ -83,6 +84,8 @@ class TrainerOptions(Component):
 
     def validate(self) -> None:
         """Raise :class:`ConfigError` if options contradict each other."""
+        if not re.fullmatch(r"cpu|cuda(:\d+)?|mps", self.device):
+            raise ConfigError(f"device is {self.device!r}; give cpu, cuda, a certain GPU such as cuda:1, or mps")
         if not self.train_splits:
             raise ConfigError("there are no splits to train on")
         if self.weights == "average" and self.ema_decay is None and self.swa_start is None:
@@ -93,6 +96,11 @@ class TrainerOptions(Component):
             raise ConfigError("shard: weights that are divided over processes cannot learn in float16; use bfloat16")
         if self.swa_start is not None and self.swa_start > self.num_epochs:
             raise ConfigError(f"swa_start={self.swa_start} is after the last epoch, {self.num_epochs}")
+
+    @property
+    def device_kind(self) -> str:
+        """The device without the number of a GPU."""
+        return self.device.partition(":")[0]
 
     def tools(self) -> tuple[Tool, ...]:
         """Return a C++ compiler if the model is to be compiled for the CPU."""

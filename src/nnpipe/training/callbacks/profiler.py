@@ -44,7 +44,7 @@ class ProfilerTrace(WritingCallback):
         if self._profiler is None and not self.state.done and fit.batch >= self.skip:
             from torch.profiler import ProfilerActivity, profile
 
-            kinds = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if fit.device == "cuda" else [])]
+            kinds = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if fit.device.startswith("cuda") else [])]
             self._profiler = profile(activities=kinds, record_shapes=True)
             self._profiler.start()
             self._recorded = 0
@@ -70,7 +70,7 @@ class ProfilerTrace(WritingCallback):
             packed = path.with_name(f".{os.getpid()}.partial.json.gz")
             profiler.export_chrome_trace(str(packed))
             packed.replace(path)
-        order = "self_cuda_time_total" if fit.device == "cuda" else "self_cpu_time_total"
+        order = "self_cuda_time_total" if fit.device.startswith("cuda") else "self_cpu_time_total"
         write_text(
             folder_of(fit).table("profile", ending="txt"), profiler.key_averages().table(sort_by=order, row_limit=25)
         )
