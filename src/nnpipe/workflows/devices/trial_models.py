@@ -9,8 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
+from nnpipe.compilers.c import CCompiler
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
+from nnpipe.frameworks.c_source import FORMAT as C_SOURCE
 
 # Each is one operator that subtracts ``second`` from ``first``, as a file of that format: deflated, in base 85.
 _FILES = {
@@ -28,7 +30,10 @@ _SHAPE = (1, 4)
 
 
 def write_trial_models(folder: Path, formats: Collection[str] = ()) -> Iterator[Artifact]:
-    """Yield a model in each of the formats that there is one for; without ``formats``, in all."""
+    """Yield a model in each of the formats that there is one for; without ``formats``, in all but C."""
+    if C_SOURCE in formats:
+        (source,) = write_trial_models(folder, {"tflite"})
+        yield CCompiler().compile(source, folder / "difference.c")
     for name, packed in _FILES.items():
         if not formats or name in formats:
             path = folder / f"difference.{name}"

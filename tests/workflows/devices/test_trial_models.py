@@ -1,0 +1,27 @@
+"""Tiny models in every format compute the difference of their inputs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nnpipe.core.external_tools import C
+from nnpipe.runtimes.c import CRuntime
+from nnpipe.workflows.devices.trial_models import trial_batch, write_trial_models
+
+
+def test_c_is_only_written_where_it_is_taken(tmp_path: Path) -> None:
+    assert [model.format for model in write_trial_models(tmp_path)] == ["onnx", "tflite"]
+    assert [model.format for model in write_trial_models(tmp_path, {"c", "tflite"})] == ["c", "tflite"]
+
+
+def test_the_model_in_c_subtracts(tmp_path: Path) -> None:
+    if C.find() is None:
+        pytest.skip("no C compiler is installed (apt install gcc)")
+    (model,) = write_trial_models(tmp_path, {"c"})
+    batch, right = trial_batch(model, 0)
+    with CRuntime().load(model) as session:
+        (found,) = session.infer(batch).values()
+    np.testing.assert_array_equal(found, right)
