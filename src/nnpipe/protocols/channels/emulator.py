@@ -76,7 +76,9 @@ class EmulatorPort:
         """End the emulator, and wait until it has ended; closing it twice does no harm."""
         self._socket.close()
         with contextlib.suppress(OSError):
-            if self._guard.stdin is not None:
+            if self._guard.stdin is not None and not self._guard.stdin.closed:
+                # A forked process may hold the pipe as well, so that closing it would end nothing.
+                self._guard.stdin.write(b"end")
                 self._guard.stdin.close()
         self._guard.wait()
         self._errors.close()

@@ -1,4 +1,4 @@
-"""A small program that runs another one and ends it when its own standard input ends, or its parent has gone.
+"""A small program that runs another one, until anything comes by its standard input, or its parent has gone.
 
 It is started by its path, so it imports the standard library only.  If it is itself killed, Linux kills the program.
 """
