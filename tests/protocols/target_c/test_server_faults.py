@@ -254,4 +254,4 @@ def test_a_port_that_is_taken_is_named(program: Path) -> None:
 def test_it_lists_its_models(program: Path, model: Artifact) -> None:
     done = subprocess.run([str(program), "--models"], capture_output=True, text=True, timeout=SOON)
     assert model.sha256 in done.stdout
-    assert [line.split()[0] for line in done.stdout.splitlines()] == ["any.c", "counting.c"]
+    assert [line.split()[0] for line in done.stdout.splitlines()] == ["any.c", "counting.c", "difference.c"]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import platform
 import shutil
 import sys
 from pathlib import Path
@@ -8,9 +9,10 @@ import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "protocols" / "target_c"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "protocols"))
+from servers import Server
 from serving import CServer, expected, write_model
 
-from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import ArtifactError, CompileError, ConfigError, MissingTool
 from nnpipe.core.tensors import IOSpec, TensorSpec
 from nnpipe.frameworks.c_source import write_c_source
@@ -18,9 +20,10 @@ from nnpipe.protocols.client.session import open_session
 from nnpipe.testing.protocol import same
 from nnpipe.testing.raw_host import batch_for
 from nnpipe.workflows.devices.c_server import build_server
+from nnpipe.workflows.devices.device import Device
+from nnpipe.workflows.devices.inspection import try_out
 
 pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="there is no C compiler")
-CROSS = "aarch64-linux-gnu-gcc"
 SMALL = ("-O0",)
 
 
@@ -71,17 +74,44 @@ def test_the_program_is_smaller_than_a_hundred_kilobytes(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(None in (shutil.which(CROSS), shutil.which("qemu-aarch64")), reason=f"needs {CROSS}, qemu-aarch64")
-@pytest.mark.parametrize("flags", [("-static",), ()], ids=["static", "dynamic"])
-def test_it_serves_on_arm_as_here(tmp_path: Path, flags: tuple[str, ...]) -> None:
-    model: Artifact = write_model(tmp_path)
-    built = build_server([model.path], tmp_path / "server", CROSS, flags)
-    prefix = ("qemu-aarch64", "-L", "/usr/aarch64-linux-gnu")
-    with CServer(built.path, prefix=prefix) as server, open_session(server.protocol, model) as session:
+@pytest.mark.parametrize(
+    ("machine", "emulator", "flags"),
+    [
+        ("aarch64-linux-gnu", "qemu-aarch64", ("-static",)),
+        ("aarch64-linux-gnu", "qemu-aarch64", ()),
+        ("arm-linux-gnueabihf", "qemu-arm", ()),
+        ("mipsel-linux-gnu", "qemu-mipsel", ()),
+    ],
+)
+def test_it_serves_on_other_processors_as_here(
+    tmp_path: Path, machine: str, emulator: str, flags: tuple[str, ...]
+) -> None:
+    if None in (shutil.which(f"{machine}-gcc"), shutil.which(emulator)):
+        pytest.skip(f"needs {machine}-gcc and {emulator}: apt install gcc-{machine} qemu-user")
+    model = write_model(tmp_path)
+    built = build_server([model.path], tmp_path / "server", f"{machine}-gcc", flags)
+    prefix = (emulator, "-L", f"/usr/{machine}")
+    with CServer(built.path, prefix=prefix, timeout=20) as server, open_session(server.protocol, model) as session:
         for seed in range(5):
             batch = batch_for(model, seed)
             same(session.infer(batch), expected(batch))
-        found = session.stats()["target"]["host"]["system"]["machine"]
-        assert found == "aarch64"
+        assert session.stats()["target"]["host"]["system"]["machine"] != platform.machine()
         assert np.all(session.columns(5)["target_ns"] > 0)
         assert server.stop()[0] == 0
+
+
+@pytest.mark.slow
+def test_a_device_with_such_a_server_is_tried_out(tmp_path: Path) -> None:
+    built = build_server([write_model(tmp_path).path], tmp_path / "server", flags=SMALL)
+    with CServer(built.path) as server:
+        (found,) = try_out([Device("router", server.protocol)])
+    assert (found.state, found.reason) == ("free", "20 inferences of c are right")
+    assert found.facts["host"]["system"]["machine"] == platform.machine()
+
+
+@pytest.mark.slow
+def test_a_device_that_takes_no_machine_code_from_clients_is_not_tried() -> None:
+    with Server(runtime="CRuntime", timeout=10) as server:
+        (found,) = try_out([Device("board", server.protocol)])
+    assert found.state == "not tried"
+    assert "--allow-native-code-from-clients" in found.reason

@@ -48,7 +48,7 @@ def test_a_device_is_tried_out_and_tells_what_it_is(board: Server, fake: Server)
 
 
 def test_a_device_for_which_there_is_no_tiny_model_still_tells_what_it_counts(board: Server) -> None:
-    runtimes = {"nnpipe.runtimes.c.CRuntime": board.protocol}
+    runtimes = {"nnpipe.runtimes.iree.IREERuntime": board.protocol}
     (found,) = try_out([Device("board", board.protocol, runtimes=runtimes)])
     assert (found.state, found.facts["counter"]) == ("not tried", "wall")
 

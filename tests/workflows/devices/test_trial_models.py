@@ -12,9 +12,15 @@ from nnpipe.runtimes.c import CRuntime
 from nnpipe.workflows.devices.trial_models import trial_batch, write_trial_models
 
 
-def test_c_is_only_written_where_it_is_taken(tmp_path: Path) -> None:
-    assert [model.format for model in write_trial_models(tmp_path)] == ["onnx", "tflite"]
-    assert [model.format for model in write_trial_models(tmp_path, {"c", "tflite"})] == ["c", "tflite"]
+def test_a_model_is_written_in_each_format_that_is_taken(tmp_path: Path) -> None:
+    assert [model.format for model in write_trial_models(tmp_path)] == ["onnx", "tflite", "c"]
+    assert [model.format for model in write_trial_models(tmp_path, {"c", "tflite"})] == ["tflite", "c"]
+
+
+def test_the_file_in_c_is_the_same_in_every_version(tmp_path: Path) -> None:
+    """Servers in C have it linked in, and know it by its hash."""
+    (model,) = write_trial_models(tmp_path, {"c"})
+    assert model.sha256 == "7fa79e07bd1400601da420e059d1587a5c2b878b2c47e9dacb1fefc78aa66095"
 
 
 def test_the_model_in_c_subtracts(tmp_path: Path) -> None:

@@ -19,8 +19,9 @@ import numpy as np
 from nnpipe.core.errors import CompileError, ConfigError, MissingTool
 from nnpipe.core.external_tools import C
 from nnpipe.core.tensors import IOSpec, TensorSpec
-from nnpipe.frameworks.c_source import read_c_source
+from nnpipe.frameworks.c_source import FORMAT, read_c_source
 from nnpipe.protocols.target_c import CORE, FOLDER, PROOF, SERVER
+from nnpipe.workflows.devices.trial_models import write_trial_models
 
 _MODEL = ("-std=c99", "-O2", "-ffp-contract=off", "-w")
 _SERVER = ("-std=gnu11", "-Os", "-D_GNU_SOURCE", "-Wall", "-Wextra")
@@ -89,11 +90,13 @@ def build_server(
     command = _found(compiler)
     with tempfile.TemporaryDirectory() as where:
         folder = Path(where)
-        entries = [_entry(path, number, folder) for number, path in enumerate(models)]
+        (trial,) = write_trial_models(folder, (FORMAT,))  # so that a device with this server can be tried out
+        entries = [_entry(path, number, folder) for number, path in enumerate((*models, trial.path))]
         digests = [entry.digest for entry in entries]
         for number, digest in enumerate(digests):
             if digest in digests[:number]:
-                raise ConfigError(f"{models[number]} is the same model as {models[digests.index(digest)]}")
+                first, second = digests.index(digest), number
+                raise ConfigError(f"{[*models, trial.path][second]} is the same model as {models[first]}")
         objects = [_compiled(command, [*_SERVER, *flags], path, folder) for path in (*CORE, PROOF, *SERVER)]
         parts = [_compiled(command, [*_MODEL, *flags], entry.wrapper, folder) for entry in entries]
         empty = _linked(command, flags, folder, objects, [], "empty")
@@ -101,7 +104,7 @@ def build_server(
         shutil.copyfile(program, destination)
         destination.chmod(0o755)
         return BuiltServer(
-            destination, destination.stat().st_size, loaded_size(empty), tuple(entry.name for entry in entries)
+            destination, destination.stat().st_size, loaded_size(empty), tuple(path.name for path in models)
         )
 
 

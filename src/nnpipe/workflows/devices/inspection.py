@@ -142,7 +142,7 @@ def _tried(device: Device, server: str, deployment: Deployment) -> Inspection:
     reached = _reached(device, server, deployment)
     if reached.state != FREE:
         return reached
-    refusals = []
+    refusals, forbidden = [], ""
     with tempfile.TemporaryDirectory(prefix="nnpipe-") as folder:
         for model in write_trial_models(Path(folder), _formats(device, deployment)):
             try:
@@ -151,14 +151,16 @@ def _tried(device: Device, server: str, deployment: Deployment) -> Inspection:
                 refusals.append(said(error))
                 if error.code == ErrorCode.BUSY:  # somebody came in between
                     return Inspection(device, server, BUSY, said(error), reached.seconds)
-                if error.code != ErrorCode.MODEL:
+                if error.code == ErrorCode.NATIVE_CODE:
+                    forbidden = said(error)
+                elif error.code != ErrorCode.MODEL:
                     break
             except NNPipeError as error:
                 refusals.append(said(error))
                 break
-    if refusals:
+    if refusals and not forbidden:
         return Inspection(device, server, FAILED, "; ".join(refusals), reached.seconds)
-    why = "there is no tiny model in a format that its runtimes take"
+    why = forbidden or "there is no tiny model in a format that its runtimes take"
     try:
         return Inspection(device, server, UNTRIED, why, reached.seconds, _counter(deployment))
     except NNPipeError as error:

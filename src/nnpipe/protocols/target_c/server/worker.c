@@ -9,6 +9,10 @@
 #include "models.h"
 #include "server.h"
 
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "tensors go over the wire as they lie in memory, so the processor must be little-endian"
+#endif
+
 #define SECOND UINT64_C(1000000000)
 enum { IN_ROOM = 1 << 14, BUFFER = 1 << 15, QUICK = 1000000 };
 
