@@ -16,7 +16,7 @@ from nnpipe.training.run_folder import RunFolder
 from nnpipe.training.run_status import read_status
 
 _ROWS = 200
-"""The number of rows shown of a longer table: the last ones; the file has all."""
+"""The number of rows shown of a longer table, or of lines of a longer text: the last ones; the file has all."""
 
 _TITLES = {
     "history": "Course of the training", "best": "Best figures", "epochs": "Epochs", "confusion": "Confusion matrix",
@@ -206,13 +206,19 @@ def _shown(path: Path) -> str:
     try:
         text = path.read_text("utf-8")
         if path.suffix == ".txt":
-            return f"<pre>{html.escape(text)}</pre>"
+            return _text(text)
         rows = list(csv.DictReader(text.splitlines())) if path.suffix == ".csv" else json.loads(text)
     except (ValueError, csv.Error) as error:
         return f"<p>{html.escape(path.name)} cannot be read: {html.escape(str(error))}</p>"
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         return f"<pre>{html.escape(json.dumps(rows, indent=1)[:20_000])}</pre>"
     return _table(rows)
+
+
+def _text(text: str) -> str:
+    lines = text.splitlines()
+    left_out = f"<p>the last {_ROWS} of {len(lines):,} lines</p>" if len(lines) > _ROWS else ""
+    return f"{left_out}<pre>{html.escape(chr(10).join(lines[-_ROWS:]))}</pre>"
 
 
 def _table(rows: list[dict[str, Any]]) -> str:

@@ -20,6 +20,7 @@ import training_toys as toys
 from sketches import sketching
 
 from nnpipe.core.errors import TrainingError
+from nnpipe.training.callbacks import worst_samples
 from nnpipe.training.callbacks._curves import precision_recall_of, roc_of
 from nnpipe.training.callbacks.callback import Callback
 from nnpipe.training.callbacks.classification_report import ClassificationReport
@@ -71,6 +72,23 @@ def _found(seed: int, folder: Path) -> bool:
 
 
 @pytest.mark.timeout(1800)
+def test_scores_of_worst_samples_count_all_epochs_where_few_are_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def found(folder: Path) -> Any:
+        with sketching():
+            Trainer(TrainerOptions(num_epochs=3), [WorstSamples(5)]).fit(
+                toys.fresh(), toys.sequences(48), folder=folder
+            )
+        return json.loads((folder / "tables" / "worst-blobs-train.json").read_text())
+
+    expected = found(tmp_path / "each")
+    monkeypatch.setattr(worst_samples, "writes_after", lambda fit: fit.epoch == 3)
+    rows = found(tmp_path / "last")
+    assert [(row["sample_id"], row["score"]) for row in rows] == [(row["sample_id"], row["score"]) for row in expected]
+    assert [row["losses"] for row in rows] == [row["losses"][2:] for row in expected]
+
+
 @pytest.mark.slow
 def test_any_two_wrong_labels_come_out_as_the_two_worst(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nineteen times in twenty: an 8 that is written like a 9 may be taken for one before a scrawl is learned."""

@@ -8,6 +8,7 @@ import csv
 import json
 import logging
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ from nnpipe.training.callbacks.model_summary import ModelSummary
 from nnpipe.training.callbacks.nan_watch import NanWatch
 from nnpipe.training.callbacks.run_page import RunPage
 from nnpipe.training.callbacks.weights import WeightStatistics
+from nnpipe.training.callbacks.writing_callback import writes_after
 from nnpipe.training.optimization import Cosine
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.trainer import Trainer
@@ -109,6 +111,21 @@ def test_more_epochs_make_no_more_files(tmp_path: Path) -> None:
     assert files(tmp_path / "1").keys() == files(tmp_path / "5").keys()
     page = (tmp_path / "5" / "index.html").read_text()
     assert [name for name in files(tmp_path / "5") if name not in page] == []
+
+
+def test_files_that_show_all_epochs_are_written_less_and_less_often() -> None:
+    def written(last: int, **asked: Any) -> list[int]:
+        fit = SimpleNamespace(options=TrainerOptions(num_epochs=last, **asked), stopping="", step=0)
+        found = []
+        for fit.epoch in range(1, last + 1):
+            fit.step += 1
+            found += [fit.epoch] * writes_after(fit)
+        return found
+
+    assert written(1234) == [*range(1, 101), *range(110, 1001, 10), 1100, 1200, 1234]
+    assert len(written(100_000)) < 400
+    assert written(2000, max_steps=1111)[-1] == 2000
+    assert 1111 in written(2000, max_steps=1111)
 
 
 def test_what_writes_needs_a_folder() -> None:

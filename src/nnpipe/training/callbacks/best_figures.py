@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from nnpipe.core.task import quality_metric
 from nnpipe.experiment.state import State
-from nnpipe.training.callbacks.writing_callback import WritingCallback, write_table
+from nnpipe.training.callbacks.writing_callback import WritingCallback, write_table, writes_after
 
 if TYPE_CHECKING:
     from nnpipe.training.fit import Fit
@@ -59,6 +59,16 @@ class BestFigures(WritingCallback):
                 greatest, greatest_epoch = value, fit.epoch
             figures[name] = [first, least, least_epoch, greatest, greatest_epoch]
         self.state.figures = figures
+        if writes_after(fit):
+            self._write(fit)
+
+    def on_fit_end(self, fit: Fit) -> None:
+        """Write the table a last time."""
+        if self.state.figures:
+            self._write(fit)
+
+    def _write(self, fit: Fit) -> None:
+        figures = self.state.figures
         write_table(fit, "best", (_row(name, kept, fit.history.last) for name, kept in sorted(figures.items())))
 
 

@@ -12,7 +12,13 @@ from nnpipe.core.argument_checks import check_call
 from nnpipe.training.callbacks._arrays import array_of
 from nnpipe.training.callbacks._class_outputs import by_label
 from nnpipe.training.callbacks._curves import draw_precision_recall, draw_roc, precision_recall_of, roc_of
-from nnpipe.training.callbacks.writing_callback import WritingCallback, new_figure, save_figure, write_table
+from nnpipe.training.callbacks.writing_callback import (
+    WritingCallback,
+    new_figure,
+    save_figure,
+    write_table,
+    writes_after,
+)
 from nnpipe.training.run_folder import file_name
 
 if TYPE_CHECKING:
@@ -69,7 +75,9 @@ class ClassificationReport(WritingCallback):
                     self._sums[key] = _counts_of_tensors(logits, target, before)
 
     def on_epoch_end(self, fit: Fit) -> None:
-        """Write the report of the epoch's evaluation."""
+        """Write the report of the last evaluation."""
+        if not writes_after(fit):
+            return
         for key, (matrix, bins) in self._sums.items():
             classes = round(len(matrix) ** 0.5)
             self._write(

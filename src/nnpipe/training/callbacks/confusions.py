@@ -10,7 +10,13 @@ import numpy as np
 from nnpipe.core.argument_checks import check_call
 from nnpipe.training.callbacks._arrays import joined
 from nnpipe.training.callbacks._sample_access import image_of, samples_of, show_images
-from nnpipe.training.callbacks.writing_callback import WritingCallback, new_figure, save_figure, write_table
+from nnpipe.training.callbacks.writing_callback import (
+    WritingCallback,
+    new_figure,
+    save_figure,
+    write_table,
+    writes_after,
+)
 from nnpipe.training.outputs.classification import ClassificationOutput
 from nnpipe.training.run_folder import file_name
 
@@ -61,7 +67,9 @@ class Confusions(WritingCallback):
                 kept.append((np.asarray(batch["sample_id"]), output.predictions(), output.true_classes))
 
     def on_epoch_end(self, fit: Fit) -> None:
-        """Write the tables of the epoch's evaluation, and the pictures at the last epoch."""
+        """Write the tables of the last evaluation, and the pictures at the last epoch."""
+        if not writes_after(fit):
+            return
         last = fit.epoch >= fit.options.num_epochs or bool(fit.stopping)
         for (dataset, split, name), kept in self._kept.items():
             ids = np.concatenate([own for own, _, _ in kept])

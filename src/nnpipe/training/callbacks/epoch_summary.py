@@ -9,7 +9,7 @@ from nnpipe.core.files import write_text
 from nnpipe.experiment.append_only import AppendOnly
 from nnpipe.experiment.state import State
 from nnpipe.training.callbacks.callback import Callback
-from nnpipe.training.callbacks.writing_callback import folder_of
+from nnpipe.training.callbacks.writing_callback import folder_of, writes_after
 
 if TYPE_CHECKING:
     from nnpipe.training.fit import Fit
@@ -55,5 +55,13 @@ class EpochSummary(Callback):
         fit.log.info(line)
         state.previous = {**state.previous, **row}
         state.lines.append(line)
-        if fit.folder is not None:
-            write_text(folder_of(fit).table("epochs", ending="txt"), "\n".join(state.lines) + "\n")
+        if fit.folder is not None and writes_after(fit):
+            self._write(fit)
+
+    def on_fit_end(self, fit: Fit) -> None:
+        """Write all lines."""
+        if fit.folder is not None and self.state.lines:
+            self._write(fit)
+
+    def _write(self, fit: Fit) -> None:
+        write_text(folder_of(fit).table("epochs", ending="txt"), "\n".join(self.state.lines) + "\n")

@@ -10,7 +10,7 @@ import numpy as np
 
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.files import write_text
-from nnpipe.training.callbacks.writing_callback import WritingCallback, folder_of, new_figure, save_figure
+from nnpipe.training.callbacks.writing_callback import WritingCallback, folder_of, new_figure, save_figure, writes_after
 
 if TYPE_CHECKING:
     from nnpipe.training.fit import Fit
@@ -38,8 +38,8 @@ class HistoryPlots(WritingCallback):
         self.every = every
 
     def on_epoch_end(self, fit: Fit) -> None:
-        """Draw every ``every`` epochs."""
-        if fit.epoch % self.every == 0:
+        """Draw every ``every`` epochs; less often after many."""
+        if fit.epoch % self.every == 0 and writes_after(fit):
             self._write(fit)
 
     def on_fit_end(self, fit: Fit) -> None:

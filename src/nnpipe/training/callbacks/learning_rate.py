@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from nnpipe.training.callbacks._step_values import Trace
-from nnpipe.training.callbacks.writing_callback import WritingCallback, new_figure, save_figure, write_table
+from nnpipe.training.callbacks.writing_callback import (
+    WritingCallback,
+    new_figure,
+    save_figure,
+    write_table,
+    writes_after,
+)
 
 if TYPE_CHECKING:
     from nnpipe.training.fit import Fit
@@ -33,6 +39,15 @@ class LearningRateRecorder(WritingCallback):
 
     def on_epoch_end(self, fit: Fit) -> None:
         """Write the table and the picture."""
+        if writes_after(fit):
+            self._write(fit)
+
+    def on_fit_end(self, fit: Fit) -> None:
+        """Write them a last time."""
+        if self.trace.steps:
+            self._write(fit)
+
+    def _write(self, fit: Fit) -> None:
         steps, rates = self.trace.steps, self.trace.values
         write_table(
             fit, "learning_rate", ({"step": step, "rates": rate} for step, rate in zip(steps, rates, strict=True))

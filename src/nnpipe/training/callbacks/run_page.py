@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from nnpipe.training.callbacks.writing_callback import WritingCallback, folder_of
+from nnpipe.training.callbacks.writing_callback import WritingCallback, folder_of, writes_after
 from nnpipe.training.run_page import write_run_page
 
 if TYPE_CHECKING:
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class RunPage(WritingCallback):
-    """Write ``index.html``, which shows what the run's folder holds, after each epoch.
+    """Write ``index.html``, which shows what the run's folder holds, after each epoch; less often after many.
 
     Callbacks are called in the order in which they are named: name this one last.
     """
@@ -22,8 +22,9 @@ class RunPage(WritingCallback):
 
     def on_epoch_end(self, fit: Fit) -> None:
         """Write the page."""
-        write_run_page(folder_of(fit).path)
+        if writes_after(fit):
+            write_run_page(folder_of(fit).path)
 
     def on_fit_end(self, fit: Fit) -> None:
         """Write the page a last time, with files that other callbacks wrote at the end."""
-        self.on_epoch_end(fit)
+        write_run_page(folder_of(fit).path)

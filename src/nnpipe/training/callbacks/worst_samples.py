@@ -18,6 +18,7 @@ from nnpipe.training.callbacks.writing_callback import (
     new_figure,
     save_figure,
     write_table,
+    writes_after,
 )
 from nnpipe.training.run_folder import file_name
 
@@ -68,7 +69,7 @@ class WorstSamples(WritingCallback):
         self.classes = tuple(classes)
         self.output = output
         # By split: ids and losses of this epoch's batches; sums by sample; and for
-        # each epoch the losses of its worst samples.
+        # each epoch after which files are written the losses of its worst samples.
         self.state = State(waiting={}, sums={}, epochs={})
 
     def on_batch_end(self, fit: Fit, batch: dict[str, Any], outputs: dict[str, Any]) -> None:
@@ -91,7 +92,12 @@ class WorstSamples(WritingCallback):
         state = self.state
         for split, kept in state.waiting.items():
             unique, means = epoch_means(kept)
-            state.sums[split] = _added(state.sums.get(split), unique, relative(means))
+            before = state.sums.get(split)
+            # Older checkpoints hold a row for each epoch instead.
+            epochs = 1 + (before or {}).get("epochs", len(state.epochs.get(split, [])))
+            state.sums[split] = _added(before, unique, relative(means)) | {"epochs": epochs}
+            if not writes_after(fit):
+                continue
             worst = np.argsort(-means, kind="stable")[: 10 * self.count]
             # For each epoch, the losses of the samples that are worst so far are kept, whatever they are in this epoch.
             so_far = np.searchsorted(unique, self._ranking(split)[0])
@@ -105,8 +111,8 @@ class WorstSamples(WritingCallback):
     def _ranking(self, split: str) -> tuple[np.ndarray, np.ndarray]:
         sums = self.state.sums[split]
         order = np.argsort(-sums["losses"], kind="stable")[: self.count]
-        # While its samples are ranked, the current epoch has not been stored yet.
-        return sums["ids"][order], sums["losses"][order] / max(1, len(self.state.epochs.get(split, [])))
+        epochs = sums.get("epochs") or max(1, len(self.state.epochs.get(split, [])))
+        return sums["ids"][order], sums["losses"][order] / epochs
 
     def _write(self, fit: Fit, split: str) -> None:
         ids, scores = self._ranking(split)

@@ -63,6 +63,19 @@ def folder_of(fit: Fit) -> RunFolder:
     return fit.folder
 
 
+def writes_after(fit: Fit) -> bool:
+    """Return whether files that show all epochs are written anew after this one.
+
+    They are after each of the first 100 epochs, then after each tenth, from 1,000 on after each hundredth, and so on,
+    and after the last: otherwise the time of an epoch would grow with their number.
+    """
+    options = fit.options
+    last = fit.epoch >= options.num_epochs or bool(fit.stopping)
+    if options.max_steps is not None:
+        last = last or fit.step >= options.max_steps
+    return last or fit.epoch % 10 ** max(0, len(str(fit.epoch - 1)) - 2) == 0
+
+
 def write_table(fit: Fit, name: str, rows: Iterable[dict[str, Any]]) -> None:
     """Write rows as a JSON list; numbers that are not finite become null, as JSON has no NaN."""
     lines = ",\n".join(json.dumps(_finite(row), allow_nan=False) for row in rows)
