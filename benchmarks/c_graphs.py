@@ -5,8 +5,8 @@ reference kernels and, as C, by programs with AddressSanitizer and UndefinedBeha
 core, and with those for the DSP and the vector extension of Cortex-M, whose instructions are then computed in C.  Of
 every graph, one copy has some of its bytes damaged, and another has other shapes, types, scales, options or references;
 where these still become C, this runs under the sanitisers, too, although nothing says what it should compute.
-A hundred graphs are one program, because a C compiler needs most of its time for kernels that they share.  The goal is
-that all undamaged graphs agree to the bit, and that there is no finding.
+Four hundred graphs are one program, because a C compiler needs most of its time for kernels that they share.  The goal
+is that all undamaged graphs agree to the bit, and that there is no finding.
 
 Run ``python benchmarks/c_graphs.py --graphs 10000`` (some ten minutes of processor time), by default 500 graphs, or
 with ``--quick`` 100.
@@ -38,7 +38,7 @@ from nnpipe.testing.sanitised_c import SanitiserFinding, sanitised_outputs
 from nnpipe.testing.wide_integer_graphs import wide_integer_graph
 
 MACROS: tuple[tuple[str, ...], ...] = ((), ("NN_DSP_IN_C",), ("NN_DSP_IN_C", "NN_MVE_IN_C"))
-TOGETHER = 100
+TOGETHER = 400
 LARGEST_ARENA = 1 << 22  # a damaged graph may ask for gigabytes
 
 

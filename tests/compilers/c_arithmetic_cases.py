@@ -64,8 +64,8 @@ def halves_and_large_angles() -> Iterator[Case]:
 
 
 def whole_numbers_without_scales() -> Iterator[Case]:
-    for name in ("ADD", "SUB", "MUL", "FLOOR_DIV", "SQUARED_DIFFERENCE"):
-        options = "" if name == "FLOOR_DIV" else f"{name.title().replace('_', '')}Options"
+    for name in ("ADD", "SUB", "MUL", "FLOOR_DIV", "FLOOR_MOD", "SQUARED_DIFFERENCE"):
+        options = "" if name.startswith("FLOOR") else f"{name.title().replace('_', '')}Options"
         graph = OneOperator([1, 4, 3], "int8")  # so that no product is too large
         graph.add("CAST", ([1, 4, 3], "int32"))
         given, graph._values = graph._values, graph._values[-1:]

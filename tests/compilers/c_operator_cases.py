@@ -147,9 +147,43 @@ def blocks_and_repetitions() -> Iterator[Case]:
         yield Case(f"{name} {given}", graph)
 
 
+def choices_by_truth_values() -> Iterator[Case]:
+    rng = np.random.default_rng(9)
+    for name, shape, dtype in itertools.product(("SELECT", "SELECT_V2"), ([2, 3, 4], [3, 1]), ("int8", "float32")):
+        if name == "SELECT" and len(shape) == 2:
+            continue
+        graph = OneOperator(shape, "bool")
+        first, second = (
+            graph._constant(rng.integers(-9, 9, size).astype(dtype), *quantised(dtype))
+            for size in ((2, 3, 4), (2, 3, 4))
+        )
+        if name == "SELECT_V2":
+            second = graph._constant(rng.integers(-9, 9, 4).astype(dtype), *quantised(dtype))
+        options = f"{name.title().replace('_', '')}Options"
+        graph.add(name, ([2, 3, 4], dtype, *quantised(dtype)), first, second, options=options)
+        yield Case(f"{name} {shape} {dtype}", graph)
+
+
+def reductions_of_truth_values() -> Iterator[Case]:
+    for name in ("REDUCE_ALL", "REDUCE_ANY"):
+        graph = OneOperator([20, 3, 2], "bool")
+        graph.add(name, ([20], "bool"), graph.axes(1, 2), options="ReducerOptions", keepDims=False)
+        yield Case(name, graph)
+
+
+def repeated_and_reversed() -> Iterator[Case]:
+    graph = OneOperator([2, 3, 4], "int8", 0.02, 3)
+    graph.add("TILE", ([4, 3, 12], "int8", 0.02, 3), graph.axes(2, 1, 3), options="TileOptions")
+    yield Case("TILE", graph, reference=False)
+    graph = OneOperator([2, 3, 4], "int8", 0.02, 3)
+    graph.add("REVERSE_V2", ([2, 3, 4], "int8", 0.02, 3), graph.axes(1, 2), options="ReverseV2Options")
+    yield Case("REVERSE_V2", graph, reference=False)
+
+
 ALL: tuple[Callable[[], Iterator[Case]], ...] = (
     numbers_in_another_scale, leaky_relu_of_16_bits, images_in_another_size,
     places_of_the_greatest_and_the_least, the_greater_and_the_lesser_of_two, other_types, transposed_convolutions,
     parts_of_a_tensor, parts_from_places,
-    reductions, blocks_and_repetitions,
+    reductions, blocks_and_repetitions, choices_by_truth_values,
+    reductions_of_truth_values, repeated_and_reversed,
 )  # fmt: skip

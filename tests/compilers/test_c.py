@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 from installed import needs
 
+from nnpipe.compilers._c_code.operators.catalogue import BUILDERS
 from nnpipe.compilers._c_code.source import source_of
 from nnpipe.compilers.c import CCompiler
 from nnpipe.core.artifact import Artifact
@@ -178,6 +180,12 @@ def test_an_operator_without_kernel_is_named_in_one_line(tmp_path: Path) -> None
         CCompiler().compile(source, tmp_path / "model.c")
     assert_one_line(caught.value)
     assert "POW" in CCompiler().refusals(source.path)[0]
+
+
+def test_the_page_names_every_operator() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "c.md").read_text("utf-8")
+    table = page.partition("| kind | operators |")[2].partition("\n\n")[0]
+    assert set(re.findall(r"`([A-Z0-9_]+)`", table)) == {name for name, _ in BUILDERS.values()}
 
 
 def test_a_recurrent_layer_goes_on_from_its_state(tmp_path: Path) -> None:

@@ -239,7 +239,8 @@ _VERSIONS = {
     "BATCH_MATMUL": 3, "UNIDIRECTIONAL_SEQUENCE_LSTM": 3,
     **dict.fromkeys((
         "ADD_N", "CEIL", "COS", "CUMSUM", "DEPTH_TO_SPACE", "ELU", "FILL", "FLOOR", "HARD_SWISH", "LOGICAL_AND",
-        "LOGICAL_NOT", "LOGICAL_OR", "NEG", "PRELU", "ROUND", "SHAPE", "SIN", "SQUARE", "ZEROS_LIKE",
+        "LOGICAL_NOT", "LOGICAL_OR", "NEG", "PRELU", "REDUCE_ALL", "REDUCE_ANY", "ROUND", "SHAPE", "SIN", "SQUARE",
+        "ZEROS_LIKE",
     ), 1),
 }  # fmt: skip
 

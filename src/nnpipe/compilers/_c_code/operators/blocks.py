@@ -93,6 +93,18 @@ def broadcast_to(op: OperatorView) -> CStep:
     return _moved(op, shape, steps, contiguous(shape))
 
 
+def tile(op: OperatorView) -> CStep:
+    """Return the step of TILE."""
+    shape, times = op.input(0).shape, op.integers(1)
+    op.expect(len(times) == len(shape) and min(times, default=1) > 0, "its numbers of repetitions are none")
+    op.expect_shape([length * n for length, n in zip(shape, times, strict=True)])
+    rows = zip(shape, times, contiguous(shape), contiguous(op.output().shape), strict=True)
+    # Two axes for each of the output: repetitions, and what is repeated.
+    axes = [each for length, n, step, out in rows for each in ((n, 0, out * length), (length, step, out))]
+    kept = [each for each in axes if each[0] > 1] or [(1, 0, 0)]
+    return _moved(op, *([each[n] for each in kept] for n in range(3)))
+
+
 def _block(op: OperatorView) -> list[int]:
     block = op.integers(1)
     op.expect(len(op.input(0).shape) == 4 and min(op.input(0).shape) > 0, "its input has not four axes")

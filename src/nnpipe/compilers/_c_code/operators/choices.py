@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 
-from nnpipe.compilers._c_code.operators.pairs import pairwise
-from nnpipe.compilers._c_code.step import C_TYPES, SUFFIXES, CKernel, CStep, OperatorView
+import numpy as np
+
+from nnpipe.compilers._c_code.operators.moves import expect_same_values
+from nnpipe.compilers._c_code.operators.pairs import PAIRS, broadcast, pairwise
+from nnpipe.compilers._c_code.step import C_TYPES, SUFFIXES, CKernel, CStep, OperatorView, braced, struct
 
 
 def arg_max(op: OperatorView) -> CStep:
@@ -26,6 +29,28 @@ def maximum(op: OperatorView) -> CStep:
 def minimum(op: OperatorView) -> CStep:
     """Return the step of MINIMUM."""
     return _chosen(op, "minimum", "<")
+
+
+def select(op: OperatorView) -> CStep:
+    """Return the step of SELECT_V2, with broadcasting."""
+    truth, first, second, out = op.input(0), op.input(1), op.input(2), op.output()
+    op.expect(truth.spec.dtype == "bool" and first.spec.dtype == second.spec.dtype, str(op.unsupported()))
+    for each in (first, second):
+        expect_same_values(op, each, out)
+    lengths, steps = broadcast(op, truth.shape, first.shape, second.shape)
+    size = np.dtype(out.spec.dtype).itemsize
+    kernel = CKernel("select.c", (("@", str(size)), ("OUT", f"uint{8 * size}_t")))
+    pairs = struct("nn_pairs", "p", [braced(lengths), braced(steps[1]), braced(steps[2])])
+    return CStep(
+        f"nn_select_{size}({{in0}}, {{in1}}, {{in2}}, {{out0}}, &p, steps);", (*PAIRS, kernel),
+        before=[pairs, f"static const int32_t steps[4] = {braced(steps[0])};"],
+    )  # fmt: skip
+
+
+def select_alike(op: OperatorView) -> CStep:
+    """Return the step of SELECT, whose truth values have the shape of its output."""
+    op.expect_shape(op.input(0).shape)
+    return select(op)
 
 
 def _place(op: OperatorView, name: str, compare: str) -> CStep:

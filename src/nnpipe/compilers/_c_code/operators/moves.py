@@ -132,6 +132,15 @@ def slice_of(op: OperatorView) -> CStep:
     return _cut(op, begin, [1] * len(begin), lengths)
 
 
+def reverse(op: OperatorView) -> CStep:
+    """Return the step of REVERSE_V2."""
+    shape = op.input(0).shape
+    axes = {op.axis(n, len(shape)) for n in op.integers(1)}
+    op.expect_shape(shape)
+    starts = [length - 1 if n in axes else 0 for n, length in enumerate(shape)]
+    return _cut(op, starts, [-1 if n in axes else 1 for n in range(len(shape))], shape)
+
+
 def _cut(op: OperatorView, starts: Sequence[int], strides: Sequence[int], lengths: Sequence[int]) -> CStep:
     data = op.input(0)
     expect_same_values(op, data, op.output())

@@ -135,6 +135,14 @@ def floor_div(op: OperatorView) -> CStep:
     return pairwise(op, "floor_div", "int32", "nn_floor_quotient(a, b)", CKernel("floor_div.c"))
 
 
+def floor_mod(op: OperatorView) -> CStep:
+    """Return the step of FLOOR_MOD, of whole numbers."""
+    if op.types() != ("int32",) * 3:
+        raise op.unsupported()
+    value = "(int32_t)((uint32_t)a - (uint32_t)nn_floor_quotient(a, b) * (uint32_t)b)"
+    return pairwise(op, "floor_mod", "int32", value, CKernel("floor_div.c"))
+
+
 def prelu(op: OperatorView) -> CStep:
     """Return the step of PRELU."""
     kinds = op.types()
@@ -238,21 +246,26 @@ def _plain(op: OperatorView, name: str, operator: str) -> CStep | None:
 
 def positions(op: OperatorView) -> str:
     """Return the lengths of four axes, and how far each input moves along them; all axes in one where shapes agree."""
-    first, second, out = op.input(0).shape, op.input(1).shape, op.output().shape
+    lengths, (first, second) = broadcast(op, op.input(0).shape, op.input(1).shape)
+    return struct("nn_pairs", "p", [braced(lengths), braced(first), braced(second)])
+
+
+def broadcast(op: OperatorView, *shapes: tuple[int, ...]) -> tuple[list[int], list[list[int]]]:
+    """Return the lengths of four axes of an output, and how far the place in each input moves along them."""
     try:
-        made = np.broadcast_shapes(first, second)
+        made = np.broadcast_shapes(*shapes)
     except ValueError:
-        raise CompileError(f"its inputs have the shapes {first} and {second}") from None
+        raise CompileError(f"its inputs have the shapes {' and '.join(map(str, shapes))}") from None
     op.expect_shape(made)
-    if first == second:
-        return struct("nn_pairs", "p", [braced([1, 1, 1, math.prod(out)]), braced([0, 0, 0, 1]), braced([0, 0, 0, 1])])
-    op.expect(len(out) <= 4, "its inputs have different shapes and more than four axes")
-    return struct("nn_pairs", "p", [braced([1] * (4 - len(out)) + list(out)), _steps(first), _steps(second)])
+    if len(set(shapes)) == 1:
+        return [1, 1, 1, math.prod(made)], [[0, 0, 0, 1]] * len(shapes)
+    op.expect(len(made) <= 4, "its inputs have different shapes and more than four axes")
+    return [1] * (4 - len(made)) + list(made), [_steps(shape) for shape in shapes]
 
 
-def _steps(shape: tuple[int, ...]) -> str:
+def _steps(shape: tuple[int, ...]) -> list[int]:
     steps, step = [0, 0, 0, 0], 1
     for place, length in zip(range(3, -1, -1), reversed(shape), strict=False):
         steps[place] = 0 if length == 1 else step
         step *= length
-    return braced(steps)
+    return steps

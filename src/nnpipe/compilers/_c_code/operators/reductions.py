@@ -49,11 +49,13 @@ def total(op: OperatorView) -> CStep:
 
 def reduce_max(op: OperatorView) -> CStep:
     """Return the step of REDUCE_MAX."""
+    _expect_numbers(op)
     return _folded(op, "max", "from[0]", "x > found ? x : found")
 
 
 def reduce_min(op: OperatorView) -> CStep:
     """Return the step of REDUCE_MIN."""
+    _expect_numbers(op)
     return _folded(op, "min", "from[0]", "x < found ? x : found")
 
 
@@ -75,15 +77,32 @@ def cumsum(op: OperatorView) -> CStep:
     )
 
 
+def _expect_numbers(op: OperatorView) -> None:
+    op.expect(op.input(0).spec.dtype in SUFFIXES, str(op.unsupported()))
+
+
+def reduce_all(op: OperatorView) -> CStep:
+    """Return the step of REDUCE_ALL, of truth values."""
+    op.expect(op.input(0).spec.dtype == "bool", str(op.unsupported()))
+    return _folded(op, "all", "1", "found && x")
+
+
+def reduce_any(op: OperatorView) -> CStep:
+    """Return the step of REDUCE_ANY, of truth values."""
+    op.expect(op.input(0).spec.dtype == "bool", str(op.unsupported()))
+    return _folded(op, "any", "0", "found || x")
+
+
 def _folded(op: OperatorView, name: str, start: str, following: str) -> CStep:
     data, out = op.input(0), op.output()
     place, count = _reduced(op)
     op.expect(count > 0, "its input is empty")
-    op.expect(data.spec.dtype == out.spec.dtype and data.spec.dtype in SUFFIXES, str(op.unsupported()))
+    kind = data.spec.dtype
+    op.expect(kind == out.spec.dtype and kind in {*SUFFIXES, "bool"}, str(op.unsupported()))
     same = (data.spec.scale, data.spec.zero_point) == (out.spec.scale, out.spec.zero_point)
     op.expect(same, "input and output have other scales")
-    suffix = f"{name}_{SUFFIXES[data.spec.dtype]}"
-    words = (("@", suffix), ("OUT", C_TYPES[data.spec.dtype]), ("START", start), ("NEXT", following))
+    suffix = f"{name}_{SUFFIXES.get(kind, kind)}"
+    words = (("@", suffix), ("OUT", C_TYPES[kind]), ("START", start), ("NEXT", following))
     return CStep(
         f"nn_reduce_{suffix}({{in0}}, {{out0}}, &r);", (*_REDUCTION, CKernel("reduce.c", words)), before=[place]
     )
