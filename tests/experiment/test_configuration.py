@@ -70,8 +70,8 @@ def test_references_share_objects_and_are_made_first():
 @pytest.mark.parametrize(
     ("tree", "message"),
     [
-        ({"a": {"class": "os.system", "arguments": {"command": "true"}}}, "neither a component nor a class"),
-        ({"a": {"class": "subprocess.Popen", "arguments": {"args": "true"}}}, "neither a component nor a class"),
+        ({"a": {"class": "os.system", "arguments": {"command": "true"}}}, "no component, no class"),
+        ({"a": {"class": "subprocess.Popen", "arguments": {"args": "true"}}}, "no component, no class"),
         ({"a": {"class": "nowhere.Thing"}}, r"a\.class: nowhere\.Thing cannot be found"),
         ({"a": {"class": "nnpipe.datasets.digits.Digits"}}, "cannot be found"),
         ({"a": {"class": "Short"}}, "expected a dotted path"),

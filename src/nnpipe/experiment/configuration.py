@@ -16,6 +16,7 @@ method, called without arguments::
 from __future__ import annotations
 
 import copy
+import dataclasses
 import graphlib
 import importlib
 import inspect
@@ -86,8 +87,8 @@ class Configuration:
     def build(self) -> dict[str, Any]:
         """Build every node, referenced nodes first.
 
-        Only components and classes with a state (modules, layers, optimisers,
-        schedules) are built: a configuration cannot call arbitrary Python code.
+        Only components, classes with a state (modules, layers, optimisers, schedules) and frozen dataclasses
+        (samplers, transforms) are built: a configuration cannot call arbitrary Python code.
 
         Returns
         -------
@@ -171,6 +172,8 @@ def _built(node: Any, place: str, made: Mapping[str, Any]) -> Any:
         raise ConfigError(f"{place}: {cls.__qualname__}: {error}") from None
     except ValueError:  # a class without a readable signature
         pass
+    if _is_value(cls):  # its sequences are tuples
+        return cls(**{name: tuple(v) if isinstance(v, list) else v for name, v in arguments.items()})
     return cls(**arguments)
 
 
@@ -192,9 +195,13 @@ def _class_of(path: Any, place: str) -> type:
         found = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
         raise ComponentNotFound(f"{place}.class: {path} cannot be found: {error}") from None
-    if not inspect.isclass(found) or not (issubclass(found, Component) or _has_state(found)):
-        raise ConfigError(f"{place}.class: {path} is neither a component nor a class with a state")
+    if not inspect.isclass(found) or not (issubclass(found, Component) or _has_state(found) or _is_value(found)):
+        raise ConfigError(f"{place}.class: {path} is no component, no class with a state, and no frozen dataclass")
     return found
+
+
+def _is_value(cls: type) -> bool:
+    return dataclasses.is_dataclass(cls) and not _has_state(cls) and bool(cls.__dataclass_params__.frozen)  # type: ignore[attr-defined]
 
 
 def _has_state(cls: type) -> bool:

@@ -1,10 +1,11 @@
-"""Look at recorded runs: list, show, compare, query, delete, export.
+"""Look at recorded runs: list, show, compare, query, tree, delete, export.
 
   nnpipe runs list                       the newest runs; with names, of these experiments
   nnpipe runs query 'statistics.accuracy > 0.98 and configuration.seed = 1'
   nnpipe runs query 'best.accuracy > 0.9' --order=-best.accuracy    searches by their best value
   nnpipe runs show digits                everything about a run
   nnpipe runs compare 3f2a 91bc          where settings, code and figures differ
+  nnpipe runs tree                       which runs are based on which; with names, the families of these
   nnpipe runs delete 3f2a --yes          without --yes it only lists what would be deleted
   nnpipe runs export digits --mlflow http://host:5000 --tensorboard logs --json runs.json
   nnpipe runs export widths --report widths.html --optuna sqlite:///study.db       a search
@@ -33,6 +34,7 @@ from nnpipe.scenarios._cli.option_types import output_file, output_folder
 from nnpipe.scenarios._cli.run_database import add_database, database_of
 from nnpipe.scenarios._cli.run_exports import export_chosen
 from nnpipe.scenarios._cli.run_tables import comparison, details, listing, to_json
+from nnpipe.scenarios._cli.run_tree import family, tree
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -91,6 +93,13 @@ def _listed(database: RunDatabase, options: argparse.Namespace, where: str) -> l
     return [run.id for run in found]
 
 
+def _tree(database: RunDatabase, options: argparse.Namespace) -> list[str]:
+    chosen = _chosen(database, options, least=0)
+    found = family(database.runs.find(), chosen)
+    print(tree(found) if found else "no run is based on another")
+    return [run.id for run in found]
+
+
 def _show(database: RunDatabase, options: argparse.Namespace) -> list[str]:
     chosen = _chosen(database, options, least=1)
     print("\n\n".join(details(database, run) for run in chosen))
@@ -129,7 +138,8 @@ def _chosen(database: RunDatabase, options: argparse.Namespace, *, least: int) -
 
 
 _ACTIONS: dict[str, Callable[[RunDatabase, argparse.Namespace], list[str]]] = {
-    "list": _list, "show": _show, "compare": _compare, "query": _query, "delete": _delete, "export": _export,
+    "list": _list, "show": _show, "compare": _compare, "query": _query, "tree": _tree, "delete": _delete,
+    "export": _export,
 }  # fmt: skip
 
 

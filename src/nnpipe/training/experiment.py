@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from nnpipe.training.callbacks.callback import Callback
 from nnpipe.training.checkpoints import LAST
 from nnpipe.training.optimization import OptimiserFactory, Schedule, TorchSchedule
 from nnpipe.training.run_folder import RunFolder, file_name
+from nnpipe.training.starting_weights import StartingWeights
 from nnpipe.training.step import LearningStep, default_step
 from nnpipe.training.trainer import Datasets, Trainer
 
@@ -50,6 +51,8 @@ class Training(Module):
         As :meth:`Trainer.fit <nnpipe.training.trainer.Trainer.fit>` takes them.
     folder
         The run's folder; by default ``runs/`` and the experiment's name.
+    start
+        Weights of other runs from which the training starts.  Those runs become parents of this one.
     """
 
     def __init__(
@@ -63,6 +66,7 @@ class Training(Module):
         step: LearningStep = default_step,
         metrics: Mapping[str, Any] = MappingProxyType({}),
         folder: str | None = None,
+        start: Sequence[StartingWeights] = (),
     ) -> None:
         if not isinstance(trainer, Trainer):
             raise ConfigError(f"Training: trainer is a {type(trainer).__name__}, no Trainer")
@@ -76,6 +80,7 @@ class Training(Module):
         self.step = step
         self.metrics = metrics
         self.folder = folder
+        self.start = tuple(start)
         self.state = State(finished=False)
 
     def children(self) -> Any:
@@ -99,6 +104,8 @@ class Training(Module):
         folder = RunFolder(Path(self.folder) if self.folder else Path("runs") / file_name(session.experiment))
         callbacks = self.trainer.callbacks_for(folder)
         trainer = dataclasses.replace(self.trainer, callbacks=(*callbacks, _Telling(session)))
+        for weights in self.start:  # a checkpoint of this run replaces them
+            session.database.add_parent(session.run_id, weights.load(session.database))
         tree = session.configuration.tree
         history = trainer.fit(
             self._module, self.datasets, folder=folder.path, optimiser=self.optimiser, schedule=self.schedule,

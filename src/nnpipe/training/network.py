@@ -8,6 +8,8 @@ from typing import Any
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.experiment.module import Module
+from nnpipe.training.outputs.contrastive import ContrastiveOutput
+from nnpipe.training.outputs.embedding import EmbeddingOutput
 from nnpipe.training.outputs.output import Output
 
 
@@ -91,6 +93,71 @@ class Network(Module):
         self.module = _module(layers, outputs, input, scale)
 
 
+class Adversaries(Module):
+    """A generator and a critic, for the step :class:`~nnpipe.training.step_modules.Adversarial`.
+
+    Attributes
+    ----------
+    module
+        The ``torch.nn.Module`` with the parts ``generator`` and ``critic``.
+
+    Parameters
+    ----------
+    generator
+        Layers that take noise ``(n, noise)`` and return flat samples.
+    critic
+        Layers that take flat samples and return a logit ``(n, 1)``.
+    """
+
+    def __init__(self, generator: Sequence[Any], critic: Sequence[Any]) -> None:
+        import torch
+
+        parts = {"generator": torch.nn.Sequential(*generator), "critic": torch.nn.Sequential(*critic)}
+        self.module = torch.nn.ModuleDict(parts)
+
+
+class ViewNetwork(Module):
+    """A network that learns without labels which views are of one sample (Chen et al., SimCLR, 2020).
+
+    Attributes
+    ----------
+    module
+        The ``torch.nn.Module``: in training, a
+        :class:`~nnpipe.training.outputs.contrastive.ContrastiveOutput` called ``views`` of two random views of each
+        sample; otherwise its features as ``features``.
+
+    Parameters
+    ----------
+    views
+        Layers that change a sample at random, such as ``torch.nn.Dropout``.
+    layers
+        Layers that take a view and return features ``(n, features)``.
+    head
+        Layers after the features, in training only.
+    input
+        The feature that is the first layer's input.
+    target
+        The feature of classes, by which metrics judge embeddings; None without.
+    scale
+        The factor of the input.
+    temperature
+        What cosines are divided by.
+    """
+
+    def __init__(
+        self,
+        views: Sequence[Any],
+        layers: Sequence[Any],
+        head: Sequence[Any],
+        *,
+        input: str = "input",
+        target: str | None = None,
+        scale: float = 1.0,
+        temperature: float = 0.2,
+    ) -> None:
+        self.module = _view_module(views, layers, head, input, target, scale, temperature)
+
+
 def output_class(path: str) -> type[Output]:
     """Return a class of outputs by its dotted path; raise :class:`ConfigError` if there is none."""
     module, _, name = path.rpartition(".")
@@ -130,3 +197,29 @@ def _module(layers: Sequence[Any], outputs: Mapping[str, Head], input: str, scal
             return found
 
     return Whole()
+
+
+def _view_module(
+    views: Sequence[Any],
+    layers: Sequence[Any],
+    head: Sequence[Any],
+    input: str,
+    target: str | None,
+    scale: float,
+    temperature: float,
+) -> Any:
+    import torch
+
+    class Views(torch.nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.views, self.layers, self.head = (torch.nn.Sequential(*part) for part in (views, layers, head))
+
+        def forward(self, batch: Mapping[str, Any]) -> dict[str, Output]:
+            given = batch[input].float() * scale
+            if not self.training:
+                return {"features": EmbeddingOutput(self.layers(given), None if target is None else batch[target])}
+            one, other = (self.head(self.layers(self.views(given))) for _ in range(2))
+            return {"views": ContrastiveOutput(one, other=other, temperature=temperature)}
+
+    return Views()

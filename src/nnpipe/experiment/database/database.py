@@ -9,6 +9,7 @@ from typing import Any
 
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.closing import Closing
+from nnpipe.core.errors import ConfigError
 from nnpipe.experiment.database import _run_lookup, _sql_statements
 from nnpipe.experiment.database._tables import tables
 from nnpipe.experiment.database.artifacts import Artifacts
@@ -123,6 +124,30 @@ class RunDatabase(Closing):
         """
         with self._connections.together():
             yield
+
+    def add_parent(self, run: str, parent: str) -> None:
+        """Add a run on which another is based, unless it is there already.
+
+        Raises
+        ------
+        ConfigError
+            If a run does not exist, or the parent is based on the run itself.
+        """
+        import sqlalchemy as sa
+
+        table = tables().parents
+        with self._connections.writing() as connection:
+            own, other = (_run_lookup.identity(connection, name) for name in (run, parent))
+            before = list(connection.scalars(sa.select(table.c.parent).where(table.c.run == own)))
+            if other in before:
+                return
+            above, seen = {other}, set[str]()
+            while above:
+                if own in above:
+                    raise ConfigError(f"run {other[:12]} is based on {own[:12]}, so it cannot be its parent")
+                seen |= above
+                above = set(connection.scalars(sa.select(table.c.parent).where(table.c.run.in_(above)))) - seen
+            connection.execute(table.insert(), {"run": own, "parent": other, "position": len(before)})
 
     def put_origins(self, run: str, origins: Iterable[Origin]) -> None:
         """Store the origins of a run's classes and functions; they replace earlier ones."""

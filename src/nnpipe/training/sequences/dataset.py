@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Sequence as SequenceOf
 from functools import cached_property
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.dataset import Dataset
+from nnpipe.core.errors import ConfigError
 from nnpipe.experiment.module import Stateful
 from nnpipe.training.sequences._content_digest import digest_of
 from nnpipe.training.sequences.sequence import Sequence, Stream, positive
@@ -40,6 +42,9 @@ class DatasetSequence(Sequence):
         Takes the model's inputs and a generator, and returns augmented inputs.
     prefixes
         Prefixes of the names of inputs and of truth in a batch.
+    only
+        Classes by the name of the truth, such as ``{label: [5, 6, 7]}``: other samples are left out, and the classes
+        become 0, 1 and so on in this order.
     """
 
     def __init__(
@@ -53,6 +58,7 @@ class DatasetSequence(Sequence):
         prepare: Callable[[Any], Any] | None = None,
         augment: Callable[[Any, np.random.Generator], Any] | None = None,
         prefixes: tuple[str, str] = ("", ""),
+        only: Mapping[str, SequenceOf[int]] | None = None,
     ) -> None:
         check_call(DatasetSequence, locals())
         super().__init__()
@@ -64,6 +70,7 @@ class DatasetSequence(Sequence):
         self._prepare = prepare
         self._augment = augment
         self._prefixes = prefixes
+        self._only = {name: np.asarray(list(classes), np.int64) for name, classes in (only or {}).items()}
 
     def children(self) -> Iterator[tuple[str, Stateful]]:
         """Return none: a data set has no state."""
@@ -72,7 +79,21 @@ class DatasetSequence(Sequence):
     @cached_property
     def _indices(self) -> np.ndarray:
         self._dataset.prepare()
-        return self._dataset.split(self._split)
+        indices = self._dataset.split(self._split)
+        for name, classes in self._only.items():
+            parts = [self._dataset.read(indices[start:stop])[1] for start, stop in cuts(len(indices), 256)]
+            if any(name not in part for part in parts):
+                raise ConfigError(f"DatasetSequence: only names {name!r}; there are {', '.join(parts[0])}")
+            labels = np.concatenate([part[name] for part in parts]) if parts else np.zeros(0, np.int64)
+            indices = indices[np.isin(labels, classes)]
+        return indices
+
+    def _renumbered(self, name: str, labels: Any) -> Any:
+        if name not in self._only:
+            return labels
+        classes = self._only[name]
+        order = np.argsort(classes, kind="stable")
+        return order[np.searchsorted(classes[order], labels)]
 
     def sizes(self) -> list[int]:
         """Return the number of samples of each batch."""
@@ -90,6 +111,7 @@ class DatasetSequence(Sequence):
             "batch": self._batch,
             "shuffle": self._shuffle,
             "seed": self._seed,
+            **({"only": {name: classes.tolist() for name, classes in self._only.items()}} if self._only else {}),
             "content": digest_of({"": indices} | {f"input {n}": v for n, v in inputs.items()} | dict(truth)),
         }
 
@@ -107,7 +129,7 @@ class DatasetSequence(Sequence):
             if self._augment is not None:
                 inputs = self._augment(inputs, np.random.default_rng([self._seed, epoch, start]))
             batch = {of_inputs + name: array for name, array in inputs.items()}
-            batch |= {of_truth + name: array for name, array in truth.items()}
+            batch |= {of_truth + name: self._renumbered(name, array) for name, array in truth.items()}
             yield batch | {"sample_id": np.asarray(indices[start:end], np.int64)}, number
 
 

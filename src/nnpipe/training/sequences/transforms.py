@@ -244,3 +244,33 @@ class AddNoise:
             noise = random.standard_normal(array.shape, np.float32) * np.float32(self.deviation)
             sample[name] = array + noise.astype(array.dtype, copy=False)
         return sample
+
+
+@dataclass(frozen=True, kw_only=True)
+class AboveThreshold:
+    """Adds a mask of the pixels above a value, as a target of segmentation.
+
+    Parameters
+    ----------
+    source
+        The feature of one channel, first or last: ``(1, height, width)`` or ``(height, width, 1)``.
+    mask
+        The name of the mask, int64 ``(height, width)`` with 0 and 1.
+    threshold
+        The value.
+    """
+
+    source: str = "input"
+    mask: str = "mask"
+    threshold: float = 0.5
+
+    def __post_init__(self) -> None:
+        check_call(AboveThreshold, vars(self))
+
+    def __call__(self, sample: Sample, random: np.random.Generator) -> Sample:
+        """Return the sample with its mask."""
+        array = feature_of(sample, self.source)
+        channel = 0 if array.ndim == 3 and array.shape[0] == 1 else -1
+        if array.ndim != 3 or array.shape[channel] != 1:
+            raise ConfigError(f"{self.source!r} must have one channel; it is {array.shape}")
+        return sample | {self.mask: (np.squeeze(array, channel) > self.threshold).astype(np.int64)}
