@@ -53,6 +53,26 @@ def write_model(folder: Path, counts_runs: bool = False) -> Artifact:
     return Artifact.of(path, "c", IO)
 
 
+LARGE = 100_000
+"""Bytes of the large model's input and output: more than the server has room for elsewhere."""
+
+_LARGE_SOURCE = """#include <stdint.h>
+#define NN_ARENA_BYTES 200000
+static union { int64_t whole; double real; uint8_t bytes[NN_ARENA_BYTES]; } nn_arena;
+void *nn_input(int32_t number) { return number == 0 ? nn_arena.bytes : 0; }
+const void *nn_output(int32_t number) { return number == 0 ? nn_arena.bytes + 100000 : 0; }
+void nn_run(void) { for (int i = 0; i < 100000; i++) nn_arena.bytes[100000 + i] = (uint8_t)(nn_arena.bytes[i] + 1); }
+"""
+
+
+def write_large_model(folder: Path) -> Artifact:
+    """Write a model that adds 1 to each of many bytes."""
+    path = folder / "large.c"
+    io = IOSpec((TensorSpec("x", (LARGE,), "uint8"),), (TensorSpec("y", (LARGE,), "uint8"),))
+    write_c_source(path, _LARGE_SOURCE, io, {})
+    return Artifact.of(path, "c", io)
+
+
 def expected(batch: Batch) -> dict[str, np.ndarray]:
     """Return what the model computes."""
     return {

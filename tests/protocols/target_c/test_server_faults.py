@@ -16,13 +16,14 @@ import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from serving import CRASH, HANG, SLOW, CServer, expected, write_model
+from serving import CRASH, HANG, LARGE, SLOW, CServer, expected, write_large_model, write_model
 
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.deployment import RemoteOptions
 from nnpipe.core.errors import AuthenticationError, TargetError
 from nnpipe.protocols.client.session import RemoteSession, open_session
 from nnpipe.protocols.conversation.frame import ErrorCode, FrameKind
+from nnpipe.protocols.conversation.handshake import Limits
 from nnpipe.protocols.conversation.payloads import NO_GPU, Stats
 from nnpipe.testing.protocol import same
 from nnpipe.testing.raw_host import RawHost, batch_for, greeted, payload_for
@@ -45,9 +46,14 @@ def counting(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
 
 
 @pytest.fixture(scope="module")
-def program(model: Artifact, counting: Artifact, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def large(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
+    return write_large_model(tmp_path_factory.mktemp("large"))
+
+
+@pytest.fixture(scope="module")
+def program(model: Artifact, counting: Artifact, large: Artifact, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("server") / "server"
-    build_server([model.path, counting.path], path, flags=("-O0",))
+    build_server([model.path, counting.path, large.path], path, flags=("-O0",))
     return path
 
 
@@ -130,6 +136,35 @@ def test_each_load_begins_anew_and_so_does_each_client(serve: Callable[..., CSer
                     host.load(counting)
                     counted = [host.ask(FrameKind.INFER, bytes(44)).payload[-16:-12] for _ in range(3)]
                     assert [np.frombuffer(each, "<f4")[0] for each in counted] == [0.0, 1.0, 2.0]
+
+
+@pytest.mark.parametrize("extensions", [0, 7])
+def test_tensors_larger_than_its_buffers_arrive_unchanged(
+    serve: Callable[..., CServer], large: Artifact, model: Artifact, extensions: int
+) -> None:
+    batches = [{"x": np.random.default_rng(seed).integers(0, 256, LARGE, np.uint8)} for seed in range(4)]
+    with serve() as server:
+        with open_session(server.protocol, large, limits=Limits(extensions=extensions)) as session:
+            for batch, found in zip(batches, session.stream(batches), strict=True):
+                same(found, {"y": batch["x"] + 1})
+            session.put(batches[0])
+            session.run()
+            same(session.get(), {"y": batches[0]["x"] + 1})
+        check(server, model)
+
+
+def test_a_client_that_does_not_take_its_outputs_must_go(
+    serve: Callable[..., CServer], large: Artifact, model: Artifact
+) -> None:
+    with serve("--timeout", "0.3") as server:
+        with greeted(server.protocol, extensions=5) as (host, _):
+            host.load(large)
+            host.send(host.frame(FrameKind.INFER, bytes(LARGE)))
+            ahead = b"".join(host.frame(FrameKind.OUTPUT) for _ in range(300))
+            host.send(ahead)
+            with greeted(server.protocol):  # who waits until the seat is free
+                pass
+        check(server, model)
 
 
 def test_a_second_client_is_told_while_the_model_runs(serve: Callable[..., CServer], model: Artifact) -> None:
@@ -254,4 +289,4 @@ def test_a_port_that_is_taken_is_named(program: Path) -> None:
 def test_it_lists_its_models(program: Path, model: Artifact) -> None:
     done = subprocess.run([str(program), "--models"], capture_output=True, text=True, timeout=SOON)
     assert model.sha256 in done.stdout
-    assert [line.split()[0] for line in done.stdout.splitlines()] == ["any.c", "counting.c", "difference.c"]
+    assert [line.split()[0] for line in done.stdout.splitlines()] == ["any.c", "counting.c", "large.c", "difference.c"]

@@ -27,21 +27,23 @@ static struct nnpipe_target *conversation;
 
 /* -- the line ----------------------------------------------------------------------------------- */
 
-/* Send all, or end: a client that takes less than a few hundred bytes a second is given up. */
+/* Send all, or end: a client that takes nothing for a while, or a few bytes a second, is given up. */
 static void send_all(const uint8_t *bytes, uint32_t count) {
-    uint64_t due = now() + (uint64_t)(options.timeout * 1e9);
+    const uint64_t patience = (uint64_t)(options.timeout * 1e9);
+    uint64_t due = now() + patience, silent = due;
     uint32_t before = page->phase;
     page->phase = SENDING;
     while (count) {
+        struct pollfd wait = {.fd = line, .events = POLLOUT};
         ssize_t sent = send(line, bytes, count, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (sent > 0) {
-            bytes += sent, count -= (uint32_t)sent, due += (uint64_t)sent * (SECOND / SLOWEST);
+            bytes += sent, count -= (uint32_t)sent;
+            due += (uint64_t)sent * (SECOND / SLOWEST), silent = now() + patience;
             continue;
         }
         if (sent < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) _exit(0);
-        struct pollfd wait = {.fd = line, .events = POLLOUT};
-        if (now() > due) _exit(0);
-        poll(&wait, 1, 100);
+        if (now() > due || now() > silent) _exit(0);
+        poll(&wait, 1, 50);
     }
     page->phase = before;
 }
