@@ -56,6 +56,8 @@ def main() -> int:
     cases = [
         path for path in sorted(options.folder.glob("*.1048576.csv")) if not (options.quick and path.name[0] in HARD)
     ]
+    if not cases:
+        parser.error(f"{options.folder} holds no cases; they are minimalloc's files NAME.{CAPACITY}.csv")
     for path in cases:
         buffers = buffers_of(path)
         first = plan_arena(buffers, seconds=0)
@@ -68,7 +70,7 @@ def main() -> int:
             "case": path.name[0], "buffers": len(buffers), "first-fit": f"{first.size / CAPACITY:.3f}",
             "planned": f"{plan.size / CAPACITY:.3f}", "CPU s": f"{took:.2f}",
         })  # fmt: skip
-    holds = bool(cases) and fit == len(cases) and not wrong and worst < LIMIT_S
+    holds = fit == len(cases) and not wrong and worst < LIMIT_S
     print(f"{fit} of {len(cases)} fit into {CAPACITY:,} bytes, {wrong} with an overlap")
     return report(
         rows, "arena: slowest case", worst, "s", LIMIT_S,
