@@ -16,7 +16,7 @@ from nnpipe.core.errors import ConfigError
 from nnpipe.training.outputs.classification import ClassificationOutput
 from nnpipe.training.outputs.segmentation import SegmentationOutput
 from nnpipe.training.trainer import Trainer
-from nnpipe.training.view_average import View, averaged, mirrored
+from nnpipe.training.view_average import BatchView, averaged, mirrored
 
 
 class Images(torch.nn.Module):
@@ -66,8 +66,8 @@ def test_figures_are_those_of_the_mean_over_the_views() -> None:
 def test_views_that_cannot_be_averaged_are_refused() -> None:
     with pytest.raises(ConfigError, match="give at least one"):
         averaged(Images(), [])
-    half = View(lambda batch: {name: value[:4] for name, value in batch.items()})
+    half = BatchView(lambda batch: {name: value[:4] for name, value in batch.items()})
     with pytest.raises(ConfigError, match=r"a view makes the output 'kind' \(4, 3\), which is \(8, 3\)"):
         Trainer().evaluate(averaged(Images(), [half]), data())
-    with pytest.raises(ConfigError, match="View: change takes a function"):
-        View("flip")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="BatchView: change takes a function"):
+        BatchView("flip")  # type: ignore[arg-type]

@@ -30,7 +30,7 @@ from nnpipe.core.errors import ConfigError
 from nnpipe.scenarios._cli.command import execute, parse
 from nnpipe.scenarios._cli.target_tables import installed_text, plan_text, states_table
 from nnpipe.scenarios._cli.target_words import bundle_of, plan_of
-from nnpipe.workflows.boards.board import Board
+from nnpipe.workflows.boards.board import SSHBoard
 from nnpipe.workflows.boards.install import STARTING, install_target, start_target, stop_target, target_states
 from nnpipe.workflows.boards.install import uninstall_target as remove
 from nnpipe.workflows.boards.packages import gather
@@ -132,8 +132,8 @@ def _bundle(options: argparse.Namespace) -> int:
     return 0
 
 
-def _board(options: argparse.Namespace) -> Board:
-    return Board.at(options.board, options.python)
+def _board(options: argparse.Namespace) -> SSHBoard:
+    return SSHBoard.at(options.board, options.python)
 
 
 _ACTIONS: dict[str, Callable[[argparse.Namespace], int]] = {

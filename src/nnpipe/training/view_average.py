@@ -13,7 +13,7 @@ from nnpipe.training._forward import outputs_of
 
 
 @dataclass(frozen=True)
-class View:
+class BatchView:
     """A change of a batch before a model sees it, and how its outputs change back.
 
     Attributes
@@ -29,10 +29,10 @@ class View:
     back: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        check_call(View, vars(self))
+        check_call(BatchView, vars(self))
 
 
-def mirrored(feature: str, *, maps: Sequence[str] = ()) -> View:
+def mirrored(feature: str, *, maps: Sequence[str] = ()) -> BatchView:
     """Return the view of mirrored images.
 
     Parameters
@@ -46,14 +46,14 @@ def mirrored(feature: str, *, maps: Sequence[str] = ()) -> View:
     def change(batch: dict[str, Any]) -> dict[str, Any]:
         return {**batch, feature: batch[feature].flip(-1)}
 
-    return View(change, dict.fromkeys(maps, _flipped))
+    return BatchView(change, dict.fromkeys(maps, _flipped))
 
 
 def _flipped(tensor: Any) -> Any:
     return tensor.flip(-1)
 
 
-def averaged(model: Any, views: Sequence[View]) -> Any:
+def averaged(model: Any, views: Sequence[BatchView]) -> Any:
     """Return a module whose outputs are the means of a model's over a batch as it is and views of it.
 
     Logits are averaged as they are, which multiplies probabilities.  Metrics and losses are those of the mean::
@@ -75,6 +75,7 @@ def averaged(model: Any, views: Sequence[View]) -> Any:
     """
     import torch
 
+    check_call(averaged, locals())
     if not views:
         raise ConfigError("views: give at least one, such as mirrored('image')")
 

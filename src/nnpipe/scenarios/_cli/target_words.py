@@ -14,7 +14,7 @@ from nnpipe.core.runtime import Runtime
 from nnpipe.protocols.network import NetworkProtocol
 from nnpipe.scenarios._cli.command import CommandParser
 from nnpipe.scenarios._cli.joined_options import join_options
-from nnpipe.workflows.boards.board import Board
+from nnpipe.workflows.boards.board import SSHBoard
 from nnpipe.workflows.boards.install import InstallPlan, plan_install
 from nnpipe.workflows.boards.packages import Platform, requirements
 from nnpipe.workflows.boards.target_settings import TargetSettings
@@ -24,7 +24,7 @@ _VERSION = re.compile(r"(\d{1,2})\.(\d{1,3})", re.ASCII)
 
 def plan_of(options: argparse.Namespace) -> InstallPlan:
     """Return what the options ask to install; the board is asked what it is."""
-    board = Board.at(options.board, options.python)
+    board = SSHBoard.at(options.board, options.python)
     cls = find(options.what, Runtime)
     runtime, server = _server(options.words, cls)
     settings = TargetSettings(runtime, options.name, NetworkProtocol(host=options.listen, port=options.port), server)
@@ -47,7 +47,7 @@ def bundle_of(options: argparse.Namespace) -> tuple[Platform, tuple[str, ...]]:
     return platform, tuple(options.package or requirements(find(options.what, Runtime)))
 
 
-def host_of(board: Board) -> str:
+def host_of(board: SSHBoard) -> str:
     """Return the name or address of a board's machine, without user and port."""
     return board.connection.target[-1].rpartition("@")[2]
 

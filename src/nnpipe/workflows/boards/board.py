@@ -54,7 +54,7 @@ class BoardFacts:
 
 
 @dataclass(frozen=True)
-class Board:
+class SSHBoard:
     """A board, and how commands reach it.
 
     Parameters
@@ -69,7 +69,7 @@ class Board:
     python: str = "python3"
 
     @classmethod
-    def at(cls, address: str, python: str = "python3") -> Board:
+    def at(cls, address: str, python: str = "python3") -> SSHBoard:
         """Return the board with this address; raise :class:`ConfigError` if it is malformed."""
         return cls(CommandConnection.at(address), python)
 

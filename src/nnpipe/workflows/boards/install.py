@@ -14,7 +14,7 @@ from typing import Any
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.deployment import read_token
 from nnpipe.core.errors import ConfigError
-from nnpipe.workflows.boards.board import Board, BoardFacts
+from nnpipe.workflows.boards.board import BoardFacts, SSHBoard
 from nnpipe.workflows.boards.packages import gather, packed, requirements
 from nnpipe.workflows.boards.target_settings import TargetSettings
 
@@ -40,7 +40,7 @@ class InstallPlan:
         Whether that file is there already.
     """
 
-    board: Board
+    board: SSHBoard
     facts: BoardFacts
     settings: TargetSettings
     packages: tuple[str, ...]
@@ -109,7 +109,7 @@ class Installed:
 
 
 def plan_install(
-    board: Board,
+    board: SSHBoard,
     settings: TargetSettings,
     *,
     token_file: Path,
@@ -177,25 +177,25 @@ def install_target(plan: InstallPlan, *, pip_options: Sequence[str] = (), second
     return Installed(plan, TargetState.from_json(told["targets"][0]), bool(told["lingers"]))
 
 
-def target_states(board: Board, name: str = "") -> list[TargetState]:
+def target_states(board: SSHBoard, name: str = "") -> list[TargetState]:
     """Return the states of all servers of a board, or of one; raise :class:`JobError` if there is none of that name."""
     check_call(target_states, locals())
     return [TargetState.from_json(told) for told in board.ask("status", {"name": name})["targets"]]
 
 
-def start_target(board: Board, name: str, *, seconds: float = STARTING) -> TargetState:
+def start_target(board: SSHBoard, name: str, *, seconds: float = STARTING) -> TargetState:
     """Start a server that is installed, and return its state."""
     check_call(start_target, locals())
     return TargetState.from_json(board.ask("start", {"name": name}, seconds=seconds)["targets"][0])
 
 
-def stop_target(board: Board, name: str) -> TargetState:
+def stop_target(board: SSHBoard, name: str) -> TargetState:
     """Stop a server, and return its state."""
     check_call(stop_target, locals())
     return TargetState.from_json(board.ask("stop", {"name": name})["targets"][0])
 
 
-def uninstall_target(board: Board, name: str) -> None:
+def uninstall_target(board: SSHBoard, name: str) -> None:
     """Stop a server and remove it from the board, with its token and its models."""
     check_call(uninstall_target, locals())
     board.ask("uninstall", {"name": name})
