@@ -1,10 +1,11 @@
-/* Arm's MPS2 and MPS3 boards, as QEMU emulates them: the first UART, the network, and SysTick as a counter of instructions, since
- * QEMU takes a nanosecond for each (-icount shift=0).  On a board, SysTick would count cycles. */
+/* Arm's MPS2 and MPS3 boards, as QEMU emulates them: the first UART, the network, and SysTick as a counter of
+ * instructions, since QEMU takes a nanosecond for each (-icount shift=0).  On a board, SysTick would count cycles. */
 #include "board.h"
 #include "lan9118.h"
 
 static volatile uint32_t *const systick = (volatile uint32_t *)0xE000E010; /* control, reload, value */
-static volatile uint32_t *const uart = (volatile uint32_t *)BOARD_UART;    /* data, state, control, interrupts, divider */
+/* Data, state, control, interrupts, divider. */
+static volatile uint32_t *const uart = (volatile uint32_t *)BOARD_UART;
 static volatile uint32_t *const enable_interrupt = (volatile uint32_t *)0xE000E100;
 static volatile uint32_t *const disable_interrupt = (volatile uint32_t *)0xE000E180;
 static volatile uint32_t wraps;

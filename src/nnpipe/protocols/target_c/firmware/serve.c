@@ -1,5 +1,5 @@
-/* A target without an operating system: packets on a UART, the conversation, and one model at a time.  A model is a file
- * with machine code, which is copied to its place as it comes (image.h), checked and called.  There is no malloc. */
+/* A target without an operating system: packets on a UART, the conversation, and one model at a time.  A model is a
+ * file with machine code, which is copied to its place as it comes (image.h), checked and called.  There is no malloc. */
 #include "board.h"
 #include "image.h"
 #include "nnpipe_packets.h"
@@ -92,31 +92,52 @@ static uint32_t check_of_image(void) {
     return nnpipe_crc32(crc, _model + CHECK_AT + 4, size - CHECK_AT - 4);
 }
 
+/* 0, or the number of the first tensor, plus 1, whose bytes are not what its type and shape say. */
+static uint32_t wrong_tensor(void) {
+    static const uint8_t sizes[] = {0, 4, 1, 1, 2, 4, 8, 1, 2, 4};
+    for (uint32_t n = 0; n < image->inputs + image->outputs; n++) {
+        const struct nnpipe_image_tensor *tensor = &image->tensors[n];
+        uint64_t bytes = tensor->type < sizeof sizes ? sizes[tensor->type] : 0;
+        for (uint32_t axis = 0; axis < tensor->rank && axis < 6 && bytes <= tensor->bytes; axis++)
+            bytes *= tensor->lengths[axis];
+        if (tensor->rank > 6 || bytes != tensor->bytes) return n + 1;
+    }
+    return 0;
+}
+
 /* 0, or why the file that came cannot be run. */
 static uint16_t check_image(void) {
     static const char magic[6] = {'n', 'n', 'c', 'o', 'd', 'e'};
-    uint32_t differs = arrived < sizeof *image, count, end;
+    uint32_t differs = arrived < sizeof *image, count, end, room;
     written = 0;
     for (int i = 0; i < 6 && !differs; i++) differs |= (uint8_t)magic[i] ^ image->magic[i];
     if (differs || image->version != 1)
         return refuse(NNPIPE_CODE_MODEL, "this is no machine code of nnpipe for a Cortex-M");
     if (image->core != BOARD_CORE)
-        return refuse_sizes(NNPIPE_CODE_MODEL, "it is for a cortex-m", image->core, ", this is a cortex-m", BOARD_CORE, "");
+        return refuse_sizes(NNPIPE_CODE_MODEL, "it is for a cortex-m", image->core, ", this is a cortex-m", BOARD_CORE,
+                            "");
     if (image->size != size || arrived != size)
         return refuse_sizes(NNPIPE_CODE_DAMAGED, "the file is cut: ", arrived, " bytes of ", image->size, " came");
     if (check_of_image() != image->check)
         return refuse(NNPIPE_CODE_DAMAGED, "the file is not what its CRC-32 says");
     if (image->address != (uint32_t)_model)
-        return refuse_sizes(NNPIPE_CODE_MODEL, "it is for address ", image->address, ", models lie at ", (uint32_t)_model, "");
+        return refuse_sizes(NNPIPE_CODE_MODEL, "it is for address ", image->address, ", models lie at ",
+                            (uint32_t)_model, "");
     end = image->zeros + image->zero_bytes;
     if (end < image->zeros || end > (uint32_t)_model_end)
         return refuse_sizes(NNPIPE_CODE_MEMORY, "it needs ", end - (uint32_t)_model, " bytes of memory, there are ",
                             (uint32_t)(_model_end - _model), "");
-    if (image->stack_bytes > (uint32_t)((uint8_t *)__builtin_frame_address(0) - (uint8_t *)&_stack_limit))
-        return refuse_sizes(NNPIPE_CODE_MEMORY, "it needs ", image->stack_bytes, " bytes of stack, more than there are", 0, "");
+    room = (uint32_t)((uint8_t *)__builtin_frame_address(0) - (uint8_t *)&_stack_limit);
+    if (image->stack_bytes > room)
+        return refuse_sizes(NNPIPE_CODE_MEMORY, "it needs ", image->stack_bytes, " bytes of stack, there are ", room, "");
     count = image->inputs + image->outputs;
     if (image->inputs > MOST_TENSORS || image->outputs > MOST_TENSORS)
-        return refuse_sizes(NNPIPE_CODE_MODEL, "it has ", count, " tensors, of either kind there may be ", MOST_TENSORS, "");
+        return refuse_sizes(NNPIPE_CODE_MODEL, "it has ", count, " tensors, of either kind there may be ", MOST_TENSORS,
+                            "");
+    count = size < sizeof *image + count * sizeof *image->tensors ? 1 : wrong_tensor();
+    if (count)
+        return refuse_sizes(NNPIPE_CODE_MODEL, "tensor ", count, " of ", image->inputs + image->outputs,
+                            " is not what it says");
     return 0;
 }
 
@@ -220,7 +241,8 @@ static uint64_t count(void *context) {
 /* A fault has ended what was done last. */
 void give_up(void) {
     if (!target.owner) return;
-    nnpipe_refuse(&target, NNPIPE_CODE_DIED, "the model did what the processor does not allow, and the board began anew");
+    nnpipe_refuse(&target, NNPIPE_CODE_DIED,
+                  "the model did what the processor does not allow, and the board began anew");
     nnpipe_packets_close(&line);
     board_flush();
 }

@@ -26,7 +26,9 @@ static void reset(void) {
 }
 
 /* A model did what it must not.  Its stack may be used up, so that what remains is done on a new one. */
-__attribute__((naked)) static void fault(void) { __asm__ volatile("ldr r0, =_estack\n mov sp, r0\n b after_fault\n .ltorg"); }
+__attribute__((naked)) static void fault(void) {
+    __asm__ volatile("ldr r0, =_estack\n mov sp, r0\n b after_fault\n .ltorg");
+}
 
 /* Say so, and begin anew, so that the host finds a board that answers. */
 __attribute__((used)) static void after_fault(void) {
