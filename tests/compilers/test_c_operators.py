@@ -5,6 +5,7 @@ All of them become one program with sanitisers, because a C compiler needs most 
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from nnpipe.formats.tflite import read_tflite
 from nnpipe.formats.tflite_program import read_program
 from nnpipe.frameworks.litert import open_interpreter
 from nnpipe.runtimes.litert import LiteRTRuntime
-from nnpipe.testing.sanitised_c import sanitised_outputs
+from nnpipe.testing.sanitised_c import joined_source, sanitised_outputs
 
 needs("ai_edge_litert")
 pytestmark = pytest.mark.skipif(C.find() is None, reason="no C compiler is installed (apt install gcc)")
@@ -107,6 +108,17 @@ def test_operators_compute_what_the_reference_kernels_do(
                 else:
                     np.testing.assert_array_equal(outputs[name], array, case.name, strict=True)
                     assert array.size < 1000 or not case.varied or len(np.unique(array)) > 20, case.name
+
+
+@pytest.mark.slow
+def test_no_operator_needs_a_library_or_gives_a_warning(tmp_path: Path) -> None:
+    sources = [source_of(read_program(written(case.graph, tmp_path)), 0) for make in MAKERS for case in make()]
+    path = tmp_path / "all.c"
+    path.write_text(joined_source(sources))
+    command = ["cc", "-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "-ffreestanding", "-fno-builtin", "-O1"]
+    subprocess.run([*command, "-c", "-o", str(tmp_path / "all.o"), str(path)], check=True)
+    needed = subprocess.run(["nm", "-u", str(tmp_path / "all.o")], capture_output=True, text=True, check=True).stdout
+    assert needed.split() in ([], ["U", "_GLOBAL_OFFSET_TABLE_"])
 
 
 def test_places_outside_of_the_input_read_nothing_outside(tmp_path: Path) -> None:

@@ -99,7 +99,7 @@ def sanitised_outputs(
     """
     with tempfile.TemporaryDirectory() as folder:
         source, program = Path(folder, "main.c"), Path(folder, "main")
-        source.write_text(_joined(graphs))
+        source.write_text(_program(graphs))
         macros = [f"-D{each}" for each in defines]
         subprocess.run(["cc", *_FLAGS, *macros, "-o", str(program), str(source)], check=True, capture_output=True)
         given = b"".join(
@@ -117,10 +117,14 @@ def sanitised_outputs(
     return _outputs(graphs, done.stdout)
 
 
-def _joined(graphs: Sequence[tuple[SourceParts, Sequence[Batch]]]) -> str:
-    """Return one source of all graphs; those names that each graph has get its number."""
-    kernels = dict.fromkeys(text for parts, _ in graphs for text in parts.kernels)
-    bodies = [_OWN_NAMES.sub(rf"\g<1>_{n}", parts.body) for n, (parts, _) in enumerate(graphs)]
+def joined_source(graphs: Sequence[SourceParts]) -> str:
+    """Return one C source of several graphs: kernels once, and names that each graph has with its number."""
+    kernels = dict.fromkeys(text for parts in graphs for text in parts.kernels)
+    bodies = [_OWN_NAMES.sub(rf"\g<1>_{n}", parts.body) for n, parts in enumerate(graphs)]
+    return "\n".join([*kernels, *bodies])
+
+
+def _program(graphs: Sequence[tuple[SourceParts, Sequence[Batch]]]) -> str:
     entries = [f"{{nn_input_{n}, nn_output_{n}, nn_run_{n}, {len(runs)}}}" for n, (_, runs) in enumerate(graphs)]
     sizes = [
         str(size)
@@ -128,7 +132,7 @@ def _joined(graphs: Sequence[tuple[SourceParts, Sequence[Batch]]]) -> str:
         for side in (parts.io.inputs, parts.io.outputs)
         for size in [*(_bytes(spec) for spec in side), -1]
     ]
-    return "\n".join([*kernels, *bodies, _MAIN % (", ".join(entries), ", ".join(sizes))])
+    return joined_source([parts for parts, _ in graphs]) + _MAIN % (", ".join(entries), ", ".join(sizes))
 
 
 def _place(errors: bytes, otherwise: str) -> tuple[int, str]:

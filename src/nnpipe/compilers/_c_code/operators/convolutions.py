@@ -11,6 +11,7 @@ from nnpipe.compilers._c_code.fixed_point import float_range, scales_of, zero_of
 from nnpipe.compilers._c_code.operators.common_kernels import (
     CLAMP,
     CLAMP_Q,
+    INSIDE,
     RESCALE,
     RESCALE64,
     RESCALE_ONCE,
@@ -88,7 +89,7 @@ def _windowed(op: OperatorView, name: str, numbers: list[int], channels: int, ax
         low, high = map(text_of, float_range(activation))
         return CStep(
             f"nn_{name}_f32({{in0}}, {{weights}}, {bias_place(op)}, {{out0}}, &w, {low}, {high});",
-            (CLAMP, WINDOW, CKernel(f"{name}_f.c")), float_constants(op, channels), place,
+            (CLAMP, WINDOW, INSIDE, CKernel(f"{name}_f.c")), float_constants(op, channels), place,
         )  # fmt: skip
     layer = quantised_layer(op, channels, axis, activation)
     if layer.dtype == "int8" and layer.weight_zero == 0 and name == "depthwise":
@@ -98,7 +99,7 @@ def _windowed(op: OperatorView, name: str, numbers: list[int], channels: int, ax
     suffix = SUFFIXES[layer.dtype]
     return CStep(
         f"nn_{name}_{suffix}({{in0}}, {{weights}}, {bias_place(op)}, {{multiplier}}, {{shift}}, {{out0}}, &w, &z);",
-        (CLAMP_Q, RESCALE64 if layer.dtype == "int16" else RESCALE, ZEROS, WINDOW,
+        (CLAMP_Q, RESCALE64 if layer.dtype == "int16" else RESCALE, ZEROS, WINDOW, INSIDE,
          CKernel(f"{name}_q.c", layer_words(op))), layer.constants(), [*place, layer.zeros],
     )  # fmt: skip
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nnpipe.compilers._c_code.operators.moves import contiguous, expect_same_values, fill_step
+from nnpipe.compilers._c_code.operators.moves import contiguous, expect_same_values
 from nnpipe.compilers._c_code.step import CKernel, CStep, OperatorView, braced
 
 _SYMMETRIC = 1
@@ -44,8 +44,13 @@ def fill(op: OperatorView) -> CStep:
 
 def zeros_like(op: OperatorView) -> CStep:
     """Return the step of ZEROS_LIKE."""
-    op.expect_shape(op.input(0).shape)
-    return fill_step(op, op.input(0), [], [], np.int8(0))
+    data, out = op.input(0), op.output()
+    op.expect_shape(data.shape)
+    expect_same_values(op, data, out)
+    op.expect(out.count > 0, "its output is empty")
+    size = np.dtype(out.spec.dtype).itemsize
+    words = (("@", str(size)), ("OUT", f"uint{8 * size}_t"))
+    return CStep(f"nn_fill_{size}({{out0}}, {out.count}, 0u);", (CKernel("fill.c", words),))
 
 
 def shape_of(op: OperatorView) -> CStep:

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from nnpipe.compilers._c_code.fixed_point import LIMITS, float_range, quantised_range, scale_of, zero_of
-from nnpipe.compilers._c_code.operators.common_kernels import CLAMP, CLAMP_Q, WINDOW
+from nnpipe.compilers._c_code.operators.common_kernels import CLAMP, CLAMP_Q, INSIDE, WINDOW
 from nnpipe.compilers._c_code.operators.convolutions import window
 from nnpipe.compilers._c_code.step import C_TYPES, SUFFIXES, CKernel, CStep, OperatorView, struct, text_of
 
@@ -37,7 +37,9 @@ def _pool(op: OperatorView, name: str) -> CStep:
         low, high = map(text_of, float_range(activation))
         words = (("@", "f32"), ("OUT", "float"), ("NUMBER", "float"), ("CLAMP", "nn_clamp_f32"))
         kernel = CKernel("average_pool_f.c") if name == "average_pool" else CKernel("max_pool.c", words)
-        return CStep(f"nn_{name}_f32({{in0}}, {{out0}}, &w, {low}, {high});", (CLAMP, WINDOW, kernel), before=place)
+        return CStep(
+            f"nn_{name}_f32({{in0}}, {{out0}}, &w, {low}, {high});", (CLAMP, WINDOW, INSIDE, kernel), before=place
+        )
     if kind not in ("int8", "uint8", "int16"):
         raise op.unsupported()
     op.expect((data.spec.scale, zero_of(data)) == (out.spec.scale, zero_of(out)), "input and output have other scales")
@@ -45,7 +47,9 @@ def _pool(op: OperatorView, name: str) -> CStep:
     words = (("@", SUFFIXES[kind]), ("OUT", C_TYPES[kind]), ("NUMBER", "int32_t"), ("CLAMP", "nn_clamp"))
     kernel = CKernel("average_pool_q.c" if name == "average_pool" else "max_pool.c", words)
     return CStep(
-        f"nn_{name}_{SUFFIXES[kind]}({{in0}}, {{out0}}, &w, {least}, {most});", (CLAMP_Q, WINDOW, kernel), before=place
+        f"nn_{name}_{SUFFIXES[kind]}({{in0}}, {{out0}}, &w, {least}, {most});",
+        (CLAMP_Q, WINDOW, INSIDE, kernel),
+        before=place,
     )
 
 
