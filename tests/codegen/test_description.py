@@ -72,3 +72,36 @@ def test_the_description_that_is_changed_here_is_in_order():
 def test_a_task_that_there_is_not_is_told(kind):
     (problem,) = check_script({**BASE, "tasks": [*BASE["tasks"][:-1], {"task": kind}]}).problems[:1]
     assert (problem.code, problem.where) == ("unknown-task", "tasks[9].task")
+
+
+TASK = """
+from nnpipe import argument
+from nnpipe.codegen import ScriptTask
+from nnpipe.codegen.syntax import quoted
+
+
+class Tell(ScriptTask):
+    task = "tell"
+    line: str = argument("done", help="what to print")
+
+    def write(self, writer):
+        return quoted("print(LINE)", LINE=writer.argument(self, "line", self.line, "what to print"))
+"""
+
+
+def test_a_task_of_ones_own_is_named_by_its_dotted_path(tmp_path, monkeypatch):
+    (tmp_path / "told_by_me.py").write_text(TASK, "utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    data = {
+        "script": "tried",
+        "framework": "pytorch",
+        "networks": BASE["networks"],
+        "variables": {"a": "network"},
+        "tasks": [BASE["tasks"][0], {"task": "told_by_me.Tell", "line": "built", "after": ["load_model"]}],
+    }
+    checked = check_script(data)
+    assert checked.problems == ()
+    assert "# tell" in (text := generate(checked.graph).text)
+    assert 'default="built"' in text
+    data["tasks"][1]["task"] = "told_by_me.Tel"
+    assert "told_by_me.py has Tell" in str(check_script(data).problems[0])

@@ -7,7 +7,7 @@ from dataclasses import MISSING
 from typing import Any
 
 from nnpipe.codegen import fields
-from nnpipe.codegen.catalogue import task_classes
+from nnpipe.codegen.catalogue import described_task, task_classes
 from nnpipe.codegen.generator import ScriptGenerator
 from nnpipe.codegen.graph import Checked, check
 from nnpipe.codegen.networks import network_of
@@ -15,7 +15,8 @@ from nnpipe.codegen.problems import ScriptProblem
 from nnpipe.codegen.script_task import ScriptTask
 from nnpipe.codegen.variables import Variable
 from nnpipe.core.argument_checks import check_call
-from nnpipe.core.messages import shown
+from nnpipe.core.errors import ComponentNotFound
+from nnpipe.core.messages import one_line, shown
 from nnpipe.core.naming import nearest
 
 KEYS = ("script", "framework", "seed", "networks", "variables", "tasks", "last")
@@ -72,23 +73,25 @@ def check_script(data: Mapping[str, Any]) -> Checked:
 def _task(item: Any, place: int, found: list[ScriptProblem]) -> ScriptTask | None:
     """Return the task at an index of the list, or ``None`` if its class is not known; add problems to ``found``."""
     where = f"tasks[{place}]"
-    known = task_classes()
     if not isinstance(item, Mapping):
         found.append(
             ScriptProblem("structure", where, f"must be an object with task and its arguments, not {shown(item)}")
         )
         return None
     kind = item.get("task")
-    if not isinstance(kind, str) or kind not in known:
-        hint = nearest(kind, known) if isinstance(kind, str) else ""
-        found.append(ScriptProblem("unknown-task", f"{where}.task", f"there is no task {shown(kind)}{hint}"))
+    hint = nearest(kind, task_classes()) if isinstance(kind, str) else ""
+    try:
+        cls, why = described_task(kind) if isinstance(kind, str) else None, f"there is no task {shown(kind)}{hint}"
+    except ComponentNotFound as error:
+        cls, why = None, one_line(error)
+    if cls is None:
+        found.append(ScriptProblem("unknown-task", f"{where}.task", why))
         return None
-    cls = known[kind]
     rows = {row.name: row for row in fields.rows(cls)}
-    name = item.get("name", kind)
+    name = item.get("name", cls.short_name())
     if not isinstance(name, str):
         found.append(ScriptProblem("name", f"{where}.name", f"must be a text, not {shown(name)}"))
-        name = kind
+        name = cls.short_name()
     title = name
     values: dict[str, Any] = {"name": name}
     after = item.get("after", ())

@@ -58,6 +58,37 @@ def named(base: type[D]) -> Mapping[str, type[D]]:
     return _by_name(known, tuple(cls for cls in _below(base) if _is_usable(cls)))
 
 
+def is_installed_class(cls: type[Discoverable], base: type[D]) -> bool:
+    """Return whether nnpipe or an installed package has this class, so that its name alone finds it in any process."""
+    return cls in _known(base, importlib.metadata.entry_points, import_path())  # type: ignore[arg-type]  # a class has a hash
+
+
+def named_or_imported(name: str, base: type[D]) -> type[D] | None:
+    """Return the class that a user's file names, or ``None`` if no class has this short name.
+
+    It is found by its name as in :func:`named`, or by its dotted path, whose module is then imported: only for
+    files that the user wrote, and never for model files.
+
+    Raises
+    ------
+    ComponentNotFound
+        If the name is a dotted path, and there is no such class, or its module cannot be imported.
+    """
+    known = named(base)
+    found = known.get(name) or next((cls for cls in known.values() if cls.dotted_path() == name), None)
+    if found is not None or "." not in name:
+        return found
+    module = name.rpartition(".")[0]
+    try:
+        if all(part.isidentifier() for part in module.split(".")):
+            importlib.import_module(module)
+    except ModuleNotFoundError:
+        pass  # ``find`` says where Python looks for modules
+    except Exception as error:  # the user's module may fail in any way
+        raise ComponentNotFound(f"{name}: importing {module} failed: {type(error).__name__}: {error}") from error
+    return find(name, base)
+
+
 def broken_plugins() -> list[BrokenModule]:
     """Return the modules of plugins that could not be imported."""
     return _look_through(Component)[1]

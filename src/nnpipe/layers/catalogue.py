@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from nnpipe.core.registry import named
+from nnpipe.core.registry import is_installed_class, named, named_or_imported
 from nnpipe.layers.vocabulary.layer import Layer
 
 
@@ -18,9 +18,35 @@ def layers_by_name() -> Mapping[str, type[Layer]]:
     return named(Layer)
 
 
+def known_layer(name: str) -> type[Layer] | None:
+    """Return the layer class with this name or dotted path, if nnpipe, a plugin or the running program has it.
+
+    Nothing is imported for it, so that the name may come from a file that is not trusted.
+    """
+    known = layers_by_name()
+    return known.get(name) or next((cls for cls in known.values() if cls.dotted_path() == name), None)
+
+
+def described_layer(name: str) -> type[Layer] | None:
+    """Return the layer class that a description names; ``None`` if there is none with this short name.
+
+    The module of a dotted path is imported.
+
+    Raises
+    ------
+    ComponentNotFound
+        If there is no class with this dotted path.
+    """
+    return named_or_imported(name, Layer)
+
+
 def name_of(layer: Layer) -> str:
-    """Return the name of a layer's class in descriptions."""
+    """Return the name of a layer's class in descriptions.
+
+    It is the short name of a class of nnpipe or of an installed package, and otherwise the dotted path, by which
+    another process finds the class.
+    """
     cls = type(layer)
-    if layers_by_name().get(cls.__name__) is cls:
+    if layers_by_name().get(cls.__name__) is cls and is_installed_class(cls, Layer):
         return cls.__name__
     return cls.dotted_path()

@@ -5,21 +5,25 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from nnpipe.core.discoverable import Discoverable
-from nnpipe.layers.catalogue import layers_by_name, name_of
+from nnpipe.layers.catalogue import known_layer, name_of
 from nnpipe.layers.description.from_description import from_description
 from nnpipe.layers.description.to_description import to_description
 from nnpipe.layers.graph.graph import NetworkGraph, network
 from nnpipe.layers.graph.shape_inference import infer
-from nnpipe.layers.graph.weights import initial_weights
+from nnpipe.layers.graph.weights import initial_weights, variables_of
 from nnpipe.layers.keras.from_config import from_keras
+from nnpipe.layers.keras.open_file import open_keras
+from nnpipe.layers.keras.read_file import read_keras
 from nnpipe.layers.keras.to_config import network_config
 from nnpipe.layers.keras.to_keras import keras_weights, to_keras
+from nnpipe.layers.keras.write_file import write_keras
 from nnpipe.layers.torch.to_torch import backend_problems, to_torch, torch_weights
 from nnpipe.layers.vocabulary import field_table
 from nnpipe.layers.vocabulary.input import Input
@@ -82,7 +86,7 @@ class LayerContract(DiscoverableContract):
         assert hash(twin) == hash(layer)
 
     def test_it_is_found_by_what_descriptions_call_it(self, layer: Layer) -> None:
-        assert layers_by_name()[name_of(layer)] is type(layer)
+        assert known_layer(name_of(layer)) is type(layer)
 
     def test_nothing_is_wrong_with_it(self, layer: Layer, graph: NetworkGraph) -> None:
         assert list(layer.faults()) == []
@@ -157,6 +161,40 @@ class LayerContract(DiscoverableContract):
         parsed = from_keras(network_config(graph))
         assert parsed.problems == ()
         assert parsed.graph == graph
+
+    def test_a_keras_file_of_it_is_read_again(
+        self, layer: Layer, graph: NetworkGraph, batch: list[np.ndarray], tmp_path: Path
+    ) -> None:
+        if not layer.has_keras_hook():
+            pytest.skip("Keras has its own layer, or none")
+        pytest.importorskip("h5py", reason="h5py is not installed")
+        weights, path = initial_weights(graph), tmp_path / "example.keras"
+        write_keras(path, graph, weights)
+        reading = read_keras(path)
+        assert reading.problems == ()
+        assert reading.graph == graph
+        _check_weights(dict(reading.weights), weights)
+        pytest.importorskip("keras", reason="Keras is not installed")
+        given = batch if len(batch) > 1 else batch[0]
+        written, made = open_keras(path), to_keras(graph, weights)
+        np.testing.assert_array_equal(written(given, training=False), made(given, training=False))
+        made.save(path)
+        _check_weights(dict(read_keras(path).weights), weights)
+
+    def test_training_in_keras_changes_the_weights_that_are_trained(
+        self, layer: Layer, graph: NetworkGraph, batch: list[np.ndarray]
+    ) -> None:
+        pytest.importorskip("keras", reason="Keras is not installed")
+        if not layer.has_keras_hook():
+            pytest.skip("Keras has its own layer, or none")
+        weights, model = initial_weights(graph), to_keras(graph)
+        given = batch if len(batch) > 1 else batch[0]
+        model.compile("sgd", "mse")
+        if model.trainable_weights:
+            model.train_on_batch(given, np.asarray(model(given)) + 1)
+        for name, variable in variables_of(graph).items():
+            still = np.array_equal(keras_weights(model, graph)[name], weights[name])
+            assert still != (variable.trainable and layer.trainable), name
 
     def test_training_runs_backwards_through_it(self, graph: NetworkGraph, batch: list[np.ndarray]) -> None:
         torch = pytest.importorskip("torch", reason="PyTorch is not installed")

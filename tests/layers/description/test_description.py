@@ -223,3 +223,43 @@ def test_a_file_is_read_or_all_its_faults_are_one_error(tmp_path: Path) -> None:
     )
     with pytest.raises(ConfigError, match="no such file"):
         read_description(tmp_path / "none.yaml")
+
+
+OWN = """
+from nnpipe.layers import Layer
+from nnpipe.layers.vocabulary.field_table import row
+from nnpipe.layers.vocabulary.value_kinds import NumberKind
+
+
+class Twofold(Layer):
+    factor: float = row(NumberKind(), default=2.0)
+"""
+
+
+def test_a_layer_of_ones_own_is_named_by_its_dotted_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "twofold_of_mine.py").write_text(OWN, "utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    text = "layers: [{class: Input, shape: [2]}, {class: twofold_of_mine.Twofold, factor: 3}]"
+    parsed = from_description(parse_yaml(text, "test"))
+    assert parsed.problems == ()
+    assert parsed.graph is not None
+    layer = parsed.graph.layers["twofold"]
+    assert (type(layer).dotted_path(), layer.factor) == ("twofold_of_mine.Twofold", 3.0)
+    # Another process finds the class by its path alone.
+    assert to_description(parsed.graph)["layers"][1]["class"] == "twofold_of_mine.Twofold"
+    assert from_description(to_description(parsed.graph)).graph == parsed.graph
+
+
+def test_what_is_no_layer_of_ones_own_is_told_with_the_cause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "broken_of_mine.py").write_text("raise ValueError('no GPU')", "utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    for name, cause in (
+        ("nowhere_of_mine.Twofold", "start nnpipe in the folder that holds nowhere_of_mine.py"),
+        ("broken_of_mine.Twofold", "ValueError: no GPU"),
+        ("nnpipe.core.registry.find", "is not a Layer"),
+        ("pathlib.Path", "is not a Layer"),
+    ):
+        read = from_description({"layers": [{"class": "Input", "shape": [2]}, {"class": name}]})
+        (problem,) = read.problems
+        assert (problem.code, problem.path) == ("unknown-layer", "layers[1]")
+        assert cause in problem.message

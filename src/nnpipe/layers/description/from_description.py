@@ -12,7 +12,8 @@
       - {class: OutputClassification, target: label, name: digit}
 
 An entry states the class of the layer and its arguments by name; arguments that
-are left out have their defaults.  A layer is applied to the layer before it unless
+are left out have their defaults.  A class of one's own is named by its dotted path,
+such as ``mine.Swish``, and its module is imported.  A layer is applied to the layer before it unless
 ``inputs`` names others: ``features``, ``features[1]`` for its second output,
 ``features@1`` for its second call.  ``calls`` in place of ``inputs`` lists
 several calls with the same weights.  By default, the inputs of the network are all
@@ -27,9 +28,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from nnpipe.core.errors import ComponentNotFound
+from nnpipe.core.messages import one_line
 from nnpipe.core.naming import nearest
 from nnpipe.experiment.settings import read_settings
-from nnpipe.layers.catalogue import layers_by_name
+from nnpipe.layers.catalogue import described_layer, layers_by_name
 from nnpipe.layers.description.to_description import all_inputs, ends, read_ref
 from nnpipe.layers.graph.graph import NetworkGraph, names_for
 from nnpipe.layers.graph.references import LayerEntry, Ref, Use
@@ -110,7 +113,6 @@ def _check(graph: NetworkGraph, where: str, found: list[NetworkProblem]) -> None
 
 
 def _read_layer(raw: Any, path: str, found: list[NetworkProblem], depth: int) -> Layer:
-    known = layers_by_name()
     kind = raw.get("class") if isinstance(raw, Mapping) else None
     if not isinstance(kind, str):
         found.append(
@@ -121,7 +123,10 @@ def _read_layer(raw: Any, path: str, found: list[NetworkProblem], depth: int) ->
     if not isinstance(name, str):
         found.append(NetworkProblem("argument", f"{path}.name", f"must be a text, not {name!r}"[:80]))
         name = ""
-    cls = known.get(kind)
+    try:
+        cls, why = described_layer(kind), ""
+    except ComponentNotFound as error:
+        cls, why = None, one_line(error)
     if cls is Unknown:
         kept = raw.get("raw")
         if not isinstance(kept, dict) or not isinstance(kept.get("config", {}), dict):
@@ -131,7 +136,8 @@ def _read_layer(raw: Any, path: str, found: list[NetworkProblem], depth: int) ->
             kept = {"class_name": "?"}
         return Unknown((), Raw.of(kept), name=name)
     if cls is None:
-        found.append(NetworkProblem("unknown-layer", path, f"there is no layer {kind[:60]!r}{nearest(kind, known)}"))
+        why = why or f"there is no layer {kind[:60]!r}{nearest(kind, layers_by_name())}"
+        found.append(NetworkProblem("unknown-layer", path, why))
         return Unknown((), Raw.of({"class_name": kind, "config": _arguments(raw)}), name=name)
     rows = {item.name: item for item in field_table.table(cls)}
     _check_keys(raw, _LAYER | rows.keys(), path, kind, found)

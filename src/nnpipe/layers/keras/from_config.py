@@ -12,17 +12,28 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
-from nnpipe.layers.catalogue import layer_classes, layers_by_name
+from nnpipe.layers.catalogue import known_layer
 from nnpipe.layers.graph.graph import NetworkGraph
 from nnpipe.layers.graph.references import LayerEntry, Ref, Use
 from nnpipe.layers.graph.shape_inference import arguments_of, infer
 from nnpipe.layers.graph.submodel import Submodel
 from nnpipe.layers.keras.calls import read_uses, renumbered
+from nnpipe.layers.keras.config_parts import (
+    dtype_in,
+    first_text,
+    has_more,
+    input_of,
+    is_keras_own,
+    keras_classes,
+    own_of,
+    shape_in,
+    short,
+    unknown_of,
+)
 from nnpipe.layers.keras.older_names import in_todays_words
-from nnpipe.layers.keras.to_config import OWN
+from nnpipe.layers.keras.to_config import OWN, OWN_PACKAGE
 from nnpipe.layers.problems import NetworkProblem
 from nnpipe.layers.vocabulary import field_table
 from nnpipe.layers.vocabulary.activations import HARD_SIGMOID_2, ActivationFunction
@@ -34,10 +45,6 @@ from nnpipe.layers.vocabulary.unknown import Unknown
 from nnpipe.layers.vocabulary.value_kinds import is_integer
 
 NETWORKS = ("Functional", "Model", "Sequential")
-_OWN = frozenset({"name", "trainable", "dtype"})
-# Older versions wrote the shape of the first layer's input beside the layer's arguments.
-_SHAPES = ("batch_shape", "batch_input_shape")
-_HARMLESS = frozenset({*_SHAPES, "input_shape", "input_dtype", "ragged", "sparse", "optional", "autocast"})
 
 
 @dataclass(frozen=True)
@@ -69,33 +76,48 @@ def read_layer(raw: Any, path: str, found: list[NetworkProblem]) -> Layer:
     if not isinstance(raw, Mapping) or not isinstance(raw.get("class_name"), str):
         found.append(NetworkProblem("structure", path, "is not a layer: it has no class_name"))
         return Unknown((), Raw.of({"class_name": "?", "found": raw}))
+    own = raw.get("registered_name")
+    if isinstance(own, str) and own.startswith(f"{OWN_PACKAGE}>"):
+        return _of_ones_own(own.removeprefix(f"{OWN_PACKAGE}>"), raw, path, found)
     today = in_todays_words(raw)
-    raw = today if today["class_name"] in _classes() else raw
+    raw = today if today["class_name"] in keras_classes() else raw
     config = raw.get("config")
     if not isinstance(config, Mapping):
         config = {}
         if raw["class_name"] not in NETWORKS:
             found.append(NetworkProblem("structure", f"{path}.config", "is missing"))
-    name = _text(config.get("name"), raw.get("name"))
+    name = first_text(config.get("name"), raw.get("name"))
     if raw["class_name"] in NETWORKS and "layers" in config:
         graph = _network(raw, path, found)
         if graph is not None:
             return Submodel((), graph, name=name, trainable=config.get("trainable") is not False)
-        return _unknown(raw, config, name)
-    cls = _classes().get(raw["class_name"])
+        return unknown_of(raw, config, name)
+    cls = keras_classes().get(raw["class_name"])
     whole = config
     if OWN in raw:
-        cls, whole = _own(raw, config)
-    if cls is None or not _is_keras_own(raw):
-        found.append(NetworkProblem("unknown-layer", path, f"{_short(raw['class_name'])} is not in the vocabulary"))
-        return _unknown(raw, config, name)
-    allowed = field_table.keys(cls) | cls.ignored | _OWN | _HARMLESS | cls.unwritten
-    extra = sorted(str(key) for key, value in whole.items() if key not in allowed and value not in (None, False))
-    for key in extra:
-        found.append(NetworkProblem("unknown-argument", f"{path}.config.{key}", f"{cls.keras} has no such argument"))
-    if extra:
-        return _unknown(raw, config, name)
+        cls, whole = own_of(raw, config)
+    if cls is None or not is_keras_own(raw):
+        found.append(NetworkProblem("unknown-layer", path, f"{short(raw['class_name'])} is not in the vocabulary"))
+        return unknown_of(raw, config, name)
+    if has_more(cls, whole, path, found):
+        return unknown_of(raw, config, name)
     return _known(cls, raw, whole, name, path, found)
+
+
+def _of_ones_own(title: str, raw: Mapping[str, Any], path: str, found: list[NetworkProblem]) -> Layer:
+    """Return a layer that is computed in Keras by its hook; its class must be known, and is never imported."""
+    config = raw.get("config")
+    if not isinstance(config, Mapping):
+        found.append(NetworkProblem("structure", f"{path}.config", "is missing"))
+        config = {}
+    name, cls = first_text(config.get("name"), raw.get("name")), known_layer(title)
+    if cls is None or not cls.has_keras_hook():
+        message = f"{short(title)} is somebody's own layer, whose module is not imported or installed here"
+        found.append(NetworkProblem("unknown-layer", path, message))
+        return unknown_of(raw, config, name)
+    if has_more(cls, config, path, found):
+        return unknown_of(raw, config, name)
+    return _known(cls, raw, config, name, path, found)
 
 
 def _known(
@@ -106,9 +128,9 @@ def _known(
     path: str,
     found: list[NetworkProblem],
 ) -> Layer:
-    values: dict[str, Any] = {"name": name, "dtype": _dtype(config.get("dtype"))}
+    values: dict[str, Any] = {"name": name, "dtype": dtype_in(config.get("dtype"))}
     if cls is Input:
-        layer: Layer = _input(config, values, path, found)
+        layer: Layer = input_of(config, values, path, found)
     else:
         config = _with_layers(cls, config, f"{path}.config", found)
         values |= field_table.read(cls, config, f"{path}.config", found)
@@ -146,74 +168,6 @@ def _read_as_of_old(cls: type[Layer], config: Mapping[str, Any], values: dict[st
         values["reset_after"] = False
 
 
-def _input(config: Mapping[str, Any], values: dict[str, Any], path: str, found: list[NetworkProblem]) -> Input:
-    shape = shape_in(config)
-    if shape is None:
-        found.append(NetworkProblem("no-input-shape", f"{path}.config", "an input without a shape"))
-        shape = (None,)
-    return Input(shape[1:], shape[0], **values)
-
-
-def shape_in(config: Mapping[str, Any]) -> tuple[Any, ...] | None:
-    """Return the shape with the batch axis that a configuration states, or ``None``."""
-    for key in _SHAPES:
-        if isinstance(shape := config.get(key), (list, tuple)) and shape:
-            return tuple(shape)
-    if isinstance(shape := config.get("input_shape"), (list, tuple)):
-        return (None, *shape)
-    return None
-
-
-def _unknown(raw: Mapping[str, Any], config: Mapping[str, Any], name: str) -> Unknown:
-    kept = {key: raw[key] for key in ("class_name", "module", "registered_name", "build_config", OWN) if key in raw}
-    own = {key: value for key, value in config.items() if key != "name"}
-    return Unknown((), Raw.of(kept | {"config": own}), name=name)
-
-
-def _classes() -> Mapping[str, type[Layer]]:
-    return _by_keras_name(layer_classes())
-
-
-@lru_cache(maxsize=4)
-def _by_keras_name(classes: tuple[type[Layer], ...]) -> dict[str, type[Layer]]:
-    """Return layer classes by their names in Keras; of several with one name the first, nnpipe's own."""
-    known = [cls for cls in classes if cls.keras and not cls.own]
-    return {name: cls for cls in reversed(known) for name in (cls.keras, *cls.aliases)}
-
-
-def _own(raw: Mapping[str, Any], config: Mapping[str, Any]) -> tuple[type[Layer] | None, Mapping[str, Any]]:
-    """Return the class of a layer that only nnpipe has, and its arguments that Keras does not know."""
-    beside = raw[OWN]
-    name = beside.get("class_name") if isinstance(beside, Mapping) else None
-    cls = layers_by_name().get(name) if isinstance(name, str) else None
-    if cls is None or not cls.own or cls.keras != raw["class_name"]:
-        return None, config
-    more = beside.get("config")
-    return cls, {**config, **(more if isinstance(more, Mapping) else {})}
-
-
-def _is_keras_own(raw: Mapping[str, Any]) -> bool:
-    """Return whether a class is Keras's own; a foreign class or an operation may have the same name."""
-    module, registered = str(raw.get("module") or "keras.layers"), raw.get("registered_name")
-    own = module == "keras" or module.startswith(("keras.layers", "keras.src.layers"))
-    return own and registered in (None, raw["class_name"])
-
-
-def _dtype(raw: Any) -> str:
-    if isinstance(raw, Mapping):  # a policy
-        config = raw.get("config")
-        raw = config.get("name") if isinstance(config, Mapping) else None
-    return raw if isinstance(raw, str) else "float32"
-
-
-def _text(*given: Any) -> str:
-    return next((text for text in given if isinstance(text, str)), "")
-
-
-def _short(text: Any) -> str:
-    return str(text)[:60]
-
-
 # -- networks -------------------------------------------------------------------------------------
 
 
@@ -226,9 +180,9 @@ def _network(raw: Any, path: str, found: list[NetworkProblem]) -> NetworkGraph |
     if isinstance(config, list):  # the first versions of Keras wrote a sequential model like this
         config = {"layers": config}
     if kind not in NETWORKS or not isinstance(config, Mapping) or not isinstance(config.get("layers"), list):
-        found.append(NetworkProblem("structure", path, f"{_short(kind)} is no model of layers that are listed"))
+        found.append(NetworkProblem("structure", path, f"{short(kind)} is no model of layers that are listed"))
         return None
-    name = _text(config.get("name"), raw.get("name")) or "network"
+    name = first_text(config.get("name"), raw.get("name")) or "network"
     layers = config["layers"]
     if kind == "Sequential":
         return _sequential(name, config, layers, f"{where}config", found)
@@ -289,9 +243,7 @@ def _ends(raw: Any, path: str, found: list[NetworkProblem]) -> tuple[Ref, ...]:
     for number, item in enumerate(raw if isinstance(raw, list) else [None]):
         good = isinstance(item, list) and len(item) == 3 and isinstance(item[0], str)
         if not good or not all(is_integer(part) for part in item[1:]):
-            found.append(
-                NetworkProblem("structure", f"{path}[{number}]", f"names no output of a layer: {_short(item)}")
-            )
+            found.append(NetworkProblem("structure", f"{path}[{number}]", f"names no output of a layer: {short(item)}"))
         else:
             refs.append(Ref(*item))
     return tuple(refs)

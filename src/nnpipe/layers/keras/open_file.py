@@ -17,7 +17,9 @@ from nnpipe.core.messages import one_line
 from nnpipe.formats.keras import kind_of, open_weights, structure_in
 from nnpipe.frameworks.keras_files import KerasRefusal, checked_structure, load_model
 from nnpipe.layers.keras.older_weights import Age
+from nnpipe.layers.keras.own_layers import register_own
 from nnpipe.layers.keras.read_file import Reading, read_keras
+from nnpipe.layers.keras.to_config import OWN_PACKAGE
 from nnpipe.layers.keras.to_keras import to_keras
 from nnpipe.layers.keras.unknown_layers import build_with_unknown
 from nnpipe.layers.keras.without_training import with_names_for_keras, without_training
@@ -68,6 +70,8 @@ def in_words(reason: str) -> str:
 def opened_keras(path: str | Path) -> OpenedModel:
     """Return the model as :func:`open_keras` does, with the reason instead of a log message."""
     path = Path(path)
+    if f"{OWN_PACKAGE}>".encode() in (structure_in(path) or b""):
+        register_own()
     age, refused, reason = _age(path), None, ""
     reading = read_keras(path) if age is not None and not age.version.startswith("3.") else None
     if age is not None and reading is not None:

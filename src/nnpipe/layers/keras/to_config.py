@@ -21,6 +21,8 @@ from nnpipe.layers.vocabulary.unknown import Unknown
 TENSOR = "__keras_tensor__"
 OWN = "nnpipe"
 """The key beside a layer's configuration that holds nnpipe's own entries; Keras ignores it."""
+OWN_PACKAGE = "nnpipe"
+"""The package under which Keras registers layers that are computed by their hook ``_keras``."""
 _KEPT = ("unknown-layer", "unknown-object", "unknown-argument", "weights")
 
 
@@ -50,18 +52,26 @@ def layer_config(layer: Layer) -> dict[str, Any]:
     if isinstance(layer, Input):
         shape = [layer.batch, *layer.shape]
         return _object("keras.layers", "InputLayer", {**config, "batch_shape": shape, "dtype": layer.dtype})
+    if layer.has_keras_hook():
+        return own_object(type(layer), {**config, "dtype": layer.dtype, **arguments_config(layer)})
     if not layer.keras:
         raise ConfigError(f"{layer.name}: Keras has no layer that computes what {type(layer).__name__} does")
     if layer.own:
         config |= {"dtype": layer.dtype, "trainable": layer.trainable}
-        beside = {OWN: {"class_name": name_of(layer), "config": _written(layer)}}
+        beside = {OWN: {"class_name": name_of(layer), "config": arguments_config(layer)}}
         return _object("keras.layers", layer.keras, config) | beside
-    config |= {"dtype": layer.dtype, **_written(layer)}
+    config |= {"dtype": layer.dtype, **arguments_config(layer)}
     config = {key: value for key, value in config.items() if key not in layer.unwritten}
     return _object("keras.layers", layer.keras, config)
 
 
-def _written(layer: Layer) -> dict[str, Any]:
+def own_object(cls: type[Layer], config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the configuration of a layer that is computed in Keras by its hook ``_keras``."""
+    named = f"{OWN_PACKAGE}>{cls.dotted_path()}"
+    return _object("nnpipe.layers", cls.__name__, dict(config)) | {"registered_name": named}
+
+
+def arguments_config(layer: Layer) -> dict[str, Any]:
     """Return the arguments of a layer; an argument that is a layer has its own configuration."""
     found = field_table.write(layer)
     return {key: layer_config(value) if isinstance(value, Layer) else value for key, value in found.items()}
@@ -110,7 +120,8 @@ def _use(layer: Layer, use: Use, shapes: Mapping[Ref, Shape]) -> dict[str, Any]:
         return {"args": form["args"], "kwargs": form["kwargs"]}
     training: dict[str, Any] = {} if use.training is None else {"training": use.training}
     if len(layer.called) == 1:
-        listed = layer.grouped or (len(given) > 1 and isinstance(layer, (Submodel, Unknown)))
+        alone = isinstance(layer, (Submodel, Unknown)) or layer.has_keras_hook()
+        listed = layer.grouped or (len(given) > 1 and alone)
         return {"args": [given] if listed else given, "kwargs": training}
     # Tensors that are separate arguments: query, value, key; or a sequence and its initial states.
     if layer.called[-1] == "initial_state":

@@ -14,6 +14,7 @@ from nnpipe.frameworks.keras_functions import register
 from nnpipe.layers.graph.graph import NetworkGraph
 from nnpipe.layers.graph.submodel import Submodel
 from nnpipe.layers.graph.weights import Weights, initial_weights, variables_of, weight_problems
+from nnpipe.layers.keras.own_layers import register_own
 from nnpipe.layers.keras.to_config import network_config
 from nnpipe.layers.problems import raise_if
 from nnpipe.layers.torch.to_torch import backend_problems
@@ -50,6 +51,7 @@ def to_keras(graph: NetworkGraph, weights: Weights | None = None, *, seed: int =
     _, keras = import_keras()
     try:
         register()
+        register_own()
         model = keras.saving.deserialize_keras_object(network_config(graph), safe_mode=True)
     except Exception as error:  # Keras checks many arguments only when it builds the model
         raise ConfigError(f"{graph.name}: Keras cannot build it: {one_line(error)}") from None

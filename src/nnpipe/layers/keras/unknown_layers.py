@@ -20,6 +20,7 @@ from nnpipe.layers.graph.graph import NetworkGraph
 from nnpipe.layers.graph.references import LayerEntry
 from nnpipe.layers.graph.submodel import Submodel
 from nnpipe.layers.keras.older_weights import Age
+from nnpipe.layers.keras.own_layers import register_own
 from nnpipe.layers.keras.to_config import network_config
 from nnpipe.layers.keras.without_training import with_names_for_keras
 from nnpipe.layers.problems import NetworkProblem
@@ -54,6 +55,7 @@ def build_with_unknown(path: Path, graph: NetworkGraph, problems: list[NetworkPr
             raise ConfigError("; ".join(map(str, problems[:3])))
         try:
             register()
+            register_own()
             model = build_bounded(path, network_config(made))
             set_weights_from(file, model)
         except ConfigError:

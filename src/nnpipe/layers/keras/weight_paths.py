@@ -54,7 +54,9 @@ def places(item: WeightHolder) -> dict[str, str]:
 def _class_of(layer: Layer) -> str:
     if isinstance(layer, Submodel):
         return "Sequential" if layer.graph.sequential else "Functional"
-    return layer.class_name if isinstance(layer, Unknown) else layer.keras
+    if isinstance(layer, Unknown):
+        return layer.class_name
+    return type(layer).__name__ if layer.has_keras_hook() else layer.keras
 
 
 def _is_operation(layer: Layer) -> bool:

@@ -80,7 +80,8 @@ def backend_problems(graph: NetworkGraph, backend: str) -> list[NetworkProblem]:
     for entry in graph.entries:
         layer = entry.layer
         limits = [*layer.limits(backend)]
-        if backend == "keras" and not layer.keras and not isinstance(layer, Unknown):
+        built = layer.keras or layer.has_keras_hook() or isinstance(layer, Unknown)
+        if backend == "keras" and not built:
             limits.append(f"has no layer that computes what {type(layer).__name__} does")
         if backend == "keras" and "/" in layer.name:
             limits.append("a name may not contain '/'")

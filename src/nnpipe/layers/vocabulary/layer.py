@@ -9,7 +9,8 @@ A layer is a frozen dataclass whose first argument is the tensor that it is appl
 Its fields form its table (``field_table``): a field states how its values are
 checked, its name in Keras, and how values are read and written.  Its hooks state
 the rest once for all backends: the shapes of its outputs (``_shapes``), its
-weights (``_variables``), and its PyTorch module (``_torch``).
+weights (``_variables``), its PyTorch module (``_torch``), and what computes it in
+Keras if Keras has no such layer (``_keras``).
 A new layer is one class, and no list is edited: layers are found like components,
 in nnpipe, in plugins, and in the running program.
 
@@ -20,7 +21,7 @@ graph and are not compared.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
@@ -28,11 +29,10 @@ from nnpipe.core.component import dataclass_transform
 from nnpipe.core.discoverable import Discoverable, Option, annotation_text, parameter_descriptions
 from nnpipe.layers.problems import Misfit
 from nnpipe.layers.vocabulary import field_table
-from nnpipe.layers.vocabulary.constraints import Constraint
 from nnpipe.layers.vocabulary.field_table import entry, row
-from nnpipe.layers.vocabulary.initialisers import Initialiser
-from nnpipe.layers.vocabulary.objects import Raw
-from nnpipe.layers.vocabulary.regularisers import Regulariser
+from nnpipe.layers.vocabulary.layer_parts import KerasParts as KerasParts
+from nnpipe.layers.vocabulary.layer_parts import LayerVariable as LayerVariable
+from nnpipe.layers.vocabulary.layer_parts import TorchParts as TorchParts
 from nnpipe.layers.vocabulary.value_kinds import ChoiceKind, FlagKind
 
 Shape: TypeAlias = "tuple[int | None, ...]"
@@ -67,59 +67,6 @@ Tensor: TypeAlias = "Layer | LayerCall | LayerOutput"
 Inputs: TypeAlias = "Tensor | Sequence[Tensor]"
 
 
-@dataclass(frozen=True)
-class LayerVariable:
-    """One weight of a layer.
-
-    Attributes
-    ----------
-    name
-        Its name in the layer, such as ``kernel``.
-    shape
-        Its shape in Keras.
-    initialiser, regulariser, constraint
-        Its initial values, its penalty in the loss, and the constraint applied after each training step.
-    trainable
-        Whether training changes it.
-    torch
-        The name of the parameter or buffer in the layer's PyTorch module.
-    axes
-        Order of Keras's axes in PyTorch; ``None`` if it is the same.
-    torch_shape
-        Its shape in PyTorch, if it differs from the shape with reordered axes.
-    place
-        Its path below its layer in a ``.keras`` file; ``None`` for ``vars/i``, where i is its index.
-    """
-
-    name: str
-    shape: tuple[int, ...]
-    initialiser: Initialiser | Raw
-    regulariser: Regulariser | Raw | None = None
-    constraint: Constraint | Raw | None = None
-    trainable: bool = True
-    torch: str = ""
-    axes: tuple[int, ...] | None = None
-    torch_shape: tuple[int, ...] | None = None
-    place: str | None = None
-
-    @property
-    def torch_name(self) -> str:
-        """The name in the PyTorch module."""
-        return self.torch or self.name
-
-
-@dataclass(frozen=True)
-class TorchParts:
-    """A layer in PyTorch: a ``torch.nn.Module`` that holds the parameters, and the function that computes with it.
-
-    ``call(module, *inputs)`` gets the module that holds ``core``, so that it can
-    check whether that is in training mode.
-    """
-
-    call: Callable[..., Any]
-    core: Any = None
-
-
 # A default is given by keyword, as in components, so that type checkers see it.
 @dataclass_transform(frozen_default=True, field_specifiers=(row, field))
 @dataclass(frozen=True)
@@ -129,7 +76,7 @@ class Layer(Discoverable):
     Authors declare arguments with :func:`~nnpipe.layers.vocabulary.field_table.row` and write the hooks:
     ``_torch`` always, ``_shapes`` if the output's shape differs from the input's, ``_variables`` if the layer has
     weights, and ``_faults`` for checks that a row cannot make.  A layer that names no ``keras`` class is built in
-    PyTorch only.
+    Keras by ``_keras``, and in PyTorch only if it has no such hook.
 
     Parameters
     ----------
@@ -261,6 +208,14 @@ class Layer(Discoverable):
 
     def _torch(self, *shapes: Shape) -> TorchParts:
         raise NotImplementedError
+
+    def _keras(self, *shapes: Shape) -> KerasParts:
+        raise NotImplementedError
+
+    @classmethod
+    def has_keras_hook(cls) -> bool:
+        """Return whether the class says itself what computes it in Keras."""
+        return cls._keras is not Layer._keras
 
 
 LAST_FIRST = ("channels_last", "channels_first")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nnpipe.layers.vocabulary.field_table import row
-from nnpipe.layers.vocabulary.layer import Layer, Shape, TorchParts
+from nnpipe.layers.vocabulary.layer import KerasParts, Layer, Shape, TorchParts
 from nnpipe.layers.vocabulary.value_kinds import NumberKind
 
 
@@ -20,3 +20,8 @@ class SteepSwish(Layer):
 
     def _torch(self, *shapes: Shape) -> TorchParts:
         return TorchParts(lambda module, x: x * (self.beta * x).sigmoid())
+
+    def _keras(self, *shapes: Shape) -> KerasParts:
+        from keras import ops
+
+        return KerasParts(lambda layer, x: x * ops.sigmoid(self.beta * x))
