@@ -18,7 +18,6 @@ from typing import Any
 from _growth import growth
 from _table import EPYC
 
-_ROUNDS = 7
 _TENSORS = 20
 _PER_MB = 1_000_000
 
@@ -79,8 +78,8 @@ print(json.dumps(found))
 
 def parts(quick: bool) -> list[dict[str, Any]]:
     """Judge time and memory of a checkpoint, and its size by epochs."""
-    sizes, epochs = [10, 100], [3, 30]
-    found = [checkpoint(size, 3 if quick else _ROUNDS) for size in sizes]
+    sizes, epochs = [10, 100] if quick else [50, 500], [3, 30]
+    found = [checkpoint(size, 3) for size in sizes]
     bytes_after = [size_after(number) for number in epochs]
     return [
         growth(
@@ -98,7 +97,7 @@ def parts(quick: bool) -> list[dict[str, Any]]:
     ]
 
 
-def checkpoint(megabytes: int, rounds: int = _ROUNDS) -> dict[str, float]:
+def checkpoint(megabytes: int, rounds: int = 7) -> dict[str, float]:
     """Return the figures of a state of so many megabytes.
 
     Returns

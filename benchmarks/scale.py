@@ -23,6 +23,7 @@ MODULES = (
     "_scale_report",
     "_scale_files",
     "_scale_checkpoint",
+    "_scale_training",
     "_scale_graph",
     "_scale_explain",
 )
