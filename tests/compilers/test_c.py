@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from installed import needs
 
+from nnpipe.compilers._c_code.operators import catalogue
 from nnpipe.compilers._c_code.operators.catalogue import BUILDERS
 from nnpipe.compilers._c_code.source import source_of
 from nnpipe.compilers.c import CCompiler
@@ -31,6 +32,7 @@ from nnpipe.testing.sanitised_c import sanitised_outputs
 from nnpipe.testing.session import assert_one_line
 
 needs("ai_edge_litert")
+KERNELS = Path(catalogue.__file__).parents[1] / "kernels"
 MODELS = Path(__file__).resolve().parents[3] / "shared" / "data" / "models"
 REFERENCE = LiteRTRuntime(reference_kernels=True)
 INTEGER = [
@@ -180,6 +182,18 @@ def test_an_operator_without_kernel_is_named_in_one_line(tmp_path: Path) -> None
         CCompiler().compile(source, tmp_path / "model.c")
     assert_one_line(caught.value)
     assert "POW" in CCompiler().refusals(source.path)[0]
+
+
+def test_kernels_of_different_files_have_different_names() -> None:
+    found: dict[str, set[str]] = {}
+    for path in KERNELS.glob("*.c"):
+        text = path.read_text("utf-8")
+        functions = re.findall(r"^(?:static|NN_APART) .*?\b(nn_\w+@?\w*)\(", text, re.MULTILINE)
+        types = re.findall(r"^(?:typedef .*)?\} ?(nn_\w+@?\w*);$", text, re.MULTILINE)
+        for name in functions + types:
+            found.setdefault(name, set()).add(path.name)
+    assert len(found) > 50
+    assert {name: files for name, files in found.items() if len(files) > 1} == {}
 
 
 def test_the_page_names_every_operator() -> None:

@@ -139,3 +139,27 @@ def test_a_resized_image_must_keep_its_scale(tmp_path: Path) -> None:
     graph.add("RESIZE_BILINEAR", ([1, 4, 4, 1], "int8", 0.03, 0), graph.axes(4, 4), options="ResizeBilinearOptions")
     with pytest.raises(CompileError, match=r"RESIZE_BILINEAR .*input and output have other scales"):
         source_of(read_program(written(graph, tmp_path)), 0)
+
+
+def test_an_operator_without_inputs_is_refused(tmp_path: Path) -> None:
+    graph = OneOperator([1, 4], "int8", 0.02, 3)
+    graph.add("ADD", ([1, 4], "int8", 0.02, 3), options="AddOptions")
+    graph._operators[-1].inputs = []
+    with pytest.raises(CompileError, match=r"ADD \(operator 0\): its input 0 is missing"):
+        source_of(read_program(written(graph, tmp_path)), 0)
+
+
+def test_a_bias_may_have_several_axes_and_scales_may_be_too_large(tmp_path: Path) -> None:
+    weights = np.arange(-6, 6, dtype=np.int8).reshape(3, 4)
+    bodies = []
+    for bias in (np.array([5, -7, 9], np.int32), np.array([[5, -7, 9]], np.int32)):
+        graph = OneOperator([1, 4], "int8", 0.02, 3)
+        places = graph._constant(weights, 0.01, 0), graph._constant(bias, 0.0002, 0)
+        graph.add("FULLY_CONNECTED", ([1, 3], "int8", 0.04, 0), *places, options="FullyConnectedOptions")
+        bodies.append(source_of(read_program(written(graph, tmp_path)), 0).body)
+    assert bodies[0] == bodies[1]
+    graph = OneOperator([1, 4], "int8", 1e30, 3)
+    other = graph._constant(np.ones((1, 4), np.int8), 1e30, 0)
+    graph.add("MUL", ([1, 4], "int8", 1e-30, 0), other, options="MulOptions")
+    with pytest.raises(CompileError, match=r"MUL \(operator 0\): its scales give the factor inf"):
+        source_of(read_program(written(graph, tmp_path)), 0)

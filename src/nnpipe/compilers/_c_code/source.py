@@ -88,7 +88,8 @@ def source_of(program: TFLiteProgram, seconds: int) -> Source:
             told = f"the custom {operator.custom[:60]!r}" if operator.custom else operator_name(operator.code)
             raise CompileError(f"operator {number} is {told}, for which CCompiler has no kernel")
         try:
-            step = builder(OperatorView(program, operator))
+            with np.errstate(over="ignore"):  # factors that are too large are refused
+                step = builder(OperatorView(program, operator))
         except (CompileError, ArtifactError) as error:
             raise CompileError(f"{name} (operator {number}): {error}") from None
         if step is None:

@@ -2,10 +2,10 @@
 typedef struct {
     int32_t first_factor, first_offset, second_factor, second_offset, multiplier, shift, sign;
     int32_t out_zero, out_multiplier, out_shift, low, high;
-} nn_sum_@;
+} nn_sum_s8_@;
 
-NN_APART void nn_add_@(const int8_t *first, const int8_t *second, int8_t *out, int32_t count, const nn_sum_@ *s) {
-    nn_sum_@ t = *s;
+NN_APART void nn_add_s8_@(const int8_t *first, const int8_t *second, int8_t *out, int32_t count, const nn_sum_s8_@ *s) {
+    nn_sum_s8_@ t = *s;
     int32_t rounding = nn_rounding(0, t.shift), out_rounding = nn_rounding(t.out_zero, t.out_shift);
     for (int32_t i = 0; i < count; i++) {
         int32_t x = first[i] * t.first_factor + t.first_offset;

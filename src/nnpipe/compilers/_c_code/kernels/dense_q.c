@@ -1,6 +1,6 @@
-static void nn_dense_@(const IN *in, const WEIGHT *weights, const BIAS *bias, const int32_t *multiplier,
-                       const int8_t *shift, OUT *out, int32_t batches, int32_t depth, int32_t units,
-                       const nn_zeros *z) {
+static void nn_dense_plain_@(const IN *in, const WEIGHT *weights, const BIAS *bias, const int32_t *multiplier,
+                             const int8_t *shift, OUT *out, int32_t batches, int32_t depth, int32_t units,
+                             const nn_zeros *z) {
     for (int32_t b = 0; b < batches; b++, in += depth)
         for (int32_t o = 0; o < units; o++) {
             const WEIGHT *q = weights + o * depth;

@@ -1,5 +1,5 @@
-static void nn_depthwise_@(const IN *in, const WEIGHT *weights, const BIAS *bias, const int32_t *multiplier,
-                           const int8_t *shift, OUT *out, const nn_window *w, const nn_zeros *z) {
+static void nn_depthwise_plain_@(const IN *in, const WEIGHT *weights, const BIAS *bias, const int32_t *multiplier,
+                                 const int8_t *shift, OUT *out, const nn_window *w, const nn_zeros *z) {
     int32_t times = w->out_c / w->in_c;
     for (int32_t b = 0; b < w->batches; b++)
         for (int32_t y = 0; y < w->out_h; y++)

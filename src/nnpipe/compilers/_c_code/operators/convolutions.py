@@ -96,9 +96,9 @@ def _windowed(op: OperatorView, name: str, numbers: list[int], channels: int, ax
         return depthwise_conv_2d_int8(layer, place[0], numbers)
     if layer.dtype == "int8" and layer.weight_zero == 0 and numbers[9] == numbers[3]:
         return conv_2d_int8(layer, place[0])
-    suffix = SUFFIXES[layer.dtype]
+    kernel, bias = f"nn_{name}_plain_{SUFFIXES[layer.dtype]}", bias_place(op)
     return CStep(
-        f"nn_{name}_{suffix}({{in0}}, {{weights}}, {bias_place(op)}, {{multiplier}}, {{shift}}, {{out0}}, &w, &z);",
+        f"{kernel}({{in0}}, {{weights}}, {bias}, {{multiplier}}, {{shift}}, {{out0}}, &w, &z);",
         (CLAMP_Q, RESCALE64 if layer.dtype == "int16" else RESCALE, ZEROS, WINDOW, INSIDE,
          CKernel(f"{name}_q.c", layer_words(op))), layer.constants(), [*place, layer.zeros],
     )  # fmt: skip
@@ -126,7 +126,7 @@ def fully_connected(op: OperatorView) -> CStep:
         return fully_connected_int8(layer, batches)
     suffix = SUFFIXES[layer.dtype]
     return CStep(
-        f"nn_dense_{suffix}({{in0}}, {{weights}}, {bias_place(op)}, {{multiplier}}, {{shift}}, {{out0}}, "
+        f"nn_dense_plain_{suffix}({{in0}}, {{weights}}, {bias_place(op)}, {{multiplier}}, {{shift}}, {{out0}}, "
         f"{batches}, {depth}, {units}, &z);",
         (CLAMP_Q, RESCALE64 if layer.dtype == "int16" else RESCALE_ONCE, ZEROS,
          CKernel("dense_q.c", layer_words(op, "nn_rescale_once"))), layer.constants(), [layer.zeros],

@@ -112,11 +112,11 @@ def _sum_of_int8(
         *whole, *bounds,
     ]  # fmt: skip
     clamps = bounds != LIMITS["int8"]
-    words = (("@", "s8_clamped"), ("CLAMP", "nn_clamp")) if clamps else (("@", "s8_same"), ("CLAMP", "nn_saturate"))
+    words = (("@", "clamped"), ("CLAMP", "nn_clamp")) if clamps else (("@", "whole"), ("CLAMP", "nn_saturate"))
     return CStep(
-        f"nn_add_{words[0][1]}({{in{places[0]}}}, {{in{places[1]}}}, {{out0}}, {op.output().count}, &s);",
+        f"nn_add_s8_{words[0][1]}({{in{places[0]}}}, {{in{places[1]}}}, {{out0}}, {op.output().count}, &s);",
         (*((CLAMP_Q,) if clamps else ()), DSP, REQUANTISE, CKernel("add_s8.c", words)),
-        before=[struct(f"nn_sum_{words[0][1]}", "s", values)],
+        before=[struct(f"nn_sum_s8_{words[0][1]}", "s", values)],
     )  # fmt: skip
 
 
@@ -230,7 +230,7 @@ def pairwise(op: OperatorView, name: str, kind: str, value: str, *kernels: CKern
 def _plain(op: OperatorView, name: str, operator: str) -> CStep | None:
     """Return the step of real or whole numbers without scales, or None if the first input is of another type."""
     kinds, activation = op.types(), op.operator.option(0, "<b")
-    if kinds[0] not in ("float32", "int32"):
+    if op.input(0).spec.dtype not in ("float32", "int32"):
         return None
     if len(set(kinds)) != 1 or len(kinds) != 3:
         raise op.unsupported()

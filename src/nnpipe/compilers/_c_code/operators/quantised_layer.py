@@ -113,7 +113,7 @@ def bias_of(op: OperatorView, channels: int, *kinds: str) -> npt.NDArray[np.gene
         return None
     bias = op.constant(2)
     op.expect(bias.size == channels and str(bias.dtype) in kinds, "its bias has another size or type")
-    return bias
+    return bias.reshape(-1)
 
 
 def _factors(op: OperatorView, scales: list[float]) -> list[float]:
