@@ -2,7 +2,7 @@
 
 The keyword network of MLPerf Tiny is compiled to C and linked with the server.  Clients of six kinds come and go: some
 are served whole conversations, others damage them, send noise, or leave in the middle of a frame.  Its resident
-memory and open files are read before and after.  A few dozen go to the server in Python, which builds the C source with
+memory and open files are read before and after.  A dozen go to the server in Python, which builds the C source with
 gcc whenever it loads it.  Then both serve the commands that measure quality on the test clips of Speech Commands.
 
 The goal: less than 100,000 bytes of program beside the model, memory as it was after the connections, and the same
@@ -151,7 +151,7 @@ def main() -> int:
         for name, command in commands.items():
             server = Server(folder, command)
             try:
-                row = visited(server, model, *((count, 300) if name == "C" else (count // 100, 6)))
+                row = visited(server, model, *((count, 300) if name == "C" else (12, 6)))
                 remote = ["--protocol-cls", "NetworkProtocol", "--port", str(server.port)]
                 runs[name] = judged(folder, options.data, name, samples, remote)
             finally:
