@@ -41,6 +41,7 @@ needs("ai_edge_litert")
 TOOLS = ARM_GCC.find() and QEMU.find()
 WITHOUT = f"no boards can be emulated here ({ARM_GCC.install} qemu-system-arm)"
 SEED = 165  # a graph with convolutions, dense layers and sums
+FLOATS = Path(__file__).parents[3] / "shared" / "data" / "models" / "tflm" / "hello_world_float.tflite"
 ADDRESS = CORES["cortex-m4"].model_address
 
 
@@ -143,6 +144,18 @@ class TestEmulated:
         assert 0 < board["stack_bytes"] <= facts.stack_bytes
         assert board["stack_bytes"] == facts.stack_bytes or core == "cortex-m55"
         assert board["ram_bytes"] == board["arena_bytes"] + board["stack_bytes"]
+
+    @pytest.mark.parametrize("core", ["cortex-m3", "cortex-m4"])
+    def test_models_in_floats_need_the_stack_that_was_predicted_without_a_floating_point_unit_too(
+        self, core: str, tmp_path: Path
+    ) -> None:
+        if not FLOATS.is_file():
+            pytest.skip(f"{FLOATS.name} is not there")
+        compiled = CCompiler().compile(Artifact.of(FLOATS, "tflite", read_tflite(FLOATS).io), tmp_path / "floats.c")
+        with open_session(QemuTarget(core=core), compiled) as session:
+            session.infer({spec.name: np.ones(spec.shape, spec.dtype) for spec in session.io.inputs})
+            stats = session.stats()
+        assert stats["board"]["stack_bytes"] == stats["target"]["stack_predicted_bytes"]
 
     @pytest.mark.parametrize(
         ("spoil", "said"),

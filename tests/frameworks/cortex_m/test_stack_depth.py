@@ -24,6 +24,13 @@ def test_functions_of_other_files_count_too() -> None:
     assert stack_depth([GRAPH, other]) == 8 + 16 + 100
 
 
+def test_comparisons_of_floats_by_gccs_library_count_too() -> None:
+    call = 'edge: { sourcename: "m.c:a" targetname: "__aeabi_fcmplt" label: "m.c:9:1" }'
+    one = 'edge: { sourcename: "m.c:a" targetname: "__aeabi_fadd" label: "m.c:9:1" }'
+    assert stack_depth([GRAPH.replace("24 bytes", "0 bytes"), call]) == 8 + 16 + 32
+    assert stack_depth([GRAPH, one]) == stack_depth([GRAPH])
+
+
 def test_a_function_that_calls_itself_counts_once() -> None:
     again = 'edge: { sourcename: "m.c:b" targetname: "nn_run" label: "m.c:8:1" }'
     assert stack_depth([GRAPH, again]) == 8 + 24 + 40

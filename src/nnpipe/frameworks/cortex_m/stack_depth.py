@@ -8,6 +8,15 @@ from collections.abc import Iterable
 _NAKED = {"nn_add_products": 40, "nn_add_rows": 40}
 """Bytes that functions in assembly push, for which GCC states no frame."""
 
+_LIBRARY = {
+    "__aeabi_fcmp": 32, "__aeabi_dcmp": 20, "__aeabi_dadd": 12, "__aeabi_dsub": 12, "__aeabi_dmul": 16,
+    "__aeabi_ddiv": 16, "__aeabi_i2d": 12, "__aeabi_ui2d": 12, "__aeabi_l2d": 12, "__aeabi_ul2d": 12, "__aeabi_f2d": 12,
+    "__aeabi_ldivmod": 48, "__aeabi_uldivmod": 48, "__aeabi_f2lz": 60, "__aeabi_d2lz": 68, "__aeabi_f2ulz": 68,
+    "__aeabi_d2ulz": 68,
+}  # fmt: skip
+"""Bytes that functions of GCC's library use with what they call, by the beginning of their names, as GCC 12 has them
+for cores without a floating-point unit; those of sums and products of single precision use none."""
+
 _FRAME = re.compile(r'title: "([^"]+)" label: "[^"]*\\n(\d+) bytes')
 _CALL = re.compile(r'sourcename: "([^"]+)" targetname: "([^"]+)"')
 
@@ -15,7 +24,7 @@ _CALL = re.compile(r'sourcename: "([^"]+)" targetname: "([^"]+)"')
 def stack_depth(graphs: Iterable[str], root: str = "nn_run") -> int:
     """Return the bytes of stack of the deepest chain of calls from a function.
 
-    Functions for which no graph states a frame count as 0, such as those of GCC's own library.
+    Functions of which nothing is known count as 0.
 
     Parameters
     ----------
@@ -42,7 +51,7 @@ def stack_depth(graphs: Iterable[str], root: str = "nn_run") -> int:
     def depth(name: str) -> int:
         if name not in depths:
             depths[name] = 0  # a function that calls itself would have no end
-            own = next((size for word, size in _NAKED.items() if word in name), frames.get(name, 0))
+            own = next((size for word, size in (_NAKED | _LIBRARY).items() if word in name), frames.get(name, 0))
             depths[name] = own + max(map(depth, called.get(name, ())), default=0)
         return depths[name]
 
