@@ -31,7 +31,7 @@ CONTENTS = {
         "generation",
     ],
     "Train": ["training", "callbacks", "experiments", "input-pipelines", "layers", "jobs", "launchers", "storage"],
-    "Extend": ["components", "adding-a-framework", "plugins", "codegen", "onnx"],
+    "Extend": ["components", "adding-a-framework", "extending", "plugins", "codegen", "onnx"],
     "Look up": ["api/index", "file-formats", "protocol", "architecture", "changes", "reports/inductor-int8"],
 }
 """The pages, by caption; a page that is missing here is a warning of Sphinx, and so an error."""

@@ -73,6 +73,7 @@ PARTS: Families[Discoverable] = Families(
     {
         "callbacks": "nnpipe.training.callbacks.callback.Callback",
         "layers": "nnpipe.layers.vocabulary.layer.Layer",
+        "operators": "nnpipe.layers.imports.operator.Operator",
         "script_tasks": "nnpipe.codegen.script_task.ScriptTask",
         "task_sections": "nnpipe.report.task_section.TaskSection",
         "task_pictures": "nnpipe.report.task_pictures.TaskPictures",
@@ -80,6 +81,7 @@ PARTS: Families[Discoverable] = Families(
     {
         "callbacks": ("nnpipe.training.callbacks",),
         "layers": ("nnpipe.layers.vocabulary", "nnpipe.layers.graph.submodel"),
+        "operators": ("nnpipe.layers.imports.operator",),
         "script_tasks": ("nnpipe.codegen.tasks",),
         "task_sections": ("nnpipe.tasks",),
         "task_pictures": ("nnpipe.tasks",),

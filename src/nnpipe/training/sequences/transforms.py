@@ -224,7 +224,7 @@ class AddNoise:
     Parameters
     ----------
     features
-        Names of the features to change, which must be floating point.
+        Names of the features to change; integers are rounded, and stay within their type.
     deviation
         Standard deviation.
     """
@@ -239,10 +239,14 @@ class AddNoise:
         """Return the sample with noise added."""
         for name in self.features:
             array = feature_of(sample, name)
-            if array.dtype.kind != "f":
-                raise ConfigError(f"noise needs real numbers; {name!r} is {array.dtype}")
+            if array.dtype.kind not in "iuf":
+                raise ConfigError(f"noise needs numbers; {name!r} is {array.dtype}")
             noise = random.standard_normal(array.shape, np.float32) * np.float32(self.deviation)
-            sample[name] = array + noise.astype(array.dtype, copy=False)
+            if array.dtype.kind in "iu":
+                limits = np.iinfo(array.dtype)
+                sample[name] = np.clip(np.rint(array + noise), limits.min, limits.max).astype(array.dtype)
+            else:
+                sample[name] = array + noise.astype(array.dtype, copy=False)
         return sample
 
 
