@@ -93,4 +93,4 @@ def test_it_computes_there_what_it_computes_here(
                 assert found.keys() == wanted.keys()
                 for name, array in wanted.items():
                     np.testing.assert_allclose(found[name], array, rtol=tolerance, atol=tolerance)
-                    assert np.ptp(array) > 0, "outputs that are all alike would prove nothing"
+                    assert len(np.unique(array)) > 1, "outputs that are all alike would prove nothing"
