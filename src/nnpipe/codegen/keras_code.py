@@ -15,6 +15,7 @@ from nnpipe.codegen.syntax import as_target, assign, call, literal, name, quoted
 from nnpipe.codegen.syntax import function as define
 from nnpipe.codegen.torch_code.code_blocks import Names, Script
 from nnpipe.codegen.torch_code.network import used_outputs
+from nnpipe.core.errors import ConfigError
 from nnpipe.layers.catalogue import layer_classes
 from nnpipe.layers.graph.graph import NetworkGraph
 from nnpipe.layers.graph.references import Ref
@@ -89,6 +90,11 @@ def _maker(layer: Layer, script: Script) -> ast.expr:
         body = quoted("network.trainable = False\nreturn network")
         frozen = define("frozen", ["network"], body, "Make a network untrainable and return it.")
         return call(script.define("frozen", frozen), made)
+    if layer.has_keras_hook():
+        raise ConfigError(
+            f"{layer.name}: a script for Keras stands alone, and what {type(layer).__name__} computes there is known "
+            "to nnpipe alone; write a script for PyTorch, or let the layer name a layer of Keras"
+        )
     return _object(layer_config(layer), layer.trainable)
 
 
