@@ -62,7 +62,8 @@ def made(name: str) -> Callback:
 
 
 def every() -> list[Callback]:
-    return [made(name) for name in _ARGUMENTS]
+    """All callbacks whose packages are installed."""
+    return [made(name) for name in _ARGUMENTS if not callback_classes()[name].missing()]
 
 
 class Net(torch.nn.Module):
