@@ -19,6 +19,24 @@ def vectors_of_length_one() -> Iterator[Case]:
         yield Case(f"int8 {length}", graph, varied=length == 7)
 
 
+def dense_layers_with_a_bias_of_two_axes() -> Iterator[Case]:
+    rng = np.random.default_rng(10)
+    graph = OneOperator([4, 6], "int8", 0.05, 3)
+    weights = graph._constant(rng.integers(-127, 128, (5, 6), np.int8), 0.01, 0)
+    bias = graph._constant(rng.integers(-900, 900, (5, 1), np.int32), 0.0005, 0)
+    graph.add("FULLY_CONNECTED", ([4, 5], "int8", 0.06, -7), weights, bias, options="FullyConnectedOptions")
+    yield Case("int8", graph)
+
+
+def softmax_of_8_bits() -> Iterator[Case]:
+    for scale, length, dtype in ((0.00984, 6, "int8"), (0.03, 5, "uint8"), (0.1, 200, "int8"), (0.7, 3, "int8")):
+        graph = OneOperator([3000 // length, length], dtype, scale, 9)
+        zero = int(np.iinfo(dtype).min)
+        made = ([3000 // length, length], dtype, 1 / 256, zero)
+        graph.add("SOFTMAX", made, options="SoftmaxOptions", beta=1.0)
+        yield Case(f"{dtype} {scale}", graph, varied=False)
+
+
 def logarithms_of_softmax() -> Iterator[Case]:
     graph = OneOperator([2, 3, 7], "float32")
     graph.add("LOG_SOFTMAX", ([2, 3, 7], "float32"), options="LogSoftmaxOptions")
@@ -153,6 +171,7 @@ def outputs_that_are_filled() -> Iterator[Case]:
 
 
 ALL: tuple[Callable[[], Iterator[Case]], ...] = (
-    vectors_of_length_one, logarithms_of_softmax, products_of_matrices, filters_with_memory,
-    recurrent_layers_of_8_bits, mirrored_borders, running_sums, outputs_that_are_filled,
+    vectors_of_length_one, dense_layers_with_a_bias_of_two_axes, softmax_of_8_bits, logarithms_of_softmax,
+    products_of_matrices, filters_with_memory, recurrent_layers_of_8_bits, mirrored_borders, running_sums,
+    outputs_that_are_filled,
 )  # fmt: skip

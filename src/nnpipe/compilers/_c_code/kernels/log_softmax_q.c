@@ -1,19 +1,5 @@
 /* The logarithm of a sum of powers, in fixed point as in TensorFlow Lite's reference kernel: of a number with 12 bits
  * before the point, with 5.  Numbers without a bit before the point are products of 32 bits. */
-static int32_t nn_headroom(int32_t x) {
-    int32_t bits = 0;
-    for (uint32_t rest = (uint32_t)x; rest && !(rest & 0x80000000u); rest <<= 1) bits++;
-    return bits;
-}
-
-static int32_t nn_inverse_of_sum(int32_t x) {
-    int32_t half = (int32_t)(((int64_t)x + INT32_MAX + 1) / 2), found;
-    found = 1515870810 + nn_high_product(half, -1010580540);
-    for (int32_t n = 0; n < 3; n++)
-        found += nn_raised(nn_high_product(found, (1 << 29) - nn_high_product(half, found)), 2);
-    return nn_raised(found, 1);
-}
-
 static int32_t nn_log_of_sum(int32_t x) {
     const int32_t root = 1805811301, quarter = 1 << 23; /* the fourth root of a half; a quarter with six bits */
     int32_t room = nn_headroom(x), second = nn_headroom(nn_high_product(x, 1518500250)) - 1;

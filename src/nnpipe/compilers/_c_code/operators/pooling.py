@@ -1,12 +1,8 @@
-"""Pooling and softmax."""
+"""Pooling."""
 
 from __future__ import annotations
 
-import math
-
-import numpy as np
-
-from nnpipe.compilers._c_code.fixed_point import LIMITS, float_range, quantised_range, scale_of, zero_of
+from nnpipe.compilers._c_code.fixed_point import float_range, quantised_range, zero_of
 from nnpipe.compilers._c_code.operators.common_kernels import CLAMP, CLAMP_Q, INSIDE, WINDOW
 from nnpipe.compilers._c_code.operators.convolutions import window
 from nnpipe.compilers._c_code.step import C_TYPES, SUFFIXES, CKernel, CStep, OperatorView, struct, text_of
@@ -51,34 +47,3 @@ def _pool(op: OperatorView, name: str) -> CStep:
         (CLAMP_Q, WINDOW, INSIDE, kernel),
         before=place,
     )
-
-
-def softmax(op: OperatorView) -> CStep:
-    """Return the step of SOFTMAX along the last axis."""
-    data, out = op.input(0), op.output()
-    op.expect(len(data.shape) > 0 and min(data.shape) > 0, "its input is empty")
-    op.expect_shape(data.shape)
-    length = data.shape[-1]
-    rows = data.count // length
-    beta = op.operator.real_option(0)
-    op.expect(math.isfinite(beta) and beta > 0, f"its beta is {beta}")
-    kinds = op.types()
-    if kinds == ("float32", "float32"):
-        return CStep(
-            f"nn_softmax_f32({{in0}}, {{out0}}, {rows}, {length}, {text_of(beta)});",
-            (CKernel("exp.c"), CKernel("softmax_f.c")),
-        )
-    if kinds not in (("int8", "int8"), ("uint8", "uint8")):
-        raise op.unsupported()
-    low, high = LIMITS[kinds[0]]
-    factor = np.float32(-np.float32(scale_of(data)) * np.float32(beta))
-    # In double, then rounded: as near to the truth as C's expf.
-    powers = np.exp(np.float32(factor * np.arange(256, dtype=np.float32)).astype(np.float64)).astype(np.float32)
-    table = np.ascontiguousarray(powers[::-1])
-    op.expect(scale_of(out) >= 1 / 65536, "its output has a very small scale")
-    words = (("@", SUFFIXES[kinds[0]]), ("OUT", C_TYPES[kinds[0]]), ("LEAST", str(low)), ("MOST", str(high)))
-    return CStep(
-        f"nn_softmax_{SUFFIXES[kinds[0]]}({{in0}}, {{out0}}, {rows}, {length}, {{table}}, "
-        f"{text_of(scale_of(out))}, {zero_of(out)});",
-        (CLAMP_Q, CKernel("softmax_q.c", words)), {"table": table},
-    )  # fmt: skip
