@@ -10,7 +10,6 @@ from bricks.swish import SteepSwish
 
 from nnpipe.codegen.description import check_script
 from nnpipe.codegen.script import generate
-from nnpipe.core.errors import ConfigError
 from nnpipe.layers import Input
 from nnpipe.layers.imports.operator import own_operators
 
@@ -34,11 +33,11 @@ def test_a_generated_script_for_pytorch_has_it() -> None:
     assert "sigmoid" in text
 
 
-def test_a_script_for_keras_is_refused_by_name() -> None:
-    with pytest.raises(
-        ConfigError, match="SteepSwish computes there is known to nnpipe alone; write a script for PyTorch"
-    ):
-        script("keras")
+def test_a_script_for_keras_imports_it() -> None:
+    text = script("keras")
+    compile(text, "script.py", "exec")
+    assert "from bricks.swish import SteepSwish" in text
+    assert "It needs Keras, TensorFlow, bricks and nnpipe." in text
 
 
 def test_an_operator_of_ones_own_is_read_from_onnx(tmp_path: Path) -> None:

@@ -11,10 +11,12 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, replace
 from typing import Any
 
+from nnpipe.codegen.layer_imports import keras_layer_call
 from nnpipe.codegen.syntax import as_target, assign, call, literal, name, quoted
 from nnpipe.codegen.syntax import function as define
 from nnpipe.codegen.torch_code.code_blocks import Names, Script
 from nnpipe.codegen.torch_code.network import used_outputs
+from nnpipe.codegen.torch_code.values import Untranslatable
 from nnpipe.core.errors import ConfigError
 from nnpipe.layers.catalogue import layer_classes
 from nnpipe.layers.graph.graph import NetworkGraph
@@ -91,10 +93,10 @@ def _maker(layer: Layer, script: Script) -> ast.expr:
         frozen = define("frozen", ["network"], body, "Make a network untrainable and return it.")
         return call(script.define("frozen", frozen), made)
     if layer.has_keras_hook():
-        raise ConfigError(
-            f"{layer.name}: a script for Keras stands alone, and what {type(layer).__name__} computes there is known "
-            "to nnpipe alone; write a script for PyTorch, or let the layer name a layer of Keras"
-        )
+        try:
+            return keras_layer_call(layer, script)
+        except Untranslatable as error:
+            raise ConfigError(f"{layer.name}: cannot be written as code for Keras: {error}") from None
     return _object(layer_config(layer), layer.trainable)
 
 

@@ -46,8 +46,6 @@ class Writer:
         The class or function that builds each network, by the names in the description.
     files
         Content of the files beside the script, by name.
-    imports
-        Imports of functions of installed packages, by module and name.
     plugins
         Expressions that load the plugins, by the paths of their files.
     checks
@@ -59,7 +57,6 @@ class Writer:
     wanted: set[str] = field(default_factory=set)
     networks: dict[str, Any] = field(default_factory=dict)
     files: dict[str, bytes] = field(default_factory=dict)
-    imports: dict[tuple[str, str], ast.ImportFrom] = field(default_factory=dict)
     plugins: dict[str, ast.expr] = field(default_factory=dict)
     checks: list[ast.stmt] = field(default_factory=list)
 
@@ -75,6 +72,11 @@ class Writer:
     def framework(self) -> str:
         """``pytorch`` or ``keras``."""
         return self.generator.framework
+
+    @property
+    def has_own_layers(self) -> bool:
+        """Whether a network has layers of other packages, which the script imports together with nnpipe."""
+        return any(module == "nnpipe.layers" for module, _ in self.script.imports)
 
     def variable(self, title: str) -> ast.Name:
         """Return the name of a variable in the script."""
@@ -107,12 +109,7 @@ class Writer:
 
         The function is imported under another name if its own is taken.
         """
-        if (module, function) not in self.imports:
-            title = self.script.names.fresh(function)
-            alias = ast.alias(function, title if title != function else None)
-            self.imports[module, function] = ast.ImportFrom(module, [alias], 0)
-        (alias,) = self.imports[module, function].names
-        return name(alias.asname or alias.name)
+        return self.script.imported(module, function)
 
     def network(self, graph: NetworkGraph, wanted: str) -> Any:
         """Write a network into the script on the first call, and return its class or function there."""

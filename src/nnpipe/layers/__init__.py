@@ -107,10 +107,12 @@ if TYPE_CHECKING:
     from nnpipe.layers.imports.network_files import read_network as read_network
     from nnpipe.layers.keras.from_config import from_keras as from_keras
     from nnpipe.layers.keras.open_file import open_keras as open_keras
+    from nnpipe.layers.keras.own_layers import keras_layer as keras_layer
     from nnpipe.layers.keras.read_file import read_keras as read_keras
     from nnpipe.layers.keras.to_config import network_config as network_config
     from nnpipe.layers.keras.to_keras import to_keras as to_keras
     from nnpipe.layers.keras.write_file import write_keras as write_keras
+    from nnpipe.layers.torch.layer_module import torch_layer as torch_layer
     from nnpipe.layers.torch.to_torch import to_torch as to_torch
     from nnpipe.layers.torch.to_torch import torch_weights as torch_weights
     from nnpipe.layers.torch.to_trainer import compile_arguments as compile_arguments
@@ -130,10 +132,12 @@ __getattr__ = lazy_getattr(
         "imports.network_files": ("read_network",),
         "keras.from_config": ("from_keras",),
         "keras.open_file": ("open_keras",),
+        "keras.own_layers": ("keras_layer",),
         "keras.read_file": ("read_keras",),
         "keras.to_config": ("network_config",),
         "keras.to_keras": ("to_keras",),
         "keras.write_file": ("write_keras",),
+        "torch.layer_module": ("torch_layer",),
         "torch.to_torch": ("to_torch", "torch_weights"),
         "torch.to_trainer": ("compile_arguments", "to_trainer"),
     },

@@ -42,6 +42,7 @@ class Parted(Layer):
         return KerasParts(lambda layer, a, b: ((a + b) * (1 if layer.training else 0.5), a - b))
 
 
+@pytest.mark.slow
 class TestSlopes(LayerContract):
     @pytest.fixture
     def layer(self) -> Layer:

@@ -32,10 +32,24 @@ class Names:
 
 @dataclass
 class Script:
-    """The functions and classes of a script that networks need, in order."""
+    """The functions and classes of a script that networks need, in order, and the imports by module and name."""
 
     names: Names = field(default_factory=Names)
     definitions: dict[str, ast.stmt] = field(default_factory=dict)
+    imports: dict[tuple[str, str], ast.ImportFrom] = field(default_factory=dict)
+
+    def imported(self, module: str, title: str) -> ast.Name:
+        """Add the import of a function or class of an installed package, and return its name in the script.
+
+        It is imported under another name if its own is taken.
+        """
+        if (module, title) not in self.imports:
+            fresh = self.names.fresh(title)
+            self.imports[module, title] = ast.ImportFrom(
+                module, [ast.alias(title, fresh if fresh != title else None)], 0
+            )
+        (alias,) = self.imports[module, title].names
+        return ast.Name(alias.asname or alias.name, ast.Load())
 
     def mark(self) -> tuple[set[str], dict[str, ast.stmt]]:
         """Return a copy of the present state for :meth:`back_to`."""

@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from nnpipe.codegen.layer_imports import is_foreign, torch_layer_call
 from nnpipe.codegen.syntax import assign, attribute, call, class_, dotted, literal, quoted
 from nnpipe.codegen.syntax import function as define
 from nnpipe.codegen.torch_code.call_evaluation import called
 from nnpipe.codegen.torch_code.code_blocks import CodeBlock, Names, Script
 from nnpipe.codegen.torch_code.function_evaluation import inlined
 from nnpipe.codegen.torch_code.layer_class import inner_class, layer_class
-from nnpipe.codegen.torch_code.modules import changes_of, core_of
+from nnpipe.codegen.torch_code.modules import Change, changes_of, core_of
 from nnpipe.codegen.torch_code.penalties import activity, methods, nowhere
 from nnpipe.codegen.torch_code.scope import Scope
 from nnpipe.codegen.torch_code.simplification import tidied
@@ -164,16 +165,7 @@ class _Network:
             for weight, place in inner.parameters.items():
                 self.written.parameters[f"{name}/{weight}"] = f"{self.parts[name]}.{place}"
         else:
-            module = self.modules[name] = computed(layer, shapes)
-            self.own[name] = any(use.training is not None for use in entry.uses) or not self._fits_inline(module, given)
-            changes: list[Any] = []
-            if self.own[name]:
-                self._put(name, call(layer_class(module, self.script, shapes)))
-            elif module.core is not None:
-                made, changes = core_of(module.core, self.script, inner_class)
-                self._put(name, made)
-            if name in self.parts:
-                self.made += changes_of(attribute(SELF, self.parts[name]), changes)
+            self._declare_plain(entry, given, shapes)
             prefix = f"{self.parts[name]}.core." if self.own[name] else f"{self.parts.get(name)}."
             for variable in layer.variables(*shapes):
                 self.written.parameters[f"{name}/{variable.name}"] = prefix + variable.torch_name
@@ -183,6 +175,28 @@ class _Network:
                 self.made.append(ast.Expr(call(attribute(mine, "requires_grad_"), literal(False))))
             if isinstance(layer, (BatchNorm, Submodel)):  # frozen layers must not update their statistics either
                 self.still.append(self.parts[name])
+
+    def _declare_plain(self, entry: LayerEntry, given: list[Expression], shapes: tuple[Shape, ...]) -> None:
+        layer, script = entry.layer, self.script.mark()
+        module = self.modules[layer.name] = computed(layer, shapes)
+        self.own[layer.name] = any(use.training is not None for use in entry.uses)
+        self.own[layer.name] |= not self._fits_inline(module, given)
+        try:
+            made: ast.expr | None = None
+            changes: list[Change] = []
+            if self.own[layer.name]:
+                made = call(layer_class(module, self.script, shapes))
+            elif module.core is not None:
+                made, changes = core_of(module.core, self.script, inner_class)
+        except (Untranslatable, NoSource):
+            if not is_foreign(layer):
+                raise
+            self.script.back_to(script)
+            self.own[layer.name] = True
+            made, changes = torch_layer_call(layer, shapes, self.script), []
+        if made is not None:
+            self._put(layer.name, made)
+            self.made += changes_of(attribute(SELF, self.parts[layer.name]), changes)
 
     def _put(self, name: str, made: ast.expr) -> None:
         self.parts[name] = self.attributes.fresh(name)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import ClassVar
+
+import numpy as np
 
 from nnpipe.core.discoverable import Discoverable
 from nnpipe.core.registry import named
-from nnpipe.layers.imports.step import Step
+from nnpipe.layers.imports.channels_first import View
+from nnpipe.layers.imports.step import Handler, Step
 from nnpipe.layers.vocabulary.layer import Layer
 
 
@@ -37,6 +41,8 @@ class Operator(Discoverable):
 
     abstract: ClassVar[bool] = True
     operator: ClassVar[str] = ""
+    elementwise: ClassVar[bool] = False
+    """Whether each output depends on one value of the input, so that the order of axes does not matter."""
 
     @abstractmethod
     def layer(self, step: Step) -> Layer:
@@ -53,7 +59,28 @@ class Operator(Discoverable):
             If no layer computes it; the operation is then kept as it is, and reported.
         """
 
+    def weights(self, step: Step) -> Mapping[str, np.ndarray]:
+        """Return the weights of the layer by name, in the shapes of its variables; by default none."""
+        return {}
+
 
 def own_operators() -> Mapping[str, Operator]:
     """Return the operators of plugins and of the running program by their names in ONNX."""
     return {cls.operator: cls() for cls in named(Operator).values() if cls.operator}
+
+
+def own_handler(kind: str) -> Handler | None:
+    """Return the function that translates an operator of a plugin; ``None`` if none translates it."""
+    operator = own_operators().get(kind)
+    if operator is None:
+        return None
+
+    def handler(step: Step) -> View:
+        view = step.view()
+        if not operator.elementwise and len(view.order) > 2:
+            view = step.builder.channels_last(view)
+        layer = operator.layer(step)
+        applied = replace(layer, inputs=view.tensor, name=layer.name or step.name())
+        return step.builder.put(view, applied, operator.weights(step))
+
+    return handler

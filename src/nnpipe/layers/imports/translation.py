@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,10 +19,10 @@ from nnpipe.layers.graph.graph import network
 from nnpipe.layers.graph.shape_inference import infer
 from nnpipe.layers.imports.channels_first import Builder, Unsupported, View
 from nnpipe.layers.imports.constant_folding import copied, fold
-from nnpipe.layers.imports.operator import own_operators
+from nnpipe.layers.imports.operator import own_handler
 from nnpipe.layers.imports.operator_fusion import put_together
 from nnpipe.layers.imports.operators.table import HANDLERS
-from nnpipe.layers.imports.step import Handler, Step
+from nnpipe.layers.imports.step import Step
 from nnpipe.layers.keras.read_file import Reading
 from nnpipe.layers.problems import NetworkProblem
 from nnpipe.layers.vocabulary.layer import Shape
@@ -137,7 +137,7 @@ class _Translation:
         try:
             if self.fold(node):
                 return
-            handler = HANDLERS.get(node.kind) or self.own_handler(node.kind)
+            handler = HANDLERS.get(node.kind) or own_handler(node.kind)
             if handler is None:
                 raise Unsupported(f"{node.kind} is not in the vocabulary", code="unknown-layer")
             found = handler(step)
@@ -157,19 +157,6 @@ class _Translation:
         if views[0] is not None and all(views[0].tensor is not tensor for tensor in before):
             self.made[node.outputs[0]] = views[0].tensor
         self.values |= {output: view for output, view in zip(node.outputs, views, strict=False) if view is not None}
-
-    def own_handler(self, kind: str) -> Handler | None:
-        """Return what translates an operator of the user's own."""
-        operator = own_operators().get(kind)
-        if operator is None:
-            return None
-
-        def handler(step: Step) -> View:
-            view = step.view()
-            layer = operator.layer(step)
-            return step.builder.put(view, replace(layer, inputs=view.tensor, name=layer.name or step.name()))
-
-        return handler
 
     def fold(self, node: ONNXNode) -> bool:
         """Compute an operation that depends on constants and shapes alone; return whether it was one."""

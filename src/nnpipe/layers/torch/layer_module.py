@@ -14,6 +14,11 @@ def computed(layer: Layer, shapes: tuple[Shape, ...]) -> Any:
     return layer_module()(layer, shapes)
 
 
+def torch_layer(layer: Layer, *shapes: Shape) -> Any:
+    """Return the ``torch.nn.Module`` of one layer for inputs of these shapes, with PyTorch's initial weights."""
+    return computed(layer, shapes)
+
+
 @cache
 def layer_module() -> Any:
     """Return the class of the modules; it is defined when PyTorch is first imported."""
