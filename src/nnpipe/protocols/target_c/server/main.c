@@ -143,6 +143,7 @@ int main(int count, char **words) {
     struct sockaddr_storage address;
     socklen_t size = sizeof address;
     read_options(&options, count, words);
+    memset(guests, 0, sizeof guests); /* so that all memory is there before the first client comes */
     listen_there();
     listen_to_signals();
     getsockname(listener, (struct sockaddr *)&address, &size);
