@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import signal
 import stat
 import subprocess
 import sys
@@ -62,6 +63,8 @@ def run(folder: Path, system: Path, key: str, port: int) -> int:
     port
         The port of this machine that leads to the SSH server.
     """
+    for number in (signal.SIGTERM, signal.SIGINT):  # the emulator ends with this process
+        signal.signal(number, lambda *_: sys.exit(0))
     kernel, modules = debian.kernel(folder)
     with tempfile.TemporaryDirectory(prefix="nnpipe-machine-") as name:
         host, shown = host_key(system, Path(name))
