@@ -61,9 +61,12 @@ def made(name: str) -> Callback:
     return _ARGUMENTS[name](callback_classes()[name])
 
 
+FOREIGN = ("MlflowLog", "WandbLog")
+"""They write into stores of other tools, with random names, and need packages of their own."""
+
+
 def every() -> list[Callback]:
-    """All callbacks whose packages are installed."""
-    return [made(name) for name in _ARGUMENTS if not callback_classes()[name].missing()]
+    return [made(name) for name in _ARGUMENTS if name not in FOREIGN]
 
 
 class Net(torch.nn.Module):

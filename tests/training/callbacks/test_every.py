@@ -57,7 +57,7 @@ class TestEveryCallback(CallbackContract):
 
     # MLflow and Weights & Biases take seconds to begin a run.
     @pytest.fixture(
-        params=[pytest.param(n, marks=pytest.mark.slow) if n in ("MlflowLog", "WandbLog") else n for n in every.named()]
+        params=[pytest.param(n, marks=pytest.mark.slow) if n in every.FOREIGN else n for n in every.named()]
     )
     def callback(self, request: pytest.FixtureRequest) -> Callback:
         return every.made(request.param)
@@ -73,9 +73,7 @@ def test_every_callback_is_here() -> None:
 
 
 def files(folder: Path) -> dict[str, Path]:
-    """All files but those of MLflow and Weights & Biases, which are named at random."""
-    found = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
-    return {name: path for name, path in found.items() if not name.startswith(("mlflow/", "wandb/"))}
+    return {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
 
 
 @pytest.mark.timeout(2400)
