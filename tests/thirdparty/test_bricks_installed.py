@@ -19,7 +19,7 @@ FOUND = {
     "runtimes": "bricks.runtime.BricksRuntime",
     "callbacks": "bricks.balance.Balance",
     "layers": "bricks.swish.SteepSwish",
-    "operators": "bricks.operators.BricksSwish",
+    "operators": "bricks.swish.BricksSwish",
     "script_tasks": "bricks.announce.Announce",
 }
 pytestmark = pytest.mark.slow

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from bricks.operators import BricksSwish
-from bricks.swish import SteepSwish
+from bricks.swish import BricksSwish, SteepSwish
 
 from nnpipe.codegen.description import check_script
 from nnpipe.codegen.script import generate

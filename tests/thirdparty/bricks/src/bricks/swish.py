@@ -1,7 +1,11 @@
-"""An activation with a steepness."""
+"""A layer, and the operator of ONNX files that it computes."""
 
 from __future__ import annotations
 
+from typing import ClassVar
+
+from nnpipe.layers.imports.operator import Operator
+from nnpipe.layers.imports.step import Step
 from nnpipe.layers.vocabulary.field_table import row
 from nnpipe.layers.vocabulary.layer import KerasParts, Layer, Shape, TorchParts
 from nnpipe.layers.vocabulary.value_kinds import NumberKind
@@ -25,3 +29,13 @@ class SteepSwish(Layer):
         from keras import ops
 
         return KerasParts(lambda layer, x: x * ops.sigmoid(self.beta * x))
+
+
+class BricksSwish(Operator):
+    """The operator that a company's own exporter writes, with the attribute steepness."""
+
+    operator: ClassVar[str] = "bricks::BricksSwish"
+
+    def layer(self, step: Step) -> Layer:
+        """Return the layer that computes it."""
+        return SteepSwish((), beta=float(step.attribute("steepness", 1.0)))
