@@ -49,7 +49,7 @@ def test_nothing_of_scikit_learn() -> None:
 
 @pytest.mark.slow
 def test_neither_the_reader_of_exported_programs_nor_what_it_works_with(tmp_path: Path) -> None:
-    pytest.importorskip("torch")
+    pytest.importorskip("torch", reason="torch is not installed")
     from nnpipe.testing.torch_networks import write_torch_network
 
     path = write_torch_network(tmp_path / "network.pt2").path

@@ -32,7 +32,7 @@ EACH = 4  # calls with other samples
 
 
 def network(folder: Path) -> Artifact:
-    pytest.importorskip("onnx")
+    pytest.importorskip("onnx", reason="onnx is not installed")
     return write_onnx_network(folder / "network.onnx")
 
 

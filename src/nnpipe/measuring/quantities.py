@@ -173,6 +173,10 @@ def _counted(what: str) -> Quantity:
     )  # fmt: skip
 
 
+def _of_board(name: str, heading: str, title: str, meaning: str) -> Quantity:
+    return Quantity(name, heading, title, "bytes", True, meaning, f"timing.session.board.{name}_bytes", True)
+
+
 def _heading(time: CallTime, word: str) -> str:
     """Return a column heading: the plain word for inference times, with the name of the time for others."""
     if time is LATENCY:
@@ -205,24 +209,15 @@ _TABLE = (
     ),
     _counted("instructions"),
     _counted("cycles"),
-    Quantity(
-        "flash", "Flash", "Flash", "bytes", True,
-        "code, constants and initial values of the model, as built for the core of the board",
-        "timing.session.board.flash_bytes", True,
+    _of_board(
+        "flash", "Flash", "Flash", "code, constants and initial values of the model, as built for the core of the board"
     ),
-    Quantity(
-        "ram", "RAM", "Memory on the board", "bytes", True,
+    _of_board(
+        "ram", "RAM", "Memory on the board",
         "arena and initial values of the model, and the stack that its runs have used",
-        "timing.session.board.ram_bytes", True,
     ),
-    Quantity(
-        "arena", "Arena", "Arena", "bytes", True, "memory of all values of the model on the board",
-        "timing.session.board.arena_bytes", True,
-    ),
-    Quantity(
-        "stack", "Stack", "Greatest stack", "bytes", True, "the most that a run of the model on the board has used",
-        "timing.session.board.stack_bytes", True,
-    ),
+    _of_board("arena", "Arena", "Arena", "memory of all values of the model on the board"),
+    _of_board("stack", "Stack", "Greatest stack", "the most that a run of the model on the board has used"),
     Quantity(
         "energy", "Energy", "Energy of an inference", "energy", True,
         "of one call, of a batch of samples, from the sensor that the result names; idle power included unless "

@@ -245,7 +245,7 @@ _VERSIONS = {
 }  # fmt: skip
 
 
-def random_integer_graph(seed: int, operators: int = 4) -> bytes:
+def random_integer_graph(seed: int, operators: int = 4, kind: type[IntegerGraph] = IntegerGraph) -> bytes:
     """Return a TensorFlow Lite file in 8-bit numbers; equal seeds give equal files.
 
     Parameters
@@ -254,9 +254,11 @@ def random_integer_graph(seed: int, operators: int = 4) -> bytes:
         Where choices come from.
     operators
         The number of operators.
+    kind
+        What chooses the operators.
     """
     random = np.random.default_rng(seed)
-    graph = IntegerGraph(random, str(random.choice(["int8", "int8", "uint8"])))
+    graph = kind(random, str(random.choice(["int8", "int8", "uint8"])))
     for _ in range(operators):
         graph.grow()
     return graph.content()

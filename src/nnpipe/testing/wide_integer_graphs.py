@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nnpipe.testing.integer_graphs import IntegerGraph
+from nnpipe.testing.integer_graphs import IntegerGraph, random_integer_graph
 
 
 class WideIntegerGraph(IntegerGraph):
@@ -175,8 +175,4 @@ def wide_integer_graph(seed: int, operators: int = 4) -> bytes:
     operators
         The number of operators.
     """
-    random = np.random.default_rng(seed)
-    graph = WideIntegerGraph(random, str(random.choice(["int8", "int8", "uint8"])))
-    for _ in range(operators):
-        graph.grow()
-    return graph.content()
+    return random_integer_graph(seed, operators, WideIntegerGraph)

@@ -120,7 +120,7 @@ def load_optimiser(optimiser: Any, state: Mapping[str, Any]) -> None:
 
 
 def same_buffers(model: Any) -> None:
-    """Give all processes the buffers of the first, such as the statistics of batch normalisations."""
+    """Copy the buffers of the first process to all others, such as the statistics of batch normalisations."""
     import torch
 
     for buffer in model.buffers():

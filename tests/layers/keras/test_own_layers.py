@@ -28,7 +28,7 @@ torch = ImportedWhenUsed("torch")
 
 
 class Parted(Layer):
-    """Give the mean of two tensors, and how they differ; twice as much in training."""
+    """Return the mean of two tensors, and how they differ; twice as much in training."""
 
     takes = (2, 2)
 

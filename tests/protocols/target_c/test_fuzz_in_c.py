@@ -110,7 +110,7 @@ def conversation(model: Artifact) -> bytes:
 
 
 def visit(server: CServer, heard: bytes, chance: random.Random) -> str:
-    """Say all that, and leave; return how the first answer to it that is an ERROR, or the last, is named."""
+    """Send all that, and leave; return how the first answer to it that is an ERROR, or the last, is named."""
     with RawHost(server.protocol) as host, contextlib.suppress(TransportError):
         for piece in pieces(heard, chance):
             host.send(piece)

@@ -47,7 +47,7 @@ def processes(port: str) -> list[str]:
 def test_a_server_from_its_installation_to_its_removal(
     machine: SshServer, port: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
     install = ["install", machine.address, "ONNXRuntime", "--port", port, "--no-packages", *HERE]
     assert target([*install, "--dry-run"]) == 0
     assert "token     127.0.0.1.token, which is made" in capsys.readouterr().out
@@ -98,7 +98,7 @@ def test_a_server_from_its_installation_to_its_removal(
 def test_what_does_not_start_is_told_and_not_left_running(
     machine: SshServer, port: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
     with socket.create_server(("127.0.0.1", int(port))):
         assert target(["install", machine.address, "ONNXRuntime", "--port", port, "--no-packages", *HERE]) == 2
     told = capsys.readouterr().err

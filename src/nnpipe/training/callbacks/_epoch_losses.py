@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from nnpipe.experiment.state import State
 from nnpipe.training.callbacks._arrays import joined
+from nnpipe.training.callbacks.writing_callback import WritingCallback
+
+if TYPE_CHECKING:
+    from nnpipe.training.fit import Fit
 
 
 def sample_losses(outputs: Mapping[str, Any], output: str | None) -> Any:
@@ -36,3 +41,30 @@ def epoch_means(kept: Sequence[Sequence[Any]]) -> tuple[np.ndarray, np.ndarray]:
     # A sample may occur several times in an epoch; then the mean of its losses counts.
     unique, place, times = np.unique(ids, return_inverse=True, return_counts=True)
     return unique, np.bincount(place, weights=losses) / times
+
+
+class KeepsLosses(WritingCallback):
+    """Base of callbacks that need the loss of each sample, once in an epoch.
+
+    A subclass sets ``output``, whose losses count, or None for the sum over all, and a state with ``waiting``: by
+    split, the ids and losses of this epoch's batches.
+    """
+
+    abstract: ClassVar[bool] = True
+    output: str | None
+    state: State
+
+    def on_batch_end(self, fit: Fit, batch: dict[str, Any], outputs: dict[str, Any]) -> None:
+        """Keep the losses of a training batch."""
+        self._keep(f"{fit.dataset}/{'+'.join(fit.options.train_splits)}", batch, outputs)
+
+    def on_evaluate_batch(
+        self, fit: Fit, dataset: str, split: str, batch: dict[str, Any], outputs: dict[str, Any]
+    ) -> None:
+        """Keep the losses of an evaluated batch."""
+        self._keep(f"{dataset}/{split}", batch, outputs)
+
+    def _keep(self, split: str, batch: dict[str, Any], outputs: dict[str, Any]) -> None:
+        losses = sample_losses(outputs, self.output)
+        if losses is not None:
+            self.state.waiting.setdefault(split, []).append([batch["sample_id"], losses])

@@ -12,9 +12,9 @@ from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import replacing
 from nnpipe.experiment.append_only import AppendOnly
 from nnpipe.experiment.state import State
-from nnpipe.training.callbacks._epoch_losses import epoch_means, sample_losses
+from nnpipe.training.callbacks._epoch_losses import KeepsLosses, epoch_means
 from nnpipe.training.callbacks.worst_samples import relative
-from nnpipe.training.callbacks.writing_callback import WritingCallback, folder_of, new_figure, save_figure
+from nnpipe.training.callbacks.writing_callback import folder_of, new_figure, save_figure
 from nnpipe.training.run_folder import file_name
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _ROWS, _COLUMNS = 600, 400
 
 
-class SampleLosses(WritingCallback):
+class SampleLosses(KeepsLosses):
     """Write the loss of each sample in each epoch, and draw all of them as one picture.
 
     For each split, ``tables/losses-DATASET-SPLIT.npz`` holds ``sample_id`` ``(n,)``, ``epoch`` ``(epochs,)`` and
@@ -56,21 +56,6 @@ class SampleLosses(WritingCallback):
         self.most = most
         # By split: ids and losses of this epoch's batches; and a row for each epoch before.
         self.state = State(waiting={}, epochs={})
-
-    def on_batch_end(self, fit: Fit, batch: dict[str, Any], outputs: dict[str, Any]) -> None:
-        """Keep the losses of a training batch."""
-        self._keep(f"{fit.dataset}/{'+'.join(fit.options.train_splits)}", batch, outputs)
-
-    def on_evaluate_batch(
-        self, fit: Fit, dataset: str, split: str, batch: dict[str, Any], outputs: dict[str, Any]
-    ) -> None:
-        """Keep the losses of an evaluated batch."""
-        self._keep(f"{dataset}/{split}", batch, outputs)
-
-    def _keep(self, split: str, batch: dict[str, Any], outputs: dict[str, Any]) -> None:
-        losses = sample_losses(outputs, self.output)
-        if losses is not None:
-            self.state.waiting.setdefault(split, []).append([batch["sample_id"], losses])
 
     def on_epoch_end(self, fit: Fit) -> None:
         """Add a row for the epoch, and write every ``every`` epochs."""

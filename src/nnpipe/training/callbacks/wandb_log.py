@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class WandbLog(Callback):
-    """Give each epoch's figures to Weights & Biases when the epoch ends, and the run's pictures at its end.
+    """Send each epoch's figures to Weights & Biases when the epoch ends, and the run's pictures at its end.
 
     Offline, nothing leaves the machine: ``wandb sync`` sends what lies in the folder ``wandb`` of the run's folder.
     A resumed training continues the run by its identity; offline it makes a further folder, which is synchronised
@@ -73,12 +73,12 @@ class WandbLog(Callback):
         )  # fmt: skip
 
     def on_epoch_end(self, fit: Fit) -> None:
-        """Give the epoch's figures."""
+        """Log the epoch's figures."""
         row = fit.history.last
         self._run.log({name: value for name, value in row.items() if math.isfinite(value)}, step=fit.epoch)
 
     def on_fit_end(self, fit: Fit) -> None:
-        """Give the pictures, and end the run."""
+        """Log the pictures, and finish the run."""
         import wandb
 
         drawn = [path for path in folder_of(fit).pictures() if path.suffix == ".png"]

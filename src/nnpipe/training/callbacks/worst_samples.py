@@ -10,10 +10,9 @@ import numpy as np
 from nnpipe.core.argument_checks import check_call
 from nnpipe.experiment.append_only import AppendOnly
 from nnpipe.experiment.state import State
-from nnpipe.training.callbacks._epoch_losses import epoch_means, sample_losses
+from nnpipe.training.callbacks._epoch_losses import KeepsLosses, epoch_means
 from nnpipe.training.callbacks._sample_access import called, image_of, samples_of, show_images
 from nnpipe.training.callbacks.writing_callback import (
-    WritingCallback,
     heat_map,
     new_figure,
     save_figure,
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from nnpipe.training.fit import Fit
 
 
-class WorstSamples(WritingCallback):
+class WorstSamples(KeepsLosses):
     """Rank samples by how much larger their loss is than others', over all epochs: wrong labels come first.
 
     A sample's score is its relative loss, averaged over the epochs.  The relative
@@ -71,21 +70,6 @@ class WorstSamples(WritingCallback):
         # By split: ids and losses of this epoch's batches; sums by sample; and for
         # each epoch after which files are written the losses of its worst samples.
         self.state = State(waiting={}, sums={}, epochs={})
-
-    def on_batch_end(self, fit: Fit, batch: dict[str, Any], outputs: dict[str, Any]) -> None:
-        """Keep the losses of a training batch."""
-        self._keep(f"{fit.dataset}/{'+'.join(fit.options.train_splits)}", batch, outputs)
-
-    def on_evaluate_batch(
-        self, fit: Fit, dataset: str, split: str, batch: dict[str, Any], outputs: dict[str, Any]
-    ) -> None:
-        """Keep the losses of an evaluated batch."""
-        self._keep(f"{dataset}/{split}", batch, outputs)
-
-    def _keep(self, split: str, batch: dict[str, Any], outputs: dict[str, Any]) -> None:
-        losses = sample_losses(outputs, self.output)
-        if losses is not None:
-            self.state.waiting.setdefault(split, []).append([batch["sample_id"], losses])
 
     def on_epoch_end(self, fit: Fit) -> None:
         """Add the epoch's losses to the sums, and write tables and heat maps."""

@@ -34,7 +34,7 @@ class Seeded:
         _restore(self._before)
 
 
-class OwnGenerators:
+class OwnGenerators(Seeded):
     """Global generators of one's own, which go on from block to block while others do not notice.
 
     Parameters
@@ -44,16 +44,13 @@ class OwnGenerators:
     """
 
     def __init__(self, seed: int) -> None:
-        self._seed = seed
+        super().__init__(seed)
         self._own: tuple[Any, ...] = ()
-        self._before: tuple[Any, ...] = ()
 
     def __enter__(self) -> None:
-        self._before = _states()
+        super().__enter__()
         if self._own:
             _restore(self._own)
-        else:
-            Seeded(self._seed).__enter__()
 
     def __exit__(self, *error: object) -> None:
         self._own = _states()
