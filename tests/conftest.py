@@ -51,7 +51,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     Each worker is handed a part of the tests, and steals of the others' when it has done them: so most of the
     frameworks are imported by one worker alone.  What a class names in ``repeats`` are tests of a contract that another
-    class runs.
+    class runs, or whose subject another test has.
     """
     order = {_TESTS / folder: number for number, folder in enumerate(_FRAMEWORKS_FIRST)}
 

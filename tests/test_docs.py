@@ -284,7 +284,8 @@ def warm_python() -> Iterator[WarmPython]:
 LONG_PAGES = {
     "README.md", "docs/adding-a-framework.md", "docs/agreement.md", "docs/architecture-search.md",
     "docs/architecture.md", "docs/callbacks.md", "docs/codegen.md", "docs/file-formats.md", "docs/layers.md",
-    "docs/measuring.md", "docs/models-from-outside.md", "docs/reduce.md", "docs/sweeping.md", "docs/training.md",
+    "docs/arrays.md", "docs/devices.md", "docs/input-pipelines.md", "docs/measuring.md", "docs/models-from-outside.md",
+    "docs/onnx.md", "docs/plugins.md", "docs/reduce.md", "docs/search.md", "docs/sweeping.md", "docs/training.md",
 }  # fmt: skip
 
 

@@ -149,6 +149,7 @@ def test_with_classes_named_their_arguments_are_explained(classes: dict[str, lis
                 assert declared.flag in answer["out"], (argv, declared.flag)
 
 
+@pytest.mark.slow
 def test_info_explains_every_class_and_how_to_install_what_it_needs(classes: dict[str, list[Any]]) -> None:
     everything = [cls for found in classes.values() for cls in found]
     answers = probe(commands=[["info", cls.dotted_path()] for cls in everything])["answers"]

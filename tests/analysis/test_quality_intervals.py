@@ -23,6 +23,7 @@ from _paired_pictures import of_confusions, segmentations
 from interval_coverage import coverage, judged
 
 
+@pytest.mark.slow
 def test_few_differing_samples_are_not_taken_for_certainty() -> None:
     found = coverage(Population("regression", ("mae", "rmse"), regressions), 150)
     assert found["mae"]["difference"] >= 0.88

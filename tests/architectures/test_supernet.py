@@ -44,6 +44,7 @@ def test_a_network_takes_the_leading_part_of_every_shared_tensor() -> None:
     assert torch.allclose(module.train()(images), shared.run(configuration, images), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_every_network_of_a_supernet_learns_and_inherits(tmp_path: Path) -> None:
     found = train_supernet(ELASTIC, TRAIN, recipe=RECIPE, folder=tmp_path)
     rows = list(found.history.rows())

@@ -202,6 +202,7 @@ def test_a_canary_lives(run_script, tmp_path):
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_ruff_finds_nothing_whatever_the_texts_are(ruff_finds_nothing, tmp_path):
     draw = random.Random(5)
     for number in range(24):

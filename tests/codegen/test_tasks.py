@@ -165,6 +165,7 @@ def test_images_are_read_by_class(framework, here, monkeypatch):
         np.testing.assert_array_equal(np.asarray(x), np.asarray(wanted, np.float32))
 
 
+@pytest.mark.slow
 @BOTH
 def test_samples_of_scikit_learn(framework, here, monkeypatch):
     pytest.importorskip("sklearn", reason="scikit-learn is not installed")
@@ -256,6 +257,7 @@ def test_one_network_is_there_twice_with_weights_of_its_own_each(framework, here
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 @BOTH
 def test_a_delta_keeps_what_stayed(framework, here, monkeypatch):
     after = [*NETWORK[:2], {"class": "Dense", "units": 3, "name": "answer", "use_bias": False}]
@@ -281,6 +283,7 @@ def test_a_delta_keeps_what_stayed(framework, here, monkeypatch):
     assert {key for key in two if key not in one} == {key for key in two if key.startswith("other")}
 
 
+@pytest.mark.slow
 @BOTH_SLOWLY
 def test_callbacks_look_on(framework, here):
     if framework == "keras":
@@ -327,6 +330,7 @@ def test_a_missing_compiler_for_the_edge_tpu_is_told_before_the_training(here, m
     assert not (here / "rows.tflite").exists()
 
 
+@pytest.mark.slow
 def test_quantised_and_compiled_for_the_edge_tpu(here, monkeypatch):
     pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
     (here / "edgetpu_compiler").write_text('#!/bin/sh\ncp "$3" "$2/rows_edgetpu.tflite"\n')

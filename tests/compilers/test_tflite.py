@@ -271,6 +271,7 @@ def test_an_edge_tpu_compiler_that_is_missing_says_where_to_get_it(
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("behaviour", "cause"),
     [

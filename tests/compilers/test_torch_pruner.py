@@ -80,6 +80,7 @@ def test_all_layers_together_lose_the_part(source: Artifact, tmp_path: Path) -> 
     assert any(zeros[name] != int(0.75 * made[name].size) for name in MATRICES)
 
 
+@pytest.mark.slow
 def test_fine_tuning_brings_back_most_and_keeps_the_zeros(source: Artifact, tmp_path: Path) -> None:
     pruner = TorchPruner(sparsity=0.5, fine_tuning_steps=200, fine_tuning_rate=0.01)
     tuned = pruner.compile(source, tmp_path / "tuned.pt2", lambda: SAMPLES)
@@ -101,6 +102,7 @@ class Probabilities(torch.nn.Module):
         return {"scores": found["scores"].softmax(-1), "total": found["total"]}
 
 
+@pytest.mark.slow
 def test_probabilities_are_learned_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from nnpipe.compilers import _torch_distillation
 

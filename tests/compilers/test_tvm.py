@@ -147,6 +147,7 @@ def test_a_pytorch_program_keeps_its_free_batch(program: Artifact, tmp_path: Pat
             np.testing.assert_allclose(one[name], other[name], rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_another_processor_is_compiled_for_and_told(network: Artifact, tmp_path: Path) -> None:
     made = TVMCompiler(target="aarch64-linux-gnu", mcpu="cortex-a72").compile(network, tmp_path / "arm.so")
     assert made.target == "aarch64-linux-gnu"

@@ -104,6 +104,7 @@ def test_hidden(monkeypatch):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("there", "wanted"), [(False, {"passed": 1, "skipped": 4}), (True, {"passed": 4, "failed": 1})]
 )

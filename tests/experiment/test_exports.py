@@ -57,6 +57,7 @@ def test_tensorboard_reads_what_was_recorded(database, run, tmp_path):
     assert any(tag.startswith("configuration") for tag, _, _ in found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "place",
     [

@@ -105,6 +105,7 @@ def test_a_completed_experiment_is_not_run_again(walks, database):
     assert again.run() == first
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("save_every", [1, 3])
 @pytest.mark.parametrize("stop", [0, 1, 4, 6])
 def test_a_failed_session_goes_on_as_if_nothing_had_happened(walks, database, stop, save_every):

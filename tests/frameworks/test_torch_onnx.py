@@ -31,6 +31,7 @@ def test_pools_that_cover_the_image_are_means_of_it(pool: torch.nn.Module, whole
     assert [str(node.target) for node in program.graph.nodes] == targets
 
 
+@pytest.mark.slow
 def test_a_window_larger_than_the_image_is_exported_as_a_mean() -> None:
     pytest.importorskip("onnxscript", reason="onnxscript is not installed")
     program = torch.export.export(

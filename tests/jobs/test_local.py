@@ -67,6 +67,7 @@ def kill(job, *names: str) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_it_is_known_when_a_job_worked_though_nobody_looked(desk: Desk) -> None:
     job = desk.end_of(desk.submit("import time; open('model.pt', 'w').write(str(time.time()))\n", "model.pt"))
     wrote = float((desk.folder / "model.pt").read_text())
@@ -191,6 +192,7 @@ def test_a_script_that_ends_in_time_may_save_when_it_is_cancelled(desk: Desk) ->
     desk.end_of(job)
 
 
+@pytest.mark.slow
 def test_two_who_cancel_at_once(desk: Desk) -> None:
     job = desk.submit(FAMILY + WAITS)
     desk.there("begun")
@@ -229,6 +231,7 @@ def test_what_has_ended_is_not_cancelled(desk: Desk) -> None:
     assert desk.database.jobs.get(job.id).state == "completed"
 
 
+@pytest.mark.slow
 def test_a_machine_that_is_shut_down_does_not_cancel(desk: Desk) -> None:
     job = desk.submit(WAITS)
     desk.there("begun")
@@ -278,6 +281,7 @@ def test_a_job_of_another_machine_is_left_alone(desk: Desk) -> None:
     assert cancel(desk.database, job).state == "cancelled"
 
 
+@pytest.mark.slow
 @looked_at
 def test_several_at_once(desk: Desk) -> None:
     jobs = [
@@ -366,6 +370,7 @@ def test_it_is_gone_on_with(desk: Desk) -> None:
         resume(desk.database, job)
 
 
+@pytest.mark.slow
 def test_the_values_of_variables_stay_out_of_the_run_database(desk: Desk) -> None:
     text = "import os, sys\nprint(os.environ['A_SECRET'], os.environ.get('MORE'))\n" + WRITES
     text += "sys.exit('MORE' not in os.environ)\n"
@@ -392,6 +397,7 @@ def test_a_job_of_an_older_database_is_gone_on_with_and_its_values_are_removed(d
     assert "environment" not in job.details["work"]
 
 
+@pytest.mark.slow
 def test_resuming_waits_for_a_supervisor_that_still_tells_of_the_end(desk: Desk) -> None:
     text = "import pathlib, sys\nif not pathlib.Path('again').exists():\n    sys.exit(1)\n" + WRITES
     job = desk.end_of(desk.submit(text, "model.pt"))
@@ -454,6 +460,7 @@ def test_what_cannot_work_is_not_begun(desk: Desk, work: dict[str, object], mess
     assert desk.database.jobs.find() == []
 
 
+@pytest.mark.slow
 def test_an_interpreter_that_is_not_there_is_a_failed_job(desk: Desk) -> None:
     job = desk.end_of(desk.submit("pass", python="/nowhere/python"))
     assert (job.state, job.run.reason) == ("failed", "/nowhere/python: No such file or directory")
@@ -512,6 +519,7 @@ def test_it_is_gone_on_with_from_another_folder(desk: Desk, monkeypatch: pytest.
     assert (desk.folder / "model.pt").exists()
 
 
+@pytest.mark.slow
 def test_two_who_saw_a_job_at_different_times_leave_the_later_figures(desk: Desk) -> None:
     told = "import os, time\nfile = open(os.environ['NNPIPE_PROGRESS'], 'a')\n"
     told += 'for n in range(2):\n    print(f\'{{"metrics": {{"loss": {n}, "{n}": 0}}}}\', file=file, flush=True)\n'
@@ -527,6 +535,7 @@ def test_two_who_saw_a_job_at_different_times_leave_the_later_figures(desk: Desk
     assert (seen.state, seen.fraction, dict(seen.run.statistics)) == ("completed", 1.0, dict(ended.run.statistics))
 
 
+@pytest.mark.slow
 @looked_at
 def test_a_script_that_invents_names_fills_no_database(desk: Desk) -> None:
     text = "import json, os\nwith open(os.environ['NNPIPE_PROGRESS'], 'a') as file:\n    for n in range(30_000):\n"

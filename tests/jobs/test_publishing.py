@@ -56,6 +56,7 @@ def test_a_completed_job_is_published(desk: Desk) -> None:
         publish_end(job, b"", b"")
 
 
+@pytest.mark.slow
 def test_progress_is_published_while_nobody_looks(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nnpipe.jobs.local._EVERY", 0.1)
     place = desk.folder / "store"

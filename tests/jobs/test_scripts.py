@@ -17,6 +17,7 @@ from .conftest import Desk, wait_for
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@pytest.mark.slow
 def test_the_example_is_cancelled_and_goes_on(desk: Desk) -> None:
     shutil.copy(ROOT / "examples" / "job.py", desk.folder / "train.py")
     given = ["--epochs", "1000000"]

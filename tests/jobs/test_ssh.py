@@ -135,6 +135,7 @@ def test_cancelling_ends_the_whole_family_there(machine: Machine) -> None:
     assert end_of(machine, job).state == "cancelled"
 
 
+@pytest.mark.slow
 def test_what_fails_there_says_why_and_is_gone_on_with(machine: Machine) -> None:
     job = end_of(machine, machine.submit("raise SystemExit('no data')", "model.pt"))
     assert (job.state, job.run.reason) == ("failed", "the script ended with status 1")
@@ -159,6 +160,7 @@ def test_a_job_outlives_the_line_to_it(machine: Machine) -> None:
     end_here(machine.home / job.folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cut", [False, True])
 def test_a_line_that_breaks_while_a_job_is_started_hides_no_job(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, cut: bool
@@ -184,6 +186,7 @@ def test_a_line_that_breaks_while_a_job_is_started_hides_no_job(
     assert (job.state, job.run.reason) == ("cancelled", "")
 
 
+@pytest.mark.slow
 def test_a_line_that_breaks_once_a_job_is_started_does_not_hide_that_it_is(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -203,6 +206,7 @@ def test_a_line_that_breaks_once_a_job_is_started_does_not_hide_that_it_is(
     assert cancel(machine.desk.database, again).state == "cancelled"
 
 
+@pytest.mark.slow
 def test_a_line_that_breaks_while_a_storage_is_told_ends_no_watching(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -219,6 +223,7 @@ def test_a_line_that_breaks_while_a_storage_is_told_ends_no_watching(
     assert "broken pipe; the job goes on, trying again" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_an_output_that_was_changed_after_the_end_is_not_taken(machine: Machine) -> None:
     waits = "import os, time\nopen('begun', 'w').close()\nwhile not os.path.exists('go'): time.sleep(0.01)\n"
     job = machine.submit(waits + "open('model.pt', 'w').write('x' * 9)", "model.pt")
@@ -239,6 +244,7 @@ def test_an_output_that_was_changed_after_the_end_is_not_taken(machine: Machine)
         refresh(machine.desk.database, machine.desk.database.jobs.get(job.id))
 
 
+@pytest.mark.slow
 def test_an_interpreter_that_is_gone_for_a_while_ends_no_job(machine: Machine) -> None:
     python = machine.home / "it's py"
     python.symlink_to(sys.executable)

@@ -66,6 +66,7 @@ def test_a_session_that_is_too_slow_by_itself_is_told_so() -> None:
     assert "p99 <= 10 ms is not kept even without load" in found.reason
 
 
+@pytest.mark.slow
 def test_an_outlier_now_and_then_may_be_too_many() -> None:
     random = np.random.default_rng(0)
     found = searched(lambda: 50_000_000 if random.random() < 0.02 else 100_000, "10ms@p99", most_seconds=20)

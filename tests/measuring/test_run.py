@@ -171,6 +171,7 @@ def test_a_file_with_any_change_is_read_or_refused_but_never_crashes(path: Path,
     read_or_refuse(path)
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(500), deadline=None)
 @given(data=st.data())
 def test_a_value_of_any_other_kind_is_read_or_refused_but_never_crashes(path: Path, data: st.DataObject) -> None:

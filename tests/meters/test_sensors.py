@@ -140,6 +140,7 @@ def test_a_serial_sensor_gives_its_energy_within_one_percent(watts: float) -> No
         sensor.close()
 
 
+@pytest.mark.slow
 def test_damaged_lines_are_dropped() -> None:
     now = [100.0]
     line = SampleLine(bytes, clock=lambda: now[0])

@@ -260,7 +260,7 @@ def test_a_runtime_whose_outputs_are_not_what_it_said(server: Server, tmp_path: 
 
 
 @pytest.mark.parametrize("ask", [one_by_one, in_one_request])
-@pytest.mark.parametrize("at", ["load", "put", "run", "get"])
+@pytest.mark.parametrize("at", [*(pytest.param(at, marks=pytest.mark.slow) for at in ("load", "put", "get")), "run"])
 def test_a_runtime_that_hangs(server: Server, tmp_path: Path, ask: Ask, at: str) -> None:
     def use() -> None:
         with open_session(server.protocol, fake_model(tmp_path, IO, fault="hang", at=at)) as session:
@@ -300,7 +300,7 @@ STEPS = ("connected", "greeted", "begun", "half", "loaded", "put", "running", "d
 
 
 @pytest.mark.parametrize(
-    "step", [pytest.param(step, marks=[pytest.mark.slow] * (step in ("begun", "loaded", "done"))) for step in STEPS]
+    "step", [pytest.param(step, marks=[pytest.mark.slow] * (step not in ("connected", "running"))) for step in STEPS]
 )
 def test_a_server_that_is_killed_at_any_step(tmp_path: Path, step: str) -> None:
     model = fake_model(tmp_path, IO, spin_us=400_000 if step == "running" else 0, padding=20_000)
@@ -390,6 +390,7 @@ def test_a_second_client_is_told_while_the_model_runs(server: Server, tmp_path: 
         thread.join()
 
 
+@pytest.mark.slow
 def test_clients_that_say_nothing_do_not_keep_others_out(server: Server, tmp_path: Path) -> None:
     silent = [raw(server) for _ in range(100)]
     try:
@@ -413,6 +414,7 @@ def test_a_client_that_stalls_in_the_middle_of_a_frame(server: Server, tmp_path:
     serves(server.protocol, tmp_path)
 
 
+@pytest.mark.slow
 def test_a_client_that_does_not_take_its_answers(server: Server, tmp_path: Path) -> None:
     from nnpipe.core.tensors import IOSpec, TensorSpec
 

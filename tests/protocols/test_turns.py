@@ -136,6 +136,7 @@ def test_one_who_takes_a_little_now_and_then_is_given_up(monkeypatch: pytest.Mon
             channel.send([bytes(300)])
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="processes cannot be stopped here")
 def test_the_client_of_a_worker_that_is_stopped_is_told(server: Server, tmp_path: Path) -> None:
     with open_session(server.protocol, fake_model(tmp_path, IO)) as session:
@@ -172,6 +173,7 @@ def test_why_a_worker_died_is_told_whenever_it_was(server: Server, tmp_path: Pat
 # -- tokens that are tried ---------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_wrong_tokens_are_looked_at_more_and_more_slowly(tmp_path: Path) -> None:
     (tmp_path / "token").write_bytes(TOKEN)
     with Server("--token-file", str(tmp_path / "token"), timeout=5.0) as server:

@@ -122,6 +122,7 @@ def numbers(texts):
     return [float(text.replace(",", "")) for text in texts if text != "–"]
 
 
+@pytest.mark.slow
 def test_a_click_on_a_heading_sorts_and_another_turns_round(opened):
     page = opened()
     heading = page.get_by_role("columnheader", name="Median").first
@@ -143,7 +144,9 @@ def test_a_click_on_a_heading_sorts_and_another_turns_round(opened):
     assert heading.get_attribute("aria-sort") is None
 
 
-@pytest.mark.parametrize("kind", ["comparison", "sweep", "search"])
+@pytest.mark.parametrize(
+    "kind", [*(pytest.param(kind, marks=pytest.mark.slow) for kind in ("comparison", "sweep")), "search"]
+)
 def test_every_table_sorts_by_every_column_and_loses_no_row(opened, kind):
     page = opened(kind=kind)
     page.evaluate("document.querySelectorAll('details').forEach(folded => { folded.open = true; })")
@@ -288,6 +291,7 @@ def test_what_nobody_opens_is_not_built(browser, make_run, tmp_path):
     page.close()
 
 
+@pytest.mark.slow
 def test_on_paper_everything_is_unfolded_and_nothing_is_to_be_clicked(opened):
     page = opened()
     page.locator("details").first.wait_for()
@@ -308,6 +312,7 @@ def test_without_scripts_the_page_is_whole(opened):
     assert page.locator("details.part svg").first.is_visible()
 
 
+@pytest.mark.slow
 def test_names_are_broken_at_separators(opened):
     page = opened()
     names = page.locator("table.sortable").first.locator("tbody th").all()
@@ -319,6 +324,7 @@ def test_names_are_broken_at_separators(opened):
         assert tile.evaluate("element => element.scrollWidth <= element.clientWidth + 1")
 
 
+@pytest.mark.slow
 def test_the_trials_of_a_search_are_filtered_by_their_state_and_every_picture_is_described(opened):
     page = opened(kind="search")
     table = page.locator("table.sortable").last

@@ -98,6 +98,7 @@ candidates:
 """
 
 
+@pytest.mark.slow
 def test_candidates_of_a_pipeline_file_are_compared_and_one_that_fails_costs_itself(
     models: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

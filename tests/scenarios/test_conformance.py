@@ -66,6 +66,7 @@ def test_vectors_pass_and_are_reported(vectors: Path, tmp_path: Path, capsys: py
     assert report.with_suffix(".html").is_file()
 
 
+@pytest.mark.slow
 def test_an_archive_will_do(vectors: Path, tmp_path: Path) -> None:
     archive = tmp_path / "vectors.tar.gz"
     with tarfile.open(archive, "w:gz") as tar:
@@ -98,6 +99,7 @@ def test_a_runtime_that_computes_wrong_values_or_dies_is_found_out(
     assert exit_status == (0 if status == "passed" else 1)
 
 
+@pytest.mark.slow
 def test_swapped_vectors_fail(tmp_path: Path) -> None:
     write_vector(tmp_path / "vectors", spoil=True)
     status, found = run(tmp_path / "vectors", tmp_path, "--only", "ONNXRuntime")

@@ -132,6 +132,7 @@ def test_a_model_is_measured_on_a_target(exported: Path, tmp_path: Path) -> None
     assert "target_ns" not in local.series["inference"]
 
 
+@pytest.mark.slow
 def test_the_measured_process_holds_no_training_framework(exported: Path) -> None:
     memory = Run.read(exported).series["resources"]["process_bytes"]
     # ONNX Runtime, numpy and the digits; importing PyTorch alone takes more than this.

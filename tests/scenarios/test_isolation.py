@@ -253,6 +253,7 @@ def test_the_measurement_is_on_the_disk_before_anything_is_verified(model: Path,
     assert run.verification == {}
 
 
+@pytest.mark.slow
 def test_a_compiler_that_hangs_is_one_line(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "run.json"
     argv = ["ONNXModel", "planted.PlantedCompiler", "ONNXRuntime", "DigitsDataset", str(out), "--model-path"]

@@ -113,6 +113,7 @@ def test_a_job_that_fails_shows_its_log_when_it_is_watched(here, capsys):
     assert "\nbye\n" in told.err
 
 
+@pytest.mark.slow
 def test_ctrl_c_leaves_the_job_alone_and_says_so(here, capsys):
     assert main(["submit", "train.py", "--no-output", "--", "3", "--stay"]) == 0
     watching = process("watch", "train.py")
@@ -172,6 +173,7 @@ def test_a_killed_watcher_changes_nothing(here):
     assert again.returncode == 1
 
 
+@pytest.mark.slow
 def test_of_several_jobs_all_that_can_be_are_cancelled(here, capsys):
     for name, arguments in (("done", ["1"]), ("stays", ["3", "--stay"]), ("failed", ["x"])):
         watch = [] if "--stay" in arguments else ["--watch"]

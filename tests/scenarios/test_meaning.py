@@ -50,6 +50,7 @@ def accuracy(run: Run) -> float:
     return float(np.mean(run.evaluation.arrays["truth"] == run.evaluation.arrays["predicted"]))
 
 
+@pytest.mark.slow
 def test_two_files_of_ours_are_compared_rightly_with_no_options(
     ours: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

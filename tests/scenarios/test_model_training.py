@@ -158,6 +158,7 @@ def test_what_would_be_lost_at_the_end_is_told_at_once(
     assert {path.name for path in tmp_path.iterdir()} <= {"file", "runs.sqlite", "runs.artifacts", "runs"}
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux says beforehand")
 def test_a_disk_without_room_for_the_weights_is_told_at_once(tmp_path: Path) -> None:
     """With a run's folder, and without one."""

@@ -27,6 +27,7 @@ def survey(tmp_path_factory: pytest.TempPathFactory) -> tuple[int, dict[tuple[st
     return status, {(row["model"], row["opset"]): row for row in rows}, folder
 
 
+@pytest.mark.slow
 def test_a_good_export_is_the_same_and_its_file_is_kept(survey: Any) -> None:
     _, rows, folder = survey
     assert rows["after", 17]["verdict"] == "same"

@@ -61,6 +61,7 @@ def write(path: str, settings: dict[str, Any]) -> str:
     return path
 
 
+@pytest.mark.slow
 def test_measuring_in_the_own_framework(capsys):
     done(
         "inference_performance", "ONNXModel", *PLUGIN[:1], "a.json", *PLUGIN[1:], "--model-path", "one.onnx", *SHORT[:4]
@@ -82,6 +83,7 @@ def test_measuring_in_the_own_framework(capsys):
     assert len(arguments["plugin_sha256"]) == 64
 
 
+@pytest.mark.slow
 def test_compiling_with_calibration():
     """A quantiser that observes samples before the plugin had them would choose ranges 16 times as wide."""
     pytest.importorskip("onnx_ir", reason="onnx-ir is not installed")
@@ -164,6 +166,7 @@ def test_a_training_with_another_plugin_is_another_training(capsys):
     assert re.search(r"this run was started with different settings: .*\bdataset\.", capsys.readouterr().err)
 
 
+@pytest.mark.slow
 def test_experiments():
     pytest.importorskip("torch", reason="PyTorch is not installed")
     settings = {

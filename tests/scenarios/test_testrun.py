@@ -235,6 +235,7 @@ def test_an_installed_plugin_is_named_and_not_warned_of(tmp_path, monkeypatch, c
     assert "there is no plugin 'sum'; did you mean sums" in capfd.readouterr().err
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_it_and_leaves_nothing(tmp_path):
     write_plugin("open(__file__ + '.began', 'w').close(); import time; time.sleep(600)", steps=1)
     words = ["testrun", "summing.onnx", "data.npy", "tried", "--plugin", "mine.py"]

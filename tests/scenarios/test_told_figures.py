@@ -47,6 +47,7 @@ def test_a_measurement_ends_with_speed_and_quality(model, tmp_path, capsys, comm
         assert f"doubt: {doubt.kind}: {doubt.reason}" in told
 
 
+@pytest.mark.slow
 def test_a_candidate_that_nobody_has_named_is_called_by_its_file(model, tmp_path):
     out = tmp_path / "out.json"
     words = [str(out), "--model-path", str(model), "--scale", "16", "--measure-samples", "20", "--measure-seconds", "0"]

@@ -94,6 +94,7 @@ def test_swapped_outputs_are_different_and_the_operation_is_named(
     assert "1. 'Gemm_4' (Gemm): channels 0 and 1 and 2 and 3 and others hold what belongs" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_small_difference_is_close_and_not_the_same(source: str, tmp_path: Path) -> None:
     other, eight_bits = write_network(tmp_path / "other.onnx", bias=0.05), ("--claim", "int8")
     assert verify(source, other, *eight_bits, tmp_path=tmp_path)[0] == 0

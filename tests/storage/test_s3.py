@@ -97,6 +97,7 @@ def test_missing_credentials_are_told(s3, file, monkeypatch):
         open_storage(s3).entries("datasets")
 
 
+@pytest.mark.slow
 def test_a_server_that_is_not_there_is_told(s3):
     with pytest.raises(StorageError, match=r"/datasets: .*connect"):
         open_storage(s3, endpoint="http://127.0.0.1:9").entries("datasets")

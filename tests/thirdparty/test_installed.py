@@ -14,6 +14,8 @@ from pip_package import installed
 
 from nnpipe.measuring.run import Run
 
+pytestmark = pytest.mark.slow  # pip installs the package, and each command starts anew
+
 HERE = Path(__file__).parent
 SOURCE = HERE.parents[1] / "src"
 FRAMEWORKS = (

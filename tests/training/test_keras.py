@@ -63,6 +63,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
         )
 
 
+@pytest.mark.slow
 def test_a_keras_wrapper_leaves_a_run_folder_with_its_page(run: tuple[Path, Any]) -> None:
     folder, history = run
     names = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}

@@ -69,6 +69,7 @@ def test_a_name_that_leads_elsewhere_is_refused(tmp_path: Path) -> None:
         RowFiles().take({"rows": {"$rows": "../../etc/passwd", "count": 1, "sha256": ""}}, tmp_path)
 
 
+@pytest.mark.slow
 def test_a_checkpoint_after_many_epochs_is_as_large_as_after_a_few(tmp_path: Path) -> None:
     from nnpipe.training.callbacks.epoch_summary import EpochSummary
 

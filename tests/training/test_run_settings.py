@@ -114,6 +114,7 @@ def test_a_run_from_before_these_settings_were_kept_goes_on(tmp_path: Path) -> N
     assert list(fit(tmp_path, **FIRST, num_epochs=3).rows())[:2] == list(history.rows())
 
 
+@pytest.mark.slow
 def test_equal_sequences_have_equal_fingerprints_in_any_process(tmp_path: Path) -> None:
     import subprocess
     import sys

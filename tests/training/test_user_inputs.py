@@ -160,6 +160,7 @@ def test_initial_weights_follow_the_seed_and_nothing_else_notices() -> None:
     assert torch.equal(torch.get_rng_state(), before)
 
 
+@pytest.mark.slow
 def test_with_a_folder_the_callbacks_of_the_command_look_on_unless_there_are_to_be_none(tmp_path: Path) -> None:
     data = toys.sequences()
     Trainer(TrainerOptions(num_epochs=1)).fit(toys.fresh(), data, folder=tmp_path / "all")

@@ -48,6 +48,7 @@ def test_a_script_is_submitted_and_completes(database, tmp_path) -> None:
     assert (tmp_path / "runs.sqlite.jobs").is_dir()
 
 
+@pytest.mark.slow
 def test_a_job_is_cancelled_and_resumed_and_what_could_not_be_done_is_told(database) -> None:
     job = submit_job(database, "train.py", ["stay"], without_output=True, name="stays")
     found = cancel_jobs(database, ["stays"], grace=0)

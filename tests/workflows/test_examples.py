@@ -86,8 +86,8 @@ def write_vectors() -> None:
 
 
 SLOW = {
-    "compare", "compare_pipeline", "learn_kernels", "mix", "onnx_support", "predict", "read_ceilings", "read_kernels",
-    "roofline", "run_pipeline", "sweep",
+    "compare", "compare_models", "compare_pipeline", "learn_kernels", "measure", "mix", "onnx_support", "predict",
+    "read_ceilings", "read_kernels", "roofline", "run_pipeline", "sweep", "verify",
 }  # fmt: skip
 """What other tests of the quick run call already, and takes long."""
 CALLS = [

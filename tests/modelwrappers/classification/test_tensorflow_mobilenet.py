@@ -99,6 +99,7 @@ def test_a_missing_weights_file_is_named(images: SyntheticImagesDataset, tmp_pat
     assert_one_line(caught.value)
 
 
+@pytest.mark.slow
 def test_weights_of_another_width_are_refused(published: Path) -> None:
     model = TensorFlowPetDatasetMobileNetV2(pretrained_weights=published, alpha=0.5, input_size=(32, 32)).open()
     with pytest.raises(ArtifactError, match=r"another model than MobileNetV2 without top, alpha 0\.5") as caught:

@@ -124,6 +124,7 @@ def test_a_file_of_keras_gives_the_weights_to_start_from(tmp_path: Path) -> None
     assert figures["accuracy"] > 0.1
 
 
+@pytest.mark.slow
 def test_weights_come_from_the_same_file_of_keras_or_of_onnx(small: Path, tmp_path: Path, shared_data: Path) -> None:
     old = shared_data / "keras_files" / "32_32_1_conv_sequential-trained.h5"
     model = DeclaredModel(network=old).open()
@@ -245,6 +246,7 @@ def test_what_is_wrong_is_one_line(tmp_path: Path, text: str, told: str) -> None
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_an_onnx_file_that_was_exported_is_the_same_model_again(small: Path, tmp_path: Path) -> None:
     model = DeclaredModel(network=small, scale=16.0).open()
     model.export(tmp_path / "small.onnx", "onnx")

@@ -107,7 +107,9 @@ def two_pictures(shared_data: Path, tmp_path: Path) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("options", [["--quantised-input=raw"], ["--scale=128", "--mean=1"]])
+@pytest.mark.parametrize(
+    "options", [["--quantised-input=raw"], pytest.param(["--scale=128", "--mean=1"], marks=pytest.mark.slow)]
+)
 def test_a_quantised_mobilenet_sees_a_cat_and_a_daisy(
     two_pictures: list[str], tmp_path: Path, options: list[str]
 ) -> None:

@@ -67,7 +67,8 @@ def test_a_file_that_a_stranger_saved_runs_by_the_names_in_its_graph(tmp_path: P
     np.testing.assert_array_equal(result, np.maximum(batch["first"], 0) - batch["second"])
 
 
-@pytest.mark.parametrize("whole", [pytest.param(True, marks=pytest.mark.slow), False])
+@pytest.mark.slow
+@pytest.mark.parametrize("whole", [True, False])
 def test_a_large_program_is_written_as_onnx_weight_by_weight(
     digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: bool
 ) -> None:
@@ -207,7 +208,7 @@ def small() -> Any:
     return Small().eval().bfloat16()
 
 
-@pytest.fixture(scope="module", params=["float32", "bfloat16"])
+@pytest.fixture(scope="module", params=[pytest.param("float32", marks=pytest.mark.slow), "bfloat16"])
 def bfloat16_file(request: pytest.FixtureRequest, small: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A file with bfloat16 weights, whose input and output are of the one type or the other."""
     return saved(small, torch.zeros(2, 1, 8, 8, dtype=getattr(torch, request.param)), tmp_path_factory.mktemp("small"))

@@ -112,6 +112,7 @@ def test_a_folder_is_a_model_for_every_call(tmp_path: Path) -> None:
         nnpipe.verify(made, tmp_path / "bert", data=data)
 
 
+@pytest.mark.slow
 def test_a_language_model_is_exported(tmp_path: Path) -> None:
     config = transformers.GPT2Config(
         n_embd=32, n_layer=1, n_head=2, vocab_size=100, n_positions=16, bos_token_id=0, eos_token_id=0

@@ -283,6 +283,7 @@ class ConstantWrapper(PlainWrapper):
         return Constant()
 
 
+@pytest.mark.slow
 def test_what_the_exporter_logs_is_not_shown(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -48,7 +48,13 @@ def flat(state: Any) -> Any:
 
 
 class TestEveryCallback(CallbackContract):
-    repeats = ("test_a_training_with_keras_is_the_same_with_it",)  # the calls are those of a training with PyTorch
+    # The calls of a training with Keras are those of one with PyTorch, and tests/training/test_resume.py kills one with
+    # all callbacks at once.
+    repeats = (
+        "test_a_training_with_keras_is_the_same_with_it",
+        "test_a_training_with_pytorch_is_the_same_with_it_and_files_lie_in_its_folder",
+        "test_a_training_that_was_interrupted_goes_on_with_it",
+    )
 
     @pytest.fixture(autouse=True)
     def no_rendering(self) -> Iterator[None]:

@@ -76,6 +76,7 @@ class Kill(Callback):
             raise Killed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("step", "drawing"),
     [pytest.param(3, contextlib.nullcontext, marks=pytest.mark.slow), (10, sketching)],

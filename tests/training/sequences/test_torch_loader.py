@@ -65,6 +65,7 @@ def test_order_and_augmentation_follow_from_seed_and_epoch(generator):
     assert numbers(TorchSequence(loader(), seed=2), 1) != first
 
 
+@pytest.mark.slow
 def test_workers_change_nothing():
     sequence = TorchSequence(torch.utils.data.DataLoader(functions.drawing_dataset(), batch_size=6, shuffle=True))
     wanted = numbers(sequence, 1)

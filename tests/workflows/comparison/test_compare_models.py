@@ -36,6 +36,7 @@ def models(samples: Any, tmp_path_factory: pytest.TempPathFactory) -> list[Path]
             write_onnx_classifier(folder / "wrong.onnx", images, wrong)]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_each_has_its_own_accuracy(models: list[Path], samples: Any, tmp_path: Path) -> None:
     images, labels = samples
     means = np.stack([images[labels == digit].mean(0).ravel() for digit in range(10)])

@@ -123,6 +123,7 @@ def test_the_metric_to_choose_by_is_an_objective(settings: dict[str, Any]) -> No
         read_search({**settings, "choose": "latency_median"})
 
 
+@pytest.mark.slow
 def test_the_smallest_model_whose_loss_is_proven_is_chosen(settings: dict[str, Any], tmp_path: Path) -> None:
     search = read_search(settings)
     assert [each.count for each in search.space.parameters.values()] == [3]

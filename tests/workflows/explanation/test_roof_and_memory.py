@@ -43,6 +43,7 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_layers_have_their_share_of_the_roof_and_a_doubt_above_it(network: Path, tmp_path: Path) -> None:
     for rate, doubtful in ((1e15, False), (1e3, True)):
         found = nn.explain(network, runtime="ONNXRuntime", runs=3, ceilings=machine(rate))

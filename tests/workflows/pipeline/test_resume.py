@@ -96,6 +96,7 @@ def interrupted(killed: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(killed, tmp_path / "run"))
 
 
+@pytest.mark.slow
 def test_what_a_killed_run_measured_is_taken_up_and_a_finished_run_is_measured_anew(interrupted: Path) -> None:
     first = (interrupted / "out" / "01-as-exported.json").read_bytes()
     said = done(interrupted)

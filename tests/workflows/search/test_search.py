@@ -104,6 +104,7 @@ def test_a_function_that_always_fails_ends_the_search() -> None:
         nnpipe.search(broken, {"x": SPACE["x"]})
 
 
+@pytest.mark.slow
 def test_a_study_of_optuna_holds_the_very_values_states_and_reports(tmp_path: Path) -> None:
     import optuna
 

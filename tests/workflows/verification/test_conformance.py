@@ -35,6 +35,7 @@ def vectors(tmp_path: Path) -> Path:
     return tmp_path / "vectors"
 
 
+@pytest.mark.slow
 def test_the_command_tells_the_same(vectors: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from nnpipe.runtimes.onnxruntime import ONNXRuntime
 
