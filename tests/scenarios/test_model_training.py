@@ -41,7 +41,7 @@ def test_a_run_folder_has_a_page_with_the_pictures_of_the_default_callbacks(undi
     names = {path.name for path in (undisturbed / "run" / "pictures").iterdir()}
     assert names == {
         "history.png", "learning_rate.png", "samples-data-train.png", "samples-data-validation.png",
-        "confusion-data-validation-output.png", "roc-data-validation-output.png",
+        "confusion-data-validation-output.png", "pr-data-validation-output.png", "roc-data-validation-output.png",
         "worst-data-train.png", "worst-data-train-samples.png",
         "worst-data-validation.png", "worst-data-validation-samples.png",
     } | {name for name in names if name.startswith("confusions-")}  # fmt: skip
