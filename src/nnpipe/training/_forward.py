@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any
 
 from nnpipe.core.errors import ConfigError
@@ -16,7 +17,9 @@ Forward = Callable[[dict[str, Any]], tuple[Any, dict[str, Output]]]
 def outputs_of(found: Any, batch: dict[str, Any], source: Any) -> dict[str, Output]:
     """Check what a model or a step returned, name a single output ``"output"``, and set the sample ids of each."""
     if isinstance(found, Output):
-        found = {"output": found}
+        if found.sample_id is None:
+            found.sample_id = batch.get("sample_id")
+        return {"output": found}
     if type(found) is not dict or not found:
         raise ConfigError(
             f"{_named(source)} gave {type(found).__name__}; it must give outputs by name, "
@@ -53,7 +56,7 @@ def training_forward(model: Any, options: TrainerOptions, distributed: bool) -> 
     ``distributed`` says whether gradients are exchanged while they are computed.
     """
     if not (distributed or options.compile):
-        return lambda batch: forward_plainly(model, batch)
+        return partial(forward_plainly, model)
     import torch
 
     whole: Any = _whole(model, _Outputs if distributed else dict)

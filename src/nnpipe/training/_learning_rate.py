@@ -14,7 +14,14 @@ from nnpipe.training.run_settings import optimiser_settings, schedule_settings
 class Rate:
     """The optimiser's rates, set before each step.
 
-    Owned by the trainer's loop.  ``optimiser_settings`` describes the optimiser, ``settings`` the schedule.
+    Owned by the trainer's loop.
+
+    Attributes
+    ----------
+    optimiser_settings, settings
+        What describes the optimiser, and the schedule.
+    scheduled, followed
+        Whether :meth:`before_step` and :meth:`after_step` have anything to do.
     """
 
     def __init__(self, optimiser: Any, schedule: Schedule | TorchSchedule | None, steps: int | None) -> None:
@@ -27,6 +34,8 @@ class Rate:
         self.settings = schedule_settings(schedule, self._torch, steps)
         self._per = schedule.per if isinstance(schedule, TorchSchedule) else "step"
         self._schedule = schedule if isinstance(schedule, Schedule) and schedule != ConstantRate() else None
+        self.scheduled = self._schedule is not None
+        self.followed = self._torch is not None and self._per == "step"
         self._bases = [group["lr"] for group in optimiser.param_groups] if self._schedule else []
 
     def before_step(self, step: int) -> None:
@@ -38,7 +47,7 @@ class Rate:
 
     def after_step(self) -> None:
         """Step a PyTorch scheduler that counts steps."""
-        if self._torch is not None and self._per == "step":
+        if self.followed:
             self._torch.step()
 
     def after_epoch(self, figure: float | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -30,7 +31,7 @@ class MetricSums:
 
     def __init__(self, wanted: Wanted | None = None) -> None:
         self._whole = WholeMetrics(wanted) if wanted else None
-        self._waiting: dict[str, list[Metric]] = {}
+        self._waiting: defaultdict[str, list[Metric]] = defaultdict(list)
         self._sums: dict[str, list[Any]] = {}
         self._count = 0
 
@@ -38,31 +39,25 @@ class MetricSums:
         """Add the outputs of a batch."""
         waiting = self._waiting
         for name, output in outputs.items():
-            self._wait(f"{name}/loss", output.loss_metric())
+            waiting[f"{name}/loss"].append(output.loss_metric())
             if output.scale != 1.0:
-                self._wait(f"{name}/scaled", _scaled(output))
+                waiting[f"{name}/scaled"].append(_scaled(output))
             if metrics:
                 for metric, value in output.metrics().items():
-                    self._wait(f"{name}/{metric}", value)
+                    waiting[f"{name}/{metric}"].append(value)
         if metrics and self._whole is not None:
             self._whole.add(outputs)
         self._count += 1
         if self._count == _EVERY and waiting:
             self.fetch()
 
-    def _wait(self, name: str, metric: Metric) -> None:
-        waiting = self._waiting.get(name)
-        if waiting is None:
-            waiting = self._waiting[name] = []
-        waiting.append(metric)
-
     def fetch(self) -> None:
         """Add the metrics that are still on the device to the sums."""
         for name, metrics in self._waiting.items():
-            counted = [metric for metric in metrics if len(metric.numerator)]
+            counted = [metric for metric in metrics if metric.numerator.shape[0]]
             if not counted:
                 continue
-            sizes = [len(metric.numerator) for metric in counted]
+            sizes = [metric.numerator.shape[0] for metric in counted]
             above = _sums([metric.numerator for metric in counted], sizes)
             below: Iterable[Any]
             if counted[0].denominator is None:
@@ -73,7 +68,7 @@ class MetricSums:
             for one, other in zip(above, below, strict=True):
                 kept[0] = kept[0] + one
                 kept[1] = kept[1] + other
-        self._waiting = {}
+        self._waiting.clear()
         self._count = 0
 
     def figures(self) -> dict[str, float]:
@@ -100,7 +95,8 @@ class MetricSums:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore sums that :meth:`state_dict` returned."""
-        self._waiting, self._count = {}, 0
+        self._waiting.clear()
+        self._count = 0
         self._sums = {name: list(kept) for name, kept in state.items() if name != WHOLE}
         if self._whole is not None and WHOLE in state:
             self._whole.load_state_dict(state[WHOLE])

@@ -38,6 +38,9 @@ class Steps:
         The moving average of the weights; None unless ``ema_decay`` is set.
     swa
         The average of the weights at the ends of epochs; None unless ``swa_start`` is set.
+    forward
+        Runs the model on a batch with the precision of the options; returns the sum of the outputs' losses, and the
+        outputs.
     """
 
     def __init__(
@@ -55,7 +58,8 @@ class Steps:
         self._single = self._all[0] if len(self._all) == 1 else None
         self._forward = forward
         self._precision = precision(options)
-        self._plain = options.precision == "float32"
+        self.forward: Forward = forward if options.precision == "float32" else self._forward_precisely
+        self._accumulates = options.accumulate > 1
         self._most = sys.float_info.max if options.abort_above is None else options.abort_above
         self._ids: Any = None
         self._epoch = self._size = self._number = 0
@@ -68,10 +72,7 @@ class Steps:
         """Return the context in which the model computes with ``options.precision``."""
         return self._precision()
 
-    def forward(self, batch: dict[str, Any]) -> tuple[Any, dict[str, Output]]:
-        """Run the model; return the sum of the outputs' losses, and the outputs."""
-        if self._plain:
-            return self._forward(batch)
+    def _forward_precisely(self, batch: dict[str, Any]) -> tuple[Any, dict[str, Output]]:
         with self._precision():
             return self._forward(batch)
 
@@ -80,37 +81,38 @@ class Steps:
         if not loss.requires_grad:
             raise ConfigError("no output has a loss that depends on the weights; nothing can be learned from it")
         self.check(loss)
-        single = self._single
-        if single is not None and name is None:
-            single.backward(loss, self._size, None, retain_graph, create_graph)
+        only = self._single if name is None else self._named(name)
+        if only is not None:
+            inputs = None if name is None else only.parameters
+            only.backward(loss, self._size, inputs, retain_graph, create_graph)
             return
-        chosen = self._named(name)
-        if len(chosen) > 1 and chosen[0].scaler is None:  # no factors that differ: one pass for all
-            for one in chosen[1:]:
+        every = self._all
+        if every[0].scaler is None:  # no factors that differ: one pass for all
+            for one in every[1:]:
                 one.count(self._size)
-            inputs = list({id(p): p for one in chosen for p in one.parameters}.values())
-            chosen[0].backward(loss, self._size, inputs, retain_graph, create_graph)
+            inputs = list({id(p): p for one in every for p in one.parameters}.values())
+            every[0].backward(loss, self._size, inputs, retain_graph, create_graph)
             return
-        for one in chosen:
-            keeps = True if one is not chosen[-1] else retain_graph
+        for one in every:
+            keeps = True if one is not every[-1] else retain_graph
             one.backward(loss, self._size, one.parameters, keeps, create_graph)
 
     def update(self, name: str | None) -> bool:
         """Make the steps of an optimiser, or of all, that are due; return whether there was one."""
-        single = self._single
-        if single is not None and name is None:
-            if not single.ready:
+        only = self._single if name is None else self._named(name)
+        if only is not None:
+            if self._accumulates and not only.ready:
                 return False
-            single.step(self._number)
+            only.step(self._number)
             return True
-        due = [one for one in self._named(name) if one.ready]
+        due = [one for one in self._all if one.ready]
         for one in due:
             one.step(self._number)
         return bool(due)
 
     def discard(self, name: str | None) -> None:
         """Forget the gradients that no step has used."""
-        for one in self._named(name):
+        for one in self._all if name is None else (self._named(name),):
             one.discard()
 
     def check(self, loss: Any) -> None:
@@ -124,13 +126,11 @@ class Steps:
         if len(self._unchecked) >= _STEPS_BETWEEN_CHECKS:
             self.check_all()
 
-    def _named(self, name: str | None) -> tuple[GradientSteps, ...]:
-        if name is None:
-            return self._all
+    def _named(self, name: str) -> GradientSteps:
         if name not in self.by_name:
             known = ", ".join(self.by_name)
             raise ConfigError(f"there is no optimiser {name!r}; there are {known}{nearest(name, self.by_name)}")
-        return (self.by_name[name],)
+        return self.by_name[name]
 
     @property
     def reduces(self) -> bool:
@@ -155,7 +155,8 @@ class Steps:
         stepped = False
         for one in self._all:
             if one.stepped:
-                one.rate.after_step()
+                if one.rate.followed:
+                    one.rate.after_step()
                 stepped = True
         if stepped and self.average is not None:
             self.average.update(self._number)

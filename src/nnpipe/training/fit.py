@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -138,11 +138,11 @@ class Fit:
         This is compiled and distributed as the options say.  A step may also call the model, or parts
         of it, itself; under :meth:`autocast` for the precision of the options.
         """
-        return self._engine().forward(batch)
+        return (self.steps or _outside()).forward(batch)
 
     def autocast(self) -> AbstractContextManager[Any]:
         """Return the context in which the model computes with the precision of the options."""
-        return self._engine().autocast()
+        return (self.steps or _outside()).autocast()
 
     def backward(
         self, loss: Any, optimiser: str | None = None, *, retain_graph: bool | None = None, create_graph: bool = False
@@ -163,7 +163,7 @@ class Fit:
         TrainingError
             If the loss is not finite, or above ``abort_above``; the message names the samples.
         """
-        self._engine().backward(loss, optimiser, retain_graph, create_graph)
+        (self.steps or _outside()).backward(loss, optimiser, retain_graph, create_graph)
 
     def update(self, optimiser: str | None = None) -> bool:
         """Make a step of an optimiser, or of all, once ``accumulate`` batches have added gradients.
@@ -177,20 +177,15 @@ class Fit:
         bool
             Whether weights were updated.
         """
-        return self._engine().update(optimiser)
+        return (self.steps or _outside()).update(optimiser)
 
     def discard(self, optimiser: str | None = None) -> None:
         """Forget the gradients that :meth:`update` has not used."""
-        self._engine().discard(optimiser)
+        (self.steps or _outside()).discard(optimiser)
 
     def check(self, loss: Any) -> None:
         """Stop the training if a loss of this batch is not finite; :meth:`backward` does so by itself."""
-        self._engine().check(loss)
-
-    def _engine(self) -> Steps:
-        if self.steps is None:
-            raise NotSupported("a step can only be made while Trainer.fit runs")
-        return self.steps
+        (self.steps or _outside()).check(loss)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the values that a resumed run needs."""
@@ -205,3 +200,7 @@ class Fit:
         for name, value in {"passes": state["epoch"], **state}.items():  # older states have no passes
             if name not in ("history", "kept"):
                 setattr(self, name, value)
+
+
+def _outside() -> NoReturn:
+    raise NotSupported("a step can only be made while Trainer.fit runs")

@@ -94,6 +94,8 @@ def lack_of_chance(output: Any, target: Any) -> Any:
 
 def factors(class_weights: Any, output: Any) -> Any:
     """Return weights of classes as a tensor on the device of an output; None if there are none."""
+    if class_weights is None:
+        return None
     import torch
 
-    return None if class_weights is None else torch.as_tensor(class_weights, dtype=output.dtype, device=output.device)
+    return torch.as_tensor(class_weights, dtype=output.dtype, device=output.device)

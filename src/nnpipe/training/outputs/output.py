@@ -104,9 +104,10 @@ def mean_of(losses: Any) -> Any:
 
     if torch.compiler.is_compiling() or type(losses) is not torch.Tensor or not losses.is_cpu:
         return losses.mean()
-    if losses.dim() != 1 or not len(losses) or losses.dtype not in (torch.float32, torch.float64):
+    shape, dtype = losses.shape, losses.dtype
+    if len(shape) != 1 or not shape[0] or (dtype is not torch.float32 and dtype is not torch.float64):
         return losses.mean()
-    return torch.dot(losses, _shares(len(losses), losses.dtype))
+    return torch.dot(losses, _shares(shape[0], dtype))
 
 
 @functools.lru_cache(maxsize=16)
