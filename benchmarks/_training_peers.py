@@ -11,13 +11,16 @@ from typing import Any
 import torch
 
 
-def peers(make: Callable[[], Any], batches: Callable[[], Iterable[Any]], rate: float) -> dict[str, Callable[[], Any]]:
-    """Return the trainings of the packages that are installed; each returns model, mean loss and accuracy."""
-    found: dict[str, Callable[[], Any]] = {}
+def peers(make: Callable[[], Any], rate: float) -> dict[str, Callable[[Iterable[Any]], Any]]:
+    """Return the trainings of the packages that are installed.
+
+    Each takes batches, and returns the model, the mean loss and the accuracy.
+    """
+    found: dict[str, Callable[[Iterable[Any]], Any]] = {}
     if find_spec("lightning") is not None:
-        found["Lightning"] = lambda: by_lightning(make(), batches(), rate)
+        found["Lightning"] = lambda batches: by_lightning(make(), batches, rate)
     if find_spec("ignite") is not None:
-        found["ignite"] = lambda: by_ignite(make(), batches(), rate)
+        found["ignite"] = lambda batches: by_ignite(make(), batches, rate)
     return found
 
 
