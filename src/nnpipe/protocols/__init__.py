@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from nnpipe.protocols.server.serve import serve as serve
     from nnpipe.protocols.ssh import SSHProtocol as SSHProtocol
     from nnpipe.protocols.tls import TLSProtocol as TLSProtocol
+    from nnpipe.protocols.udp import UDPProtocol as UDPProtocol
     from nnpipe.protocols.unix import UnixProtocol as UnixProtocol
 
 __getattr__ = lazy_getattr(
@@ -28,6 +29,7 @@ __getattr__ = lazy_getattr(
         "server.serve": ("serve",),
         "ssh": ("SSHProtocol",),
         "tls": ("TLSProtocol",),
+        "udp": ("UDPProtocol",),
         "unix": ("UnixProtocol",),
     },
 )

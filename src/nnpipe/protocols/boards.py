@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
+from ipaddress import IPv4Address
 from pathlib import Path
 
 from nnpipe.core.errors import CompileError
@@ -13,11 +14,14 @@ from nnpipe.frameworks.cortex_m.image import SOURCES as IMAGE
 from nnpipe.protocols.target_c import CORE, FOLDER
 
 FIRMWARE = FOLDER / "firmware"
+ADDRESS, PORT = "10.0.2.15", 12345
+"""Where the firmware of emulated boards is reached by UDP: QEMU's network gives this address to a guest."""
+
 _PARTS = (
     *CORE,
     FOLDER / "nnpipe_packets.c",
     IMAGE / "memory.c",
-    *(FIRMWARE / name for name in ("start.c", "serve.c", "mps.c", "lan9118.c")),
+    *(FIRMWARE / name for name in ("start.c", "serve.c", "mps.c", "udp.c", "lan9118.c")),
 )
 
 
@@ -61,6 +65,8 @@ class Board:
             f"-DBOARD_UART={self.uart:#x}",
             f"-DBOARD_UART_INTERRUPT={self.uart_interrupt}",
             f"-DBOARD_LAN={self.lan:#x}",
+            f"-DBOARD_ADDRESS={int(IPv4Address(ADDRESS)):#x}",
+            f"-DBOARD_PORT={PORT}",
             f"-DBOARD_LAN_INTERRUPT={self.lan_interrupt}",
             f"-DBOARD_INTERRUPTS={1 + max(self.uart_interrupt, self.lan_interrupt)}",
             f"-DBOARD_HANDLERS=[{self.uart_interrupt}] = byte_came, [{self.lan_interrupt}] = byte_came",

@@ -9,20 +9,21 @@ from typing import ClassVar, Literal
 
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
-from nnpipe.core.errors import NotSupported, TransportError
+from nnpipe.core.errors import NotSupported
 from nnpipe.core.external_tools import Tool
 from nnpipe.core.runtime_protocol import Listener, RuntimeProtocol
 from nnpipe.frameworks.cortex_m.cores import ARM_GCC, CoreName
 from nnpipe.frameworks.cortex_m.image import built_for
-from nnpipe.protocols.boards import BOARDS, build_firmware
-from nnpipe.protocols.channels.emulator import EmulatorPort, EthernetPort
-from nnpipe.protocols.serial import SerialChannel, SerialLine, open_session
+from nnpipe.protocols.boards import ADDRESS, BOARDS, PORT, build_firmware
+from nnpipe.protocols.channels.emulator import EmulatorPort, EmulatorUDPPort
+from nnpipe.protocols.serial import SerialChannel, SerialLine, connected
 
 QEMU = Tool("QEMU for Arm", ("qemu-system-arm",), "apt install qemu-system-arm")
 """The emulator of boards with a Cortex-M."""
 
+_NETWORK = f"user,model=lan9118,ipv6=off,hostfwd=udp:127.0.0.1:{{port}}-{ADDRESS}:{PORT}"
 _LINES = {
-    "network": ("-nic", "socket,fd={line},model=lan9118", "-serial", "null"),
+    "network": ("-nic", _NETWORK, "-serial", "null"),
     "uart": ("-nic", "none", "-chardev", "socket,id=line,fd={line}", "-serial", "chardev:line"),
 }
 
@@ -39,7 +40,7 @@ class QemuTarget(RuntimeProtocol):
     core: CoreName = argument("cortex-m4", help="core of the board")
     line: Literal["network", "uart"] = argument(
         "network",
-        help="how to reach the firmware: by the emulated network, or by the UART as on a board, which is slow",
+        help="how to reach the firmware: by UDP over the emulated network, or by the UART, which is slow",
     )
     packet_size: int = argument(4096, help="most bytes in one packet", minimum=16, maximum=4096)
     timeout: float = argument(10.0, help="seconds without a byte after which the emulator is given up", minimum=0.1)
@@ -72,17 +73,9 @@ class QemuTarget(RuntimeProtocol):
                 qemu, "-M", board.name, "-display", "none", "-monitor", "none", "-icount", "shift=0",
                 "-kernel", str(firmware), *_LINES[self.line],
             ]  # fmt: skip
-            port = (EthernetPort if self.line == "network" else EmulatorPort)(command, self.timeout)
+            port = (EmulatorUDPPort if self.line == "network" else EmulatorPort)(command, self.timeout)
             line = SerialLine(port, f"{self.core} in QEMU", self.timeout, self.packet_size)
-            try:
-                channel = open_session(line)  # it has read the firmware when it answers
-            except BaseException:
-                line.close()
-                raise
-        if channel is None:
-            line.close()
-            raise TransportError(f"the emulated {board.name} does not answer")
-        return channel
+            return connected(line, f"the emulated {board.name} does not answer")  # it has read the firmware by then
 
     def listen(self) -> Listener:
         """Raise NotSupported: the emulated board is the server."""

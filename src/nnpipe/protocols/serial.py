@@ -9,11 +9,9 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Protocol
 
 from nnpipe.core.arguments import argument
-from nnpipe.core.artifact import Artifact
-from nnpipe.core.errors import ConfigError, LineTimeout, TransportError
-from nnpipe.core.runtime_protocol import Channel, Listener, RuntimeProtocol
-from nnpipe.frameworks.cortex_m.cores import CORES, CoreName
-from nnpipe.frameworks.cortex_m.image import built_for
+from nnpipe.core.errors import LineTimeout, TransportError
+from nnpipe.core.runtime_protocol import Channel, Listener
+from nnpipe.protocols.board_line import BoardLineProtocol
 from nnpipe.protocols.conversation.packets import OVERHEAD, Packet, PacketReader, Type, encode
 
 _OPEN_AGAIN = 0.2  # seconds after which the host repeats its request to open
@@ -70,7 +68,7 @@ class SerialLine:
             self._port.close()
 
     def _lost(self, error: Exception) -> TransportError:
-        return TransportError(f"the serial line {self.name} failed: {error}")
+        return TransportError(f"the line to {self.name} failed: {error}")
 
 
 class SerialChannel(Channel):
@@ -158,6 +156,24 @@ def open_session(line: SerialLine) -> SerialChannel | None:
     return None
 
 
+def connected(line: SerialLine, unanswered: str) -> SerialChannel:
+    """Return a new session on a line, which is closed if there is none.
+
+    Raises
+    ------
+    TransportError
+        If the other side does not answer, with the message ``unanswered``; or if the line fails.
+    """
+    try:
+        channel = open_session(line)
+        if channel is None:
+            raise TransportError(unanswered)
+    except BaseException:
+        line.close()
+        raise
+    return channel
+
+
 class SerialListener(Listener):
     """Waits for a client on a serial line, which has room for one."""
 
@@ -180,7 +196,7 @@ class SerialListener(Listener):
         self._line.close()
 
 
-class SerialProtocol(RuntimeProtocol):
+class SerialProtocol(BoardLineProtocol):
     """A serial line, as microcontrollers have."""
 
     requires = ("serial",)
@@ -189,38 +205,6 @@ class SerialProtocol(RuntimeProtocol):
     serial_port: str = argument(help="the serial port, such as /dev/ttyUSB0 or COM3")
     baud_rate: int = argument(default=115_200, help="bits a second", minimum=50)
     packet_size: int = argument(default=512, help="most bytes in one packet", minimum=16, maximum=_LARGEST)
-    core: CoreName | None = argument(
-        default=None, help="core of the board, if it has no operating system: models in C are built for it"
-    )
-    model_address: str = argument(
-        default="", help="where firmware of such a board keeps models, as its linker script says, such as 0x20010000"
-    )
-    timeout: float = argument(default=10.0, help="seconds without a byte after which the line is given up", minimum=0.1)
-
-    def validate(self) -> None:
-        """Raise :class:`ConfigError` if one of ``core`` and ``model_address`` is missing, or the address is none."""
-        if (self.core is None) != (not self.model_address):
-            raise ConfigError(
-                "core and model_address go together: the core of a board without an operating system, and where its "
-                "firmware keeps models, as its linker script says (_model)"
-            )
-        if self.core is not None:
-            self._address()
-
-    def translated(self, artifact: Artifact) -> contextlib.AbstractContextManager[Artifact]:
-        """Yield C as machine code for the core, if there is one."""
-        if self.core is None:
-            return super().translated(artifact)
-        return built_for(artifact, CORES[self.core], self._address(), type(self).__name__)
-
-    def _address(self) -> int:
-        try:
-            address = int(self.model_address, 0)
-        except ValueError:
-            address = -1
-        if address % 16 or not 0 <= address < 1 << 32:
-            raise ConfigError(f"model_address is {self.model_address!r}, which is no multiple of 16 such as 0x20010000")
-        return address
 
     def exposed(self) -> bool:
         """Return False: only the machine at the other end of the cable can connect."""
@@ -228,18 +212,9 @@ class SerialProtocol(RuntimeProtocol):
 
     def connect(self) -> SerialChannel:
         """Connect from the host to the target."""
-        line = self._open()
-        try:
-            channel = open_session(line)
-        except BaseException:
-            line.close()
-            raise
-        if channel is None:
-            line.close()
-            raise TransportError(
-                f"no target answers at {self.serial_port} ({self.baud_rate} baud); is it running there?"
-            )
-        return channel
+        return connected(
+            self._open(), f"no target answers at {self.serial_port} ({self.baud_rate} baud); is it running there?"
+        )
 
     def listen(self) -> SerialListener:
         """Listen for hosts on the target."""

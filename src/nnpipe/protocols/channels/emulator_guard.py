@@ -23,10 +23,11 @@ def _die_with_parent() -> None:
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
-def main(parent: int, line: int, command: list[str]) -> int:
-    """Run a command that inherits a file descriptor, until it ends or nobody needs it any more."""
-    process = subprocess.Popen(command, pass_fds=(line,), stdin=subprocess.DEVNULL, preexec_fn=_die_with_parent)
-    os.close(line)
+def main(parent: int, inherited: list[int], command: list[str]) -> int:
+    """Run a command that inherits file descriptors, until it ends or nobody needs it any more."""
+    process = subprocess.Popen(command, pass_fds=inherited, stdin=subprocess.DEVNULL, preexec_fn=_die_with_parent)
+    for line in inherited:
+        os.close(line)
     try:
         while process.poll() is None and os.getppid() == parent:
             if select.select([sys.stdin], [], [], _POLL)[0]:
@@ -39,4 +40,4 @@ def main(parent: int, line: int, command: list[str]) -> int:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
-    sys.exit(main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]))
+    sys.exit(main(int(sys.argv[1]), [int(each) for each in sys.argv[2].split(",") if each], sys.argv[3:]))

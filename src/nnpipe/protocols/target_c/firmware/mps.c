@@ -1,7 +1,8 @@
-/* Arm's MPS2 and MPS3 boards, as QEMU emulates them: the first UART, the network, and SysTick as a counter of
+/* Arm's MPS2 and MPS3 boards, as QEMU emulates them: the first UART, UDP, and SysTick as a counter of
  * instructions, since QEMU takes a nanosecond for each (-icount shift=0).  On a board, SysTick would count cycles. */
 #include "board.h"
-#include "lan9118.h"
+#include "ethernet.h"
+#include "udp.h"
 
 static volatile uint32_t *const systick = (volatile uint32_t *)0xE000E010; /* control, reload, value */
 /* Data, state, control, interrupts, divider. */
@@ -25,34 +26,34 @@ void byte_came(void) {
     forbid(BOARD_UART_INTERRUPT);
     forbid(BOARD_LAN_INTERRUPT);
     uart[3] = CAME;
-    lan_heard();
+    ethernet_heard();
 }
 
-static int came(void) { return uart[1] & CAME || lan_came(); }
+static int came(void) { return uart[1] & CAME || udp_came(); }
 
 uint8_t board_read(void) {
     board_flush();
     while (!came()) {
         __asm__ volatile("cpsid i" ::: "memory"); /* what comes from here on is pending, and ends the wait */
-        lan_listen();
+        ethernet_listen();
         allow(BOARD_UART_INTERRUPT);
         allow(BOARD_LAN_INTERRUPT);
         if (!came()) __asm__ volatile("wfi");
         __asm__ volatile("cpsie i\n isb" ::: "memory");
     }
     by_lan = !(uart[1] & CAME);
-    return by_lan ? lan_read() : (uint8_t)uart[0];
+    return by_lan ? udp_read() : (uint8_t)uart[0];
 }
 
 void board_write(uint8_t byte) {
-    if (by_lan) lan_write(byte);
+    if (by_lan) udp_write(byte);
     else {
         while (uart[1] & FULL) {}
         uart[0] = byte;
     }
 }
 
-void board_flush(void) { lan_flush(); }
+void board_flush(void) { udp_flush(); }
 
 /* A tick takes 1000 / BOARD_MEGAHERTZ instructions: 40 or 31.25.  Without a division, this needs no stack of its own. */
 uint64_t board_count(void) {
@@ -73,5 +74,5 @@ void board_start(void) {
     for (volatile int i = 0; i < 100; i++) {} /* what is read before the first reload means nothing */
     uart[4] = 16;
     uart[2] = 1 | 2 | 8; /* send, receive, and interrupt when a byte has come */
-    lan_start();
+    udp_start(BOARD_ADDRESS, BOARD_PORT);
 }
