@@ -17,6 +17,9 @@ import numpy as np
 import pytest
 from installed import needs
 
+sys.path.insert(0, str(Path(__file__).parent))
+from emulated import by_udp
+
 from nnpipe.compilers.c import CCompiler
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.deployment import RemoteOptions
@@ -198,15 +201,16 @@ class TestEmulated:
         port = channel._line
         try:
             for _ in range(2):
-                channel._owns_line = False  # a fatal error closes the channel, and the line is used again
+                channel._owns_line = channel._line is not port  # a fatal error closes the channel; the board is used again
                 connection = Connection(channel, HostConversation())
                 connection.greet()
                 taken = upload(connection, faulty, "", 10.0)
                 session = RemoteSession(connection, faulty.io, RemoteOptions(), taken.load, taken.about)
                 with pytest.raises(TargetError, match="the board began anew"):
                     session.infer(batches(source, 1)[0])
-                channel = open_again(port)
+                channel = open_again(port) if line == "uart" else by_udp(port).connect()
         finally:
+            channel.close()
             port.close()
 
     @pytest.mark.parametrize("line", ["network", "uart"])
