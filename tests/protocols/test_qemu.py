@@ -201,7 +201,9 @@ class TestEmulated:
         port = channel._line
         try:
             for _ in range(2):
-                channel._owns_line = channel._line is not port  # a fatal error closes the channel; the board is used again
+                channel._owns_line = (
+                    channel._line is not port
+                )  # a fatal error closes the channel; the board is used again
                 connection = Connection(channel, HostConversation())
                 connection.greet()
                 taken = upload(connection, faulty, "", 10.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import socket
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -17,50 +18,79 @@ from emulated import by_udp
 from nnpipe.compilers.c import CCompiler
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import ConfigError, NotSupported, TransportError
+from nnpipe.core.tensors import Batch
 from nnpipe.formats.tflite import read_tflite
 from nnpipe.frameworks.cortex_m.cores import ARM_GCC
 from nnpipe.protocols.client.session import open_session
 from nnpipe.protocols.qemu import QEMU, QemuTarget
 from nnpipe.protocols.udp import UDPProtocol
 from nnpipe.runtimes.litert import LiteRTRuntime
-from nnpipe.testing.component import ComponentContract
+from nnpipe.testing.emulated_protocol import EmulatedProtocolContract
 from nnpipe.testing.integer_graphs import random_integer_graph
+from nnpipe.testing.protocol import same
 from nnpipe.testing.session import assert_one_line
 
+needs("ai_edge_litert")
 
-class TestUDPProtocol(ComponentContract):
-    @pytest.fixture
-    def component(self) -> UDPProtocol:
-        return UDPProtocol(host="192.168.1.50", core="cortex-m7", model_address="0x60000000")
+
+WITHOUT = f"no boards can be emulated here ({ARM_GCC.install} qemu-system-arm)"
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
+    path = tmp_path_factory.mktemp("source") / "graph.tflite"
+    path.write_bytes(random_integer_graph(165, 8))
+    return Artifact.of(path, "tflite", read_tflite(path).io)
+
+
+@pytest.fixture(scope="module")
+def boards() -> Iterator[list[UDPProtocol]]:
+    with QemuTarget().connect() as one, QemuTarget().connect() as another:
+        yield [by_udp(one._line), by_udp(another._line)]
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not (ARM_GCC.find() and QEMU.find()), reason=f"no boards can be emulated here ({ARM_GCC.install})")
-def test_a_board_computes_amid_datagrams_that_mean_nothing(tmp_path: Path) -> None:
-    needs("ai_edge_litert")
-    path = tmp_path / "graph.tflite"
-    path.write_bytes(random_integer_graph(165, 8))
-    source = Artifact.of(path, "tflite", read_tflite(path).io)
-    compiled = CCompiler().compile(source, tmp_path / "graph.c")
-    batch = {spec.name: np.ones([length or 1 for length in spec.shape], spec.dtype) for spec in source.io.inputs}
-    with LiteRTRuntime(reference_kernels=True).load(source) as reference:
-        wanted = {name: array.tolist() for name, array in reference.infer(batch).items()}
-    draw = random.Random(0)
-    emulated = QemuTarget().connect()
-    board = by_udp(emulated._line)
-    try:
-        for _ in range(2):  # a second host gets the board when it begins
-            with (
-                socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger,
-                open_session(board, compiled) as session,
-            ):
-                stranger.connect((board.host, board.port))
-                for _ in range(5):
-                    for head in (b"", b"nnp", b"nnp\2", b"nnp\2" + draw.randbytes(6)):
-                        stranger.send(head + draw.randbytes(draw.randrange(1400)))
-                    assert {name: array.tolist() for name, array in session.infer(batch).items()} == wanted
-    finally:
-        emulated.close()
+@pytest.mark.skipif(not (ARM_GCC.find() and QEMU.find()), reason=WITHOUT)
+class TestUDPProtocol(EmulatedProtocolContract):
+    @pytest.fixture
+    def protocol(self, boards: list[UDPProtocol]) -> UDPProtocol:
+        return boards[0]
+
+    @pytest.fixture
+    def other(self, boards: list[UDPProtocol]) -> UDPProtocol:
+        return boards[1]
+
+    @pytest.fixture
+    def model(self, source: Artifact, tmp_path: Path) -> Artifact:
+        return CCompiler().compile(source, tmp_path / "graph.c")
+
+    @pytest.fixture
+    def refused(self, source: Artifact) -> Artifact:
+        return source
+
+    @pytest.fixture
+    def batches(self, source: Artifact) -> Sequence[Batch]:
+        shapes = {spec.name: ([length or 1 for length in spec.shape], spec.dtype) for spec in source.io.inputs}
+        return [{name: np.full(shape, value, dtype) for name, (shape, dtype) in shapes.items()} for value in (1, 9)]
+
+    @pytest.fixture
+    def expected(self, source: Artifact, batches: Sequence[Batch]) -> Sequence[Batch]:
+        with LiteRTRuntime(reference_kernels=True).load(source) as session:
+            return [session.infer(batch) for batch in batches]
+
+    def test_it_computes_amid_datagrams_that_mean_nothing(
+        self, protocol: UDPProtocol, model: Artifact, batches: Sequence[Batch], expected: Sequence[Batch]
+    ) -> None:
+        draw = random.Random(0)
+        with (
+            socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger,
+            open_session(protocol, model) as session,
+        ):
+            stranger.connect((protocol.host, protocol.port))
+            for batch, wanted in zip(batches, expected, strict=True):
+                for head in (b"", b"nnp", b"nnp\2", b"nnp\2" + draw.randbytes(6)):
+                    stranger.send(head + draw.randbytes(draw.randrange(1400)))
+                same(session.infer(batch), dict(wanted))
 
 
 def test_a_host_without_firmware_is_told() -> None:

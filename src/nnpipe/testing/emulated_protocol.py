@@ -18,10 +18,12 @@ from nnpipe.testing.session import assert_one_line
 
 
 class EmulatedProtocolContract(ComponentContract):
-    """What every runtime protocol must do that starts its target itself; subclass it and define the fixtures.
+    """What every runtime protocol to such a target must do; subclass it and define the fixtures.
 
     ``protocol``
         The protocol.
+    ``other``
+        The protocol to a second target; by default the same, which then leads to a target of its own each time.
     ``model``
         A model that the target takes.
     ``refused``
@@ -35,6 +37,10 @@ class EmulatedProtocolContract(ComponentContract):
     @pytest.fixture
     def protocol(self) -> RuntimeProtocol:
         raise NotImplementedError("a subclass of EmulatedProtocolContract gives the fixture `protocol`")
+
+    @pytest.fixture
+    def other(self, protocol: RuntimeProtocol) -> RuntimeProtocol:
+        return protocol
 
     @pytest.fixture
     def model(self) -> Artifact:
@@ -75,9 +81,14 @@ class EmulatedProtocolContract(ComponentContract):
                 assert session.stats()["inferences"] == 3 * len(batches)
 
     def test_two_targets_do_not_disturb_each_other(
-        self, protocol: RuntimeProtocol, model: Artifact, batches: Sequence[Batch], expected: Sequence[Batch]
+        self,
+        protocol: RuntimeProtocol,
+        other: RuntimeProtocol,
+        model: Artifact,
+        batches: Sequence[Batch],
+        expected: Sequence[Batch],
     ) -> None:
-        with open_session(protocol, model) as first, open_session(protocol, model) as second:
+        with open_session(protocol, model) as first, open_session(other, model) as second:
             first.put(batches[0])
             second.put(batches[1])
             second.run()
