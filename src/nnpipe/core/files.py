@@ -28,13 +28,15 @@ _HERE, _EXCHANGE = -100, 2  # AT_FDCWD in fcntl.h, RENAME_EXCHANGE in linux/fs.h
 
 
 @contextmanager
-def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
+def replacing(path: str | os.PathLike[str], *, durable: bool = True) -> Iterator[Path]:
     """Yield a temporary path that becomes ``path`` when the block ends well.
 
     Parameters
     ----------
     path
         The destination.  Missing parent folders are made.
+    durable
+        Whether to wait until the file would survive a loss of power.  Otherwise ``path`` may be empty afterwards.
 
     Yields
     ------
@@ -53,12 +55,14 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     temporary = destination.with_name(f".{destination.stem}.{secrets.token_hex(4)}.partial{destination.suffix}")
     try:
         yield temporary
-        with open(temporary, "rb") as handle:
-            os.fsync(handle.fileno())
+        if durable:
+            with open(temporary, "rb") as handle:
+                os.fsync(handle.fileno())
         os.replace(temporary, destination)
     finally:
         temporary.unlink(missing_ok=True)
-    _sync_folder(destination.parent)
+    if durable:
+        _sync_folder(destination.parent)
 
 
 @contextmanager
@@ -185,15 +189,15 @@ def shortened_path(path: str | bytes | os.PathLike[str]) -> str:
     return text if len(text) <= 200 else f"{text[:120]}…{text[-60:]}"
 
 
-def write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
-    """Write ``data`` to ``path`` atomically."""
-    with replacing(path) as temporary:
+def write_bytes(path: str | os.PathLike[str], data: bytes, *, durable: bool = True) -> None:
+    """Write ``data`` to ``path`` atomically; see :func:`replacing`."""
+    with replacing(path, durable=durable) as temporary:
         temporary.write_bytes(data)
 
 
-def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Write ``text`` as UTF-8 to ``path`` atomically."""
-    write_bytes(path, text.encode("utf-8"))
+def write_text(path: str | os.PathLike[str], text: str, *, durable: bool = True) -> None:
+    """Write ``text`` as UTF-8 to ``path`` atomically; see :func:`replacing`."""
+    write_bytes(path, text.encode("utf-8"), durable=durable)
 
 
 def sha256_of(path: str | os.PathLike[str]) -> str:

@@ -54,8 +54,9 @@ class Hooks:
             self.call(hook)
 
     def close(self) -> None:
-        """Close all callbacks, even if some fail, and raise the first error."""
+        """Close all callbacks and write the pictures that wait, even if some fail, and raise the first error."""
         with ExitStack() as stack:
+            stack.callback(self._fit.pictures.finish)
             for callback in self._callbacks:
                 stack.callback(self._close, callback)
 

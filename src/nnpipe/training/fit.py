@@ -19,6 +19,7 @@ from nnpipe.training._whole_metrics import Wanted
 from nnpipe.training.final_weights import FinalWeights
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.outputs.output import Output
+from nnpipe.training.pictures import Pictures
 from nnpipe.training.run_folder import RunFolder
 
 
@@ -76,6 +77,8 @@ class Fit:
         Why the training ends after this epoch; empty if it does not.
     unfinished
         Whether it stopped because its time was up, and the same call goes on.
+    pictures
+        The pictures that callbacks draw into the folder.
     log
         The logger for messages to the user.
     """
@@ -103,6 +106,7 @@ class Fit:
     stopping: str = ""
     unfinished: bool = False
     final: FinalWeights | None = None
+    pictures: Pictures = field(default_factory=Pictures, repr=False)
     log: logging.Logger = field(default_factory=lambda: logging.getLogger("nnpipe.training"))
 
     @property

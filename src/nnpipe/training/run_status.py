@@ -92,4 +92,5 @@ def tell(fit: Fit, state: str, reason: str = "") -> None:
         best_epoch=fit.best_epoch,
     )
     content: dict[str, Any] = {"kind": _KIND, "schema": 1, **asdict(status)}
-    write_text(fit.folder.status, json.dumps(content, indent=1) + "\n")
+    # What must survive a loss of power is the checkpoint: short epochs need not wait for two files.
+    write_text(fit.folder.status, json.dumps(content, indent=1) + "\n", durable=state != "running")

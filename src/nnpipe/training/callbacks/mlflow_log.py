@@ -12,7 +12,7 @@ from nnpipe.experiment.exports.mlflow import mlflow_client, mlflow_key
 from nnpipe.experiment.settings import leaves
 from nnpipe.experiment.state import State
 from nnpipe.training.callbacks.callback import Callback
-from nnpipe.training.callbacks.writing_callback import folder_of
+from nnpipe.training.callbacks.writing_callback import folder_of, pictures_of
 
 if TYPE_CHECKING:
     from nnpipe.training.fit import Fit
@@ -94,7 +94,7 @@ class MlflowLog(Callback):
     def on_fit_end(self, fit: Fit) -> None:
         """Send the files, and end the run in MLflow."""
         if self.files and fit.folder is not None:
-            for path in (*fit.folder.pictures(), *fit.folder.tables()):
+            for path in (*pictures_of(fit), *fit.folder.tables()):
                 place = path.parent.relative_to(fit.folder.path).as_posix()
                 self._client.log_artifact(self.state.run, str(path), artifact_path=place)
         self._client.set_terminated(self.state.run, "FINISHED")

@@ -18,7 +18,7 @@ from nnpipe.experiment.state import State
 from nnpipe.training.callbacks._model_graph import graph_of
 from nnpipe.training.callbacks._projector import tile_of, write_points
 from nnpipe.training.callbacks._sample_access import each_sample, features_of, image_of
-from nnpipe.training.callbacks.writing_callback import WritingCallback, folder_of
+from nnpipe.training.callbacks.writing_callback import WritingCallback, folder_of, pictures_of
 
 if TYPE_CHECKING:
     from nnpipe.training.fit import Fit
@@ -138,7 +138,7 @@ class TensorBoard(WritingCallback):
     def _pictures(self, fit: Fit, file: EventFile) -> None:
         if not self.pictures:
             return
-        for path in folder_of(fit).pictures():
+        for path in pictures_of(fit):
             content = path.read_bytes()
             digest = hashlib.sha256(content).hexdigest()
             if path.suffix == ".png" and self.state.shown.get(path.stem) != digest:

@@ -10,7 +10,7 @@ from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
 from nnpipe.experiment.state import State
 from nnpipe.training.callbacks.callback import Callback
-from nnpipe.training.callbacks.writing_callback import folder_of
+from nnpipe.training.callbacks.writing_callback import folder_of, pictures_of
 
 if TYPE_CHECKING:
     from nnpipe.training.fit import Fit
@@ -81,7 +81,7 @@ class WandbLog(Callback):
         """Log the pictures, and finish the run."""
         import wandb
 
-        drawn = [path for path in folder_of(fit).pictures() if path.suffix == ".png"]
+        drawn = [path for path in pictures_of(fit) if path.suffix == ".png"]
         if self.pictures and drawn:
             # A further step, since those of epochs are complete.
             self._run.log({path.stem: wandb.Image(str(path)) for path in drawn}, step=fit.epoch + 1)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from nnpipe.core.discoverable import is_installed
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.files import replacing, write_text
+from nnpipe.core.files import write_text
 from nnpipe.training.callbacks.callback import Callback
 from nnpipe.training.run_folder import RunFolder
 
@@ -69,11 +70,13 @@ def writes_after(fit: Fit) -> bool:
     They are after each of the first 100 epochs, then after each tenth, from 1,000 on after each hundredth, and so on,
     and after the last: otherwise the time of an epoch would grow with their number.
     """
+    return _is_last(fit) or fit.epoch % 10 ** max(0, len(str(fit.epoch - 1)) - 2) == 0
+
+
+def _is_last(fit: Fit) -> bool:
     options = fit.options
-    last = fit.epoch >= options.num_epochs or bool(fit.stopping)
-    if options.max_steps is not None:
-        last = last or fit.step >= options.max_steps
-    return last or fit.epoch % 10 ** max(0, len(str(fit.epoch - 1)) - 2) == 0
+    over = options.max_steps is not None and fit.step >= options.max_steps
+    return over or fit.epoch >= options.num_epochs or bool(fit.stopping)
 
 
 def write_table(fit: Fit, name: str, rows: Iterable[dict[str, Any]]) -> None:
@@ -98,9 +101,18 @@ def new_figure(width: float, height: float) -> Any:
 
 
 def save_figure(fit: Fit, name: str, figure: Any) -> None:
-    """Write a figure as PNG into ``pictures``; equal figures give equal bytes."""
-    with replacing(folder_of(fit).picture(name)) as path:
-        figure.savefig(path, format="png", dpi=90, metadata={"Software": None})
+    """Write a figure as PNG into ``pictures``; equal figures give equal bytes.
+
+    After the last epoch it is written at once.  Before, rendering takes at most a tenth of the training's time: a
+    figure waits until it may, or a newer one of its name takes its place, or the training ends.
+    """
+    fit.pictures.add(folder_of(fit).picture(name), figure, at_once=_is_last(fit))
+
+
+def pictures_of(fit: Fit) -> list[Path]:
+    """Render the figures that wait, and return all pictures of the run, in order."""
+    fit.pictures.finish()
+    return folder_of(fit).pictures()
 
 
 def heat_map(
