@@ -28,6 +28,7 @@ _SERVER = ("-std=gnu11", "-Os", "-D_GNU_SOURCE", "-Wall", "-Wextra")
 _SECTIONS = ("-ffunction-sections", "-fdata-sections")
 _FUNCTIONS = ("nn_input", "nn_output", "nn_run")
 _ALIGN, _LOAD = 8, 1
+_COMPILERS = {".tflite": "TFLiteModel CCompiler", ".onnx": "ONNXModel ONNXToTorch,TorchToTFLite,CCompiler"}
 
 
 @dataclass(frozen=True)
@@ -81,12 +82,18 @@ def build_server(
     ArtifactError
         If a source is damaged, or was not made by nnpipe.
     ConfigError
-        If two sources are the same model.
+        If two sources are the same model, or one is a model that was not compiled yet.
     MissingTool
         If there is no such compiler.
     CompileError
         If the compiler fails; the message is its first error.
     """
+    for path in models:
+        if path.suffix.lower() in _COMPILERS:
+            raise ConfigError(
+                f"{path} is no C source; nnpipe inference_tester {_COMPILERS[path.suffix.lower()]} CRuntime ... "
+                f"--compiled-model-path {path.stem}.c makes one of it"
+            )
     command = _found(compiler)
     with tempfile.TemporaryDirectory() as where:
         folder = Path(where)
