@@ -145,8 +145,8 @@ def _cause(error: BaseException) -> str:
         if hasattr(keras.layers, name):
             return f"it does not find its own {name}"
         return (
-            f"{name!r} is no layer of Keras 3: of another version, or somebody's own; export the model as ONNX "
-            "or TensorFlow Lite where its code is, or write a wrapper that has it"
+            f"{name!r} is no layer of Keras 3: of another version, or somebody's own; name its class by "
+            "own_layers (--own-layers), or export the model as ONNX or TensorFlow Lite where its code is"
         )
     for wrapping in ("Exception encountered:", "Error encountered during deserialization:"):
         text = text.rpartition(wrapping)[2]

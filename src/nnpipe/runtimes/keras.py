@@ -14,10 +14,11 @@ from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
 from nnpipe.frameworks.keras import import_keras, named_io
 from nnpipe.frameworks.keras_session import KerasSession
+from nnpipe.layers.keras.named_layers import TakesOwnLayers
 from nnpipe.layers.keras.open_file import open_keras
 
 
-class KerasRuntime(Runtime, FixesBatch):
+class KerasRuntime(Runtime, FixesBatch, TakesOwnLayers):
     """Runs Keras models (.keras archives) on TensorFlow, as graphs.
 
     The structure is rebuilt from the archive's configuration.  Layers that hold
@@ -44,7 +45,7 @@ class KerasRuntime(Runtime, FixesBatch):
 
     def _load(self, artifact: Artifact) -> InferenceSession:
         import_keras(self.num_threads)
-        model = open_keras(artifact.path)
+        model = open_keras(artifact.path, self.own_layers)
         io = agreed_io(artifact, named_io(model, artifact.io))
         try:
             return KerasSession(model, io, self.freeze, self.batch)

@@ -7,6 +7,7 @@ from pathlib import Path
 from nnpipe.core.errors import ConfigError
 from nnpipe.layers.description.from_description import read_description
 from nnpipe.layers.imports.from_onnx import from_onnx
+from nnpipe.layers.keras.named_layers import LayerNames, named_layers
 from nnpipe.layers.keras.read_file import Reading, read_keras
 from nnpipe.layers.keras.without_training import without_training
 from nnpipe.layers.problems import raise_if
@@ -18,29 +19,38 @@ _TOLERATED = ("changed-meaning", "training-only")
 _DAMAGE = {"damaged", "size", "weights"}
 
 
-def read_network(path: str | Path) -> Reading:
+def read_network(path: str | Path, own_layers: LayerNames = ()) -> Reading:
     """Return the network in a file, with its weights if the file has any.
 
     Parameters
     ----------
     path
         A description (YAML or JSON), a Keras file or an ONNX file; its ending states which.
+    own_layers
+        The user's own layers in a Keras file, as in :func:`~nnpipe.layers.keras.read_file.read_keras`.
 
     Raises
     ------
     ConfigError
         If there is no such file, its ending is not known, or it has problems; the message lists them, or
-        for an ONNX file names the first, which others follow from.
+        for an ONNX file names the first, which others follow from.  Also if ``own_layers`` names a layer of Keras.
     ArtifactError
         If there is no such model file.
     """
-    path = Path(path)
+    path, own = Path(path), named_layers(own_layers)
+    if own.keras:
+        raise ConfigError(
+            f"own_layers names {', '.join(own.keras)}, a layer of Keras; this network is built from nnpipe's, so "
+            "declare it as a subclass of nnpipe.layers.vocabulary.layer.Layer"
+        )
     if path.suffix in DESCRIPTIONS:
         return Reading(read_description(path), {})
     if path.suffix not in (*KERAS, *ONNX):
         known = ", ".join((*DESCRIPTIONS, *KERAS, *ONNX))
         raise ConfigError(f"{path}: networks are read from {known}, by the file's ending")
-    reading = from_onnx(path) if path.suffix in ONNX else without_training(path, read_keras(path))
+    reading = (
+        from_onnx(path) if path.suffix in ONNX else without_training(path, read_keras(path, own_layers=own_layers))
+    )
     problems = [problem for problem in reading.problems if problem.code not in _TOLERATED]
     if path.suffix in ONNX and len(problems) > 1 and not _DAMAGE.intersection(problem.code for problem in problems):
         # One operation without a layer leaves all that follow it without shapes, which would only bury the cause.

@@ -44,6 +44,7 @@ from nnpipe.layers.vocabulary.objects import Raw
 from nnpipe.layers.vocabulary.unknown import Unknown
 from nnpipe.layers.vocabulary.value_kinds import is_integer
 
+NAME_IT = "own_layers (--own-layers) can name its class"
 NETWORKS = ("Functional", "Model", "Sequential")
 
 
@@ -111,8 +112,8 @@ def _of_ones_own(title: str, raw: Mapping[str, Any], path: str, found: list[Netw
         found.append(NetworkProblem("structure", f"{path}.config", "is missing"))
         config = {}
     name, cls = first_text(config.get("name"), raw.get("name")), known_layer(title)
-    if cls is None or not cls.has_keras_hook():
-        message = f"{short(title)} is somebody's own layer, whose module is not imported or installed here"
+    if cls is None or cls is Unknown or (cls.keras and not cls.has_keras_hook()):
+        message = f"{short(title)} is somebody's own layer, whose module is not imported or installed here; {NAME_IT}"
         found.append(NetworkProblem("unknown-layer", path, message))
         return unknown_of(raw, config, name)
     if has_more(cls, config, path, found):

@@ -15,7 +15,9 @@ from typing import Any
 from nnpipe.core.errors import ArtifactError, ConfigError
 from nnpipe.core.messages import one_line
 from nnpipe.formats.keras import kind_of, open_weights, structure_in
+from nnpipe.frameworks.keras import import_keras
 from nnpipe.frameworks.keras_files import KerasRefusal, checked_structure, load_model
+from nnpipe.layers.keras.named_layers import LayerNames, NamedLayers, named_layers
 from nnpipe.layers.keras.older_weights import Age
 from nnpipe.layers.keras.own_layers import register_own
 from nnpipe.layers.keras.read_file import Reading, read_keras
@@ -39,8 +41,16 @@ class OpenedModel:
     reason: str = ""
 
 
-def open_keras(path: str | Path) -> Any:
+def open_keras(path: str | Path, own_layers: LayerNames = ()) -> Any:
     """Return the model of a ``.keras`` or ``.h5`` file; log once if nnpipe and not Keras read it.
+
+    Parameters
+    ----------
+    path
+        The file.
+    own_layers
+        The user's own layers, which may be layers of Keras or of nnpipe: classes, or their names, as in
+        :func:`~nnpipe.layers.keras.named_layers.named_layers`.  The file may then use no others.
 
     Raises
     ------
@@ -49,7 +59,7 @@ def open_keras(path: str | Path) -> Any:
         neither Keras nor nnpipe can build its model; the message names the
         layer and the reason.
     """
-    opened = opened_keras(path)
+    opened = opened_keras(path, own_layers)
     tell(path, opened.reason)
     return opened.model
 
@@ -67,14 +77,28 @@ def in_words(reason: str) -> str:
     return f"read by nnpipe's own reader: {reason}"
 
 
-def opened_keras(path: str | Path) -> OpenedModel:
+def opened_keras(path: str | Path, own_layers: LayerNames = ()) -> OpenedModel:
     """Return the model as :func:`open_keras` does, with the reason instead of a log message."""
     path = Path(path)
+    own = named_layers(own_layers)
+    structure = structure_in(path) if own else None
+    if structure is None:
+        return _opened(path, own)
+    import_keras()
+    config = checked_structure(path, structure)
+    renamed = own.renamed(config)
+    own.check(path, config)
+    with own.in_keras(config):
+        return _opened(path, own, "" if renamed == config else "it has layers of yours that nnpipe computes")
+
+
+def _opened(path: Path, own: NamedLayers, reason: str = "") -> OpenedModel:
+    named = tuple(own.declared.values())
     if f"{OWN_PACKAGE}>".encode() in (structure_in(path) or b""):
         register_own()
-    age, refused, reason = _age(path), None, ""
-    reading = read_keras(path) if age is not None and not age.version.startswith("3.") else None
-    if age is not None and reading is not None:
+    age, refused = _age(path), None
+    reading = read_keras(path, own_layers=named) if age is not None and not age.version.startswith("3.") else None
+    if age is not None and reading is not None and not reason:
         reason = _otherwise_meant(age, reading)
     if not reason:
         try:
@@ -88,11 +112,11 @@ def opened_keras(path: str | Path) -> OpenedModel:
     if structure is not None:
         checked_structure(path, structure)  # both readers reject layers that hold code
     try:
-        return OpenedModel(_built(path, reading or read_keras(path)), reason)
+        return OpenedModel(_built(path, reading or read_keras(path, own_layers=named)), reason)
     except ConfigError as error:
-        own = one_line(error).removeprefix(f"{path}: ")
+        cause = one_line(error).removeprefix(f"{path}: ")
         keras = f" ({refused.cause})" if refused is not None else ""
-        raise ArtifactError(f"{path}: {own}{keras}; export the model as ONNX or .tflite where it was made") from None
+        raise ArtifactError(f"{path}: {cause}{keras}; export the model as ONNX or .tflite where it was made") from None
 
 
 def _age(path: Path) -> Age | None:

@@ -25,6 +25,7 @@ from nnpipe.layers.graph.graph import NetworkGraph
 from nnpipe.layers.graph.shape_inference import infer
 from nnpipe.layers.graph.submodel import Submodel
 from nnpipe.layers.keras.from_config import from_keras
+from nnpipe.layers.keras.named_layers import LayerNames, NamedLayers, named_layers
 from nnpipe.layers.keras.older_weights import Age, todays
 from nnpipe.layers.keras.weight_paths import WeightHolder, held, places
 from nnpipe.layers.problems import NetworkProblem
@@ -53,7 +54,7 @@ class Reading:
     problems: tuple[NetworkProblem, ...] = ()
 
 
-def read_keras(path: str | Path, graph: NetworkGraph | None = None) -> Reading:
+def read_keras(path: str | Path, graph: NetworkGraph | None = None, own_layers: LayerNames = ()) -> Reading:
     """Return the structure and the weights of a Keras file.
 
     Parameters
@@ -63,6 +64,9 @@ def read_keras(path: str | Path, graph: NetworkGraph | None = None) -> Reading:
     graph
         The network, if the file holds weights only, or if its structure
         is to be ignored.
+    own_layers
+        The user's own layers: classes or their names, as in :func:`~nnpipe.layers.keras.named_layers.named_layers`.
+        The file's layers whose classes have these names are read as such; those of Keras stay unknown.
 
     Raises
     ------
@@ -76,7 +80,7 @@ def read_keras(path: str | Path, graph: NetworkGraph | None = None) -> Reading:
     check_there(path)
     found: list[NetworkProblem] = []
     if graph is None:
-        graph = _structure(path, found)
+        graph = _structure(path, found, named_layers(own_layers))
     else:
         found += infer(graph).problems
     weights: dict[str, np.ndarray] = {}
@@ -93,7 +97,7 @@ def read_keras(path: str | Path, graph: NetworkGraph | None = None) -> Reading:
     return Reading(graph, weights, tuple(found))
 
 
-def _structure(path: Path, found: list[NetworkProblem]) -> NetworkGraph | None:
+def _structure(path: Path, found: list[NetworkProblem], own: NamedLayers) -> NetworkGraph | None:
     try:
         text = structure_in(path)
     except ArtifactError as error:
@@ -104,7 +108,8 @@ def _structure(path: Path, found: list[NetworkProblem]) -> NetworkGraph | None:
         found.append(NetworkProblem("weights-only", "", message))
         return None
     try:
-        parsed = from_keras(json.loads(text))
+        config = json.loads(text)
+        parsed = from_keras(own.renamed(config) if own else config)
     except (ValueError, RecursionError) as error:
         found.append(NetworkProblem("damaged", "", f"the structure is damaged: {one_line(error)}"))
         return None

@@ -85,6 +85,9 @@ def _modern(keras: Any, raw: Mapping[str, Any], name: str) -> dict[str, Any]:
     """Return the configuration of a layer, or of a cell inside one, as Keras 3 writes it."""
     kind = raw.get("class_name")
     cls = getattr(keras.layers, str(kind), None)
+    registered = raw.get("registered_name") or kind
+    if isinstance(registered, str) and keras.saving.get_registered_object(registered) is not None:
+        return {"module": None, "registered_name": registered, **raw}  # somebody's own layer, which is known here
     ours = str(raw.get("module") or "keras").partition(".")[0] == "keras" and raw.get("registered_name") in (None, kind)
     if not ours or not (inspect.isclass(cls) and issubclass(cls, keras.layers.Layer)):
         raise ConfigError(f"{name}: Keras 3 has no layer {str(kind)[:60]}, nor have we")

@@ -56,7 +56,7 @@ def _class_of(layer: Layer) -> str:
         return "Sequential" if layer.graph.sequential else "Functional"
     if isinstance(layer, Unknown):
         return layer.class_name
-    return type(layer).__name__ if layer.has_keras_hook() else layer.keras
+    return type(layer).__name__ if layer.has_keras_hook() else layer.keras or type(layer).__name__
 
 
 def _is_operation(layer: Layer) -> bool:

@@ -29,6 +29,7 @@ from nnpipe.layers.graph.shape_inference import infer
 from nnpipe.layers.graph.weights import Weights, variables_of, weight_problems
 from nnpipe.layers.imports.from_onnx import from_onnx
 from nnpipe.layers.imports.network_files import KERAS, ONNX, read_network
+from nnpipe.layers.keras.named_layers import TakesOwnLayers
 from nnpipe.layers.keras.read_file import Reading, read_keras
 from nnpipe.layers.keras.without_training import training_only
 from nnpipe.layers.keras.write_file import write_keras
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from nnpipe.training.outputs.output import Output
 
 
-class DeclaredModel(Preprocessing, PyTorchWrapper):
+class DeclaredModel(Preprocessing, PyTorchWrapper, TakesOwnLayers):
     """A network declared layer by layer in a YAML, JSON, Keras or ONNX file, trained in PyTorch.
 
     Its output layers declare the losses for training; the model returns results
@@ -64,7 +65,7 @@ class DeclaredModel(Preprocessing, PyTorchWrapper):
     @cached_property
     def declared(self) -> Reading:
         """The content of the file."""
-        reading = read_network(self.network)
+        reading = read_network(self.network, self.own_layers)
         assert reading.graph is not None  # otherwise reading raises
         raise_if(backend_problems(reading.graph, "torch"), str(self.network))
         return reading

@@ -17,6 +17,7 @@ from nnpipe.core.tensors import IOSpec
 from nnpipe.frameworks.keras import import_keras, model_io
 from nnpipe.frameworks.keras_names import graph_of
 from nnpipe.frameworks.keras_session import KerasSession
+from nnpipe.layers.keras.named_layers import TakesOwnLayers
 from nnpipe.layers.keras.open_file import OpenedModel, in_words, opened_keras, tell
 from nnpipe.modelwrappers.files.file_model import FileModel
 from nnpipe.modelwrappers.frameworks.tensorflow_analysis import TensorFlowAnalysis
@@ -31,13 +32,13 @@ class _Facts:
     reason: str
 
 
-class KerasModel(FileModel, TensorFlowAnalysis):
+class KerasModel(TakesOwnLayers, FileModel, TensorFlowAnalysis):
     """A model from a ``.keras`` or ``.h5`` file; only a data set is needed to measure it.
 
     A file that Keras 3 rejects, or would compute differently than the version
     that wrote it, is read by nnpipe's own reader, and a message says so.  Layers
     that hold code (Lambda) are rejected, as loading them would run the code of
-    the file's author.
+    the file's author.  Layers of your own are found if ``own_layers`` names them.
     """
 
     framework: ClassVar[str] = "TensorFlow"
@@ -48,7 +49,7 @@ class KerasModel(FileModel, TensorFlowAnalysis):
 
     def read_io(self, path: Path) -> IOSpec:
         """Return inputs and outputs; the model is built for this, as only Keras knows them."""
-        return _io_of(_opened(path).model, path)
+        return _io_of(_opened(path, self.own_layers).model, path)
 
     @cached_property
     def io(self) -> IOSpec:
@@ -75,7 +76,7 @@ class KerasModel(FileModel, TensorFlowAnalysis):
     def _opened(self, path: Path) -> tuple[Any, _Facts]:
         self.check_installed()
         import_keras(self.num_threads)
-        opened = _opened(path)
+        opened = _opened(path, self.own_layers)
         return opened.model, _Facts(_io_of(opened.model, path), opened.reason)
 
     def _content_of(self, native: Any) -> bytes | Path:
@@ -114,8 +115,8 @@ class KerasModel(FileModel, TensorFlowAnalysis):
         return self.artifact_of(path, format, self.versions())
 
 
-def _opened(path: Path) -> OpenedModel:
-    opened = opened_keras(path)
+def _opened(path: Path, own_layers: tuple[str, ...]) -> OpenedModel:
+    opened = opened_keras(path, own_layers)
     if graph_of(opened.model) is None:
         kind = type(opened.model).__name__
         raise ArtifactError(f"{path}: a {kind}, which only its own class can run; export it as ONNX")
