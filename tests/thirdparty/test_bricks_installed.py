@@ -20,6 +20,7 @@ FOUND = {
     "callbacks": "bricks.balance.Balance",
     "layers": "bricks.swish.SteepSwish",
     "operators": "bricks.swish.BricksSwish",
+    "c_operators": "bricks.swish_in_c.BricksSwishInC",
     "script_tasks": "bricks.announce.Announce",
 }
 pytestmark = pytest.mark.slow

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from nnpipe.compilers._c_code.source import source_of
+from nnpipe.compilers.c_operator import own_kernels
 from nnpipe.compilers.writing_compiler import WritingCompiler
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
@@ -22,7 +23,8 @@ class CCompiler(WritingCompiler):
     """Writes TensorFlow Lite models as one file of C99 without libraries, for devices without an operating system.
 
     Weights are constants, and all values lie in one block of memory of known size.  Models in 8-bit numbers compute
-    what LiteRT's reference kernels compute, bit by bit.
+    what LiteRT's reference kernels compute, bit by bit.  Operators that it lacks can be your own: a
+    :class:`~nnpipe.compilers.c_operator.COperator`.
     """
 
     accepts: ClassVar[tuple[str, ...]] = ("tflite",)
@@ -31,6 +33,10 @@ class CCompiler(WritingCompiler):
 
     arena_seconds: int = argument(
         20, help="processor time for the search of the smallest arena, in seconds; 0 takes the first plan", minimum=0
+    )
+
+    own_operators: tuple[str, ...] = argument(
+        (), help="your own operators, such as mine.Pow; those of plugins are found by themselves", metavar="CLASS"
     )
 
     def claims(self) -> tuple[Claim, ...]:
@@ -45,7 +51,7 @@ class CCompiler(WritingCompiler):
         """Return the first operator that cannot become C."""
         program = read_program(path)
         try:
-            source_of(program, 0)
+            source_of(program, 0, own_kernels(self.own_operators))
         except CompileError as error:
             return (str(error),)
         return ()
@@ -53,7 +59,7 @@ class CCompiler(WritingCompiler):
     def _write(self, artifact: Artifact, destination: Path, calibration: Calibration | None) -> IOSpec:
         program = read_program(artifact.path)
         try:
-            source = source_of(program, self.arena_seconds)
+            source = source_of(program, self.arena_seconds, own_kernels(self.own_operators))
         except (MemoryError, OverflowError) as error:
             raise CompileError(f"its sizes are too large ({type(error).__name__})") from None
         notes = {

@@ -25,7 +25,8 @@ from nnpipe.formats.tflite_graph import _code, _content
 _MODEL_OPERATOR_CODES, _MODEL_SUBGRAPHS, _MODEL_BUFFERS = 1, 2, 4
 _GRAPH_TENSORS, _GRAPH_OPERATORS = 0, 3
 _TENSOR_SHAPE, _TENSOR_BUFFER, _TENSOR_NAME, _TENSOR_VARIABLE, _TENSOR_SPARSITY = 0, 2, 3, 5, 6
-_OPERATOR_CODE, _OPERATOR_INPUTS, _OPERATOR_OUTPUTS, _OPERATOR_OPTIONS, _OPERATOR_INTERMEDIATES = 0, 1, 2, 4, 8
+_OPERATOR_CODE, _OPERATOR_INPUTS, _OPERATOR_OUTPUTS, _OPERATOR_OPTIONS = 0, 1, 2, 4
+_OPERATOR_CUSTOM_OPTIONS, _OPERATOR_INTERMEDIATES = 5, 8
 
 _LIST_LIMIT = 1 << 12
 _ELEMENT_LIMIT = 1 << 28
@@ -52,7 +53,8 @@ class ProgramTensor:
 class ProgramOperator:
     """An operator: the code of its kind, a custom one's name, its tensors (-1 where one is left out), its options.
 
-    Intermediate tensors have no values; their scales are those of what it computes inside.
+    Intermediate tensors have no values; their scales are those of what it computes inside.  The options of a custom
+    operator are bytes whose form its author knows.
     """
 
     code: int
@@ -61,6 +63,7 @@ class ProgramOperator:
     outputs: tuple[int, ...]
     options: FlatBufferTable | None
     intermediates: tuple[int, ...] = ()
+    custom_options: bytes = b""
 
     def option(self, field: int, form: str, default: int = 0) -> int:
         """Return an integer option by its number in the schema's table.
@@ -134,6 +137,7 @@ def read_program(path: Path) -> TFLiteProgram:
                 tuple(int(n) for n in table.numbers(_OPERATOR_OUTPUTS, "<i4", _LIST_LIMIT)),
                 table.table(_OPERATOR_OPTIONS),
                 tuple(int(n) for n in table.numbers(_OPERATOR_INTERMEDIATES, "<i4", _LIST_LIMIT)),
+                table.numbers(_OPERATOR_CUSTOM_OPTIONS, "<u1", _LIST_LIMIT).tobytes(),
             )
             for table in graph.tables(_GRAPH_OPERATORS)
         )

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
 
 from nnpipe.analysis.arena import ArenaPlan, Buffer, plan_arena
 from nnpipe.compilers._c_code.operators.catalogue import BUILDERS
-from nnpipe.compilers._c_code.step import C_TYPES, CKernel, CStep, OperatorView
+from nnpipe.compilers._c_code.step import C_TYPES, Builder, CKernel, CStep, OperatorView
 from nnpipe.core.errors import ArtifactError, CompileError
 from nnpipe.core.tensors import IOSpec, TensorSpec
 from nnpipe.formats.tflite_names import operator_name
@@ -63,7 +64,7 @@ class Source:
         return "\n".join([*self.kernels, self.body])
 
 
-def source_of(program: TFLiteProgram, seconds: int) -> Source:
+def source_of(program: TFLiteProgram, seconds: int, own: Mapping[str, Builder] = MappingProxyType({})) -> Source:
     """Return the C source of a graph.
 
     Parameters
@@ -72,6 +73,8 @@ def source_of(program: TFLiteProgram, seconds: int) -> Source:
         The graph.
     seconds
         Processor time for the search of the smallest arena.
+    own
+        What makes the steps of operators that have no kernel here, by the names of the operators.
 
     Raises
     ------
@@ -85,8 +88,14 @@ def source_of(program: TFLiteProgram, seconds: int) -> Source:
     for number, operator in enumerate(program.operators):
         name, builder = BUILDERS.get(operator.code, ("", None))
         if builder is None:
-            told = f"the custom {operator.custom[:60]!r}" if operator.custom else operator_name(operator.code)
-            raise CompileError(f"operator {number} is {told}, for which CCompiler has no kernel")
+            name = operator.custom[:60] or operator_name(operator.code)
+            builder = own.get(operator.custom or name)
+        if builder is None:
+            told = f"the custom {name!r}" if operator.custom else name
+            raise CompileError(
+                f"operator {number} is {told}, for which CCompiler has no kernel; own_operators (--own-operators) can "
+                "name a class that has one"
+            )
         try:
             with np.errstate(over="ignore"):  # factors that are too large are refused
                 step = builder(OperatorView(program, operator))
@@ -186,7 +195,7 @@ class _Writer:
             call = step.statement
             for key, where in places.items():
                 call = call.replace("{" + key + "}", where)
-            yield f"    {{ /* {name} */"
+            yield f"    {{ /* {_remark(name)} */"
             yield from (f"        {line}" for line in step.before)
             yield f"        {call}"
             yield "    }"
@@ -238,13 +247,21 @@ class _Writer:
         )
 
 
-def _kernel_texts(kernels: Sequence[CKernel]) -> Iterator[str]:
+def _kernel_texts(kernels: Sequence[CKernel | str]) -> Iterator[str]:
     """Yield the text of each kernel once, in the order in which they were first named."""
     for kernel in dict.fromkeys(kernels):
+        if isinstance(kernel, str):
+            yield kernel
+            continue
         text = (_KERNELS / kernel.file).read_text()
         for word, by in kernel.words:
             text = re.sub(rf"\b{word}\b" if word != "@" else word, by, text)
         yield text
+
+
+def _remark(name: str) -> str:
+    """Return the name of an operator in a file for a comment of C, which it cannot end."""
+    return re.sub(r"[^\w.:-]", "_", name, flags=re.ASCII)
 
 
 def _definition(name: str, array: npt.NDArray[np.generic]) -> str:

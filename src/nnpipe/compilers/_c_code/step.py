@@ -29,14 +29,14 @@ class CKernel:
 
 @dataclass
 class CStep:
-    """One operator's work: kernels in the order of their definitions, and a call.
+    """One operator's work: kernels in the order of their definitions, files or texts, and a call.
 
     A place for a tensor in a statement is ``{in0}``, ``{out0}``; for a constant ``{name}``; ``{scratch}`` for as many
     bytes of memory as ``scratch`` says, which lie at a multiple of 16 and hold anything.
     """
 
     statement: str
-    kernels: Sequence[CKernel] = ()
+    kernels: Sequence[CKernel | str] = ()
     constants: Mapping[str, npt.NDArray[np.generic]] = field(default_factory=dict)
     before: Sequence[str] = ()
     scratch: int = 0

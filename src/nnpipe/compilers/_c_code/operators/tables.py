@@ -34,7 +34,7 @@ def elu(op: OperatorView) -> CStep:
     if _is_real(op):
         return functions.elu(op)
     _expect_int8(op)
-    return _looked_up(op, lambda x: float(np.float32(math.exp(x)) - np.float32(1)) if x < 0 else x)
+    return looked_up(op, lambda x: float(np.float32(math.exp(x)) - np.float32(1)) if x < 0 else x)
 
 
 def hard_swish(op: OperatorView) -> CStep:
@@ -74,7 +74,7 @@ def logarithm(op: OperatorView) -> CStep:
     _expect_int8(op)
     out = op.output()
     least = float(np.float32(-128 - zero_of(out)) * np.float32(scale_of(out)))
-    return _looked_up(op, lambda x: math.log(x) if x > 0 else least)
+    return looked_up(op, lambda x: math.log(x) if x > 0 else least)
 
 
 def logistic(op: OperatorView) -> CStep:
@@ -84,7 +84,7 @@ def logistic(op: OperatorView) -> CStep:
     _expect_scale(op, 256, {"int8": -128, "uint8": 0})
     one = np.float32(1)
     with np.errstate(over="ignore"):  # each step rounded to 32 bits, as in LiteRT
-        return _looked_up(op, lambda x: float(one / (one + np.float32(math.exp(-max(x, -700.0))))))
+        return looked_up(op, lambda x: float(one / (one + np.float32(math.exp(-max(x, -700.0))))))
 
 
 def tanh(op: OperatorView) -> CStep:
@@ -92,7 +92,7 @@ def tanh(op: OperatorView) -> CStep:
     if _is_real(op):
         return functions.tanh(op)
     _expect_scale(op, 128, {"int8": 0, "uint8": 128})
-    return _looked_up(op, math.tanh)
+    return looked_up(op, math.tanh)
 
 
 def _is_real(op: OperatorView) -> bool:
@@ -115,7 +115,7 @@ def _expect_scale(op: OperatorView, steps: int, zeros: Mapping[str, int]) -> Non
     op.expect(holds, f"its output has another scale than 1 / {steps}, or another zero point")
 
 
-def _looked_up(op: OperatorView, function: Callable[[float], float]) -> CStep:
+def looked_up(op: OperatorView, function: Callable[[float], float]) -> CStep:
     """Return a step that looks up a function of real numbers, with all of its numbers in 32 bits as LiteRT has them."""
     data, out = op.input(0), op.output()
     scale, zero, out_zero = np.float32(scale_of(data)), zero_of(data), zero_of(out)

@@ -1,0 +1,139 @@
+"""Operators of one's own in C: what TensorFlow Lite files hold that CCompiler has no kernel for."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import ClassVar
+
+from nnpipe.compilers._c_code.fixed_point import multiplier_of as multiplier_of
+from nnpipe.compilers._c_code.fixed_point import scale_of as scale_of
+from nnpipe.compilers._c_code.fixed_point import zero_of as zero_of
+from nnpipe.compilers._c_code.operators.tables import looked_up as looked_up
+from nnpipe.compilers._c_code.source import Source as Source
+from nnpipe.compilers._c_code.source import source_of
+from nnpipe.compilers._c_code.step import Builder
+from nnpipe.compilers._c_code.step import CKernel as CKernel
+from nnpipe.compilers._c_code.step import CStep as CStep
+from nnpipe.compilers._c_code.step import OperatorView as OperatorView
+from nnpipe.compilers._c_code.step import text_of as text_of
+from nnpipe.core.discoverable import Discoverable
+from nnpipe.core.errors import CompileError
+from nnpipe.core.registry import find, named, named_or_imported
+from nnpipe.formats.tflite_program import TFLiteProgram
+
+EXP, LOG, SQRT = CKernel("exp.c"), CKernel("log.c"), CKernel("sqrt.c")
+"""The functions ``float nn_exp(float)``, ``nn_log`` and ``nn_sqrt``, for ``uses``: there is no library of C."""
+
+
+class COperator(Discoverable):
+    """An operator of TensorFlow Lite in C; a class in a plugin is found like a component.
+
+    The kernels that CCompiler has come first.  The text of the kernel becomes part of the source as it is.
+
+    Attributes
+    ----------
+    operator
+        The name of the operator: of a custom one the name in the file, otherwise that in the schema, such as ``POW``.
+    kernel
+        Functions in C99 that need no library.  Names that begin with ``nn_`` are taken.
+    uses
+        Kernels that the functions call: of ``EXP``, ``LOG`` and ``SQRT``.
+
+    Examples
+    --------
+    >>> class Halve(COperator):
+    ...     'Half of each number.'
+    ...     operator = "acme.Halve"
+    ...     kernel = '''
+    ... static void acme_halve(const float *in, float *out, int32_t count) {
+    ...     for (int32_t i = 0; i < count; i++) out[i] = in[i] / 2;
+    ... }'''
+    ...     def step(self, op):
+    ...         op.expect(op.types() == ("float32", "float32"), "it takes 32-bit floats only")
+    ...         op.expect_shape(op.input(0).shape)
+    ...         return CStep(f"acme_halve({{in0}}, {{out0}}, {op.output().count});")
+    >>> list(own_kernels([]))
+    ['acme.Halve']
+    """
+
+    abstract: ClassVar[bool] = True
+    operator: ClassVar[str] = ""
+    kernel: ClassVar[str] = ""
+    uses: ClassVar[tuple[CKernel, ...]] = ()
+
+    @abstractmethod
+    def step(self, op: OperatorView) -> CStep:
+        """Return the call of the kernel for one operator of a graph; ``looked_up`` returns one that needs no kernel.
+
+        All that the file states must be checked: the kernel writes whatever is called for, and shapes in a file may be
+        wrong.
+
+        Parameters
+        ----------
+        op
+            The operator: its types by ``op.types()``, ``op.input(0)`` and ``op.output()`` with ``shape``, ``count``
+            and ``spec``, constants by ``op.constant(1)``, a custom one's options by ``op.operator.custom_options``.
+
+        Raises
+        ------
+        CompileError
+            If the kernel does not compute its types or shapes; ``op.expect`` and ``op.expect_shape`` raise it.
+        """
+
+
+def own_kernels(names: Iterable[str] = ()) -> Mapping[str, Builder]:
+    """Return what makes steps by the names of operators: of plugins, the running program, and the named classes.
+
+    Parameters
+    ----------
+    names
+        Names of classes, or dotted paths, whose modules are imported.
+
+    Raises
+    ------
+    ComponentNotFound
+        If there is no such class, or its module cannot be imported.
+    """
+    chosen = dict.fromkeys(named_or_imported(name, COperator) or find(name, COperator) for name in names)
+    found: dict[str, list[type[COperator]]] = {}
+    for cls in chosen:
+        found.setdefault(cls.operator, []).append(cls)
+    others: dict[str, list[type[COperator]]] = {}
+    for cls in named(COperator).values():
+        others.setdefault(cls.operator, []).append(cls)
+    return {name: _only(classes) for name, classes in {**others, **found}.items() if name}
+
+
+def _only(classes: list[type[COperator]]) -> Builder:
+    """Return what makes the step of an operator; if several classes are for it, it raises an error."""
+    if len(classes) == 1:
+        return _builder(classes[0]())
+
+    def builder(op: OperatorView) -> CStep:
+        raise CompileError(
+            f"{' and '.join(cls.dotted_path() for cls in classes)} are for it; name one in own_operators"
+        )
+
+    return builder
+
+
+def source_with(operator: COperator, program: TFLiteProgram) -> Source:
+    """Return the C source of a graph in which custom operators of this operator's name are computed by it.
+
+    Raises
+    ------
+    CompileError
+        If the graph cannot become C.
+    """
+    return source_of(program, 0, {operator.operator: _builder(operator)})
+
+
+def _builder(operator: COperator) -> Builder:
+    def builder(op: OperatorView) -> CStep:
+        step = operator.step(op)
+        # A function that is not called would be a warning of the compiler.
+        return step if step.kernels else replace(step, kernels=(*operator.uses, operator.kernel.strip("\n") + "\n"))
+
+    return builder
