@@ -95,3 +95,21 @@ def test_a_single_sample_joins_the_last_batch() -> None:
     dataset.prepare()
     count = len(dataset.split("test"))
     assert DatasetSequence(dataset, "test", batch=count - 1).sizes() == [count]
+
+
+def test_channels_may_be_last_and_outputs_take_further_features() -> None:
+    from nnpipe.training.outputs.detection import DetectionOutput
+
+    detection = "nnpipe.training.outputs.detection.DetectionOutput"
+    head = Head(detection, "boxes", features={"classes": "class"}, options={"size": [16, 8], "strides": [8]})
+    network = Network([torch.nn.Conv2d(3, 7, 8, 8)], {"box": head}, input="image", channels_last=True)
+    image = torch.rand(2, 16, 8, 3)
+    batch = {"image": image, "boxes": torch.tensor([[[0.0, 0, 4, 4]]] * 2), "class": torch.tensor([[1]] * 2)}
+    found = network.module(batch)["box"]
+    assert found.classes is batch["class"]
+    cells = network.module.layers(image.permute(0, 3, 1, 2))
+    apart = DetectionOutput(torch.stack([cells[..., 0, 0], cells[..., 1, 0]], 1), batch["boxes"],
+                            classes=batch["class"], size=(16, 8), strides=(8,))  # fmt: skip
+    torch.testing.assert_close(found.compute_losses(), apart.compute_losses())
+    with pytest.raises(ConfigError, match="a batch has no 'class'"):
+        network.module({"image": image, "boxes": batch["boxes"]})

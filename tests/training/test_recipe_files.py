@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -23,11 +24,20 @@ from nnpipe.experiment.configuration import Configuration
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.experiment.state_file import read_state, to_bytes
 from nnpipe.scenarios.experiment import main
+from nnpipe.scenarios.runs import main as runs_main
 from nnpipe.training.experiment import Training
 from nnpipe.training.sequences.dataset import DatasetSequence
 from nnpipe.training.starting_weights import StartingWeights
 
 FILES = {path.stem: path for path in (Path(__file__).parents[2] / "examples" / "recipes").glob("*.yaml")}
+BEFORE = {"distillation": "distillation_teacher", "quantised": "quantised_before"}
+"""The training whose weights a recipe starts from."""
+
+
+def test_every_recipe_is_there_without_code() -> None:
+    programs = {path.stem for path in FILES["gan"].parent.glob("*.py")}
+    assert programs <= FILES.keys()
+    assert FILES.keys() - programs == {"fine_tune_before", *BEFORE.values()}
 
 
 @pytest.mark.parametrize("name", sorted(FILES))
@@ -121,12 +131,32 @@ def test_it_goes_on_to_the_bit_after_kills(recorded: Path, tmp_path: Path) -> No
     [
         ("distillation", "digits/test/digit/accuracy", 0.9), ("contrastive", "digits/test/features/recall_at_1", 0.9),
         ("segmentation", "digits/test/ink/mean_iou", 0.8), ("gan", "digits/train/drawn/accuracy", 0.5),
+        ("language_model", "text/test/next/accuracy", 0.9), ("quantised", "digits/test/digit/accuracy", 0.95),
+        ("detection", "pictures/test/squares/map", 0.5), ("keywords", "sounds/test/word/accuracy", 0.9),
+        ("tabular", "rows/test/label/roc_auc", 0.9),
     ],
 )  # fmt: skip
-def test_a_recipe_works(name: str, figure: str, least: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_recipe_works(
+    name: str,
+    figure: str,
+    least: float,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     monkeypatch.chdir(tmp_path)
-    if name == "distillation":
-        carried_out("distillation_teacher")
+    before = BEFORE.get(name)
+    if before:
+        carried_out(before)
     carried_out(name)
     with RunDatabase("runs.sqlite") as database:
-        assert database.runs.get(name).statistics[figure] > least
+        run = database.runs.get(name)
+        assert run.statistics[figure] > least
+        assert [found.id for found in database.runs.find(f"statistics.{figure} > {least} and experiment = {name}")] == [
+            run.id
+        ]
+        assert run.parents == ((database.runs.get(before).id,) if before else ())
+    if before:
+        capsys.readouterr()
+        assert runs_main(["tree", name]) == 0
+        assert re.search(rf"^{before} .*\n└─ {name} ", capsys.readouterr().out, re.M)

@@ -120,7 +120,7 @@ class COperatorContract(DiscoverableContract):
                 *first, last = [length or 0 for length in spec.shape]
                 for change in ({"shape": (*first, last + 1)}, {"shape": (*first, last, 2)}, {"dtype": "float64"}):
                     outputs = [*case.outputs]
-                    outputs[number] = replace(spec, **change)  # type: ignore[arg-type]
+                    outputs[number] = replace(spec, **change)
                     with pytest.raises(CompileError):
                         _source(operator, replace(case, outputs=outputs))
 

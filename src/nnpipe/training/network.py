@@ -28,6 +28,8 @@ class Head(Module):
         Further arguments of the output, such as ``label_smoothing`` or ``scale``.
     weights
         The feature that holds the weight of each sample.
+    features
+        Features that are further arguments of the output, by the arguments' names: ``{classes: class}``.
     """
 
     def __init__(
@@ -38,12 +40,13 @@ class Head(Module):
         layers: Sequence[Any] = (),
         options: Mapping[str, Any] | None = None,
         weights: str | None = None,
+        features: Mapping[str, str] | None = None,
     ) -> None:
         self.output: Callable[..., Output] = output_class(output)
         self.target = target
         self.own_layers = tuple(layers)
         self.options = {n: tuple(v) if isinstance(v, list) else v for n, v in (options or {}).items()}
-        self.weights = weights
+        self.features = {**(features or {}), **({} if weights is None else {"weights": weights})}
 
     def children(self) -> Any:
         """Return none: the layers belong to the network's module."""
@@ -80,17 +83,25 @@ class Network(Module):
         The feature that is the first layer's input.
     scale
         The factor of the input, such as 1/255 for pixels; integers are converted to floating point.
+    channels_last
+        Whether the input's channels are its last axis, and become the first one after that of samples.
     """
 
     def __init__(
-        self, layers: Sequence[Any], outputs: Mapping[str, Head], *, input: str = "input", scale: float = 1.0
+        self,
+        layers: Sequence[Any],
+        outputs: Mapping[str, Head],
+        *,
+        input: str = "input",
+        scale: float = 1.0,
+        channels_last: bool = False,
     ) -> None:
         for name, head in outputs.items():
             if not isinstance(head, Head):
                 raise ConfigError(f"Network: the output {name!r} is a {type(head).__name__}; it must be a Head")
         if not outputs:
             raise ConfigError("Network: without an output there is nothing to learn")
-        self.module = _module(layers, outputs, input, scale)
+        self.module = _module(layers, outputs, input, scale, channels_last)
 
 
 class Adversaries(Module):
@@ -170,7 +181,7 @@ def output_class(path: str) -> type[Output]:
     return found
 
 
-def _module(layers: Sequence[Any], outputs: Mapping[str, Head], input: str, scale: float) -> Any:
+def _module(layers: Sequence[Any], outputs: Mapping[str, Head], input: str, scale: float, channels_last: bool) -> Any:
     import torch
 
     class Whole(torch.nn.Module):  # type: ignore[misc]
@@ -183,17 +194,18 @@ def _module(layers: Sequence[Any], outputs: Mapping[str, Head], input: str, scal
             if input not in batch:
                 raise ConfigError(f"Network: a batch has no {input!r}; it has {', '.join(batch)}")
             given = batch[input]
+            given = given.movedim(-1, 1) if channels_last else given
             values = self.layers((given if given.is_floating_point() else given.float()) * scale)
             found = {}
             for name, head in outputs.items():
                 own = self.heads[name](values)
-                wanted = [feature for feature in (head.target, head.weights) if feature is not None]
+                wanted = [feature for feature in (head.target, *head.features.values()) if feature is not None]
                 missing = [feature for feature in wanted if feature not in batch]
                 if missing:
                     raise ConfigError(f"Network: a batch has no {missing[0]!r}; it has {', '.join(batch)}")
                 target = None if head.target is None else batch[head.target]
-                weights = {} if head.weights is None else {"weights": batch[head.weights]}
-                found[name] = head.output(own, target, **weights, **head.options)
+                features = {argument: batch[feature] for argument, feature in head.features.items()}
+                found[name] = head.output(own, target, **features, **head.options)
             return found
 
     return Whole()

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from nnpipe.core.argument_checks import check_call
+from nnpipe.core.dataset import Dataset
+from nnpipe.core.errors import ConfigError
 
 
 def balanced_weights(labels: np.ndarray, classes: int) -> Any:
@@ -30,3 +34,32 @@ def balanced_weights(labels: np.ndarray, classes: int) -> Any:
     counts = np.bincount(labels, minlength=classes).astype(np.float64)
     found = np.divide(counts.sum(), classes * counts, out=np.zeros(classes), where=counts > 0)
     return torch.from_numpy(found.astype(np.float32))
+
+
+@dataclass(frozen=True, kw_only=True)
+class BalancedWeights:
+    """The balanced weights of a data set's classes, for files: ``class_weights: {reference: balance.weights}``.
+
+    Parameters
+    ----------
+    dataset
+        The data set, whose training samples are counted.
+    target
+        The name of the classes in its truth.
+    """
+
+    dataset: Dataset
+    target: str = "label"
+
+    def __post_init__(self) -> None:
+        check_call(BalancedWeights, vars(self))
+
+    @cached_property
+    def weights(self) -> tuple[float, ...]:
+        """The weight of each class."""
+        self.dataset.prepare()
+        _, truth = self.dataset.read(self.dataset.split("train"))
+        if self.target not in truth:
+            raise ConfigError(f"BalancedWeights: target names {self.target!r}; there are {', '.join(truth)}")
+        classes = len(self.dataset.spec.class_names) or int(truth[self.target].max()) + 1
+        return tuple(balanced_weights(np.asarray(truth[self.target]), classes).tolist())

@@ -24,6 +24,7 @@ _LEAST_SCORE = 0.001  # as usual where mAP is computed
 class DetectionOutput(Output):
     """Numbers of cells ``(n, cells, 5 + classes)`` with boxes ``(n, m, 4)`` as targets.
 
+    The numbers of a single grid may also be a map ``(n, 5 + classes, rows, columns)``, as a convolution returns it.
     Cells are those of one or several grids over the picture, row by row, the finest grid first.  The numbers of a cell
     are x and y of a box's centre relative to the cell, the logarithms of its width and height, all in cells, the logit
     of whether a box is there, and the logits of the classes: what ``YOLOXDecoder`` reads after a sigmoid of all but the
@@ -60,6 +61,8 @@ class DetectionOutput(Output):
 
     def __post_init__(self) -> None:
         check_call(DetectionOutput, vars(self))
+        if self.output.dim() == 4:
+            self.output = self.output.flatten(2).transpose(1, 2)
 
     @property
     def _grid(self) -> BoxGrid:
