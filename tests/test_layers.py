@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "nnpipe"
-ASIDE = {"testing": {"core", "protocols", "training", "layers", "codegen"}}
+ASIDE = {"testing": {"core", "protocols", "training", "layers", "codegen", "compilers"}}
 """Packages beside the table: what each may import, while nothing may import them."""
 
 CIRCLES = [{f"nnpipe.training.sequences.{name}" for name in ("sequence", "map", "regroup", "collate", "reservoir")}]

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import ClassVar
+
+import numpy as np
 
 from nnpipe.compilers._c_code.fixed_point import multiplier_of as multiplier_of
 from nnpipe.compilers._c_code.fixed_point import scale_of as scale_of
@@ -21,8 +24,11 @@ from nnpipe.compilers._c_code.step import text_of as text_of
 from nnpipe.core.discoverable import Discoverable
 from nnpipe.core.errors import CompileError
 from nnpipe.core.registry import find, named, named_or_imported
-from nnpipe.formats.tflite_program import TFLiteProgram
+from nnpipe.core.tensors import IOSpec, TensorSpec
+from nnpipe.formats.tflite import TFLiteFile
+from nnpipe.formats.tflite_program import ProgramOperator, ProgramTensor, TFLiteProgram
 
+_CUSTOM = 32  # the code of custom operators in the schema
 EXP, LOG, SQRT = CKernel("exp.c"), CKernel("log.c"), CKernel("sqrt.c")
 """The functions ``float nn_exp(float)``, ``nn_log`` and ``nn_sqrt``, for ``uses``: there is no library of C."""
 
@@ -119,15 +125,42 @@ def _only(classes: list[type[COperator]]) -> Builder:
     return builder
 
 
-def source_with(operator: COperator, program: TFLiteProgram) -> Source:
-    """Return the C source of a graph in which custom operators of this operator's name are computed by it.
+def source_of_one(
+    operator: COperator,
+    inputs: Sequence[TensorSpec],
+    outputs: Sequence[TensorSpec],
+    constants: Mapping[int, np.ndarray] = MappingProxyType({}),
+    options: bytes = b"",
+) -> Source:
+    """Return the C source of a graph of one custom operator, as tests need it.
+
+    Parameters
+    ----------
+    operator
+        The operator.
+    inputs, outputs
+        Its tensors, with all lengths.
+    constants
+        The contents of those inputs that are constant, by their places.
+    options
+        The options of the operator in the file.
 
     Raises
     ------
     CompileError
-        If the graph cannot become C.
+        If it cannot become C.
     """
-    return source_of(program, 0, {operator.operator: _builder(operator)})
+    specs = [*inputs, *outputs]
+    tensors = [
+        ProgramTensor(spec, tuple(length or 0 for length in spec.shape), constants.get(n), False)
+        for n, spec in enumerate(specs)
+    ]
+    read = [n for n in range(len(inputs)) if n not in constants]
+    made = list(range(len(inputs), len(specs)))
+    io = IOSpec(tuple(specs[n] for n in read), tuple(outputs))
+    file = TFLiteFile(io, {specs[n].name: n for n in read}, {specs[n].name: n for n in made})
+    one = ProgramOperator(_CUSTOM, operator.operator, tuple(range(len(inputs))), tuple(made), None, (), options)
+    return source_of(TFLiteProgram(file, tuple(tensors), (one,)), 0, {operator.operator: _builder(operator)})
 
 
 def _builder(operator: COperator) -> Builder:

@@ -10,16 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nnpipe.compilers.c_operator import COperator, Source, own_kernels, source_with
+from nnpipe.compilers.c_operator import COperator, Source, own_kernels, source_of_one
 from nnpipe.core.discoverable import Discoverable
 from nnpipe.core.errors import CompileError
-from nnpipe.core.tensors import IOSpec, TensorSpec
-from nnpipe.formats.tflite import TFLiteFile
-from nnpipe.formats.tflite_program import ProgramOperator, ProgramTensor, TFLiteProgram
+from nnpipe.core.tensors import TensorSpec
 from nnpipe.testing.discoverable import DiscoverableContract
 from nnpipe.testing.sanitised_c import sanitised_outputs
 
-_CUSTOM = 32
 _FLAGS = ("-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "-ffreestanding", "-fno-builtin", "-O1")
 
 
@@ -41,22 +38,6 @@ class OperatorCase:
     outputs: Sequence[TensorSpec]
     constants: Mapping[int, np.ndarray] = field(default_factory=dict)
     options: bytes = b""
-
-    def program(self, name: str) -> TFLiteProgram:
-        """Return a graph of one custom operator of this name."""
-        specs = [*self.inputs, *self.outputs]
-        given = {n: self.constants.get(n) for n in range(len(specs))}
-        tensors = [
-            ProgramTensor(spec, tuple(length or 0 for length in spec.shape), given[n], False)
-            for n, spec in enumerate(specs)
-        ]
-        read = [n for n in range(len(self.inputs)) if given[n] is None]
-        made = list(range(len(self.inputs), len(specs)))
-        io = IOSpec(tuple(specs[n] for n in read), tuple(self.outputs))
-        file = TFLiteFile(io, {specs[n].name: n for n in read}, {specs[n].name: n for n in made})
-        places = tuple(range(len(self.inputs)))
-        operator = ProgramOperator(_CUSTOM, name, places, tuple(made), None, (), self.options)
-        return TFLiteProgram(file, tuple(tensors), (operator,))
 
 
 class COperatorContract(DiscoverableContract):
@@ -152,7 +133,7 @@ class COperatorContract(DiscoverableContract):
 
 
 def _source(operator: COperator, case: OperatorCase) -> Source:
-    return source_with(operator, case.program(operator.operator))
+    return source_of_one(operator, case.inputs, case.outputs, case.constants, case.options)
 
 
 def _runs(case: OperatorCase, span: float) -> list[dict[str, np.ndarray]]:
