@@ -93,7 +93,9 @@ def idle() -> dict[str, Any]:
     from test_user_inputs import Idle
 
     model = Idle()
-    history = Trainer(TrainerOptions(num_epochs=2), ()).fit(model, toys.sequences(33), optimiser=SGD(rate=0.1))
+    metrics = {"kind": objects(), "unused": objects()}
+    options = TrainerOptions(num_epochs=2)
+    history = Trainer(options, ()).fit(model, toys.sequences(33), optimiser=SGD(rate=0.1), metrics=metrics)
     return {"model": toys.weights(model), "history": list(history.rows())}
 
 
@@ -115,10 +117,20 @@ def stepped() -> dict[str, Any]:
     return {"model": toys.weights(model), "history": list(history.rows())}
 
 
+def objects() -> list[Any]:
+    """Return metrics whose states are arrays of all samples, and sums."""
+    from torchmetrics.classification import MulticlassAUROC, MulticlassCalibrationError, MulticlassF1Score
+
+    return [MulticlassAUROC(3), MulticlassCalibrationError(3, n_bins=15), MulticlassF1Score(3, average=None)]
+
+
 def evaluated() -> dict[str, float]:
-    """Evaluate uneven data, with a metric of all samples."""
-    data = {"blobs": {"test": toys.ArraySequence(toys.blobs(33, 5), 16, shuffle=False)}}
-    return Trainer().evaluate(Plain(), data, metrics={"output": ["roc_auc", "pr_auc", "calibration_error"]})
+    """Evaluate uneven data, with metrics of all samples."""
+    # Of batches of one sample, the second of two processes has none at all.
+    data = {"blobs": {"test": toys.ArraySequence(toys.blobs(33, 5), 16, shuffle=False),
+                      "single": toys.ArraySequence(toys.blobs(9, 5), 1, shuffle=False)}}  # fmt: skip
+    wanted = ["roc_auc", "pr_auc", "calibration_error", *objects()]
+    return Trainer().evaluate(Plain(), data, metrics={"output": wanted})
 
 
 def main(folder: Path, left: Path | None = None) -> None:

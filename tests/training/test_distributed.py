@@ -34,6 +34,7 @@ def distance(found: Any, expected: Any) -> float:
 
 @pytest.mark.slow
 def test_two_processes_learn_what_one_does_and_resume_to_the_bit(tmp_path: Path) -> None:
+    pytest.importorskip("torchmetrics", reason="torchmetrics is not installed")
     (tmp_path / "one").mkdir()
     with torch.random.fork_rng():
         spread.main(tmp_path / "one")
@@ -54,8 +55,15 @@ def test_two_processes_learn_what_one_does_and_resume_to_the_bit(tmp_path: Path)
         assert distance(first[kind], alone[kind]) <= 1e-6, kind
     assert first["evaluated"] == second["evaluated"] == pytest.approx(alone["evaluated"], abs=1e-6)
     assert 0 < first["evaluated"]["blobs/test/output/roc_auc"] < 1
-    for row, expected in zip(first["plain"]["history"], alone["plain"]["history"], strict=True):
-        assert row == pytest.approx(expected, abs=1e-6)
+    for split in ("test", "single"):
+        ours, theirs = (first["evaluated"][f"blobs/{split}/output/{one}"] for one in ("roc_auc", "MulticlassAUROC"))
+        assert ours == pytest.approx(theirs, abs=1e-6)
+    assert {"blobs/train/kind/MulticlassAUROC", "blobs/test/kind/MulticlassF1Score/2"} <= set(
+        first["idle"]["history"][-1]
+    )
+    for kind in ("plain", "idle"):
+        for row, expected in zip(first[kind]["history"], alone[kind]["history"], strict=True):
+            assert row == pytest.approx(expected, abs=1e-6)
     # One process goes on with what two have left, and two with what one has left.
     with torch.random.fork_rng():
         shrunk = {kind: spread.train(tmp_path / "two" / f"left{kind}", **asked)

@@ -217,6 +217,85 @@ def test_objects_of_torchmetrics_are_metrics(tmp_path: Path) -> None:
     assert rows[0] == rows[1]
 
 
+def objects_of_torchmetrics() -> dict[str, Any]:
+    """Return objects with states that are arrays of all samples, sums, and moments that are joined by a formula."""
+    metrics = pytest.importorskip("torchmetrics", reason="torchmetrics is not installed")
+    of_classes = metrics.classification
+    together = [of_classes.MulticlassF1Score(4), of_classes.MulticlassRecall(4), of_classes.MulticlassAUROC(4)]
+    return {
+        "auroc": of_classes.MulticlassAUROC(4),
+        "binned": of_classes.MulticlassAUROC(4, thresholds=50),
+        "error": of_classes.MulticlassCalibrationError(4, n_bins=15),
+        "each": metrics.wrappers.ClasswiseWrapper(of_classes.MulticlassAccuracy(4, average=None)),
+        "sum": of_classes.MulticlassRecall(4) + of_classes.MulticlassPrecision(4),
+        "together": metrics.MetricCollection(together),
+    }
+
+
+@pytest.mark.parametrize("size", [1, 7, 101])
+def test_objects_do_not_depend_on_batches(size: int) -> None:
+    """torchmetrics takes logits for probabilities where all of a batch happen to lie between 0 and 1."""
+    metrics = pytest.importorskip("torchmetrics.classification", reason="torchmetrics is not installed")
+    arrays = classes(3)
+    arrays["x"] *= np.float32(0.7)
+    found = evaluated(
+        lambda b: ClassificationOutput(b["x"], b["label"]), arrays, [metrics.MulticlassAUROC(3), "roc_auc"], size
+    )
+    assert found["MulticlassAUROC"] == pytest.approx(found["roc_auc"], abs=1e-6)
+    yes = {"x": arrays["x"][:, 0], "label": np.float32(arrays["label"] == 0)}
+    found = evaluated(lambda b: BinaryOutput(b["x"], b["label"]), yes, [metrics.BinaryAUROC(), "roc_auc"], size)
+    assert found["BinaryAUROC"] == pytest.approx(found["roc_auc"], abs=1e-6)
+
+
+def parts(wanted: Any, arrays: dict[str, Any], cut: list[slice]) -> list[WholeMetrics]:
+    """Return the metrics of each part of the samples; of a part without samples nothing is known."""
+    found = []
+    for own in cut:
+        found.append(WholeMetrics(wanted))
+        output, target = (torch.from_numpy(arrays[name][own]) for name in ("x", "label"))
+        if len(output):
+            found[-1].add({"out": ClassificationOutput(output, target)})
+    return found
+
+
+@pytest.mark.parametrize(
+    "cut",
+    [[slice(0, 60, 2), slice(1, 60, 2), slice(60, 101)], [slice(0, 0), slice(0, 101)], [slice(0, 101), slice(0, 0)]],
+    ids=["uneven", "first-idle", "second-idle"],
+)
+def test_objects_of_several_processes_are_joined(cut: list[slice]) -> None:
+    wanted, arrays = wanted_of({"out": objects_of_torchmetrics(), "idle": objects_of_torchmetrics()}, 2), classes(4)
+    (whole,) = parts(wanted, arrays, [slice(0, 101)])
+    joined = WholeMetrics(wanted)
+    joined.join([part.state_dict() for part in parts(wanted, arrays, cut)])
+    expected = whole.figures()
+    assert {"out/auroc", "out/together/MulticlassRecall", "out/sum"} <= set(expected)
+    assert not [name for name in expected if name.startswith("idle")]
+    assert joined.figures() == pytest.approx(expected, abs=1e-6)
+
+
+def test_moments_of_several_processes_are_joined() -> None:
+    metrics = pytest.importorskip("torchmetrics", reason="torchmetrics is not installed")
+    wanted, arrays = wanted_of({"out": [metrics.PearsonCorrCoef()]}, 2), classes(2, 31)
+
+    def of(own: slice) -> WholeMetrics:
+        found = WholeMetrics(wanted)
+        one, other = (torch.from_numpy(arrays[name][own]) for name in ("x", "weight"))
+        found.add({"out": RegressionOutput(one[:, 0], other)})
+        return found
+
+    joined = WholeMetrics(wanted)
+    joined.join([of(slice(0, 20)).state_dict(), WholeMetrics(wanted).state_dict(), of(slice(20, 31)).state_dict()])
+    expected = np.corrcoef(arrays["x"][:, 0], arrays["weight"])[0, 1]
+    assert joined.figures() == pytest.approx({"out/PearsonCorrCoef": expected}, abs=1e-6)
+
+
+def test_an_object_that_cannot_be_joined_is_refused_in_several_processes() -> None:
+    assert wanted_of({"out": [Hits()]})
+    with pytest.raises(ConfigError, match="a Hits, which does not say how the states of 2 processes are joined"):
+        wanted_of({"out": [Hits()]}, 2)
+
+
 @pytest.mark.parametrize(
     ("metrics", "message"),
     [

@@ -127,6 +127,5 @@ def figures_of(sums: MetricSums, team: Team, wanted: Wanted) -> dict[str, float]
     if team.world == 1:
         return sums.figures()
     whole = MetricSums(wanted)
-    whole.take_objects(sums)
     whole.join(team.gathered(sums.state_dict()))
     return whole.figures()

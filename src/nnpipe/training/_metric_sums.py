@@ -101,11 +101,6 @@ class MetricSums:
         if self._whole is not None and WHOLE in state:
             self._whole.load_state_dict(state[WHOLE])
 
-    def take_objects(self, other: MetricSums) -> None:
-        """Use the objects of other sums, which exchange their states with other processes themselves."""
-        if self._whole is not None and other._whole is not None:
-            self._whole.objects = other._whole.objects
-
     def join(self, states: Iterable[Mapping[str, Any]]) -> None:
         """Add sums that other processes returned by :meth:`state_dict`, in order."""
         states = list(states)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -14,20 +13,19 @@ from nnpipe.core.naming import nearest
 from nnpipe.core.quality_metric import QualityMetric
 from nnpipe.core.ragged import Ragged
 from nnpipe.core.task import task_named
+from nnpipe.training import _metric_objects as objects
 
 Wanted = Mapping[str, Mapping[str, Any]]
 """By output and figure: the name of a metric of the output's task, a ``QualityMetric``, or an object with a state."""
 
-_METHODS = ("update", "compute", "reset", "state_dict", "load_state_dict")
 
-
-def wanted_of(given: Any) -> dict[str, dict[str, Any]]:
+def wanted_of(given: Any, processes: int = 1) -> dict[str, dict[str, Any]]:
     """Return the metrics that a caller asks for, by output and figure.
 
     Raises
     ------
     ConfigError
-        If something is no metric; the message names it.
+        If something is no metric, or cannot be computed by several processes; the message names it.
     """
     if not isinstance(given, Mapping):
         raise ConfigError(f"metrics is a {type(given).__name__}; give metrics by output: {{'label': ['roc_auc']}}")
@@ -41,13 +39,23 @@ def wanted_of(given: Any) -> dict[str, dict[str, Any]]:
                 raise ConfigError(f"metrics[{output!r}]: two have one name; give them by names of your own")
         else:
             raise ConfigError(f"metrics[{output!r}] is a {type(metrics).__name__}; give a list, or metrics by name")
+        found[output] = {}
         for name, metric in named.items():
-            if not isinstance(metric, (str, QualityMetric)) and not all(hasattr(metric, m) for m in _METHODS):
+            if isinstance(metric, (str, QualityMetric)):
+                found[output][name] = metric
+                continue
+            where = f"metrics[{output!r}][{name!r}] is a {type(metric).__name__}"
+            if not objects.is_object(metric):
                 raise ConfigError(
-                    f"metrics[{output!r}][{name!r}] is a {type(metric).__name__}; give the name of a task's metric, a "
-                    f"QualityMetric, or an object with {', '.join(_METHODS)}, such as those of torchmetrics"
+                    f"{where}; give the name of a task's metric, a QualityMetric, or an object with "
+                    f"{', '.join(objects.METHODS)}, such as those of torchmetrics"
                 )
-        found[output] = named
+            if processes > 1 and not objects.is_joinable(metric):
+                raise ConfigError(
+                    f"{where}, which does not say how the states of {processes} processes are joined; "
+                    "give an object of torchmetrics"
+                )
+            found[output] |= objects.unfolded(name, metric)
     return found
 
 
@@ -60,21 +68,17 @@ class WholeMetrics:
 
     Those of tasks are computed by the code that computes a report's, from the arrays of all samples; so they do not
     depend on how these are divided into batches or processes.
-
-    Attributes
-    ----------
-    objects
-        Copies of the objects that were given, by output and name.
     """
 
     def __init__(self, wanted: Wanted) -> None:
         self._wanted = wanted
-        self.objects = {
-            (output, name): _fresh(metric)
+        self._objects = {
+            (output, name): objects.fresh(metric)
             for output, metrics in wanted.items()
             for name, metric in metrics.items()
             if hasattr(metric, "compute")
         }
+        self._counted: set[str] = set()  # the outputs that objects have seen
         self._parts: dict[str, list[list[Evaluation]]] = {}
         self._weights: dict[str, list[np.ndarray]] = {}
 
@@ -87,11 +91,12 @@ class WholeMetrics:
             if any(isinstance(metric, (str, QualityMetric)) for metric in metrics.values()):
                 self._judge(name, output)
             for key in metrics:
-                if (name, key) in self.objects:
-                    metric = self.objects[name, key]
+                if (name, key) in self._objects:
+                    metric = self._objects[name, key]
                     if hasattr(metric, "to"):
-                        metric = self.objects[name, key] = metric.to(output.output.device)
-                    metric.update(output.output.detach(), output.target)
+                        metric = self._objects[name, key] = metric.to(output.output.device)
+                    metric.update(*output.measured())
+                    self._counted.add(name)
 
     def _judge(self, name: str, output: Any) -> None:
         judged = output.judged()
@@ -118,8 +123,10 @@ class WholeMetrics:
             judged = [task_named(one.task).completed(one) for one in judged]
             for key, metric in metrics.items():
                 where = f"{name}/{key}"
-                if (name, key) in self.objects:
-                    found |= _flat(where, self.objects[name, key].compute())
+                if (name, key) in self._objects:
+                    if name not in self._counted:
+                        continue
+                    found |= _flat(where, self._objects[name, key].compute())
                 elif judged:
                     values = [_resolved(metric, one.task).prepared(one)(self._all_weights(name)) for one in judged]
                     known = [value for value in values if not np.isnan(value)]
@@ -136,19 +143,29 @@ class WholeMetrics:
         return {
             "judged": {name: [_encoded(Evaluation.joined(p)) for p in parts] for name, parts in self._parts.items()},
             "weights": {name: self._all_weights(name) for name in self._weights},
-            "objects": {f"{output}/{name}": _state_of(metric) for (output, name), metric in self.objects.items()},
+            "objects": {
+                f"{output}/{name}": objects.state_of(metric)
+                for (output, name), metric in self._objects.items()
+                if output in self._counted
+            },
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what :meth:`state_dict` returned."""
         self._parts = {n: [[_decoded(one)] for one in parts] for n, parts in state["judged"].items()}
         self._weights = {name: [weights] for name, weights in state["weights"].items()}
-        for (output, name), metric in self.objects.items():
+        for (output, name), metric in self._objects.items():
             if (key := f"{output}/{name}") in state["objects"]:
-                _load(metric, state["objects"][key])
+                objects.load(metric, state["objects"][key])
+                self._counted.add(output)
 
     def join(self, states: Iterable[Mapping[str, Any]]) -> None:
-        """Add the samples of other processes, in order.  Objects exchange their states themselves."""
+        """Take the samples of all processes, in order; nothing was added before."""
+        states = list(states)
+        for (output, name), metric in self._objects.items():
+            if seen := [state["objects"][key] for state in states if (key := f"{output}/{name}") in state["objects"]]:
+                objects.join(metric, seen)
+                self._counted.add(output)
         for state in states:
             for name, judged in state["judged"].items():
                 parts = self._parts.setdefault(name, [[] for _ in judged])
@@ -191,25 +208,6 @@ def _flat(name: str, value: Any) -> dict[str, float]:
     if array.ndim > 1:
         raise ConfigError(f"metrics: {name} is an array of the shape {array.shape}; a figure of a history is a number")
     return {name: float(array)} if array.ndim == 0 else {f"{name}/{n}": float(one) for n, one in enumerate(array)}
-
-
-def _fresh(metric: Any) -> Any:
-    """Return a copy of an object that computes a metric, without samples."""
-    found = copy.deepcopy(metric)
-    found.reset()
-    if hasattr(found, "persistent"):
-        found.persistent(True)  # torchmetrics: its state is part of state_dict
-    return found
-
-
-def _state_of(metric: Any) -> dict[str, Any]:
-    return {"state": dict(metric.state_dict()), "updates": getattr(metric, "_update_count", 0)}
-
-
-def _load(metric: Any, state: Mapping[str, Any]) -> None:
-    metric.load_state_dict(dict(state["state"]))
-    if hasattr(metric, "_update_count"):
-        metric._update_count = state["updates"]  # torchmetrics warns of a metric that was never updated
 
 
 def _encoded(found: Evaluation) -> dict[str, Any]:

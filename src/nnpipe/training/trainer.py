@@ -157,7 +157,6 @@ class Trainer(Module):
         check_others(folder, resume, identity, progress)
         check_schedule(schedule)
         check_step(step)
-        wanted = wanted_of(metrics)
         where = None if folder is None else RunFolder(Path(folder))
         if where is not None:
             where.check()
@@ -176,6 +175,7 @@ class Trainer(Module):
                 raise ConfigError("on_divergence='rollback' needs a folder with checkpoints, and a single process")
             made = optimisers_of(optimiser, model, parameters)
             schedules = schedules_of(schedule, made)
+            wanted = wanted_of(metrics, members.world)
             fit = Fit(model, next(iter(made.values())), given, where, self.options, optimisers=made, metrics=wanted)
             hooks = Hooks(callbacks if members.rank == 0 else (), fit)
             writer = CheckpointWriter()
@@ -258,7 +258,7 @@ class Trainer(Module):
         model, datasets = model_of(model), datasets_of(datasets, self.options.seed)
         with team(self.options.device) as members:
             place(model, self.options)
-            fit = Fit(model, None, datasets, None, self.options, metrics=wanted_of(metrics))
+            fit = Fit(model, None, datasets, None, self.options, metrics=wanted_of(metrics, members.world))
             hooks = Hooks((self.callbacks or ()) if members.rank == 0 else (), fit)
             evaluator = Evaluator(fit, hooks, members, progress if members.rank == 0 else silent)
             done = False

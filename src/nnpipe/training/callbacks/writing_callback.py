@@ -68,9 +68,11 @@ def writes_after(fit: Fit) -> bool:
     """Return whether files that show all epochs are written anew after this one.
 
     They are after each of the first 100 epochs, then after each tenth, from 1,000 on after each hundredth, and so on,
-    and after the last: otherwise the time of an epoch would grow with their number.
+    and after the last: otherwise the time of an epoch would grow with their number.  A Keras loop may go on beyond
+    ``num_epochs``, whose last epoch is known only when the training ends.
     """
-    return _is_last(fit) or fit.epoch % 10 ** max(0, len(str(fit.epoch - 1)) - 2) == 0
+    last = _is_last(fit) and (fit.epoch <= fit.options.num_epochs or bool(fit.stopping))
+    return last or fit.epoch % 10 ** max(0, len(str(fit.epoch - 1)) - 2) == 0
 
 
 def _is_last(fit: Fit) -> bool:

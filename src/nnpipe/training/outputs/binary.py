@@ -66,6 +66,10 @@ class BinaryOutput(Output):
             for yes, true in columns
         ]  # fmt: skip
 
+    def measured(self) -> tuple[Any, Any]:
+        """Return the probabilities and the truth as 0 or 1, of the shape of the logits."""
+        return real(self.output.detach()).sigmoid(), (self.target > 0.5).long()
+
     def metrics(self) -> dict[str, Metric]:
         """Return ``accuracy``, ``precision``, ``recall`` and ``f1``."""
         said, true = self.predictions(), self.target > 0.5

@@ -76,6 +76,10 @@ class ClassificationOutput(Output):
             judged_as("classification", self.output, self.true_classes, classes, target="label", predicted="scores")
         ]
 
+    def measured(self) -> tuple[Any, Any]:
+        """Return the probabilities ``(n, classes)`` and the classes ``(n,)``."""
+        return real(self.output.detach()).softmax(1), self.true_classes
+
     def metrics(self) -> dict[str, Metric]:
         """Return ``accuracy`` and the accuracies of ``top``."""
         output, target = self.output.detach(), self.true_classes

@@ -85,6 +85,14 @@ class Output(ABC):
         """Return what the metrics of a task need of this batch, one for each label; empty if it belongs to no task."""
         return []
 
+    def measured(self) -> tuple[Any, Any]:
+        """Return what objects as of torchmetrics are updated with; by default the output, detached, and the target.
+
+        Outputs of classes give probabilities: given logits, torchmetrics guesses batch by batch whether they are, by
+        whether all lie between 0 and 1.
+        """
+        return self.output.detach(), self.target
+
     def weighed(self, numerator: Any, denominator: Any = None) -> Metric:
         """Return a metric of per-sample tensors ``(n, ...)``, with each sample multiplied by its weight."""
         if self.weights is None:

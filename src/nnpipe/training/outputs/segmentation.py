@@ -74,6 +74,10 @@ class SegmentationOutput(Output):
         classes = self.output.shape[1]
         return [judged_as("segmentation", self.predictions(), truth, classes, target="mask", predicted="mask")]
 
+    def measured(self) -> tuple[Any, Any]:
+        """Return the probabilities ``(n, classes, ...)`` and the classes ``(n, ...)``."""
+        return real(self.output.detach()).softmax(1), self.target
+
     def metrics(self) -> dict[str, Metric]:
         """Return ``accuracy``, ``dice`` and ``iou``."""
         counted = (self.target != self.ignore).flatten(1)
