@@ -37,6 +37,11 @@ $(VENV)/.test: pyproject.toml $(wildcard constraints/*.txt) | $(BIN)/python
 	@$(PIP) '$(TORCH)' -e '.[dev]'
 	@touch $@
 
+$(VENV)/.integrations: $(VENV)/.test
+	@echo "installing the tools that trainings work with: MLflow's server, Weights & Biases, torchvision (a minute, 0.5 GB)"
+	@$(PIP) '$(TORCH)' -e '.[integrations]'
+	@touch $@
+
 demo: $(VENV)/.demo
 	@$(BIN)/nnpipe run examples/digits.yaml
 
@@ -44,7 +49,7 @@ demo: $(VENV)/.demo
 test: $(VENV)/.test
 	@$(TEST) -m "not slow" -n 3 --dist worksteal
 
-test-all: $(VENV)/.test
+test-all: $(VENV)/.integrations
 	@NNPIPE_TESTS=all $(TEST) -n 2 --dist worksteal
 
 check: $(VENV)/.test

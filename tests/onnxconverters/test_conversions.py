@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from torchvision_for_cpu import torchvision
 
 from nnpipe.core.errors import NotSupported
 from nnpipe.core.onnx_conversion import ONNXConversion
@@ -89,6 +90,17 @@ def test_pytorch_exports_by_tracing_below_18(tmp_path: Path) -> None:
     needed(PyTorchONNXConversion)
     row = converted(PyTorchONNXConversion, "two-inputs", 13, tmp_path)
     assert (row.verdict, row.written) == ("same", 13)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("model", ["mlp", "cnn"])
+def test_pytorch_imports_with_onnx2torch(model: str, tmp_path: Path) -> None:
+    needed(PyTorchONNXConversion)
+    torchvision()
+    pytest.importorskip("onnx2torch", reason="onnx2torch is not installed")
+    row = converted(PyTorchONNXConversion, model, 13, tmp_path)
+    assert (row.verdict, row.imported) == ("same", "same"), row.cause
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -6,13 +6,14 @@ import logging
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from installed import needs
 from repeated import RULES_OF_SESSIONS, SAME_IN_A_FRAMEWORK
+from torchvision_for_cpu import torchvision
 
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ArtifactError, ConfigError, MissingDependency
@@ -213,13 +214,6 @@ def test_missing_packages_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         TorchHubModel.check_installed()
 
 
-def imported(package: str) -> ModuleType:
-    """Return a package, or skip the test where it is missing or does not fit PyTorch."""
-    return pytest.importorskip(
-        package, reason=f"{package} is not installed, or not for this PyTorch", exc_type=Exception
-    )
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("architecture", "size"),
@@ -228,7 +222,8 @@ def imported(package: str) -> ModuleType:
 def test_networks_of_the_real_packages_compute_the_same_as_programs(
     architecture: str, size: Any, tmp_path: Path
 ) -> None:
-    imported(architecture.partition(":")[0])
+    torchvision()
+    pytest.importorskip(architecture.partition(":")[0], reason="timm is not installed")
     from nnpipe.runtimes.pytorch import PyTorchRuntime
 
     wrapper = TorchHubModel(architecture=architecture, input_size=size, num_classes=5)
@@ -242,7 +237,7 @@ def test_networks_of_the_real_packages_compute_the_same_as_programs(
 
 
 def test_torchvisions_transforms_are_read_from_its_weights() -> None:
-    models = imported("torchvision").models
+    models = torchvision().models
     found = TorchHubModel(architecture="torchvision:efficientnet_b0").known().meaning
     said = models.EfficientNet_B0_Weights.DEFAULT
     assert found is not None

@@ -120,8 +120,11 @@ def test_mlflow_has_each_epoch_once_also_after_a_kill(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_wandb_keeps_an_offline_run_of_all_epochs(tmp_path: Path) -> None:
-    pytest.importorskip("wandb", reason="wandb is not installed")
-    history = fit(tmp_path / "run", WandbLog(project="blobs"))
+    wandb = pytest.importorskip("wandb", reason="wandb is not installed")
+    try:
+        history = fit(tmp_path / "run", WandbLog(project="blobs"))
+    finally:
+        wandb.teardown()  # its process, which serves all runs of a program
     (path,) = (tmp_path / "run" / "wandb").glob("offline-run-*/run-*.wandb")
     losses = [json.loads(values["blobs/test/loss"]) for values in logged(path) if "blobs/test/loss" in values]
     assert losses == history["blobs/test/loss"].tolist()

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from torchvision_for_cpu import torchvision
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.training.sequences._content_digest import named
@@ -18,11 +19,9 @@ from test_geometry import scene
 
 
 def of_torchvision(degrees: float = 30) -> TorchvisionTransform:
-    pytest.importorskip("torch", reason="PyTorch is not installed")
-    try:
-        from torchvision.transforms import v2
-    except (ImportError, RuntimeError):  # a build of torchvision for another build of PyTorch
-        pytest.skip("torchvision is not installed")
+    torchvision()
+    from torchvision.transforms import v2
+
     steps = [v2.RandomHorizontalFlip(), v2.RandomAffine(degrees, translate=(0.2, 0.2)), v2.ColorJitter(0.3)]
     return TorchvisionTransform(
         transform=v2.Compose([*steps, v2.SanitizeBoundingBoxes(labels_getter=lambda given: given["labels"])]),
