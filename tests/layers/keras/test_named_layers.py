@@ -12,10 +12,17 @@ import numpy as np
 import pytest
 from installed import needs
 
+from nnpipe.codegen.description import check_script
+from nnpipe.codegen.script import generate
+from nnpipe.compilers.tflite import TFLiteCompiler
+from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import ArtifactError, ComponentNotFound, ConfigError
 from nnpipe.layers import open_keras, read_keras, to_torch
 from nnpipe.layers.imports.network_files import read_network
 from nnpipe.layers.keras.named_layers import named_layers
+from nnpipe.modelwrappers.files.declared import DeclaredModel
+from nnpipe.modelwrappers.files.keras import KerasModel
+from nnpipe.runtimes.keras import KerasRuntime
 
 needs("tensorflow")
 
@@ -180,10 +187,42 @@ def test_arguments_that_the_class_lacks_are_told(files: dict[str, Path]) -> None
         read_network(path, own_layers=["own_ours.Scaled"])
 
 
+def test_components_take_the_names_as_an_option(files: dict[str, Path], tmp_path: Path) -> None:
+    expected = np.load(files[".keras"].with_name("expected.npy"))
+    named = ("own_theirs.Scaled",)
+    for component in (KerasModel, KerasRuntime, TFLiteCompiler, DeclaredModel):
+        assert "--own-layers CLASS" in component.form_argparse().format_help()
+    model = KerasModel(model_path=files[".keras"], own_layers=named)
+    artifact = Artifact.of(files[".keras"], "keras", model.io)
+    with KerasRuntime(own_layers=named).load(artifact) as session:
+        (found,) = session.infer({model.io.inputs[0].name: np.ones((2, 3), np.float32)}).values()
+        np.testing.assert_allclose(found, expected, atol=1e-6)
+    declared = DeclaredModel(network=files[".keras"], own_layers=("own_ours.Scaled",))
+    assert [type(layer).__name__ for layer in declared.graph.layers.values()] == ["Input", "Dense", "Scaled"]
+
+
+def test_a_script_is_generated_for_a_file_with_it(files: dict[str, Path]) -> None:
+    described = {
+        "script": "tried", "framework": "pytorch", "variables": {"net": "network"},
+        "tasks": [{"task": "load_model", "network": "small", "model": "net"}],
+    }  # fmt: skip
+    file = {"file": str(files[".keras"])}
+    (problem,) = check_script({**described, "networks": {"small": file}}).problems
+    assert "Scaled is not in the vocabulary; own_layers" in problem.message
+    checked = check_script({**described, "networks": {"small": {**file, "own_layers": ["own_ours.Scaled"]}}})
+    assert checked.problems == ()
+    assert checked.graph is not None
+    assert "2.0" in generate(checked.graph).text
+    problem, *_ = check_script({**described, "networks": {"small": {**file, "own_layers": "x"}}}).problems
+    assert "own_layers must be a list" in problem.message
+
+
 def test_what_is_no_layer_cannot_be_named(modules: Path) -> None:
     for wrong in ("own_ours.row", "own_ours.Nothing", "nowhere_to_be_found.Scaled", "Sclaed"):
         with pytest.raises(ComponentNotFound, match=wrong):
             named_layers([wrong])
+    with pytest.raises(ComponentNotFound, match=r"own_theirs\.Scald; own_theirs has Scaled, Planted"):
+        named_layers(["own_theirs.Scald"])
     for faulty in ("own_ours.Scaled", [3], ["own_ours.Scaled", "own_theirs.Scaled"]):
         with pytest.raises(ConfigError, match="own_layers"):
             named_layers(faulty)

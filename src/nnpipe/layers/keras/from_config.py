@@ -98,7 +98,9 @@ def read_layer(raw: Any, path: str, found: list[NetworkProblem]) -> Layer:
     if OWN in raw:
         cls, whole = own_of(raw, config)
     if cls is None or not is_keras_own(raw):
-        found.append(NetworkProblem("unknown-layer", path, f"{short(raw['class_name'])} is not in the vocabulary"))
+        hint = "" if is_keras_own(raw) else f"; {NAME_IT}"
+        message = f"{short(raw['class_name'])} is not in the vocabulary{hint}"
+        found.append(NetworkProblem("unknown-layer", path, message))
         return unknown_of(raw, config, name)
     if has_more(cls, whole, path, found):
         return unknown_of(raw, config, name)

@@ -130,10 +130,12 @@ def _found(name: Any) -> Any:
         return described_layer(name) or find(name, Layer)
     except ComponentNotFound:
         module, _, own = name.rpartition(".")
-        found = getattr(sys.modules.get(module), own, None)
-        if found is None or not _is_of_keras(found):
+        there = {title: value for title, value in vars(sys.modules.get(module, object)).items() if _is_of_keras(value)}
+        if own not in there and there:
+            raise ComponentNotFound(f"no layer is called {name}; {module} has {', '.join(there)}") from None
+        if own not in there:
             raise
-        return found
+        return there[own]
 
 
 def _is_of_keras(found: Any) -> bool:
