@@ -88,7 +88,7 @@ class TestUDPProtocol(EmulatedProtocolContract):
         ):
             stranger.connect((protocol.host, protocol.port))
             for batch, wanted in zip(batches, expected, strict=True):
-                for head in (b"", b"nnp", b"nnp\2", b"nnp\2" + draw.randbytes(6)):
+                for head in (b"", b"nnp", b"nnp\2", b"nnp\3" + draw.randbytes(6)):
                     stranger.send(head + draw.randbytes(draw.randrange(1400)))
                 same(session.infer(batch), dict(wanted))
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from udp_board import BEGIN, BOARD, BOARD_MAC, BYTES, HOST, HOST_MAC, Datagram, UDPBoard, build, read_frame
+from udp_board import AGAIN, BEGIN, BOARD, BOARD_MAC, BYTES, HOST, HOST_MAC, Datagram, UDPBoard, build, read_frame
 
 from nnpipe.protocols.channels.udp import UDPPort
 
@@ -81,12 +81,14 @@ def test_bytes_come_and_go(wire: Wire, size: int) -> None:
     assert wire.said() == [some(0, content, taken=1)]
 
 
-def test_long_answers_wait_for_the_host_datagram_by_datagram(wire: Wire) -> None:
+def test_long_answers_wait_for_the_host(wire: Wire) -> None:
     wire.hear(some(0))
     wire.said()
     wire.to += [some(0, b"", taken=1).frame(), some(0, b"", taken=2).frame()]
-    wire.board.write(bytes(4000))
-    assert [(each.number, len(each.content)) for each in wire.said()] == [(0, 1462), (1, 1462), (2, 1076)]
+    wire.board.write(bytes(3 * 1462))
+    assert len(wire.to) == 2
+    wire.board.write(bytes(1462 + 100))
+    assert [(each.number, len(each.content)) for each in wire.said()] == [*((n, 1462) for n in range(4)), (4, 100)]
     assert not wire.to
 
 
@@ -99,7 +101,8 @@ def test_datagrams_that_are_repeated_or_out_of_order_are_taken_once_and_in_order
 
 def test_no_more_is_taken_than_there_is_room_for(wire: Wire) -> None:
     wire.hear(some(0))
-    wire.board.write(b"waits")
+    for number in range(3):
+        wire.board.write(bytes([number]))
     wire.to += [some(n, bytes([n]), taken=0).frame() for n in range(1, 6)]
     wire.to.append(some(0, b"", taken=1).frame())
     wire.board.write(b"takes frames until the host has the first")
@@ -111,21 +114,26 @@ def test_what_the_host_lacks_is_sent_again_when_it_asks(wire: Wire) -> None:
     wire.hear(some(0))
     wire.board.write(b"answer")
     assert wire.said()[-1] == some(0, b"answer", taken=1)
-    for asking in (some(0, b""), some(0)):  # without bytes, or because it lacks the acknowledgement, too
-        assert wire.hear(asking) == b""
-        assert wire.said() == [some(0, b"answer", taken=1)]
-    assert wire.hear(some(0, b"", taken=1)) == b""
-    assert wire.said() == []
+    wire.board.write(b"more")
+    wire.said()
+    again = Datagram(AGAIN, LINE)
+    answers = [some(0, b"answer", taken=1), some(1, b"more", taken=1)]
+    for taken in range(3):
+        assert wire.hear(some(0, b"", taken), again.but(taken=taken), again.but(taken=9), again.but(line=1)) == b""
+        assert wire.said() == answers[taken:] * 2
+    assert wire.hear(some(0, taken=2)) == b""  # the host lacks only the acknowledgement
+    assert wire.said() == [some(0, b"", taken=1)]
 
 
 def test_a_new_line_begins_while_the_board_waits_for_a_host_that_has_gone(wire: Wire) -> None:
     wire.hear(some(0))
     wire.said()
-    wire.board.write(b"answer")
+    for _ in range(3):
+        wire.board.write(b"answer")
     other = Datagram(BEGIN, 99, address=bytes([10, 0, 0, 3]), port=7)
     wire.to.append(other.frame())
     wire.board.write(b"the rest of it")
-    assert wire.said() == [some(0, b"answer", taken=1), other]
+    assert wire.said() == [*(some(number, b"answer", taken=1) for number in range(3)), other]
     assert wire.hear(some(0), other.but(kind=BYTES, content=b"hello")) == b"hello"
     wire.board.write(b"welcome")
     assert wire.said()[-1] == other.but(kind=BYTES, taken=1, content=b"welcome")
@@ -148,7 +156,7 @@ def test_datagrams_that_are_not_meant_for_it_are_dropped(wire: Wire) -> None:
     good = some(0)
     frame = good.frame()
     strangers = [
-        good.but(line=1), good.but(port=40001), good.but(address=bytes([192, 168, 7, 2])), good.but(kind=3),
+        good.but(line=1), good.but(port=40001), good.but(address=bytes([192, 168, 7, 2])), good.but(kind=4),
         good.but(kind=0), *(frame[:size] for size in range(1, 59)), bytes(60), bytes(1514), b"\xff" * 1514,
     ]  # fmt: skip
     assert wire.hear(*strangers) == b""

@@ -14,7 +14,7 @@ import pytest
 
 from nnpipe.protocols.target_c import FOLDER
 
-BEGIN, BYTES = 1, 2
+BEGIN, BYTES, AGAIN = 1, 2, 3
 BOARD, PORT, HOST = bytes([192, 168, 7, 9]), 4321, bytes([192, 168, 7, 1])
 BOARD_MAC, HOST_MAC = bytes([2, ord("n"), *BOARD]), b"\2host!"
 

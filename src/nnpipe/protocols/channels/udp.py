@@ -13,10 +13,11 @@ import time
 from collections import deque
 
 _HEAD = struct.Struct("<3sBHHH")  # magic, kind, line, number, how many of the other side have been taken
-_MAGIC, _BEGIN, _BYTES = b"nnp", 1, 2
+_MAGIC, _BEGIN, _BYTES, _AGAIN = b"nnp", 1, 2, 3
 _LARGEST = 1500 - 20 - 8 - _HEAD.size  # bytes of the line in a datagram that Ethernet takes whole
-_AHEAD = 3  # datagrams that the board has places for
-_AGAIN, _LONGEST_AGAIN = 0.1, 1.6  # seconds without progress after which datagrams are sent again; doubled each time
+_AHEAD = 3  # datagrams that either side has places for
+_OWED = 2  # datagrams after which the board is told what has been taken, if nothing else is sent before
+_FIRST, _LONGEST = 0.1, 1.6  # seconds without progress after which datagrams are sent again; doubled each time
 _POLL = 0.05  # seconds of one read of the line
 _MOST = 1 << 16
 
@@ -53,7 +54,8 @@ class UDPPort:
         self._bytes = bytearray()  # of the line that were not read yet
         self._sent: deque[bytes] = deque()  # contents that the board has not taken yet
         self._taken_there = self._taken = 0  # datagrams that either side has taken
-        self._again = _AGAIN
+        self._owed = 0  # datagrams that were taken since the board was told
+        self._again = _FIRST
         self._progress = self._tried = 0.0
 
     @property
@@ -90,7 +92,7 @@ class UDPPort:
 
     def _begin(self) -> bool:
         self._send(_BEGIN, 0, b"")
-        self._receive(_AGAIN)
+        self._receive(_FIRST)
         return self._begun
 
     def _wait(self) -> None:
@@ -101,15 +103,16 @@ class UDPPort:
         for ahead, content in enumerate(self._sent):
             self._send(_BYTES, self._taken_there + ahead, content)
         if not self._sent:
-            self._send(_BYTES, 0, b"")  # the board sends again what it has sent
+            self._send(_AGAIN, 0, b"")
         self._tried = now
-        self._again = min(2 * self._again, _LONGEST_AGAIN)
+        self._again = min(2 * self._again, _LONGEST)
 
     def _progressed(self) -> None:
         self._progress = self._tried = time.monotonic()
-        self._again = _AGAIN
+        self._again = _FIRST
 
     def _send(self, kind: int, number: int, content: bytes) -> None:
+        self._owed = 0
         head = _HEAD.pack(_MAGIC, kind, self._number, number & 0xFFFF, self._taken & 0xFFFF)
         with contextlib.suppress(ConnectionRefusedError):  # nobody is there yet; it is sent again
             self._socket.send(head + content)
@@ -144,5 +147,8 @@ class UDPPort:
         if number == self._taken & 0xFFFF:
             self._bytes += datagram[_HEAD.size :]
             self._taken += 1
+            self._owed += 1
             self._progressed()
+            if self._owed < _OWED:
+                return
         self._send(_BYTES, 0, b"")

@@ -3,15 +3,15 @@
 #include "ethernet.h"
 
 enum { IP = 14, UDP = 34, HEAD = 42, CONTENT = 52, ARP_END = 42, SMALLEST = 60, PROTOCOL = 17 };
-enum { BEGIN = 1, BYTES = 2, AHEAD = 3, PLACES = AHEAD + 1 }; /* there is always a place for the next frame */
+enum { BEGIN = 1, BYTES = 2, AGAIN = 3, AHEAD = 3, PLACES = AHEAD + 1 }; /* there is always a place for the next */
 
 static uint8_t own_mac[6] = {2, 'n'}, own_ip[4], own_port[2];
 static uint8_t host_mac[6], host_ip[4], host_port[2];
-static uint32_t in[PLACES][ETHERNET_WORDS], out[ETHERNET_WORDS], note[SMALLEST / 4];
-static uint32_t lengths[PLACES];          /* bytes of the datagrams in `in` */
-static uint32_t at, filled, kept;         /* bytes of the first of them that were read; of `out` that are new, or sent */
-static uint16_t line, came, taken, sent;  /* numbers: of the line; how many came, were read, and were sent */
-static uint8_t begun, owed, waits, muted; /* whether the host must be told; has not taken `out`; has begun anew since */
+static uint32_t in[PLACES][ETHERNET_WORDS], out[PLACES][ETHERNET_WORDS], note[SMALLEST / 4];
+static uint32_t ends[PLACES], counts[PLACES];    /* where datagrams in `in` end; bytes of the line in those in `out` */
+static uint32_t at, filled;                      /* bytes of the first in `in` that were read; of the next in `out` */
+static uint16_t line, came, taken, sent, arrived; /* its number; datagrams that came, were read, sent, and taken there */
+static uint8_t begun, owed, muted;               /* owed: the host is to be told; muted: it has begun anew since */
 
 static int same(const uint8_t *one, const uint8_t *other, uint32_t count) {
     while (count && *one == *other) one++, other++, count--;
@@ -59,7 +59,7 @@ static void send(uint32_t *words, uint8_t kind, uint32_t number, uint32_t count)
     owed = 0;
 }
 
-static void send_kept(void) { send(out, BYTES, sent - 1u, kept); }
+static void send_bytes(uint16_t number) { send(out[number % PLACES], BYTES, number, counts[number % PLACES]); }
 
 /* ARP: who has this address?  The answer is the question with the two sides exchanged. */
 static void answer(const uint8_t *frame, uint32_t bytes) {
@@ -93,18 +93,19 @@ static void heard(const uint8_t *frame, uint32_t bytes) {
         if (!known) {
             copy(host_mac, frame + 6, 6), copy(host_ip, frame + IP + 12, 4), copy(host_port, frame + UDP, 2);
             line = (uint16_t)(head[4] | head[5] << 8);
-            came = taken = sent = 0;
-            at = filled = waits = 0;
+            came = taken = sent = arrived = 0;
+            at = filled = 0;
             begun = muted = 1;
         }
         send(note, BEGIN, 0, 0);
-    } else if (head[3] == BYTES && known) {
-        if (head[8] == (uint8_t)sent && head[9] == sent >> 8) waits = 0;
-        if (bytes == CONTENT) {
-            if (waits) send_kept();
-        } else if (head[6] == (uint8_t)came && head[7] == came >> 8 && (uint16_t)(came - taken) < AHEAD)
-            lengths[came++ % PLACES] = bytes;
-        else if (waits) send_kept();
+    } else if (known && (head[3] == BYTES || head[3] == AGAIN)) {
+        uint16_t there = (uint16_t)(head[8] | head[9] << 8);
+        if ((uint16_t)(there - arrived) <= (uint16_t)(sent - arrived)) arrived = there;
+        if (head[3] == AGAIN)
+            for (uint16_t number = arrived; number != sent; number++) send_bytes(number);
+        else if (bytes == CONTENT) return;
+        else if (head[6] == (uint8_t)came && head[7] == came >> 8 && (uint16_t)(came - taken) < AHEAD)
+            ends[came++ % PLACES] = bytes;
         else send(note, BYTES, 0, 0);
     }
 }
@@ -134,21 +135,20 @@ uint8_t udp_read(void) {
     uint32_t place = taken % PLACES;
     uint8_t byte = ((const uint8_t *)in[place])[CONTENT + at++];
     muted = 0;
-    if (CONTENT + at == lengths[place]) at = 0, taken++, owed = 1;
+    if (CONTENT + at == ends[place]) at = 0, taken++, owed = 1;
     return byte;
 }
 
 void udp_write(uint8_t byte) {
-    while (waits) take(); /* `out` may be needed again */
+    while ((uint16_t)(sent - arrived) == AHEAD) take();
     if (muted || !begun) return; /* it is for a host that has gone */
-    ((uint8_t *)out)[CONTENT + filled++] = byte;
+    ((uint8_t *)out[sent % PLACES])[CONTENT + filled++] = byte;
     if (CONTENT + filled == ETHERNET_LARGEST) udp_flush();
 }
 
 void udp_flush(void) {
     if (filled) {
-        kept = filled, filled = 0, waits = 1;
-        sent++;
-        send_kept();
+        counts[sent % PLACES] = filled, filled = 0;
+        send_bytes(sent++);
     } else if (owed) send(note, BYTES, 0, 0);
 }

@@ -6,11 +6,11 @@
  *
  *   BEGIN  The host begins a line, whose number it picks, and repeats that until the board answers with the same.
  *          Whatever was before is forgotten; answers go to where this came from.
- *   BYTES  Bytes of the line.  Without any, it only says what has been taken, and has no number; then the board sends
- *          again what the host lacks.
+ *   BYTES  Bytes of the line.  Without any, it only says what has been taken, and has no number.
+ *   AGAIN  The host has waited too long: the board sends again what the host lacks.
  *
- * The host may be AHEAD datagrams ahead of what the board has taken, and sends them again when it has waited too long;
- * the board waits for each of its own until the host has taken it.  What is cut, damaged, for another address or port, or
+ * Either side may be AHEAD datagrams ahead of what the other has taken.  The host sends its own again when it has waited
+ * too long.  What is cut, damaged, for another address or port, or
  * not from the host is dropped.  The board answers ARP (RFC 826), and asks for no address itself. */
 #ifndef NNPIPE_UDP_H
 #define NNPIPE_UDP_H
