@@ -11,6 +11,10 @@ PIP    := $(BIN)/python -m pip install --disable-pip-version-check $(PINS)
 # One thread a process: several test processes share the cores.  Hundreds of them start: none is to compile Python anew.
 TEST   := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 TF_NUM_INTRAOP_THREADS=1 TF_NUM_INTEROP_THREADS=1 $(BIN)/python -m pytest
 
+# The tests of torchvision, and of what needs it.
+VISION := tests/training/sequences/test_library_transforms.py tests/modelwrappers/files/test_torch_hub.py \
+	tests/onnxconverters/test_conversions.py::test_pytorch_imports_with_onnx2torch
+
 .PHONY: help demo test test-all check docs site gallery release-check clean
 help:
 	@echo "make demo      train, compile, benchmark and report a real model on this machine"
@@ -38,8 +42,9 @@ $(VENV)/.test: pyproject.toml $(wildcard constraints/*.txt) | $(BIN)/python
 	@touch $@
 
 $(VENV)/.integrations: $(VENV)/.test
-	@echo "installing the tools that trainings work with: MLflow's server, Weights & Biases, torchvision (a minute, 0.5 GB)"
+	@echo "installing the tools that trainings work with: MLflow's server, Weights & Biases, torchvision (a minute, 0.3 GB)"
 	@$(PIP) '$(TORCH)' -e '.[integrations]'
+	@$(PIP) --no-deps --upgrade --target $(VENV)/vision torchvision timm onnx2torch
 	@touch $@
 
 demo: $(VENV)/.demo
@@ -49,8 +54,10 @@ demo: $(VENV)/.demo
 test: $(VENV)/.test
 	@$(TEST) -m "not slow" -n 3 --dist worksteal
 
+# Beside PyTorch for CPUs, PyPI's torchvision breaks torchmetrics and others that import it: only its own tests see it.
 test-all: $(VENV)/.integrations
 	@NNPIPE_TESTS=all $(TEST) -n 2 --dist worksteal
+	@PYTHONPATH=$(abspath $(VENV))/vision $(TEST) $(VISION)
 
 check: $(VENV)/.test
 	$(BIN)/ruff format --check .
