@@ -31,7 +31,7 @@ def test_without_the_data_it_says_what_is_missing(tmp_path: Path) -> None:
 
 PICTURES = set(
     "activations attention augmentations confusion confusions embeddings explanations gradients history "
-    "kernels learning_rate learning_rate_finder roc samples weights worst".split()
+    "kernels learning_rate learning_rate_finder losses pr resources roc samples weights worst".split()
 )
 
 
