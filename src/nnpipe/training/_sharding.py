@@ -6,6 +6,7 @@ interface to it, ``fully_shard``.  Files hold whole weights, so that any number 
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
@@ -103,7 +104,10 @@ def divided_like(value: Any, other: Any) -> Any:
 def load_weights(model: Any, state: Mapping[str, Any]) -> None:
     """Load whole weights into a model, whether or not its own are divided."""
     own = model.state_dict()
-    model.load_state_dict({name: divided_like(value, own.get(name)) for name, value in state.items()})
+    found = OrderedDict((name, divided_like(value, own.get(name))) for name, value in state.items())
+    # The versions of the modules: without them, some (torchao's observers) take the state for one of old and change it.
+    found._metadata = getattr(own, "_metadata", {})  # type: ignore[attr-defined]
+    model.load_state_dict(found)
 
 
 def load_optimiser(optimiser: Any, state: Mapping[str, Any]) -> None:

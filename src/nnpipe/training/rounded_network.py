@@ -73,7 +73,7 @@ class RoundedNetwork(Module):
             raise MissingDependency(
                 "RoundedNetwork needs torchao, which is not installed: pip install 'torchao'"
             ) from None
-        example, batch = torch.rand(2, *self.shape), torch.export.Dim("batch", min=2)
+        example, batch = torch.zeros(2, *self.shape), torch.export.Dim("batch", min=2)
         program = torch.export.export(layers.eval(), (example,), dynamic_shapes=({0: batch},)).module()
         config = x86.get_default_x86_inductor_quantization_config(is_qat=True)
         made = prepare_qat_pt2e(program, x86.X86InductorQuantizer().set_global(config))
