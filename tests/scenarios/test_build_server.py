@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from installed import needs
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "protocols" / "target_c"))
 from serving import CServer, write_model
@@ -43,8 +44,7 @@ def test_it_says_how_large_the_program_is(tmp_path: Path, capsys: Any) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="there is no C compiler")
 def test_an_onnx_file_is_served_without_python(shared_data: Path, tmp_path: Path, capsys: Any) -> None:
-    for package in ("torch", "onnx", "tensorflow"):
-        pytest.importorskip(package, reason=f"{package} is not installed")
+    needs("torch", "onnx", "tensorflow")
     words = [
         "ONNXModel", "ONNXToTorch,TorchToTFLite,CCompiler", "CRuntime", "MNISTDataset", "--scale", "255",
         "--model-path", str(shared_data / "models" / "mnist-8.onnx"), "--dataset-root", str(shared_data / "mnist"),
