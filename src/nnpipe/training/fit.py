@@ -19,7 +19,7 @@ from nnpipe.training._whole_metrics import Wanted
 from nnpipe.training.final_weights import FinalWeights
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.outputs.output import Output
-from nnpipe.training.pictures import Pictures
+from nnpipe.training.picture_queue import PictureQueue
 from nnpipe.training.run_folder import RunFolder
 
 
@@ -106,7 +106,7 @@ class Fit:
     stopping: str = ""
     unfinished: bool = False
     final: FinalWeights | None = None
-    pictures: Pictures = field(default_factory=Pictures, repr=False)
+    pictures: PictureQueue = field(default_factory=PictureQueue, repr=False)
     log: logging.Logger = field(default_factory=lambda: logging.getLogger("nnpipe.training"))
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from nnpipe.training.pictures import Pictures
+from nnpipe.training.picture_queue import PictureQueue
 
 
 class Clock:
@@ -31,7 +31,7 @@ class Drawing:
 
 def test_rendering_takes_a_tenth_of_the_time(tmp_path: Path) -> None:
     clock, renderings = Clock(), []
-    pictures = Pictures(clock=clock)
+    pictures = PictureQueue(clock=clock)
     for epoch in range(1000):
         clock.now += 0.5
         before = clock.now
@@ -43,7 +43,7 @@ def test_rendering_takes_a_tenth_of_the_time(tmp_path: Path) -> None:
 
 def test_long_epochs_have_their_pictures_each(tmp_path: Path) -> None:
     clock = Clock()
-    pictures = Pictures(clock=clock)
+    pictures = PictureQueue(clock=clock)
     for epoch in range(5):
         pictures.add(tmp_path / "a.png", Drawing(clock, str(epoch)))
         assert (tmp_path / "a.png").read_text() == str(epoch)
@@ -52,7 +52,7 @@ def test_long_epochs_have_their_pictures_each(tmp_path: Path) -> None:
 
 def test_the_newest_figure_of_each_file_is_rendered_in_the_end(tmp_path: Path) -> None:
     clock = Clock()
-    pictures = Pictures(clock=clock)
+    pictures = PictureQueue(clock=clock)
     for epoch in range(3):
         for name in ("a", "b"):
             pictures.add(tmp_path / f"{name}.png", Drawing(clock, f"{name} {epoch}"))
@@ -64,7 +64,7 @@ def test_the_newest_figure_of_each_file_is_rendered_in_the_end(tmp_path: Path) -
 
 def test_a_figure_that_is_wanted_at_once_is_rendered_at_once_and_no_older_one_afterwards(tmp_path: Path) -> None:
     clock = Clock()
-    pictures = Pictures(clock=clock)
+    pictures = PictureQueue(clock=clock)
     for text in ("first", "waits"):
         pictures.add(tmp_path / "a.png", Drawing(clock, text))
     pictures.add(tmp_path / "a.png", Drawing(clock, "last"), at_once=True)
@@ -75,7 +75,7 @@ def test_a_figure_that_is_wanted_at_once_is_rendered_at_once_and_no_older_one_af
 
 def test_pictures_take_turns(tmp_path: Path) -> None:
     clock = Clock()
-    pictures = Pictures(clock=clock)
+    pictures = PictureQueue(clock=clock)
     found = {name: set() for name in ("a", "b", "c")}
     for epoch in range(300):
         clock.now += 2

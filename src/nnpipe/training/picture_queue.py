@@ -10,7 +10,7 @@ from typing import Any
 from nnpipe.core.files import replacing
 
 
-class Pictures:
+class PictureQueue:
     """Renders figures into files for at most a share of the time; of those that wait, the newest of each file is kept.
 
     To render a figure takes a tenth of a second or more.  In a training of short epochs that would be most of the time,
