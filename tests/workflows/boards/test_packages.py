@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import io
+import subprocess
+import sys
 import tarfile
 from pathlib import Path
 
@@ -57,6 +59,20 @@ def test_nnpipe_alone_is_sent_where_the_packages_are_there(tmp_path: Path) -> No
     assert [path.name for path in tmp_path.iterdir()] == ["nnpipe"]
     assert (tmp_path / "nnpipe" / "protocols" / "network.py").is_file()
     assert not list(tmp_path.rglob("__pycache__"))
+
+
+def test_gathering_leaves_extensions_of_python_to_be_compiled_in_the_same_process(tmp_path: Path) -> None:
+    """Looking for pip as a module made PyTorch's compiler fail afterwards, which imports setuptools."""
+    pytest.importorskip("setuptools", reason="setuptools is not installed")
+    program = (
+        "import subprocess, sys\nfrom pathlib import Path\nfrom types import SimpleNamespace\n"
+        "from nnpipe.workflows.boards.packages import Platform, gather\n"
+        "subprocess.run = lambda *_, **__: SimpleNamespace(returncode=0)\n"
+        "gather(Platform('aarch64', (3, 11), (2, 36)), ('numpy',), Path(sys.argv[1]))\n"
+        "import setuptools\nimport distutils.core\nprint(distutils.core.__file__)"
+    )
+    done = subprocess.run([sys.executable, "-c", program, tmp_path], capture_output=True, text=True, check=False)
+    assert "_distutils" in done.stdout, done.stderr
 
 
 def test_the_same_files_are_the_same_bytes(tmp_path: Path) -> None:

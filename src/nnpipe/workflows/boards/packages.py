@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import importlib.metadata
-import importlib.util
 import io
 import re
 import shutil
@@ -110,7 +109,8 @@ def gather(platform: Platform, needed: Sequence[str], folder: Path, *, index: Se
     """
     folder.mkdir(parents=True, exist_ok=True)
     if needed:
-        if importlib.util.find_spec("pip") is None:
+        # To look for a module of that name hides setuptools' distutils from later compilations, until Python 3.12.
+        if not any(importlib.metadata.distributions(name="pip")):
             raise MissingDependency("packages are gathered by pip, which is not installed here: python -m ensurepip")
         done = subprocess.run([*pip_command(platform, folder), *index, *needed], capture_output=True, text=True)
         if done.returncode:
