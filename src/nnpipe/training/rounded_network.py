@@ -77,4 +77,22 @@ class RoundedNetwork(Module):
         program = torch.export.export(layers.eval(), (example,), dynamic_shapes=({0: batch},)).module()
         config = x86.get_default_x86_inductor_quantization_config(is_qat=True)
         made = prepare_qat_pt2e(program, x86.X86InductorQuantizer().set_global(config))
-        return allow_exported_model_train_eval(made)
+        return _drawing_nothing(allow_exported_model_train_eval(made))
+
+
+def _drawing_nothing(module: Any) -> Any:
+    """Make a module change between training and evaluation without drawing random numbers.
+
+    torchao looks for operations to exchange by examples that it draws each time.  A training that goes on within an
+    epoch changes once more than one that was never interrupted: its later random numbers would be others.
+    """
+    from torch.random import fork_rng
+
+    train = module.train
+
+    def change(mode: bool = True) -> Any:
+        with fork_rng(devices=[]):
+            return train(mode)
+
+    module.train, module.eval = change, lambda: change(False)
+    return module
