@@ -76,14 +76,17 @@ def carried_out(name: str, *more: str) -> None:
     assert main([str(FILES[name]), "--verbosity", "error", *more]) == 0
 
 
-@pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("recipes")
+def record(folder: Path, *names: str) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        carried_out("fine_tune_before")
-        carried_out("fine_tune")
+        for name in names:
+            carried_out(name)
     return folder
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return record(tmp_path_factory.mktemp("recipes"), "fine_tune_before", "fine_tune")
 
 
 def states(folder: Path) -> Any:
@@ -104,12 +107,15 @@ def test_what_is_fine_tuned_is_found_below_what_it_started_from(recorded: Path) 
 
 
 @pytest.mark.slow
-def test_it_goes_on_to_the_bit_after_kills(recorded: Path, tmp_path: Path) -> None:
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("name", ["fine_tune", "quantised"])
+def test_it_goes_on_to_the_bit_after_kills(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, name: str) -> None:
     import shutil
 
-    for name in ("runs.sqlite", "runs.sqlite.artifacts"):
-        (shutil.copytree if (recorded / name).is_dir() else shutil.copy)(recorded / name, tmp_path / name)
-    command = [sys.executable, "-m", "nnpipe", "experiment", str(FILES["fine_tune"]), "--name", "again"]
+    recorded = record(tmp_path_factory.mktemp(name), f"{name}_before", name)
+    for kept in ("runs.sqlite", "runs.sqlite.artifacts"):
+        (shutil.copytree if (recorded / kept).is_dir() else shutil.copy)(recorded / kept, tmp_path / kept)
+    command = [sys.executable, "-m", "nnpipe", "experiment", str(FILES[name]), "--name", "again"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
     checkpoint = tmp_path / "runs" / "again" / "checkpoints" / "last.state"
     seen = None
@@ -122,7 +128,7 @@ def test_it_goes_on_to_the_bit_after_kills(recorded: Path, tmp_path: Path) -> No
         process.wait()
         seen = checkpoint.read_bytes()
     subprocess.run(command, cwd=tmp_path, env=environment, check=True, timeout=280)
-    assert states(tmp_path / "runs" / "again") == states(recorded / "runs" / "fine_tune")
+    assert states(tmp_path / "runs" / "again") == states(recorded / "runs" / name)
 
 
 @pytest.mark.slow
