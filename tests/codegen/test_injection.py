@@ -120,6 +120,7 @@ hostile = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(25), phases=_NO_SHRINKING)
 @given(st.fixed_dictionaries(dict.fromkeys(TEXTS, hostile)), st.sampled_from(["pytorch", "keras"]))
 @example(dict.fromkeys(TEXTS, HOSTILE[0]), "pytorch")

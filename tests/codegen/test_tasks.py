@@ -105,6 +105,7 @@ def test_a_table_is_learnt_and_judged(framework, here, monkeypatch, capsys):
     assert figures["accuracy"] > 0.9
 
 
+@pytest.mark.slow
 @BOTH
 def test_constraints_hold_and_regularisers_count(framework, here, monkeypatch):
     save = {"task": "save", "model": "done", "path": "out/trained"}

@@ -53,6 +53,7 @@ class TestTorchPruner(TorchNetworkContract):
         )
 
 
+@pytest.mark.slow
 def test_nothing_pruned_is_nothing_changed(source: Artifact, tmp_path: Path) -> None:
     made = TorchPruner(sparsity=0).compile(source, tmp_path / "made.pt2")
     for name, array in weights_of(source).items():

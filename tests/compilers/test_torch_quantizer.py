@@ -71,6 +71,7 @@ class TestXNNPACK(QuantizerContract):
         needs_executorch()
 
 
+@pytest.mark.slow
 def test_integers_stay_close_and_make_the_weights_small(tmp_path: Path) -> None:
     source = write_torch_network(tmp_path / "network.pt2", network := torch_network(channels=64))
     made = TorchPT2EQuantizer().compile(source, tmp_path / "made.pt2", lambda: SAMPLES)

@@ -86,6 +86,7 @@ def test_labels_may_be_words(tmp_path):
     assert data.read(np.arange(10))[1]["window"].tolist() == [-1] * 8 + [0] * 2
 
 
+@pytest.mark.slow
 def test_nab_s_own_series_are_read(tmp_path):
     nab = shared_data("nab")
     with tarfile.open(nab / "data_rest.tar.gz") as archive:

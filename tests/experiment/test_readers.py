@@ -65,6 +65,7 @@ def test_headers_of_arrays_that_lie_are_refused_in_one_line(tmp_path, shape):
     assert len(str(caught.value)) < 400 + len(str(tmp_path))
 
 
+@pytest.mark.slow
 def test_a_small_archive_of_much_is_refused_unless_it_is_allowed(tmp_path):
     np.savez_compressed(tmp_path / "a.npz", x=np.zeros(40 << 20))
     with pytest.raises(DatasetError, match=r"335,544,\d+ bytes or more, above the 268,435,456 allowed; give max_bytes"):

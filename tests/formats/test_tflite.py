@@ -140,6 +140,7 @@ def test_two_tensors_of_one_name_are_refused(rewritten: Rewrite) -> None:
         read_tflite(rewritten(spoil))
 
 
+@pytest.mark.slow
 def test_lists_that_share_their_bytes_do_not_cost_time_without_end(tmp_path: Path) -> None:
     path = write_tflite_difference(tmp_path / "m.tflite").path
     data = bytearray(path.read_bytes())

@@ -137,6 +137,7 @@ def test_an_output_of_an_earlier_run_is_no_success(desk: Desk) -> None:
     assert desk.end_of(desk.submit(other, "model.pt")).state == "completed"  # by its content, where all else is alike
 
 
+@pytest.mark.slow
 def test_a_killed_script_is_failed(desk: Desk) -> None:
     job = desk.submit(FAMILY + WAITS)
     desk.there("begun")
@@ -165,6 +166,7 @@ def test_killed_supervisors_leave_a_failed_job_and_no_process(desk: Desk, names:
     assert (job.state, job.run.reason) == ("failed", reason)
 
 
+@pytest.mark.slow
 def test_the_end_is_recorded_though_nobody_looks(desk: Desk) -> None:
     job = desk.submit(WRITES, "model.pt")
     wait_for(lambda: desk.database.jobs.get(job.id).settled)

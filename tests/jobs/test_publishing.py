@@ -25,6 +25,7 @@ def stored(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+@pytest.mark.slow
 def test_a_completed_job_is_published(desk: Desk) -> None:
     place = desk.folder / "store"
     (desk.folder / "out").mkdir()

@@ -126,6 +126,7 @@ def test_a_job_from_its_submission_to_its_outputs(machine: Machine) -> None:
     assert (machine.home / job.folder).stat().st_mode & 0o077 == 0
 
 
+@pytest.mark.slow
 def test_cancelling_ends_the_whole_family_there(machine: Machine) -> None:
     job = machine.submit(FAMILY + WAITS)
     machine.there(job, "begun")

@@ -112,6 +112,7 @@ def graphs(draw: st.DrawFn, names: bool = True, deep: int = 1) -> nn.NetworkGrap
     return nn.network(inputs, outputs, draw(SOME_NAME) or "network" if names else "network")
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(200), deadline=None, suppress_health_check=list(HealthCheck))
 @given(graphs())
 def test_what_is_written_is_read_again(graph: nn.NetworkGraph) -> None:

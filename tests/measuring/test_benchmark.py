@@ -148,6 +148,7 @@ def test_some_of_the_samples_are_drawn_at_random_but_always_the_same(measured: M
     np.testing.assert_array_equal(truth, second.arrays["truth"])
 
 
+@pytest.mark.slow
 def test_many_samples_are_measured_in_bounded_memory(measured: Measured, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_CHUNK_BYTES", 1 << 20)
     megabyte = IOSpec((TensorSpec("x", (None, 4), "float32"),), (TensorSpec("y", (None, 1 << 18), "float32"),))

@@ -65,6 +65,7 @@ def test_a_front_of_nothing_is_refused(shape):
         on_front(np.zeros(shape))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("objectives", [2, 3])
 def test_pairs_are_not_all_looked_at(objectives):
     values = np.random.default_rng(0).random((4000, objectives))

@@ -89,6 +89,7 @@ def test_a_file_of_ours_says_by_itself_what_it_wants(name: str, format: str, tmp
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "format",
     ["onnx", pytest.param("torch-export", marks=pytest.mark.slow), pytest.param("keras", marks=pytest.mark.slow)],

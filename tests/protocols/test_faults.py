@@ -430,6 +430,7 @@ def test_a_client_that_does_not_take_its_answers(server: Server, tmp_path: Path)
     serves(server.protocol, tmp_path)
 
 
+@pytest.mark.slow
 def test_a_client_that_asks_for_nothing_must_go(tmp_path: Path) -> None:
     with Server("--idle-timeout", "0.5", timeout=0.2) as server:
         session = open_session(server.protocol, fake_model(tmp_path, IO))

@@ -37,6 +37,7 @@ def test_arbitrary_bytes_end_in_nothing_or_in_an_error_of_the_tree(data: bytes, 
     torment_host(data, random.Random(seed))
 
 
+@pytest.mark.slow
 def test_ten_thousand_noises() -> None:
     done = torment(10_000, seed=1)
     assert done["results"] > 0

@@ -123,6 +123,7 @@ def test_a_frame_that_comes_twice_not_or_late_is_an_error(
     serves(server.protocol, tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 3))])
 def test_a_line_that_does_all_of_it_now_and_then(server: Server, tmp_path: Path, seed: int) -> None:
     bad_line(server, tmp_path, seed, 10)

@@ -101,6 +101,7 @@ def test_noise_before_and_between_does_no_harm(cable: Cable, tmp_path: Path) -> 
                         same(session.infer(batch), expected(IO, batch))
 
 
+@pytest.mark.slow
 def test_noise_in_the_middle_never_gives_a_wrong_result(cable: Cable, tmp_path: Path) -> None:
     model = fake_model(tmp_path, IO, padding=2000)
     chance = random.Random(2)

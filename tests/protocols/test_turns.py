@@ -99,6 +99,7 @@ def test_those_that_came_and_went_while_the_server_was_away_keep_nobody_out(serv
         last.ask(FrameKind.STATS, flags=FrameFlag.CLOCK, patience=SOON)
 
 
+@pytest.mark.slow
 def test_a_client_that_sends_a_byte_now_and_then_loses_its_place(server: Server, tmp_path: Path) -> None:
     connection = greeted(server)
     (frame,) = connection.conversation.ask(FrameKind.STATS, flags=FrameFlag.CLOCK)

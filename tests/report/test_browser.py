@@ -164,6 +164,7 @@ def test_every_table_sorts_by_every_column_and_loses_no_row(opened, kind):
             assert sorted(rising) == sorted(falling) == before
 
 
+@pytest.mark.slow
 def test_the_points_of_a_sweep_are_sorted_and_filtered_by_their_figures(opened):
     page = opened(kind="sweep")
     table = page.locator("table.sortable").first
@@ -265,6 +266,7 @@ def test_a_part_is_shown_when_it_is_opened(opened):
     page.locator(f"#{address} svg").first.wait_for()
 
 
+@pytest.mark.slow
 def test_what_nobody_opens_is_not_built(browser, make_run, tmp_path):
     """A page of many candidates holds their details as packed text; the page's own policy lets its script unpack it."""
     runs = [make_run(f"candidate {n}", seed=n, calls=50) for n in range(24)]

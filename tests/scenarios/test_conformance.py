@@ -74,6 +74,7 @@ def test_an_archive_will_do(vectors: Path, tmp_path: Path) -> None:
     assert run(archive, tmp_path, "--only", "ONNXRuntime")[0] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("runtime", "status", "told"),
     [
@@ -168,6 +169,7 @@ def test_what_cannot_be_run_is_one_line(
     assert error.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_damaged_vectors_are_refused_by_name(vectors: Path, tmp_path: Path) -> None:
     place = vectors / "test_parts" / "test_data_set_0" / "output_1.pb"
     place.write_bytes(place.read_bytes()[:-7])

@@ -230,6 +230,7 @@ def test_a_source_that_does_not_load_costs_the_run_in_one_line(
 # -- a single candidate -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_measurement_is_on_the_disk_before_anything_is_verified(model: Path, tmp_path: Path) -> None:
     """The command itself is killed while it verifies, and what it measured is there."""
     out = tmp_path / "run.json"

@@ -132,6 +132,7 @@ def test_ctrl_c_leaves_the_job_alone_and_says_so(here, capsys):
     assert "train.py: cancelled 33%" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_on_a_terminal_there_is_a_bar(here):
     import fcntl
     import pty

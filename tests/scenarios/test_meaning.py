@@ -86,6 +86,7 @@ def test_of_a_foreign_file_it_is_said_that_nothing_is_known_and_its_accuracy_is_
     assert "is in doubt (preprocessing)" in told
 
 
+@pytest.mark.slow
 def test_what_options_override_is_recorded_and_told(
     ours: dict[str, Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -110,6 +110,7 @@ def test_comparing():
     assert Path("pair.json").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("framework", "name", "weights"),
     [

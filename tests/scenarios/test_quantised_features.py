@@ -77,6 +77,7 @@ def measured(out: Path) -> tuple[int, list[str]]:
     return right, [doubt.kind for doubt in quality_doubts(run)]
 
 
+@pytest.mark.slow
 def test_int8_features_are_not_quantised_twice_without_a_word(
     dataset: str, shared_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

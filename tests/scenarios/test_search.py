@@ -53,6 +53,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_a_search_goes_on_with_its_trials_and_is_exported(folder: Path, capsys: Any) -> None:
     assert main(["search.yaml"]) == 0
     first = capsys.readouterr().out

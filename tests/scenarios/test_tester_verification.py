@@ -42,6 +42,7 @@ def measured(compiler: str, model: str, tmp_path: Path, *further: str) -> Run:
     return Run.read(out)
 
 
+@pytest.mark.slow
 def test_a_model_as_it_is_is_the_same(model: str, tmp_path: Path) -> None:
     told = measured("none", model, tmp_path).verification
     assert told["verdict"] == "same"
@@ -62,6 +63,7 @@ def test_no_samples_mean_no_verdict(model: str, tmp_path: Path) -> None:
     assert measured("none", model, tmp_path, "--verify-samples", "0").verification == {}
 
 
+@pytest.mark.slow
 def test_a_model_that_cannot_be_compared_is_measured_all_the_same(model: str, tmp_path: Path) -> None:
     out = tmp_path / "run.json"
     argv = ["toys.Mute", "none", "ONNXRuntime", "DigitsDataset", str(out), "--model-path", model, "--scale", "16"]

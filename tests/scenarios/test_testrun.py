@@ -99,6 +99,7 @@ def test_everything_is_run_kept_and_shown(capfd):
     assert [path.name for path in Path().iterdir() if path.name.startswith(".")] == []
 
 
+@pytest.mark.slow
 def test_a_later_run_leaves_nothing_of_an_earlier_one():
     assert run() == 0
     write_plugin("open('output/only-now.txt', 'w').close()", steps=1)

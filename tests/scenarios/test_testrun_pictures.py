@@ -58,6 +58,7 @@ def test_of_two_models_pictures_that_they_see_differently_come_first(capfd: pyte
     assert "2 pictures, 1 of which the models see differently come first" in Path("tried/index.html").read_text()
 
 
+@pytest.mark.slow
 def test_the_second_model_may_have_other_options(capfd: pytest.CaptureFixture[str]) -> None:
     own = "--scale 255 --fit squeeze --decoder YOLODecoder --decoder-options score_threshold=0.2"
     assert main(["finder.onnx", "pictures", "tried", "--beside", "finder.onnx", "--beside-options", own, *OPTIONS]) == 0

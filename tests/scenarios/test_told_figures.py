@@ -27,6 +27,7 @@ def model(tmp_path_factory):
         sys.modules.pop("nearest", None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["performance", "tester"])
 def test_a_measurement_ends_with_speed_and_quality(model, tmp_path, capsys, command):
     out = tmp_path / "out.json"

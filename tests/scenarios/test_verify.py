@@ -82,6 +82,7 @@ def test_a_model_agrees_with_itself(source: str, tmp_path: Path, capsys: pytest.
     assert "same class: 20 of 20" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_swapped_outputs_are_different_and_the_operation_is_named(
     source: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -84,6 +84,7 @@ def test_a_run_that_is_through_gives_the_same_weights_again_and_goes_on_from_its
     assert list(history.rows()) == list(expected.rows())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options", [pytest.param({"ema_decay": 0.9}, marks=pytest.mark.slow), {"ema_decay": 0.9, "weights": "best"}]
 )

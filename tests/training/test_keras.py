@@ -392,6 +392,7 @@ def test_a_sigmoid_is_judged_as_yes_or_no() -> None:
     assert output.losses.tolist() == pytest.approx([-np.log(0.75), -np.log(0.25), -np.log(0.25)], rel=1e-5)
 
 
+@pytest.mark.slow
 def test_a_disk_that_fills_up_costs_no_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from nnpipe.training._row_files import RowFiles
     from nnpipe.training.checkpoints import read_weights

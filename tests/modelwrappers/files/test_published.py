@@ -153,6 +153,7 @@ candidates: [{{title: itself}}, {{title: deployed, runtime: ONNXRuntime}}]
         assert (run.evaluation.arrays["truth"] == run.evaluation.arrays["predicted"]).mean() > 0.97
 
 
+@pytest.mark.slow
 def test_a_data_set_that_does_not_fit_is_answered_with_both_shapes(
     shared_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

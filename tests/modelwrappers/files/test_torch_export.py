@@ -238,6 +238,7 @@ def test_bfloat16_is_refused_before_the_export_with_a_remedy(bfloat16_file: Path
     assert converted.remarks == ()
 
 
+@pytest.mark.slow
 def test_bfloat16_is_converted_to_a_network_of_float32_with_equal_weights(
     small: Any, bfloat16_file: Path, tmp_path: Path
 ) -> None:

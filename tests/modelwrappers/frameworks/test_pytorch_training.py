@@ -276,6 +276,7 @@ def test_a_large_model_is_given_the_threads_it_has_work_for(monkeypatch: pytest.
         torch.set_num_threads(before)
 
 
+@pytest.mark.slow
 def test_a_training_that_was_interrupted_goes_on_where_its_folder_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

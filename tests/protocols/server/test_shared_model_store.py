@@ -103,6 +103,7 @@ def test_a_client_gets_its_own_model_whatever_others_send_under_its_digest(
         theirs.close()
 
 
+@pytest.mark.slow
 def test_two_models_of_one_name_do_not_get_mixed_up(servers: list[Server], tmp_path: Path, rounds: int) -> None:
     options = RemoteOptions(save_model_path="model.fake")
     (tmp_path / "right").mkdir()
@@ -138,6 +139,7 @@ def test_two_models_of_one_name_do_not_get_mixed_up(servers: list[Server], tmp_p
         assert wrong == []
 
 
+@pytest.mark.slow
 def test_a_part_that_a_stranger_left_costs_the_next_client_nothing(servers: list[Server], tmp_path: Path) -> None:
     """It is found out when all has come; the client then sends the whole by itself."""
     server = servers[0]
@@ -151,6 +153,7 @@ def test_a_part_that_a_stranger_left_costs_the_next_client_nothing(servers: list
             check_session(session)
 
 
+@pytest.mark.slow
 def test_a_server_that_starts_removes_what_one_that_was_killed_has_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -61,6 +61,7 @@ def test_a_worker_that_stays_too_long_is_ended(supervised, monkeypatch):
     assert os.waitstatus_to_exitcode(made._status) == -signal.SIGKILL
 
 
+@pytest.mark.slow
 def test_a_board_is_never_read_half_written():
     board = SharedPage()
     pid = os.fork()

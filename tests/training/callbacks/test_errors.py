@@ -98,6 +98,7 @@ def test_any_two_wrong_labels_come_out_as_the_two_worst(tmp_path: Path, monkeypa
     assert sum(found) >= 0.95 * len(found), found
 
 
+@pytest.mark.slow
 def test_a_score_is_the_mean_of_the_losses_as_parts_of_the_epochs_mean(tmp_path: Path) -> None:
     kept: dict[int, dict[int, float]] = {}
 
@@ -258,6 +259,7 @@ class Kill(Callback):
             raise RuntimeError("killed")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("sketched")
 def test_a_killed_run_ranks_the_same(tmp_path: Path) -> None:
     options = TrainerOptions(num_epochs=3, checkpoint_every=2)

@@ -190,6 +190,7 @@ def test_gradient_norms_are_those_of_the_gradients(tmp_path: Path) -> None:
     assert all(np.sqrt(sum(v**2 for v in n.values())) < 0.5001 for n in norms)
 
 
+@pytest.mark.slow
 def test_statistics_of_weights_and_activations(tmp_path: Path) -> None:
     model = toys.fresh()
     fit(tmp_path, WeightStatistics(), ActivationStatistics(), model=model)

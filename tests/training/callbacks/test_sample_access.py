@@ -128,6 +128,7 @@ def test_the_exported_model_has_named_inputs_any_batch_and_the_same_outputs(tmp_
     assert [(row["output"], row["batch"]) for row in rows] == [("digit", 1), ("digit", 4)]
 
 
+@pytest.mark.slow
 def test_a_model_that_exports_to_something_else_is_refused(tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
     pytest.importorskip("onnxscript", reason="onnxscript is not installed")
@@ -145,6 +146,7 @@ def test_a_model_that_exports_to_something_else_is_refused(tmp_path: Path) -> No
     assert not list((tmp_path / "model").iterdir())
 
 
+@pytest.mark.slow
 def test_captions_have_the_names_of_classes(tmp_path, monkeypatch):
     names = tuple("zero one two three four five six seven eight nine".split())
     written = []

@@ -206,6 +206,7 @@ def test_a_resumed_run_goes_on_with_its_file(
     assert events(tmp_path) == events(run[0])
 
 
+@pytest.mark.slow
 def test_where_the_file_is_lost_the_history_is_written_anew(tmp_path: Path) -> None:
     fit(tmp_path, epochs=2)
     shutil.rmtree(tmp_path / "tensorboard")

@@ -48,6 +48,7 @@ def share_right(network: Any, x: np.ndarray, y: np.ndarray) -> float:
         return float((network(torch.from_numpy(x)).argmax(1).numpy() == y).mean())
 
 
+@pytest.mark.slow
 def test_a_file_and_arrays(tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
     x, y = digits()

@@ -86,6 +86,7 @@ class WatchedTurns(MachineTurns):
         yield
 
 
+@pytest.mark.slow
 def test_compressed_models_are_made_beside_other_workers_and_measured_alone(settings: dict[str, Any]) -> None:
     search = read_search(settings)
     subject = search.subject

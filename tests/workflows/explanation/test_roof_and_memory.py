@@ -65,6 +65,7 @@ def test_layers_have_their_share_of_the_roof_and_a_doubt_above_it(network: Path,
     assert "layers" in (tmp_path / "roofline.svg").read_text()
 
 
+@pytest.mark.slow
 def test_the_command_measures_memory_beside_what_lives_at_once(
     network: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -63,6 +63,7 @@ def test_a_file_and_arrays(model: Path, samples: Any) -> None:
         found.figure("accurracy")
 
 
+@pytest.mark.slow
 def test_a_compiled_model_lies_where_it_was_wanted(model: Path, samples: Any, tmp_path: Path) -> None:
     found = measure(model, data=samples, way="onnx-int8", options=QUICK, output=tmp_path / "r.json", progress=silent)
     assert found.artifact is not None
@@ -73,6 +74,7 @@ def test_a_compiled_model_lies_where_it_was_wanted(model: Path, samples: Any, tm
     assert Run.read(tmp_path / "again.json").title == "onnx-int8"
 
 
+@pytest.mark.slow
 def test_the_size_of_a_model_counts_the_files_of_its_weights(model: Path, samples: Any, tmp_path: Path) -> None:
     onnx = pytest.importorskip("onnx")
     split = tmp_path / "m.onnx"

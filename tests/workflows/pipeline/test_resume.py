@@ -142,6 +142,7 @@ def test_a_candidate_whose_file_changed_is_measured_anew(interrupted: Path, lost
     assert len(Run.read(interrupted / "out" / "01-as-exported.json").series["inference"]) == 5
 
 
+@pytest.mark.slow
 def test_a_folder_serves_one_run_at_a_time(interrupted: Path) -> None:
     with alone(interrupted / "out", "run"):
         process = started(interrupted)

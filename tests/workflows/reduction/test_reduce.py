@@ -66,6 +66,7 @@ def test_a_crash_ends_with_the_node_that_it_needs(faults: Any, tmp_path: Path) -
     assert (found.symptom.kind, found.symptom.what) == ("crash", "SIGABRT")
 
 
+@pytest.mark.slow
 def test_nothing_wrong_is_told_and_nothing_written(faults: Any, tmp_path: Path) -> None:
     with pytest.raises(nn.ConfigError, match="nothing is wrong with it on 2 samples"):
         reduced(faults, tmp_path, "conv", fault="none")

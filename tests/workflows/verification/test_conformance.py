@@ -50,6 +50,7 @@ def test_the_command_tells_the_same(vectors: Path, tmp_path: Path, capsys: pytes
     assert json.loads(written.read_text("utf-8")) == found.to_json()
 
 
+@pytest.mark.slow
 def test_several_places_and_a_report(vectors: Path, tmp_path: Path) -> None:
     found = nn.conformance([vectors / "test_right", str(vectors / "test_right")], only=["ONNXRuntime"], progress=silent)
     assert found.passed

@@ -102,6 +102,7 @@ def test_bad_values_are_refused_in_one_line(given: dict[str, Any], told: str, mo
     assert len(str(error.value).splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_axes_that_are_none_are_refused(models: tuple[Path, Path]) -> None:
     with pytest.raises(nn.ConfigError, match="is no order of axes"):
         nn.verify(*models, data=INPUTS, artifact_axes=[0, 0], progress=silent)
