@@ -42,7 +42,7 @@ $(VENV)/.test: pyproject.toml $(wildcard constraints/*.txt) | $(BIN)/python
 	@touch $@
 
 $(VENV)/.integrations: $(VENV)/.test
-	@echo "installing the tools that trainings work with: Weights & Biases, MLflow, torchvision (a minute, 0.3 GB)"
+	@echo "installing the tools that trainings work with: MLflow's server, Weights & Biases, torchvision (a minute, 0.3 GB)"
 	@$(PIP) '$(TORCH)' -e '.[integrations]'
 	@$(PIP) --no-deps --upgrade --target $(VENV)/vision torchvision timm onnx2torch
 	@touch $@
