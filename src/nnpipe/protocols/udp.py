@@ -18,7 +18,13 @@ class UDPProtocol(BoardLineProtocol):
     packet_size: int = argument(default=4096, help="most bytes in one packet", minimum=16, maximum=4096)
 
     def connect(self) -> SerialChannel:
-        """Connect from the host to the board."""
+        """Connect from the host to the board.
+
+        Raises
+        ------
+        TransportError
+            If the name is not known, no network leads there, or no firmware answers within ``timeout``.
+        """
         name = f"{self.host}:{self.port}"
         try:
             port = UDPPort(self.host, self.port, self.timeout)

@@ -13,7 +13,7 @@ from nnpipe.training.outputs.segmentation import SegmentationOutput
 
 
 class LetterNetwork(Module):
-    """A transformer that foretells the next letter at each place of a window (Vaswani et al., 2017).
+    """A transformer that predicts the next letter at each place of a window (Vaswani et al., 2017).
 
     Attributes
     ----------
@@ -26,13 +26,18 @@ class LetterNetwork(Module):
     letters
         Number of different letters.
     length
-        Number of letters from which the next ones are foretold.
+        Number of letters from which the next ones are predicted.
     width, heads, hidden, layers
         Numbers for each place, attention heads, numbers within a layer, and layers.
     dropout
         Share of numbers that are zero in training.
     input
         The feature with ``length + 1`` letters for each sample.
+
+    Raises
+    ------
+    ConfigError
+        If a size is below 1, the dropout is no share, or the width is no multiple of the heads.
     """
 
     def __init__(
@@ -48,6 +53,19 @@ class LetterNetwork(Module):
         input: str = "text",
     ) -> None:
         check_call(LetterNetwork, locals())
+        sizes = {
+            "letters": letters,
+            "length": length,
+            "width": width,
+            "heads": heads,
+            "hidden": hidden,
+            "layers": layers,
+        }
+        for name, size in sizes.items():
+            if size < 1:
+                raise ConfigError(f"LetterNetwork: {name} is {size}; the least is 1")
+        if not 0 <= dropout < 1:
+            raise ConfigError(f"LetterNetwork: dropout is {dropout}; it must be at least 0 and below 1")
         if width % heads:
             raise ConfigError(f"LetterNetwork: the width {width} is no multiple of the {heads} heads")
         self.module = _module(letters, length, width, heads, hidden, layers, dropout, input)
@@ -58,7 +76,7 @@ def _module(
 ) -> Any:
     import torch
 
-    class Foretelling(torch.nn.Module):  # type: ignore[misc]
+    class Predicting(torch.nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
             self.letters = torch.nn.Embedding(letters, width)
@@ -81,4 +99,4 @@ def _module(
                 values = layer(values, src_mask=mask, is_causal=True)
             return {"next": SegmentationOutput(self.head(values).transpose(1, 2), text[:, 1:])}
 
-    return Foretelling()
+    return Predicting()

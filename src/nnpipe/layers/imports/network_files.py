@@ -48,9 +48,10 @@ def read_network(path: str | Path, own_layers: LayerNames = ()) -> Reading:
     if path.suffix not in (*KERAS, *ONNX):
         known = ", ".join((*DESCRIPTIONS, *KERAS, *ONNX))
         raise ConfigError(f"{path}: networks are read from {known}, by the file's ending")
-    reading = (
-        from_onnx(path) if path.suffix in ONNX else without_training(path, read_keras(path, own_layers=own_layers))
-    )
+    if path.suffix in ONNX:
+        reading = from_onnx(path)
+    else:
+        reading = without_training(path, read_keras(path, own_layers=own.declared.values()))
     problems = [problem for problem in reading.problems if problem.code not in _TOLERATED]
     if path.suffix in ONNX and len(problems) > 1 and not _DAMAGE.intersection(problem.code for problem in problems):
         # One operation without a layer leaves all that follow it without shapes, which would only bury the cause.

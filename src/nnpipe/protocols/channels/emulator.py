@@ -139,7 +139,11 @@ class EmulatorUDPPort(UDPPort):
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         super().__init__("127.0.0.1", port, timeout)
-        self._process = EmulatorProcess([word.replace("{port}", str(port)) for word in command])
+        try:
+            self._process = EmulatorProcess([word.replace("{port}", str(port)) for word in command])
+        except BaseException:
+            super().close()
+            raise
 
     def close(self) -> None:
         """End the emulator, and wait until it has ended; closing it twice does no harm."""

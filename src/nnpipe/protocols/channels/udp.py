@@ -19,7 +19,7 @@ _AHEAD = 3  # datagrams that either side has places for
 _OWED = 2  # datagrams after which the board is told what has been taken, if nothing else is sent before
 _FIRST, _LONGEST = 0.1, 1.6  # seconds without progress after which datagrams are sent again; doubled each time
 _POLL = 0.05  # seconds of one read of the line
-_MOST = 1 << 16
+_MOST = 1 << 16  # bytes of a read, and about as many are kept until they are read
 
 
 class UDPPort:
@@ -144,7 +144,7 @@ class UDPPort:
             self._progressed()
         if len(datagram) == _HEAD.size:
             return
-        if number == self._taken & 0xFFFF:
+        if number == self._taken & 0xFFFF and len(self._bytes) < _MOST:
             self._bytes += datagram[_HEAD.size :]
             self._taken += 1
             self._owed += 1

@@ -84,7 +84,7 @@ class LetterWindows(ArraySequence):
     split
         ``"train"``, or ``"test"`` for the windows at the text's end.
     length
-        Number of letters from which the next ones are foretold.
+        Number of letters from which the next ones are predicted.
     stride
         Letters from the start of a window to that of the next one.
     test

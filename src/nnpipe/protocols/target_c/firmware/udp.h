@@ -10,8 +10,8 @@
  *   AGAIN  The host has waited too long: the board sends again what the host lacks.
  *
  * Either side may be AHEAD datagrams ahead of what the other has taken.  The host sends its own again when it has waited
- * too long.  What is cut, damaged, for another address or port, or
- * not from the host is dropped.  The board answers ARP (RFC 826), and asks for no address itself. */
+ * too long.  What is cut, damaged, for another address or port, or not from the host is dropped.  The board answers ARP
+ * (RFC 826), and asks for no address itself. */
 #ifndef NNPIPE_UDP_H
 #define NNPIPE_UDP_H
 
