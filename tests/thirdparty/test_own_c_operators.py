@@ -14,7 +14,7 @@ from bricks.swish_in_c import BricksSwishInC
 from nnpipe.compilers.c import CCompiler
 from nnpipe.compilers.c_operator import COperator, own_kernels
 from nnpipe.core.artifact import Artifact
-from nnpipe.core.errors import CompileError, ComponentNotFound
+from nnpipe.core.errors import CompileError, ComponentNotFound, ConfigError
 from nnpipe.core.tensors import TensorSpec
 from nnpipe.formats.tflite import read_tflite
 from nnpipe.runtimes.c import CRuntime
@@ -90,6 +90,17 @@ static void mine_twice(const float *in, float *out, int32_t count) {
 
 class Again(Twice):
     "The same once more."
+
+class Broken(Twice):
+    "It fails."
+
+    def step(self, op):
+        raise ValueError("out of luck")
+
+class Nameless(Twice):
+    "For no operator."
+
+    operator = ""
 """
 
 
@@ -116,10 +127,17 @@ def test_it_is_named_by_its_dotted_path_and_nothing_in_a_file_imports_it(
     assert "own_twice" not in sys.modules
     made = CCompiler(arena_seconds=0, own_operators=("own_twice.Twice",)).compile(source, tmp_path / "own.c")
     np.testing.assert_array_equal(computed(made), [[2, -4, 6]])
-    with pytest.raises(CompileError, match=r"own_twice\.Twice and own_twice\.Again are for it; name one in own_op"):
+    with pytest.raises(
+        CompileError,
+        match=r"own_twice\.Twice and own_twice\.Again and own_twice\.Broken are for it; name one in own_op",
+    ):
         CCompiler(arena_seconds=0).compile(source, tmp_path / "own.c")
+    with pytest.raises(CompileError, match=r"own_twice\.Broken failed: ValueError: out of luck"):
+        CCompiler(arena_seconds=0, own_operators=("own_twice.Broken",)).compile(source, tmp_path / "own.c")
     with pytest.raises(ComponentNotFound, match="Thrice"):
         own_kernels(["own_twice.Thrice"])
+    with pytest.raises(ConfigError, match=r"own_twice\.Nameless names no operator"):
+        own_kernels(["own_twice.Nameless"])
 
 
 def test_a_name_in_a_file_cannot_leave_its_comment(tmp_path: Path) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from nnpipe.training.picture_queue import PictureQueue
 
 
@@ -85,3 +87,17 @@ def test_pictures_take_turns(tmp_path: Path) -> None:
     counts = [len(each) for each in found.values()]
     assert min(counts) >= 15
     assert max(counts) <= 2 * min(counts)
+
+
+def test_a_figure_that_cannot_be_written_keeps_no_other_one_from_its_file(tmp_path: Path) -> None:
+    clock = Clock()
+    pictures = PictureQueue(clock=clock)
+    (tmp_path / "b.png").mkdir()
+    for name in ("a", "c"):
+        pictures.add(tmp_path / f"{name}.png", Drawing(clock, "first"))
+    pictures._rendered.add(tmp_path / "b.png")
+    for name in ("a", "b", "c"):
+        pictures.add(tmp_path / f"{name}.png", Drawing(clock, "last"))
+    with pytest.raises(OSError, match=r"b\.png"):
+        pictures.finish()
+    assert [(tmp_path / f"{name}.png").read_text() for name in ("a", "c")] == ["last", "last"]

@@ -149,7 +149,7 @@ def test_no_folder_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize(
     "content",
     [
-        b"", b"{", b"[]", b"\xff", b"{}", b"[" * 90_000,
+        b"{", b"[]", b"\xff", b"{}", b"[" * 90_000,
         json.dumps({"kind": "nnpipe run status", "schema": 2, "state": "running"}).encode(),
         json.dumps({"kind": "nnpipe run status", "schema": 1, "state": "running", "more": 1}).encode(),
         json.dumps({"kind": "nnpipe run status", "schema": 1, "state": "dancing"}).encode(),
@@ -159,6 +159,11 @@ def test_a_damaged_file_is_refused_by_name(tmp_path: Path, content: bytes) -> No
     (tmp_path / "status.json").write_bytes(content)
     with pytest.raises(ConfigError, match=r"status\.json: not the status of a run"):
         read_status(RunFolder(tmp_path))
+
+
+def test_an_empty_file_as_a_loss_of_power_leaves_it_is_no_status(tmp_path: Path) -> None:
+    (tmp_path / "status.json").touch()
+    assert read_status(RunFolder(tmp_path)) is None
 
 
 def test_the_page_says_how_the_training_ended(tmp_path):

@@ -36,7 +36,7 @@ class CCompiler(WritingCompiler):
     )
 
     own_operators: tuple[str, ...] = argument(
-        (), help="your own operators, such as mine.Pow; those of plugins are found by themselves", metavar="CLASS"
+        (), help="your own operators, such as mine.Pow; those of installed plugins need no option", metavar="CLASS"
     )
 
     def claims(self) -> tuple[Claim, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import ClassVar
@@ -22,7 +22,7 @@ from nnpipe.compilers._c_code.step import CStep as CStep
 from nnpipe.compilers._c_code.step import OperatorView as OperatorView
 from nnpipe.compilers._c_code.step import text_of as text_of
 from nnpipe.core.discoverable import Discoverable
-from nnpipe.core.errors import CompileError
+from nnpipe.core.errors import CompileError, ConfigError, NNPipeError
 from nnpipe.core.registry import find, named, named_or_imported
 from nnpipe.core.tensors import IOSpec, TensorSpec
 from nnpipe.formats.tflite import TFLiteFile
@@ -71,7 +71,7 @@ class COperator(Discoverable):
 
     @abstractmethod
     def step(self, op: OperatorView) -> CStep:
-        """Return the call of the kernel for one operator of a graph; ``looked_up`` returns one that needs no kernel.
+        """Return the call of the kernel for one operator of a graph; what ``looked_up`` returns needs no ``kernel``.
 
         All that the file states must be checked: the kernel writes whatever is called for, and shapes in a file may be
         wrong.
@@ -101,10 +101,14 @@ def own_kernels(names: Iterable[str] = ()) -> Mapping[str, Builder]:
     ------
     ComponentNotFound
         If there is no such class, or its module cannot be imported.
+    ConfigError
+        If a named class does not say which operator it is for.
     """
     chosen = dict.fromkeys(named_or_imported(name, COperator) or find(name, COperator) for name in names)
     found: dict[str, list[type[COperator]]] = {}
     for cls in chosen:
+        if not cls.operator:
+            raise ConfigError(f"{cls.dotted_path()} names no operator; set its attribute operator, such as 'POW'")
         found.setdefault(cls.operator, []).append(cls)
     others: dict[str, list[type[COperator]]] = {}
     for cls in named(COperator).values():
@@ -115,7 +119,7 @@ def own_kernels(names: Iterable[str] = ()) -> Mapping[str, Builder]:
 def _only(classes: list[type[COperator]]) -> Builder:
     """Return what makes the step of an operator; if several classes are for it, it raises an error."""
     if len(classes) == 1:
-        return _builder(classes[0]())
+        return _builder(classes[0], classes[0].dotted_path())
 
     def builder(op: OperatorView) -> CStep:
         raise CompileError(
@@ -160,12 +164,24 @@ def source_of_one(
     io = IOSpec(tuple(specs[n] for n in read), tuple(outputs))
     file = TFLiteFile(io, {specs[n].name: n for n in read}, {specs[n].name: n for n in made})
     one = ProgramOperator(_CUSTOM, operator.operator, tuple(range(len(inputs))), tuple(made), None, (), options)
-    return source_of(TFLiteProgram(file, tuple(tensors), (one,)), 0, {operator.operator: _builder(operator)})
+    return source_of(
+        TFLiteProgram(file, tuple(tensors), (one,)),
+        0,
+        {operator.operator: _builder(lambda: operator, type(operator).dotted_path())},
+    )
 
 
-def _builder(operator: COperator) -> Builder:
+def _builder(make: Callable[[], COperator], name: str) -> Builder:
+    """Return what makes the step by an operator's class, which is not constructed before a model needs it."""
+
     def builder(op: OperatorView) -> CStep:
-        step = operator.step(op)
+        try:
+            operator = make()
+            step = operator.step(op)
+        except NNPipeError:
+            raise
+        except Exception as error:
+            raise CompileError(f"{name} failed: {type(error).__name__}: {error}") from error
         # A function that is not called would be a warning of the compiler.
         return step if step.kernels else replace(step, kernels=(*operator.uses, operator.kernel.strip("\n") + "\n"))
 

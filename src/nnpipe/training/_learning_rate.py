@@ -19,7 +19,7 @@ class Rate:
     Attributes
     ----------
     optimiser_settings, settings
-        What describes the optimiser, and the schedule.
+        The descriptions of the optimiser and of the schedule.
     scheduled, followed
         Whether :meth:`before_step` and :meth:`after_step` have anything to do.
     """

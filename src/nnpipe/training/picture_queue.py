@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -44,9 +45,10 @@ class PictureQueue:
             self._render(next(iter(self._waiting)))  # the one that has waited longest
 
     def finish(self) -> None:
-        """Render all figures that wait."""
-        while self._waiting:
-            self._render(next(iter(self._waiting)))
+        """Render all figures that wait, even if some cannot be written, and raise the last error."""
+        with ExitStack() as stack:
+            for path in reversed(self._waiting):
+                stack.callback(self._render, path)
 
     def _render(self, path: Path) -> None:
         figure = self._waiting.pop(path)

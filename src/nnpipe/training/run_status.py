@@ -56,7 +56,7 @@ class RunStatus:
 
 
 def read_status(folder: RunFolder) -> RunStatus | None:
-    """Return the last status of a folder's training, or None if there is none.
+    """Return the last status of a folder's training, or None if there is none or a loss of power left it empty.
 
     Raises
     ------
@@ -66,7 +66,10 @@ def read_status(folder: RunFolder) -> RunStatus | None:
     path = folder.status
     try:
         with path.open("rb") as file:
-            content = json.loads(file.read(_LARGEST))
+            text = file.read(_LARGEST)
+        if not text:
+            return None
+        content = json.loads(text)
         if content.pop("kind") != _KIND or content.pop("schema") != 1 or content["state"] not in STATES:
             raise ValueError("it is of another kind or newer")
         return RunStatus(**content)

@@ -37,3 +37,10 @@ def test_what_gives_no_window_is_told(tmp_path: Path) -> None:
     (tmp_path / "odd.txt").write_bytes(b"\xff\xfe\xfd")
     with pytest.raises(ConfigError, match=r"odd\.txt: cannot be read as a text"):
         _ = Letters(file=str(tmp_path / "odd.txt")).numbers
+
+
+def test_what_would_not_fit_into_memory_is_told_before_it_is_made() -> None:
+    with pytest.raises(ConfigError, match="more than 100,000,000 letters; make times smaller"):
+        _ = Letters(text="ab", times=10**12).numbers
+    with pytest.raises(ConfigError, match="make stride larger"):
+        LetterWindows(Letters(text="ab", times=10**5), length=5000)

@@ -12,6 +12,8 @@ from nnpipe.core.argument_checks import check_call
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError
 
+_AT_ONCE = 256  # samples that are read at once, whose inputs need memory
+
 
 def balanced_weights(labels: np.ndarray, classes: int) -> Any:
     """Return ``samples / (classes * samples of the class)`` of each class, as in scikit-learn's ``"balanced"``.
@@ -58,8 +60,12 @@ class BalancedWeights:
     def weights(self) -> tuple[float, ...]:
         """The weight of each class."""
         self.dataset.prepare()
-        _, truth = self.dataset.read(self.dataset.split("train"))
-        if self.target not in truth:
-            raise ConfigError(f"BalancedWeights: target names {self.target!r}; there are {', '.join(truth)}")
-        classes = len(self.dataset.spec.class_names) or int(truth[self.target].max()) + 1
-        return tuple(balanced_weights(np.asarray(truth[self.target]), classes).tolist())
+        indices, parts = self.dataset.split("train"), []
+        for start in range(0, len(indices), _AT_ONCE):
+            _, truth = self.dataset.read(indices[start : start + _AT_ONCE])
+            if self.target not in truth:
+                raise ConfigError(f"BalancedWeights: target names {self.target!r}; there are {', '.join(truth)}")
+            parts.append(np.asarray(truth[self.target]))
+        labels = np.concatenate(parts)
+        classes = len(self.dataset.spec.class_names) or int(labels.max()) + 1
+        return tuple(balanced_weights(labels, classes).tolist())

@@ -14,7 +14,8 @@ from nnpipe.core.errors import ConfigError
 from nnpipe.training.sequences.array import ArraySequence
 from nnpipe.training.sequences.samplers import RandomSampler
 
-_LARGEST = 100_000_000  # bytes
+_LARGEST = 100_000_000  # bytes of a text, and letters with all repetitions
+_MOST = 250_000_000  # numbers in all windows, of 8 bytes each
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +56,8 @@ class Letters:
     @cached_property
     def numbers(self) -> np.ndarray:
         """The number of each letter of the text, int64 ``(n,)``."""
+        if len(self._whole) * self.times > _LARGEST:
+            raise ConfigError(f"Letters: more than {_LARGEST:,} letters; make times smaller than {self.times}")
         places = {letter: place for place, letter in enumerate(self.alphabet)}
         return np.array([places[letter] for letter in self._whole] * self.times, np.int64)
 
@@ -116,4 +119,6 @@ class LetterWindows(ArraySequence):
         chosen = windows[:border] if split == "train" else windows[border:]
         if border < 0 or not len(chosen):
             raise ConfigError(f"LetterWindows: of {len(windows)} windows, none are left for {split} with test: {test}")
+        if chosen.size > _MOST:
+            raise ConfigError(f"LetterWindows: the windows hold more than {_MOST:,} letters; make stride larger")
         super().__init__({"text": chosen.copy()}, batch=batch, sampler=RandomSampler() if shuffle else None, seed=seed)
