@@ -22,7 +22,8 @@ class OptimiserCalls:
         self._recorded = getattr(type(optimiser), "step", None)
         self._step = _wrapped_step(optimiser)
         self._plain_zero = getattr(optimiser.zero_grad, "__func__", None) is torch.optim.Optimizer.zero_grad
-        self._profiled = torch.autograd._profiler_enabled
+        # Where a later PyTorch lacks it, every step is told to a profiler, as it is by itself.
+        self._profiled = getattr(torch.autograd, "_profiler_enabled", lambda: True)
         self._hooks = base
 
     def step(self) -> None:
