@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from nnpipe.core.errors import ConfigError
+from nnpipe.measuring.call_times import ROUND_TRIP, call_time
 from nnpipe.measuring.constraints import MetricConstraint, metric_of
 from nnpipe.measuring.counted_figure import counted_figure, counter_of
 from nnpipe.measuring.diagnosis import diagnose
-from nnpipe.measuring.quantities import ROUND_TRIP, call_time
 from nnpipe.measuring.run import Run
 from nnpipe.measuring.series import Series
 from nnpipe.report.inputs.candidate import Candidate

@@ -5,15 +5,11 @@ from __future__ import annotations
 import pytest
 
 from nnpipe.core.errors import ConfigError
+from nnpipe.measuring.call_times import BETWEEN, LATENCY, ON_TARGET, RESPONSE, call_time
 from nnpipe.measuring.constraints import known_metrics, metric_of
 from nnpipe.measuring.quantities import (
-    BETWEEN,
-    LATENCY,
-    ON_TARGET,
     QUANTITIES,
-    RESPONSE,
     UNITS,
-    call_time,
     quantity,
 )
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.quality_metric import QualityMetric
 from nnpipe.core.task import quality_metric
+from nnpipe.measuring.call_times import BETWEEN, LATENCY, PACED, RESPONSE, ROUND_TRIP, CallTime
 
 Kind = Literal["time", "bytes", "share", "rate", "ratio", "energy", "count"]
 UNITS: Mapping[str, str] = {
@@ -80,66 +81,9 @@ class Quantity:
         return round(float(found[2]) / 100, 6) if found else None  # 99.9 / 100 is not 0.999
 
 
-@dataclass(frozen=True)
-class CallTime:
-    """A definition of the time of a call.
-
-    Parameters
-    ----------
-    name
-        The prefix of the names of its quantities.
-    title
-        A name for text.
-    meaning
-        The definition: when the time begins and ends.
-    column
-        The column of the series ``inference`` that holds it.
-    """
-
-    name: str
-    title: str
-    meaning: str
-    column: str
-
-
-LATENCY = CallTime(
-    "latency", "inference time", "time of one call, of a batch of samples, where the model runs", "latency_ns"
-)
-ON_TARGET = CallTime("latency", LATENCY.title, LATENCY.meaning, "target_ns")
-RESPONSE = CallTime(
-    "response", "response time", "from when a query was due to its answer, waiting included", "latency_ns"
-)
-BETWEEN = CallTime(
-    "between", "time between answers", "from one answer to the next, with all queries there", "latency_ns"
-)
-ROUND_TRIP = CallTime(
-    "round_trip", "round trip", "from the request on this side to the answer on this side, line included", "latency_ns"
-)
-PACED = CallTime("paced", "time at the pace of use", f"{LATENCY.meaning}, after a sleep between calls", "latency_ns")
 _CALL_TIMES = {each.name: each for each in (LATENCY, RESPONSE, BETWEEN, ROUND_TRIP, PACED)}
 _PERCENTILE = re.compile(r"(latency|response|between|round_trip|paced)_p(\d{1,2}(?:\.\d{1,3})?)")
 _LOSS = re.compile(r"loss\((\w+)\)")
-
-
-def call_time(columns: Container[str], timing: Mapping[str, Any]) -> CallTime:
-    """Return the definition of the call times of a run.
-
-    Parameters
-    ----------
-    columns
-        Names of the columns of the series ``inference``.
-    timing
-        The run's ``timing``, which contains ``load`` if there was a load.
-    """
-    load = timing.get("load")
-    if isinstance(load, Mapping) and load.get("scenario") == "offline":
-        return BETWEEN
-    # A schedule measures the waiting time, too, which a target's own clock cannot see.
-    if "scheduled_ns" in columns:
-        return RESPONSE
-    if "target_counts" in columns:  # the target's counter is no clock, so nothing tells how long the model took there
-        return ROUND_TRIP
-    return ON_TARGET if "target_ns" in columns else LATENCY
 
 
 def _timed(time: CallTime) -> list[Quantity]:

@@ -16,8 +16,9 @@ from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.files import write_text
 from nnpipe.core.task import task_of
 from nnpipe.measuring.autocorrelation import Sample
+from nnpipe.measuring.call_times import ON_TARGET, ROUND_TRIP, call_time
 from nnpipe.measuring.json_arrays import pack
-from nnpipe.measuring.quantities import ON_TARGET, ROUND_TRIP, UNITS, call_time
+from nnpipe.measuring.quantities import UNITS
 from nnpipe.measuring.result_json import COMPARISON, ArrayUnpacker, evaluation_of, read_json, series_of, typed
 from nnpipe.measuring.series import Series
 

@@ -46,7 +46,7 @@ def fresh(metric: Any) -> Any:
 
 
 def _never() -> bool:
-    """Tell torchmetrics to exchange nothing."""
+    """Return that nothing is to be exchanged, in place of the function that torchmetrics asks."""
     return False
 
 
@@ -64,7 +64,7 @@ def load(metric: Any, state: Mapping[str, Any]) -> None:
 
 
 def join(metric: Any, states: Iterable[Mapping[str, Any]]) -> None:
-    """Give a fresh object the state that it would have after the samples of all states, in their order."""
+    """Set a fresh object to the state that it would have after the samples of all states, in their order."""
     states = list(states)
     for name, part in _parts(metric).items():
         seen = [one["state"] for one in states if one["updates"][name]]

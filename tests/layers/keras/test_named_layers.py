@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import sys
-import zipfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from installed import needs
+from keras_copies import changed_copy
 
 from nnpipe.codegen.description import check_script
 from nnpipe.codegen.script import generate
@@ -112,17 +111,8 @@ def forget() -> None:
 
 
 def changed(path: Path, **entries: Any) -> Path:
-    """Write a copy of a file in which the last layer's configuration says something else."""
-    other = path.with_name("changed.keras")
-    with zipfile.ZipFile(path) as source, zipfile.ZipFile(other, "w") as copy:
-        for item in source.namelist():
-            content = source.read(item)
-            if item == "config.json":
-                structure = json.loads(content)
-                structure["config"]["layers"][-1] |= entries
-                content = json.dumps(structure).encode()
-            copy.writestr(item, content)
-    return other
+    """Write a copy of a file in which the last layer's description says something else."""
+    return changed_copy(path, lambda layers: layers[-1].update(entries))
 
 
 @pytest.mark.parametrize("suffix", [".keras", ".h5"])

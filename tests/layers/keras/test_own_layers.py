@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import sys
-import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from installed import ImportedWhenUsed, needs
+from keras_copies import changed_copy
 from tests.layers.keras.slopes import Slopes
 
 from nnpipe import layers as nn
@@ -79,18 +78,12 @@ def test_shared_layers_with_several_inputs_and_outputs_agree_and_are_read_again(
 
 def renamed(path: Path, name: str, **config: Any) -> Path:
     """Write a copy of a file in which the layer is another class, or has further arguments."""
-    other = path.with_name("other.keras")
-    with zipfile.ZipFile(path) as source, zipfile.ZipFile(other, "w") as copy:
-        for item in source.namelist():
-            content = source.read(item)
-            if item == "config.json":
-                structure = json.loads(content)
-                layer = structure["config"]["layers"][1]
-                layer["registered_name"] = f"nnpipe>{name}"
-                layer["config"] |= config
-                content = json.dumps(structure).encode()
-            copy.writestr(item, content)
-    return other
+
+    def change(layers: list[dict[str, Any]]) -> None:
+        layers[1]["registered_name"] = f"nnpipe>{name}"
+        layers[1]["config"] |= config
+
+    return changed_copy(path, change)
 
 
 def test_no_name_in_a_file_is_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from nnpipe.core.errors import ArtifactError, NNPipeError
+from nnpipe.measuring.call_times import LATENCY, ON_TARGET, CallTime, call_time
 from nnpipe.measuring.diagnosis import Doubt, diagnose
 from nnpipe.measuring.doubt import OF_QUALITY
 from nnpipe.measuring.quality_doubts import quality_doubts
-from nnpipe.measuring.quantities import LATENCY, ON_TARGET, CallTime, call_time
 from nnpipe.measuring.run import Run
 from nnpipe.measuring.series import Series
 from nnpipe.measuring.statistics import Summary

@@ -8,10 +8,11 @@ from dataclasses import replace
 
 from nnpipe.core.quality_metric import QualityMetric
 from nnpipe.measuring.board_figures import board_figure
+from nnpipe.measuring.call_times import LATENCY, ON_TARGET, ROUND_TRIP
 from nnpipe.measuring.constraints import Figure
 from nnpipe.measuring.counted_figure import COUNTERS, counted_figure
 from nnpipe.measuring.energy_figure import energy_figure, energy_source
-from nnpipe.measuring.quantities import LATENCY, ON_TARGET, ROUND_TRIP, difference, in_sentence, quantity
+from nnpipe.measuring.quantities import difference, in_sentence, quantity
 from nnpipe.report.document import Block, Cell, Paragraph, Section, Table, Tile, Tiles
 from nnpipe.report.formatting import NOTHING, Scale, count, counted, digits, share
 from nnpipe.report.inputs.candidate import Candidate, quality_text

@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nnpipe.measuring.board_figures import BOARD_FIGURES, board_bytes, board_figure
+from nnpipe.measuring.call_times import PACED, ROUND_TRIP
 from nnpipe.measuring.constraints import Figure
 from nnpipe.measuring.counted_figure import counted_figure, counter_of
 from nnpipe.measuring.energy_figure import energy_figure
-from nnpipe.measuring.quantities import PACED, ROUND_TRIP, quantity
+from nnpipe.measuring.quantities import quantity
 from nnpipe.measuring.statistics import CONFIDENCE, Summary
 from nnpipe.report.inputs.candidate import Candidate
 from nnpipe.report.inputs.comparability import pairing

@@ -15,11 +15,12 @@ from nnpipe.core.quality_metric import QualityMetric
 from nnpipe.core.task import task_named
 from nnpipe.measuring.autocorrelation import mean_interval
 from nnpipe.measuring.board_figures import BOARD_FIGURES, board_figure
+from nnpipe.measuring.call_times import ROUND_TRIP
 from nnpipe.measuring.constraints import Figure
 from nnpipe.measuring.counted_figure import COUNTERS, counted_figure, counter_of
 from nnpipe.measuring.doubt import Doubt
 from nnpipe.measuring.energy_figure import energy_figure
-from nnpipe.measuring.quantities import ROUND_TRIP, Quantity
+from nnpipe.measuring.quantities import Quantity
 from nnpipe.measuring.run import Run
 from nnpipe.measuring.statistics import samples_needed
 from nnpipe.report.inputs.candidate import Candidate
