@@ -94,9 +94,9 @@ def _of_file(path: Path, preparation: dict[str, Any], as_given: bool) -> Models:
 
     def made(cls: type[ModelWrapper], argument: str) -> ModelWrapper:
         wrapper = cls.from_json({argument: str(path), **preparation})
-        if preparation or not as_given or wrapper.preparation().known:
+        if not as_given or wrapper.preparation().known:
             return wrapper
-        return cls.from_json({argument: str(path), "scale": 1.0})
+        return cls.from_json({argument: str(path), "scale": 1.0, **preparation})
 
     models = [(made(cls, "model_path"), path)]
     declared = find("DeclaredModel", ModelWrapper)
