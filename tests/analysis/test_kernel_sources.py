@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from nnpipe.analysis.kernel_sources import sources_of
 from nnpipe.core.graph import Graph, Operation
@@ -51,6 +52,13 @@ def test_a_conversion_of_a_result_is_not_what_computes_it() -> None:
     net = graph(("c1", "x", "y"))
     steps = [step("one", "y"), step("two", "y", after=("one",), kind="ReorderOutput")]
     assert sources_of(net, steps) == {"one": ("c1",), "two": ()}
+
+
+@pytest.mark.parametrize("kind", ["ConvTranspose", "DynamicQuantizeMatMul", "TRANSPOSE_CONV", "Conv2DTranspose"])
+def test_what_computes_is_no_conversion_although_its_name_has_the_word(kind: str) -> None:
+    net = graph(("c1", "x", "t"), ("c2", "t", "y"))
+    steps = [step("one", "t", kind=kind), step("two", "y", after=("one",))]
+    assert sources_of(net, steps) == {"one": ("c1",), "two": ("c2",)}
 
 
 def test_what_several_steps_need_is_computed_before_them() -> None:

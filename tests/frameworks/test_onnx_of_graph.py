@@ -76,6 +76,21 @@ def test_views_cost_nothing_and_transpositions_are_moved() -> None:
     assert kinds(model) == ["Reshape", "Transpose", "MatMul"]
 
 
+def test_views_of_a_part_and_expanded_ones_keep_what_is_computed_before_them() -> None:
+    model = written(
+        graph(
+            {"x": (1, 4, 6), "w": (6, 8), "y": (1, 4, 8), "part": (1, 4, 2), "row": (4, 2), "o": (3, 4, 2)},
+            ("x w", "y", (MatrixProduct(1, 4, 6, 8),)),
+            ("y", "part", (PlainPrimitive("view", "split"),)),
+            ("part", "row", (PlainPrimitive("view", "select"),)),
+            ("row", "o", (PlainPrimitive("view", "expand"),)),
+        )
+    )
+    read = {name for node in model.graph.node for name in node.input}
+    assert "MatMul" in kinds(model)
+    assert read >= {name for node in model.graph.node[:-1] for name in node.output}
+
+
 def test_numbers_of_8_bits_stay_so_between_conversions_that_runtimes_fuse() -> None:
     product = MatrixProduct(1, 1, 4, 6)
     model = written(

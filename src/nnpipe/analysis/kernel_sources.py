@@ -18,8 +18,10 @@ from nnpipe.core.operation_times import KernelTime
 from nnpipe.core.primitives import PlainPrimitive
 
 _ELEMENTWISE = ("elementwise", "normalisation")
-_CONVERSION = re.compile(r"reorder|convert|^cast$|transpose|permute|copy|quanti[sz]e|layout", re.IGNORECASE)
-_VIEW = re.compile(r"reshape|squeeze|flatten", re.IGNORECASE)
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+_CONVERTING = frozenset("reorder convert cast transpose permute copy quantize dequantize requantize layout".split())
+_BESIDE = frozenset("input output linear dynamic fake like to dim order per tensor channel transform fused".split())
+_VIEW = re.compile(r"reshape|squeeze|flatten|view", re.IGNORECASE)
 _PRODUCTS = {"matrix product", "convolution", "pointwise convolution", "depthwise convolution"}
 _MOVING = {"movement", "quantisation", "view", "gather"}
 
@@ -103,8 +105,17 @@ def _word(operation: Operation, known: set[str]) -> str:
 
 
 def is_conversion(kind: str) -> bool:
-    """Return whether an operator only changes the layout or the type of values."""
-    return _CONVERSION.search(kind) is not None
+    """Return whether an operator only changes the layout or the type of values.
+
+    Examples
+    --------
+    >>> is_conversion("ReorderInput"), is_conversion("QuantizeLinear"), is_conversion("Convert (NC, F32, QS8)")
+    (True, True, True)
+    >>> is_conversion("ConvTranspose"), is_conversion("DynamicQuantizeMatMul")
+    (False, False)
+    """
+    words = {word.lower() for word in _WORD.findall(kind.rpartition("::")[2].partition(" (")[0])}
+    return not words.isdisjoint(_CONVERTING) and words <= _CONVERTING | _BESIDE
 
 
 def _fill(

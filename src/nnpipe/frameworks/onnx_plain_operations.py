@@ -78,7 +78,9 @@ def plain(
     if what.plain == "view":
         if math.prod(shape) == math.prod(out):
             return reshaped(values, x, shape, out), out
-        return values.constant(np.ones(out, np.dtype(values.dtype(operation.outputs[0])))), out  # a shape as numbers
+        dtype = values.dtype(operation.outputs[0])
+        if dtype != values.dtype(values.computed(operation)[0]):  # a shape as numbers
+            return values.constant(np.ones(out, np.dtype(dtype))), out
     return _movement(values, function, operation, x, shape, out)
 
 

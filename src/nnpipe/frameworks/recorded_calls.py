@@ -10,10 +10,10 @@ import numpy as np
 
 from nnpipe.core.operation_times import KernelTime, Nanoseconds, OperationTimes
 
-# The first that occurs in a name tells what it computes: fused functions are named after all their parts.
+# The first whose pattern occurs in a name tells what it computes: fused functions are named after all their parts.
 _WORDS = (
-    ("depthwise", "convolution"), ("conv", "convolution"), ("attention", "attention"), ("matmul", "product"),
-    ("dense", "product"), ("linear", "product"), ("addmm", "product"), ("gemm", "product"), ("bmm", "product"),
+    ("depthwise", "convolution"), ("conv(?!ert)", "convolution"), ("attention", "attention"), ("matmul", "product"),
+    ("dense", "product"), ("(?<!quantize_)linear", "product"), ("addmm", "product"), ("gemm", "product"), ("bmm", "product"),
     ("lstm", "lstm"), ("gru", "gru"), ("softmax", "softmax"), ("pool", "pooling"), ("norm", "normalisation"),
     ("mean", "reduction"), ("sum", "reduction"), ("reduction", "reduction"), ("resize", "resize"),
     ("upsample", "resize"), ("quantize", "quantisation"), ("add", "add"), ("mul", "mul"),
@@ -69,5 +69,5 @@ def computed_by(name: str) -> str:
     >>> computed_by("fused_conv2d1_add_clip"), computed_by("aten::relu_")
     ('convolution', 'relu')
     """
-    found = next((word for part, word in _WORDS if part in name.lower()), None)
+    found = next((word for part, word in _WORDS if re.search(part, name.lower())), None)
     return re.sub(r"^.*::|_$", "", name) if found is None else found

@@ -105,3 +105,23 @@ def test_what_cannot_be_mimicked_is_refused_in_one_line(tmp_path: Path) -> None:
         with pytest.raises(kind_of_error, match=told) as caught:
             refused()
         assert "\n" not in str(caught.value)
+
+
+@pytest.mark.slow
+def test_a_program_whose_views_change_sizes_has_a_mimic_of_the_same_cost(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+    class Halves(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = torch.nn.Linear(64, 128), torch.nn.Linear(64, 32)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            one, other = self.first(x).chunk(2, dim=-1)
+            return self.second((one + other)[:, 1:].unsqueeze(0).expand(3, -1, -1, -1))
+
+    program = torch.export.export(Halves().eval(), (torch.ones(1, 9, 64),))
+    torch.export.save(program, tmp_path / "halves.pt2")
+    with Mimic(original=tmp_path / "halves.pt2").open() as live:
+        live.export(tmp_path / "mimic.onnx", "onnx")
+    assert costs(tmp_path / "mimic.onnx") == costs(tmp_path / "halves.pt2")
