@@ -13,8 +13,8 @@ from nnpipe.core.operation_times import KernelTime, Nanoseconds, OperationTimes
 # The first whose pattern occurs in a name tells what it computes: fused functions are named after all their parts.
 _WORDS = (
     ("depthwise", "convolution"), ("conv(?!ert)", "convolution"), ("attention", "attention"), ("matmul", "product"),
-    ("dense", "product"), ("(?<!quantize_)linear", "product"), ("addmm", "product"), ("gemm", "product"), ("bmm", "product"),
-    ("lstm", "lstm"), ("gru", "gru"), ("softmax", "softmax"), ("pool", "pooling"), ("norm", "normalisation"),
+    ("dense", "product"), ("(?<!quantize_)linear", "product"), ("addmm", "product"), ("gemm", "product"),
+    ("bmm", "product"), ("lstm", "lstm"), ("gru", "gru"), ("softmax", "softmax"), ("pool", "pooling"), ("norm", "normalisation"),
     ("mean", "reduction"), ("sum", "reduction"), ("reduction", "reduction"), ("resize", "resize"),
     ("upsample", "resize"), ("quantize", "quantisation"), ("add", "add"), ("mul", "mul"),
 )  # fmt: skip
