@@ -14,9 +14,9 @@ from nnpipe.core.operation_times import KernelTime, Nanoseconds, OperationTimes
 _WORDS = (
     ("depthwise", "convolution"), ("conv(?!ert)", "convolution"), ("attention", "attention"), ("matmul", "product"),
     ("dense", "product"), ("(?<!quantize_)linear", "product"), ("addmm", "product"), ("gemm", "product"),
-    ("bmm", "product"), ("lstm", "lstm"), ("gru", "gru"), ("softmax", "softmax"), ("pool", "pooling"), ("norm", "normalisation"),
-    ("mean", "reduction"), ("sum", "reduction"), ("reduction", "reduction"), ("resize", "resize"),
-    ("upsample", "resize"), ("quantize", "quantisation"), ("add", "add"), ("mul", "mul"),
+    ("bmm", "product"), ("lstm", "lstm"), ("gru", "gru"), ("softmax", "softmax"), ("pool", "pooling"),
+    ("norm", "normalisation"), ("mean", "reduction"), ("sum", "reduction"), ("reduction", "reduction"),
+    ("resize", "resize"), ("upsample", "resize"), ("quantize", "quantisation"), ("add", "add"), ("mul", "mul"),
 )  # fmt: skip
 
 
