@@ -91,9 +91,27 @@ def test_a_number_of_steps_ends_a_training_that_can_be_extended_to_the_bit(tmp_p
     history = fit(model, max_steps=10, folder=tmp_path)
     assert history["step"].tolist() == [7, 10]
     assert "blobs/test/loss" in history.last
-    fit(model, folder=tmp_path, num_epochs=3)
-    fit(whole)
+    longer = fit(model, folder=tmp_path)
+    expected = fit(whole)
     assert toys.equal(toys.weights(model), toys.weights(whole))
+    assert list(longer.rows()) == list(expected.rows())
+
+
+@pytest.mark.parametrize("keep_best", [1, 2])
+def test_a_training_extended_several_times_has_the_epochs_and_best_weights_of_one_run(
+    keep_best: int, tmp_path: Path
+) -> None:
+    options = {"num_epochs": 6, "weights": "best", "keep_best": keep_best, "optimiser": AdamW(rate=0.1)}
+    expected = fit(whole := toys.fresh(), folder=tmp_path / "whole", **options)
+    for steps in (1, 3, 10, 14, 23, 23, 40, 42):
+        history = fit(model := toys.fresh(), folder=tmp_path / "cut", max_steps=steps, **options)
+        assert history["epoch"].tolist() == [*range(1, -(-steps // 7) + 1)]
+        assert history["step"].tolist()[-1] == steps
+    assert list(history.rows()) == list(expected.rows())
+    assert toys.equal(toys.weights(model), toys.weights(whole))
+    cut, uncut = states(tmp_path / "cut"), states(tmp_path / "whole")
+    assert cut["best.state"] == uncut["best.state"]
+    assert {name for name in cut if name.startswith("best-0")} == {name for name in uncut if name.startswith("best-0")}
 
 
 def test_a_schedule_ends_with_the_number_of_steps() -> None:

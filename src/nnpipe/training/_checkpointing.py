@@ -31,6 +31,9 @@ from nnpipe.training.fit import Fit
 from nnpipe.training.run_folder import check_same_settings
 from nnpipe.training.run_status import tell
 
+_BEST_BEFORE_CUT = "best-before-cut.state"
+"""The best weights before an epoch that ``max_steps`` cut short, while those of that epoch are the best."""
+
 
 @dataclass(frozen=True)
 class EpochVerdict:
@@ -101,6 +104,19 @@ class Checkpointer:
         if verdict.dropped is not None and fit.folder is not None and self._team.rank == 0:
             self._writer.wait()
             fit.folder.checkpoint(_best_name(verdict.dropped)).unlink(missing_ok=True)
+
+    def cut_epoch(self, verdict: EpochVerdict) -> None:
+        """Write the weights of an epoch that ``max_steps`` cut short, if it is one of the best.
+
+        The last checkpoint stays that of the last step, and the best weights so far are kept beside the new ones: a
+        training with more steps goes on from both.
+        """
+        if verdict.best and self._fit.folder is not None and self._team.rank == 0:
+            self._writer.wait()
+            best = self._fit.folder.checkpoint(BEST)
+            if best.exists():
+                best.replace(self._fit.folder.checkpoint(_BEST_BEFORE_CUT))
+        self._keep((), {}, None, verdict)
 
     def _keep(
         self,
@@ -204,6 +220,9 @@ class Checkpointer:
         if own.random is not None:
             set_random_states(own.random, fit.device)
         self._remove_worse(path.parent)
+        before_cut = path.with_name(_BEST_BEFORE_CUT)
+        if team.rank == 0 and before_cut.exists():
+            before_cut.replace(path.with_name(BEST))
         if state["feed"] is None:
             return None
         return {"feed": state["feed"], "own": None if state.get("between") else own}

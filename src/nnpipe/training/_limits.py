@@ -81,6 +81,10 @@ class StepLimits:
         own = math.inf if options.epoch_steps is None else epoch * options.epoch_steps
         self.last_step = min(own, math.inf if options.max_steps is None else options.max_steps)
 
+    def epoch_is_whole(self, epoch: int, step: int) -> bool:
+        """Return whether an epoch that ended within a pass has all the steps of ``epoch_steps``."""
+        return self._options.epoch_steps is not None and step >= epoch * self._options.epoch_steps
+
     def check_time(self) -> bool:
         """Return whether the time is up, on the clock of the first process; all processes must call it."""
         self.time_is_up = self._team.gathered(monotonic() >= self._until)[0]

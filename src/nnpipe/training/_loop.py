@@ -92,6 +92,7 @@ class Loop:
         fit, options = self._fit, self._fit.options
         if fit.stopping:
             return False
+        # An epoch that max_steps or max_seconds cut short goes on, and ends at once if there are no more steps to make.
         within = self._amid is not None and self._amid["own"] is not None
         return within or (
             fit.epoch < options.num_epochs and (options.max_steps is None or fit.step < options.max_steps)
@@ -139,6 +140,8 @@ class Loop:
         """Learn from the rest of a pass; return whether a limit ended the epoch before the pass was over."""
         fit, steps, hooks, team = self._fit, self._steps, self._hooks, self._team
         options, device, metric_sums, limits = fit.options, fit.device, self._metric_sums, self._limits
+        if fit.step >= limits.last_step:
+            return True
         watch_begin, watch_end = hooks.has("on_batch_begin"), hooks.has("on_batch_end")
         step, checked, every = self._step, self._step is default_step, options.checkpoint_every
         what = f"epoch {fit.epoch}/{options.num_epochs}"
@@ -208,6 +211,12 @@ class Loop:
 
     def _finish_epoch(self) -> None:
         fit, options = self._fit, self._fit.options
+        # The checkpoint of an epoch that is cut short is that of its last step: what follows belongs to this end only,
+        # and a training with more steps goes on as if there had been none.
+        cut_short = self._passes.going and not self._limits.epoch_is_whole(fit.epoch, fit.step)
+        if cut_short:
+            self._steps.check_all()
+            self._checkpointer.checkpoint(self._metric_sums, self._passes.feed)
         row = {
             f"{name}/{key}": value
             for name, sums in self._metric_sums.items()
@@ -228,6 +237,9 @@ class Loop:
             self._hooks.call_aside("on_epoch_end")
         tell(self._progress, fit.epoch, options.num_epochs, row)
         fit.batch = 0
+        if cut_short:
+            self._checkpointer.cut_epoch(verdict)
+            return
         self._steps.check_all()
         self._checkpointer.epoch(verdict, self._passes.feed if self._passes.going else None)
 
