@@ -16,6 +16,9 @@ import training_toys as toys
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.training.callbacks.callback import Callback
+from nnpipe.training.callbacks.classification_report import ClassificationReport
+from nnpipe.training.callbacks.samples import RandomSamples
+from nnpipe.training.callbacks.skip_epochs import SkipEpochs
 from nnpipe.training.optimization import AdamW
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.trainer import Trainer
@@ -123,6 +126,34 @@ def test_callbacks_see_the_weights_that_the_row_tells_of(options: dict[str, Any]
     history = Trainer(asked, (watching,)).fit(toys.fresh(), toys.sequences(), optimiser=AdamW(rate=0.1))
     told = [row[name] for row in history.rows() for name in (ACCURACY, LOSS)]
     assert watching.measured == pytest.approx(told)
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+@pytest.mark.parametrize(
+    "options", [{"weights": "best"}, {"ema_decay": 0.9, "weights": "last"}, {"swa_start": 2}, {"num_epochs": 2}]
+)
+def test_files_that_describe_the_weights_are_of_those_that_the_model_has(
+    options: dict[str, Any], wrapped: bool, tmp_path: Path
+) -> None:
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    report: Callback = ClassificationReport()
+    if wrapped:
+        report = SkipEpochs([report], every=2)
+    seeing = Seeing()
+    asked = TrainerOptions.from_json({"num_epochs": 6, **options})
+    model = toys.fresh()
+    Trainer(asked, (report, seeing)).fit(model, toys.sequences(), folder=tmp_path, optimiser=AdamW(rate=0.1))
+    assert seeing.final.epoch < 6 or "weights" not in options or options["weights"] == "last"
+    rows = json.loads((tmp_path / "tables" / "classes-blobs-test-label.json").read_text())
+    right = sum(row["predicted_as"][row["class"]] for row in rows)
+    assert right / sum(row["samples"] for row in rows) == pytest.approx(measured(model)[ACCURACY])
+
+
+def test_evaluating_with_callbacks_that_write_files_writes_none(tmp_path: Path) -> None:
+    callbacks = (RandomSamples(), SkipEpochs([ClassificationReport()]), Seeing())
+    figures = Trainer(TrainerOptions(), callbacks).evaluate(toys.fresh(), toys.sequences())
+    assert LOSS in figures
+    assert not [*tmp_path.iterdir()]
 
 
 def test_an_average_that_nobody_takes_is_refused() -> None:

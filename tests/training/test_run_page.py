@@ -78,11 +78,14 @@ def test_what_came_out_stands_first(tmp_path: Path) -> None:
     text = write_run_page(folder).read_text()
     assert "<h1>CNN on DigitsDataset</h1>" in text
     assert "run-7" in text
+    assert text.count("run-7") == 1
+    assert "<summary>Settings</summary>" in text
     tiles = text[text.index('<dl class="tiles">') : text.index("<nav>")]
     assert "completed" in tiles
     assert "epoch 3 of 3" in tiles
     assert "92.50\u00a0%" in tiles  # of the best epoch, not of the last
-    assert "epoch 2, the best" in tiles
+    assert "After epoch 2, the best" in tiles
+    assert tiles.index("Means over epoch 2, while the weights changed") < tiles.index("accuracy, train")
     assert tiles.index("accuracy, validation") < tiles.index("accuracy, train")
     assert "no better for 1 evaluation" in text
     headings = [part.partition("<")[0] for part in text.split("<h2>")[1:]]
@@ -159,4 +162,5 @@ def test_the_figures_that_stand_first_are_those_of_the_weights_that_the_model_ha
     assert "91.00\u00a0%" in tiles  # of these weights, neither the best epoch's nor, with an average, the row's
     assert "80.00\u00a0%" in tiles  # what is known of the training split is that epoch's
     assert "92.50" not in tiles
-    assert "the last weights of epoch 3, which the model has" in tiles
+    has, means = "The model has the last weights, of epoch 3", "Means over epoch 3, while the weights changed"
+    assert tiles.index(has) < tiles.index("91.00") < tiles.index(means) < tiles.index("80.00")

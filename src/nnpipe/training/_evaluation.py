@@ -31,11 +31,11 @@ class Evaluator:
         self._precision = precision(fit.options)
 
     def evaluate(
-        self, splits: list[tuple[str, str]], average: WeightAverage | None = None, *, aloud: bool = True
+        self, splits: list[tuple[str, str]], average: WeightAverage | None = None, hooks: Hooks | None = None
     ) -> dict[str, float]:
         """Return the figures of some splits, computed with ``average`` instead of the weights if it is given.
 
-        Callbacks see the batches only if ``aloud`` is true.
+        The batches are shown to ``hooks``, by default those of the training.
         """
         import torch
 
@@ -48,7 +48,7 @@ class Evaluator:
                 same_buffers(fit.model)
             with nullcontext() if average is None else average.in_place():
                 for dataset, split in splits:
-                    row |= self._evaluate(dataset, split, aloud)
+                    row |= self._evaluate(dataset, split, self._hooks if hooks is None else hooks)
         return row
 
     def estimate_statistics(self) -> None:
@@ -96,11 +96,11 @@ class Evaluator:
             sums.add(outputs)
         return list(sums.figures())
 
-    def _evaluate(self, dataset: str, split: str, aloud: bool) -> dict[str, float]:
-        fit, hooks, team = self._fit, self._hooks, self._team
+    def _evaluate(self, dataset: str, split: str, hooks: Hooks) -> dict[str, float]:
+        fit, team = self._fit, self._team
         sharded = is_sharded(fit.model)
         sequence, sums = fit.datasets[dataset][split], MetricSums(fit.metrics)
-        watched = aloud and hooks.has("on_evaluate_batch")
+        watched = hooks.has("on_evaluate_batch")
         sequence.set_epoch(0)
         fit.dataset = dataset
         try:

@@ -46,6 +46,11 @@ class Hooks:
             except Exception as error:
                 self._failed(callback, hook, batch, error)
 
+    def describing_weights(self) -> Hooks:
+        """Return the hooks of those callbacks whose files describe the weights of an epoch."""
+        parts = [part for callback in self._callbacks for part in callback.parts()]
+        return Hooks([part for part in parts if part.describes_weights], self._fit, self._aside)
+
     def call_aside(self, hook: str) -> None:
         """Call a hook, then restore the random states and the model's modes."""
         if not self._by_name[hook]:

@@ -85,7 +85,8 @@ class Loop:
             fit.unfinished = True
             end(fit, "last", fit.epoch, {})
             return
-        choose_final_weights(fit, self._steps, self._checkpointer, self._evaluator)
+        describing = self._hooks.describing_weights()
+        choose_final_weights(fit, self._steps, self._checkpointer, self._evaluator, describing, self._team)
 
     @property
     def _goes_on(self) -> bool:

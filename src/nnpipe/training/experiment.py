@@ -117,9 +117,10 @@ class Training(Module):
         if "unfinished" in history.about:
             raise TrainingError(f"the training stopped: {history.about['unfinished']}")
         session.statistics.clear()
-        for name, value in {**history.last, **history.about}.items():  # the figures of the final weights
-            if "/" in name:  # a figure of a split; other values are epoch and step
-                session.statistics.add(name, value)
+        # Figures of training batches are of weights that changed meanwhile: they count where nothing was evaluated.
+        final = {name: value for name, value in history.about.items() if "/" in name}
+        for name, value in (final or {name: value for name, value in history.last.items() if "/" in name}).items():
+            session.statistics.add(name, value)
         put_folder(session.database, session.run_id, folder)
         self.state.finished = True
 

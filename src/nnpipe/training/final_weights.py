@@ -13,7 +13,9 @@ from nnpipe.training._sharding import load_weights
 if TYPE_CHECKING:
     from nnpipe.training._checkpointing import Checkpointer
     from nnpipe.training._evaluation import Evaluator
+    from nnpipe.training._hooks import Hooks
     from nnpipe.training._steps import Steps
+    from nnpipe.training.distributed import Team
     from nnpipe.training.fit import Fit
 
 TABLE = "final_weights"
@@ -70,8 +72,13 @@ def tell_final(fit: Fit) -> None:
         write_text(fit.folder.table(TABLE), json.dumps([final.to_json()], indent=1) + "\n")
 
 
-def choose_final_weights(fit: Fit, steps: Steps, checkpointer: Checkpointer, evaluator: Evaluator) -> None:
-    """Load the final weights into the model and record which they are; all processes must call this."""
+def choose_final_weights(
+    fit: Fit, steps: Steps, checkpointer: Checkpointer, evaluator: Evaluator, describing: Hooks, team: Team
+) -> None:
+    """Load the final weights into the model and record which they are; all processes must call this.
+
+    If they are others than those that were evaluated last, the callbacks of ``describing`` see them, too.
+    """
     which, epoch = wanted(fit), fit.epoch
     if which == "best" and not fit.best_epoch:
         fit.log.warning("no epoch was judged, so there are no best weights: the model keeps the last ones")
@@ -95,9 +102,15 @@ def choose_final_weights(fit: Fit, steps: Steps, checkpointer: Checkpointer, eva
     measured = not averaged and (which != "last" or steps.average is None)
     figures = figures_at(fit, epoch) if measured else {}
     evaluated = [(d, s) for d, parts in fit.datasets.items() for s in parts if s not in fit.options.train_splits]
-    if not figures and evaluated and epoch:
-        figures = evaluator.evaluate(evaluated, aloud=False)
+    describes = not measured or (which == "best" and epoch != fit.epoch)
+    describes = team.gathered(describes and describing.has("on_epoch_end"))[0]  # only the first process has callbacks
+    last_epoch, fit.epoch = fit.epoch, epoch
+    if evaluated and epoch and (describes or not figures):
+        figures = evaluator.evaluate(evaluated, hooks=describing)
     end(fit, which, epoch, figures)
+    if describes:
+        describing.call_aside("on_epoch_end")
+    fit.epoch = last_epoch
 
 
 def end(fit: Fit, which: str, epoch: int, figures: Mapping[str, float]) -> None:

@@ -36,7 +36,7 @@ _WEIGHTS = {"last": "the last weights", "best": "the best weights", "average": "
 
 _STYLE = """
 :root { color-scheme: light dark; font: 15px/1.5 system-ui, sans-serif; }
-body { margin: 0 auto; max-width: 75rem; padding: 1rem; }
+body { margin: 0 auto; max-width: 75rem; overflow-wrap: anywhere; padding: 1rem; }
 nav a { margin-right: .8rem; }
 img { background: white; height: auto; max-width: 100%; }
 .tiles { display: flex; flex-wrap: wrap; gap: .6rem; margin: 1rem 0; padding: 0; }
@@ -85,8 +85,9 @@ def write_run_page(folder: str | Path) -> Path:
         f"{path.stat().st_size:,} bytes</li>"
         for path in own.others()[:_ROWS]
     ]
-    title = html.escape(_what(own) or folder.resolve().name)
-    body = [f"<h1>{title}</h1>", f"<p>{html.escape(folder.resolve().name)}</p>", *_result(own)]
+    what, name = _what(own), folder.resolve().name
+    title = html.escape(what or name)
+    body = [f"<h1>{title}</h1>", *([f"<p>{html.escape(name)}</p>"] if what else []), *_result(own), *_settings(own)]
     body.append("<nav>" + "".join(f'<a href="#{quote(n)}">{html.escape(_title(n))}</a>' for n in names) + "</nav>")
     for name in names:
         text = "\n".join(sections[name])
@@ -111,6 +112,15 @@ def _what(own: RunFolder) -> str:
     return f"{model} on {data}"
 
 
+def _settings(own: RunFolder) -> list[str]:
+    """Return the HTML of the settings that the run was begun with, closed at first."""
+    try:
+        text = own.begun.read_text("utf-8")
+    except (OSError, ValueError):
+        return []
+    return [f"<details><summary>Settings</summary>{_text(text)}</details>"]
+
+
 def _result(own: RunFolder) -> list[str]:
     """Return the HTML of the training's status and figures."""
     try:
@@ -118,27 +128,40 @@ def _result(own: RunFolder) -> list[str]:
     except ConfigError as error:
         return [f"<p>{html.escape(str(error))}</p>"]
     history = _history(own)
-    tiles = []
+    lines = []
     if status is not None:
-        what = f"epoch {status.epoch:,} of {status.epochs:,}"
-        tiles.append(("Training", status.state, what, status.state))
-    if history:
-        best = status.best_epoch if status is not None else 0
-        row = next((each for each in history if each.get("epoch") == str(best)), history[-1])
-        which = f"epoch {row.get('epoch', '')}, {'the best' if row.get('epoch') == str(best) else 'the last'}"
-        final = _final(own)
-        if final:  # show the figures of the model's final weights
-            epoch = final.pop("epoch")
-            which = f"{_WEIGHTS.get(final.pop('weights'), 'the weights')} of epoch {epoch}, which the model has"
-            row = next((each for each in history if each.get("epoch") == epoch), {}) | final
-        tiles += [(_figure_title(name), _figure(name, row[name]), which, "") for name in sorted(row, key=_figure_place)
-                  if name.count("/") >= 2 and row[name]]  # fmt: skip
-    told = "".join(
+        what = f"epoch {status.epoch:,} of {status.epochs:,}, {status.changed}".rstrip(", ")
+        lines += _tiles("", [("Training", status.state, what, status.state)])
+        lines += [f"<p>{html.escape(status.reason)}</p>"] if status.reason else []
+    if not history:
+        return lines
+    best = status.best_epoch if status is not None else 0
+    row = next((each for each in history if each.get("epoch") == str(best)), history[-1])
+    epoch = row.get("epoch", "")
+    which = f"After epoch {epoch}, {'the best' if epoch == str(best) else 'the last'}"
+    final = _final(own)
+    if final:
+        epoch = final.pop("epoch")
+        which = f"The model has {_WEIGHTS.get(final.pop('weights'), 'the weights')}, of epoch {epoch}"
+        row = next((each for each in history if each.get("epoch") == epoch), {})
+    row = {name: value for name, value in row.items() if name.count("/") >= 2 and value}
+    evaluated = final or {name: value for name, value in row.items() if name.split("/")[1] not in _LAST_SPLITS}
+    # Figures of training batches are of weights that changed from batch to batch.
+    learned = {name: value for name, value in row.items() if name not in evaluated}
+    for title, figures in ((which, evaluated), (f"Means over epoch {epoch}, while the weights changed", learned)):
+        names = sorted(figures, key=_figure_place)
+        lines += _tiles(title, [(_figure_title(name), _figure(name, figures[name]), "", "") for name in names])
+    return lines
+
+
+def _tiles(title: str, tiles: list[tuple[str, str, str, str]]) -> list[str]:
+    """Return the HTML of tiles below a title; each has a label, a value in HTML, a note and a class."""
+    texts = (
         f'<div class="{kind}"><dt>{html.escape(label)}</dt><dd>{value}</dd><dt>{html.escape(note)}</dt></div>'
         for label, value, note, kind in tiles
     )
-    reason = [f"<p>{html.escape(status.reason)}</p>"] if status is not None and status.reason else []
-    return [f'<dl class="tiles">{told}</dl>', *reason] if tiles else reason
+    heading = [f"<h3>{html.escape(title)}</h3>"] if title and tiles else []
+    return [*heading, f'<dl class="tiles">{"".join(texts)}</dl>'] if tiles else []
 
 
 def _final(own: RunFolder) -> dict[str, str]:

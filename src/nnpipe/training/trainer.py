@@ -29,6 +29,7 @@ from nnpipe.training._user_inputs import check_device, check_others, check_split
 from nnpipe.training._whole_metrics import tell_missing, wanted_of
 from nnpipe.training.callbacks.callback import Callback
 from nnpipe.training.callbacks.selection import DEFAULT, check_frameworks, choose
+from nnpipe.training.callbacks.writing_callback import WritingCallback
 from nnpipe.training.checkpoints import LAST, CheckpointWriter, rescued, size_of_state
 from nnpipe.training.distributed import Team, team
 from nnpipe.training.final_weights import tell_final
@@ -252,14 +253,17 @@ class Trainer(Module):
     ) -> dict[str, float]:
         """Return the figures of all splits, named as in a history, without training or writing files.
 
-        ``metrics`` are further ones, as :meth:`fit` takes them.
+        ``metrics`` are further ones, as :meth:`fit` takes them.  Callbacks see the batches, except those that write
+        files.
         """
         self._check()
         model, datasets = model_of(model), datasets_of(datasets, self.options.seed)
         with team(self.options.device) as members:
             place(model, self.options)
             fit = Fit(model, None, datasets, None, self.options, metrics=wanted_of(metrics, members.world))
-            hooks = Hooks((self.callbacks or ()) if members.rank == 0 else (), fit)
+            parts = [part for callback in self.callbacks or () for part in callback.parts()]
+            seeing = [part for part in parts if not isinstance(part, WritingCallback)]
+            hooks = Hooks(seeing if members.rank == 0 else (), fit)
             evaluator = Evaluator(fit, hooks, members, progress if members.rank == 0 else silent)
             done = False
             try:

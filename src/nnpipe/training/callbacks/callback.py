@@ -42,6 +42,10 @@ class Callback(Module, Discoverable):
     frameworks
         The frameworks whose trainings it can observe.  With ``"torch"``, batches and
         outputs hold tensors; with ``"keras"``, they hold arrays and ``fit.model`` is a ``keras.Model``.
+    describes_weights
+        Whether what it writes after an epoch describes the weights of that epoch.  If the trainer leaves other weights
+        in the model than those it evaluated last, it evaluates the model once more, and calls ``on_evaluate_batch``
+        and ``on_epoch_end`` of these callbacks again; ``fit.epoch`` is then the epoch of these weights.
 
     Examples
     --------
@@ -59,6 +63,7 @@ class Callback(Module, Discoverable):
 
     abstract: ClassVar[bool] = True
     frameworks: ClassVar[tuple[str, ...]] = ("torch",)
+    describes_weights: ClassVar[bool] = False
 
     @classmethod
     def options(cls) -> tuple[Option, ...]:
@@ -76,6 +81,10 @@ class Callback(Module, Discoverable):
         framework = "|".join(cls.frameworks)
         absent = () if any(map(is_installed, cls.frameworks)) else (framework,)
         return (*absent, *super().missing())
+
+    def parts(self) -> tuple[Callback, ...]:
+        """Return the callback itself, or those that it calls."""
+        return (self,)
 
     def on_fit_begin(self, fit: Fit) -> None:
         """Prepare for the training; the state of a resumed run has been restored."""

@@ -50,6 +50,7 @@ class ClassificationReport(WritingCallback):
 
     frameworks = ("torch", "keras")
     draws = True
+    describes_weights = True
     formerly: ClassVar[tuple[str, ...]] = ("CallbackExportClassificationReport",)
 
     def __init__(self, classes: Sequence[str] = ()) -> None:

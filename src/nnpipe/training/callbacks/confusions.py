@@ -12,6 +12,7 @@ from nnpipe.training.callbacks._arrays import joined
 from nnpipe.training.callbacks._sample_access import image_of, samples_of, show_images
 from nnpipe.training.callbacks.writing_callback import (
     WritingCallback,
+    is_last,
     new_figure,
     save_figure,
     write_table,
@@ -45,6 +46,7 @@ class Confusions(WritingCallback):
 
     frameworks = ("torch", "keras")
     draws = True
+    describes_weights = True
     formerly: ClassVar[tuple[str, ...]] = ("CallbackReportingClassificationErrors",)
 
     def __init__(self, count: int = 20, classes: Sequence[str] = (), samples: int = 10) -> None:
@@ -70,7 +72,6 @@ class Confusions(WritingCallback):
         """Write the tables of the last evaluation, and the pictures at the last epoch."""
         if not writes_after(fit):
             return
-        last = fit.epoch >= fit.options.num_epochs or bool(fit.stopping)
         for (dataset, split, name), kept in self._kept.items():
             ids = np.concatenate([own for own, _, _ in kept])
             said = joined([own for _, own, _ in kept])
@@ -78,7 +79,7 @@ class Confusions(WritingCallback):
             rows = self._rows(ids, said, true)
             file = file_name("confusions", dataset, split, name)
             write_table(fit, file, rows)
-            if last:
+            if is_last(fit):
                 self._draw(fit, file, fit.datasets[dataset][split], rows)
         self._kept = {}
 

@@ -32,6 +32,7 @@ class Embeddings(WritingCallback):
     """
 
     draws = True
+    describes_weights = True
 
     def __init__(self, count: int = 2000) -> None:
         check_call(Embeddings, locals())

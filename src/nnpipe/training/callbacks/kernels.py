@@ -26,6 +26,7 @@ class Kernels(WritingCallback):
     """
 
     draws = True
+    describes_weights = True
     formerly: ClassVar[tuple[str, ...]] = ("CallbackExportConvolutionKernel",)
 
     def __init__(self, count: int = 32) -> None:

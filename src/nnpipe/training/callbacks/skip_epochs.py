@@ -46,6 +46,10 @@ class SkipEpochs(Callback):
             name for name in SkipEpochs.frameworks if all(name in one.frameworks for one in self.callbacks)
         )
 
+    def parts(self) -> tuple[Callback, ...]:
+        """Return the callbacks that run in some epochs only."""
+        return tuple(part for callback in self.callbacks for part in callback.parts())
+
     def _runs(self, fit: Fit) -> bool:
         return fit.epoch % self.every == 0 or fit.epoch == fit.options.num_epochs
 

@@ -71,14 +71,15 @@ def writes_after(fit: Fit) -> bool:
     and after the last: otherwise the time of an epoch would grow with their number.  A Keras loop may go on beyond
     ``num_epochs``, whose last epoch is known only when the training ends.
     """
-    last = _is_last(fit) and (fit.epoch <= fit.options.num_epochs or bool(fit.stopping))
+    last = is_last(fit) and (fit.epoch <= fit.options.num_epochs or bool(fit.stopping))
     return last or fit.epoch % 10 ** max(0, len(str(fit.epoch - 1)) - 2) == 0
 
 
-def _is_last(fit: Fit) -> bool:
+def is_last(fit: Fit) -> bool:
+    """Return whether no epoch follows this one; also when the final weights are described."""
     options = fit.options
     over = options.max_steps is not None and fit.step >= options.max_steps
-    return over or fit.epoch >= options.num_epochs or bool(fit.stopping)
+    return over or fit.final is not None or fit.epoch >= options.num_epochs or bool(fit.stopping)
 
 
 def write_table(fit: Fit, name: str, rows: Iterable[dict[str, Any]]) -> None:
@@ -108,7 +109,7 @@ def save_figure(fit: Fit, name: str, figure: Any) -> None:
     After the last epoch it is written at once.  Before, rendering takes at most a tenth of the training's time: a
     figure waits until it may, or a newer one of its name takes its place, or the training ends.
     """
-    fit.pictures.add(folder_of(fit).picture(name), figure, at_once=_is_last(fit))
+    fit.pictures.add(folder_of(fit).picture(name), figure, at_once=is_last(fit))
 
 
 def pictures_of(fit: Fit) -> list[Path]:
