@@ -436,3 +436,9 @@ def test_an_epoch_whose_figure_is_no_number_is_not_the_best() -> None:
     assert math.isnan(history["blobs/test/loss"][0])
     assert seen[0] == 0
     assert seen[1] == 2
+
+
+def test_a_plain_module_is_told_what_a_trained_one_takes() -> None:
+    plain = torch.nn.Sequential(torch.nn.Linear(8, 3))
+    with pytest.raises(ConfigError, match=r"Sequential.forward takes no batch: .*dictionary of tensors"):
+        Trainer(TrainerOptions(num_epochs=1)).fit(plain, toys.sequences())

@@ -312,11 +312,31 @@ def test_what_is_no_metric_is_refused(metrics: Any, message: str) -> None:
         Trainer().evaluate(Fixed(lambda b: ClassificationOutput(b["x"], b["label"])), data, metrics=metrics)
 
 
-def test_a_wrong_name_is_told_at_the_first_batch_and_an_output_that_is_not_there_at_the_end(caplog: Any) -> None:
+def test_a_wrong_name_of_a_metric_or_an_output_is_an_error_before_the_first_step() -> None:
+    trainer, model = Trainer(TrainerOptions(num_epochs=1)), toys.fresh()
+    before = toys.weights(model)
     with pytest.raises(ConfigError, match="no metric 'rocauc'"):
-        Trainer(TrainerOptions(num_epochs=1)).fit(toys.fresh(), toys.sequences(), metrics={"label": ["rocauc"]})
-    Trainer(TrainerOptions(num_epochs=1)).fit(toys.fresh(), toys.sequences(), metrics={"lable": ["roc_auc"]})
-    assert "metrics: no output is called 'lable'; there are label" in caplog.text
+        trainer.fit(model, toys.sequences(), metrics={"label": ["rocauc"]})
+    wrong = "metrics: no output is called 'lable'; there are label; did you mean label"
+    with pytest.raises(ConfigError, match=wrong):
+        trainer.fit(model, toys.sequences(), metrics={"lable": ["roc_auc"]})
+    with pytest.raises(ConfigError, match=wrong):
+        trainer.evaluate(model, toys.sequences(), metrics={"lable": ["roc_auc"]})
+    assert toys.equal(toys.weights(model), before)
+
+
+def test_an_output_of_a_step_of_ones_own_is_looked_for_after_an_epoch() -> None:
+    def step(fit: Any, batch: Any) -> Any:
+        loss, outputs = fit.forward(batch)
+        fit.backward(loss)
+        fit.update()
+        return {"other": outputs["label"]}
+
+    data = {"blobs": {"train": toys.sequences()["blobs"]["train"]}}
+    history = Trainer(TrainerOptions(num_epochs=1)).fit(toys.fresh(), data, step=step, metrics={"other": ["roc_auc"]})
+    assert "blobs/train/other/roc_auc" in history.last
+    with pytest.raises(ConfigError, match="no output is called 'otter'; there are other"):
+        Trainer(TrainerOptions(num_epochs=9)).fit(toys.fresh(), data, step=step, metrics={"otter": ["roc_auc"]})
 
 
 def test_an_output_without_a_task_is_named() -> None:

@@ -14,7 +14,7 @@ from nnpipe.training._hooks import Hooks, same_modes
 from nnpipe.training._metric_sums import MetricSums
 from nnpipe.training._random import seed_all, undisturbed
 from nnpipe.training._sharding import is_sharded, same_buffers
-from nnpipe.training._whole_metrics import Wanted
+from nnpipe.training._whole_metrics import Wanted, check_outputs
 from nnpipe.training.batch_statistics import estimate_statistics
 from nnpipe.training.distributed import Team
 from nnpipe.training.fit import Fit
@@ -78,6 +78,13 @@ class Evaluator:
         with undisturbed(fit.device), same_modes(fit.model):
             seed_all(int(fit.generator("statistics").integers(2**31)), fit.device)
             estimate_statistics(fit.model, batches())
+
+    def check_metrics(self) -> None:
+        """Raise :class:`ConfigError` if metrics were asked for of an output that no split's first batch has."""
+        fit = self._fit
+        if fit.metrics:
+            splits = [(name, split) for name, parts in fit.datasets.items() for split in parts]
+            check_outputs(fit.metrics, [figure for name, split in splits for figure in self.names(name, split)])
 
     def names(self, dataset: str, split: str) -> list[str]:
         """Return the names of a split's figures, read from its first batch; an empty list if it has no batch."""

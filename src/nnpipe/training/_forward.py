@@ -42,7 +42,17 @@ def _named(source: Any) -> str:
 
 def forward_plainly(model: Any, batch: dict[str, Any]) -> tuple[Any, dict[str, Output]]:
     """Run the model; return the sum of the outputs' losses, and the outputs."""
-    outputs = outputs_of(model(batch), batch, model)
+    try:
+        found = model(batch)
+    except (TypeError, AttributeError) as error:
+        if "dict" not in str(error):
+            raise
+        raise ConfigError(
+            f"{type(model).__name__}.forward takes no batch: {error}; a model that is trained takes a dictionary of "
+            "tensors, and returns outputs with their loss, such as "
+            '{"label": ClassificationOutput(self.layers(batch["x"]), batch["label"])}'
+        ) from error
+    outputs = outputs_of(found, batch, model)
     total: Any = None
     for output in outputs.values():
         loss = output.loss()

@@ -16,12 +16,12 @@ from nnpipe.training._forward import outputs_of
 from nnpipe.training._hooks import Hooks
 from nnpipe.training._limits import Passes, StepLimits
 from nnpipe.training._metric_sums import MetricSums
-from nnpipe.training._sharding import is_sharded, same_buffers
+from nnpipe.training._sharding import is_sharded, load_weights, same_buffers
 from nnpipe.training._steps import Diverged, Steps
-from nnpipe.training._whole_metrics import tell_missing
+from nnpipe.training._whole_metrics import check_outputs
 from nnpipe.training.checkpoints import LAST
 from nnpipe.training.distributed import Team
-from nnpipe.training.final_weights import choose_final_weights, end
+from nnpipe.training.final_weights import end, figures_at, wanted
 from nnpipe.training.fit import Fit
 from nnpipe.training.step import LearningStep, default_step
 
@@ -66,6 +66,8 @@ class Loop:
         """Run the remaining epochs, then give the model its final weights."""
         fit, options = self._fit, self._fit.options
         check_monitor(fit, self._evaluator.names)
+        if self._step is default_step:  # another one may make outputs that the model does not have
+            self._evaluator.check_metrics()
         if options.on_divergence == "rollback" and fit.step == 0 and self._amid is None:
             self._checkpointer.begin()
         while self._goes_on:
@@ -79,14 +81,12 @@ class Loop:
                 self._roll_back(error)
         self._passes.close()
         self._checkpointer.wait()
-        tell_missing(fit, {name for row in fit.history.rows() for name in row})
         if self._limits.time_is_up:
             fit.stop(f"{options.max_seconds:g} seconds are over; the same call goes on from here")
             fit.unfinished = True
             end(fit, "last", fit.epoch, {})
             return
-        describing = self._hooks.describing_weights()
-        choose_final_weights(fit, self._steps, self._checkpointer, self._evaluator, describing, self._team)
+        self._choose_final_weights()
 
     @property
     def _goes_on(self) -> bool:
@@ -226,6 +226,8 @@ class Loop:
         last = fit.epoch >= options.num_epochs or (options.max_steps is not None and fit.step >= options.max_steps)
         if self._evaluated and (last or fit.epoch % options.evaluate_every == 0):
             row |= self._evaluator.evaluate(self._evaluated, self._steps.average)
+        if self._step is not default_step:
+            check_outputs(fit.metrics, [name.split("/", 2)[2] for name in row])
         fit.history.append(epoch=fit.epoch, step=fit.step, learning_rate=fit.rates[0], **row)
         figure, verdict = self._judge(row)
         for rate in self._steps.rates.values():
@@ -257,3 +259,43 @@ class Loop:
         best = better(fit, name, row[name])
         kept, dropped = keep(fit, row[name])
         return row[name], EpochVerdict(name, row[name], best, kept, dropped)
+
+    def _choose_final_weights(self) -> None:
+        """Load the final weights into the model and record which they are; all processes must call this.
+
+        If they are others than those that were evaluated last, callbacks that describe weights see them, too.
+        """
+        fit, steps = self._fit, self._steps
+        which, epoch = wanted(fit), fit.epoch
+        if which == "best" and not fit.best_epoch:
+            fit.log.warning("no epoch was judged, so there are no best weights: the model keeps the last ones")
+            which = "last"
+        averaged = which == "average" and steps.swa is not None and steps.swa.count > 0
+        if which == "average" and steps.swa is not None and not averaged:
+            fit.log.warning(
+                "no epoch from swa_start on was finished, so there is no average: the model keeps the last weights"
+            )
+            which = "last"
+        if which == "best":
+            model, average = self._checkpointer.best_weights()
+            load_weights(fit.model, dict(model) | dict(average or {}))
+            epoch = fit.best_epoch
+        elif which == "average" and steps.average is not None:
+            steps.average.stay()
+        elif averaged and steps.swa is not None:
+            steps.swa.stay()
+            self._evaluator.estimate_statistics()
+        # A row is measured with the average if there is one, and its epoch may have had no evaluation.
+        measured = not averaged and (which != "last" or steps.average is None)
+        figures = figures_at(fit, epoch) if measured else {}
+        describing = self._hooks.describing_weights()
+        describes = not measured or epoch != fit.epoch
+        # Only the first process has callbacks, and all have to evaluate together.
+        describes = self._team.gathered(describes and describing.has("on_epoch_end"))[0]
+        last_epoch, fit.epoch = fit.epoch, epoch
+        if self._evaluated and epoch and (describes or not figures):
+            figures = self._evaluator.evaluate(self._evaluated, hooks=describing)
+        end(fit, which, epoch, figures)
+        if describes:
+            describing.call_aside("on_epoch_end")
+        fit.epoch = last_epoch

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -175,15 +175,13 @@ class WholeMetrics:
                 self._weights.setdefault(name, []).append(weights)
 
 
-def tell_missing(fit: Any, figures: Collection[str]) -> None:
-    """Write a warning to the log for each output of which metrics were asked for, and that no batch had."""
-    outputs = {parts[2] for parts in (name.split("/", 3) for name in figures) if len(parts) == 4}
-    if not figures:
-        return
-    for name in fit.metrics:
-        if name not in outputs:
-            known = f"; there are {', '.join(sorted(outputs))}" if outputs else ""
-            fit.log.warning("metrics: no output is called %r%s", name, known)
+def check_outputs(metrics: Iterable[str], figures: Iterable[str]) -> None:
+    """Raise :class:`ConfigError` if metrics were asked for of an output that has no figures, ``output/figure``."""
+    outputs = sorted({name.partition("/")[0] for name in figures if "/" in name})
+    for name in metrics:
+        if outputs and name not in outputs:
+            known = ", ".join(outputs)
+            raise ConfigError(f"metrics: no output is called {name!r}; there are {known}{nearest(name, outputs)}")
 
 
 def _resolved(metric: str | QualityMetric, task: str) -> QualityMetric:

@@ -26,7 +26,7 @@ from nnpipe.training._random import seed_all, undisturbed
 from nnpipe.training._recomputation import recomputing
 from nnpipe.training._sharding import check_sharded, shard
 from nnpipe.training._user_inputs import check_device, check_others, check_splits, datasets_of, model_of
-from nnpipe.training._whole_metrics import tell_missing, wanted_of
+from nnpipe.training._whole_metrics import wanted_of
 from nnpipe.training.callbacks.callback import Callback
 from nnpipe.training.callbacks.selection import DEFAULT, check_frameworks, choose
 from nnpipe.training.callbacks.writing_callback import WritingCallback
@@ -267,8 +267,8 @@ class Trainer(Module):
             evaluator = Evaluator(fit, hooks, members, progress if members.rank == 0 else silent)
             done = False
             try:
+                evaluator.check_metrics()
                 found = evaluator.evaluate([(name, split) for name, parts in datasets.items() for split in parts])
-                tell_missing(fit, found)
                 done = True
             finally:
                 _end(fit, hooks, CheckpointWriter(), done)

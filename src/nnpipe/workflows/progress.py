@@ -13,6 +13,9 @@ from nnpipe.workflows.notebook_bar import in_notebook, notebook_bar
 
 T = TypeVar("T")
 
+_LOG_INTERVAL = 10.0
+"""Seconds between the lines of a progress that is not shown on a terminal."""
+
 
 def bar(items: Iterable[T], what: str, total: int | None = None) -> Iterable[T]:
     """Yield the items and show the progress on standard error, or in the notebook that this runs in."""
@@ -29,8 +32,9 @@ def bar(items: Iterable[T], what: str, total: int | None = None) -> Iterable[T]:
         total=total,
         file=sys.stderr,
         dynamic_ncols=terminal,
-        # A log file gets a line every few seconds, not one for each update.
-        mininterval=0.1 if terminal else 10.0,
+        # A log file gets a line every ten seconds, and none of what is over sooner.
+        mininterval=0.1 if terminal else _LOG_INTERVAL,
+        delay=0.0 if terminal else _LOG_INTERVAL,
         ascii=None if terminal else " .",
     )
 
@@ -59,7 +63,8 @@ def byte_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
         unit_scale=True,
         file=sys.stderr,
         dynamic_ncols=terminal,
-        mininterval=0.1 if terminal else 10.0,
+        mininterval=0.1 if terminal else _LOG_INTERVAL,
+        delay=0.0 if terminal else _LOG_INTERVAL,
         ascii=None if terminal else " .",
     ) as shown:
 

@@ -51,6 +51,24 @@ def test_explanations_of_the_first_samples_are_drawn(tmp_path: Path) -> None:
     assert (tmp_path / "pictures" / "explanations-digits-test.png").is_file()
 
 
+def test_pictures_in_whole_numbers_are_explained_too(explained: Any) -> None:
+    model, batch, said, _ = explained
+
+    class OfBytes(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = model
+
+        def forward(self, given: dict[str, Any]) -> Any:
+            return self.model(given | {"image": given["image"] / 16})
+
+    pictures = batch | {"image": (batch["image"] * 16).round().to(torch.uint8)}
+    found = explain(OfBytes(), pictures, "image", "digit")
+    assert found is not None
+    assert found[0].tolist() == said.tolist()
+    assert all(np.isfinite(maps).all() and np.abs(maps).max() > 0 for maps in found[1].values())
+
+
 def test_a_model_without_the_output_explains_nothing(explained: Any) -> None:
     assert explain(explained[0], explained[1], "image", "other") is None
 

@@ -263,3 +263,14 @@ def test_a_trace_keeps_a_bounded_number_of_steps() -> None:
     trace.fetch()
     assert trace.steps == [1, 17, 33, 49, 65, 81, 97]
     assert trace.values == [float(step) for step in trace.steps]
+
+
+def test_the_rates_of_a_long_training_end_with_its_last_step(tmp_path: Path) -> None:
+    recorder = LearningRateRecorder()
+    recorder.trace = Trace(most=4)
+    with sketching():
+        fit(tmp_path, recorder)
+    rows = json.loads((tmp_path / "tables" / "learning_rate.json").read_text())
+    assert rows[0]["step"] == 1
+    assert rows[-1]["step"] == fit(None, num_epochs=2)["step"].tolist()[-1]
+    assert len(rows) <= 5

@@ -115,7 +115,7 @@ class Explanations(WritingCallback):
             image: Any = pictures[place]
             colours = "gray" if image.ndim == 2 else None
             grid[0, column].imshow(image, cmap=colours)
-            grid[0, column].set_title(f"id {ids[place]}\n{called('said', said[place], self.classes)}", fontsize=8)
+            grid[0, column].set_title(f"id {ids[place]}\n{called('predicted', said[place], self.classes)}", fontsize=8)
             for axes, (name, found) in zip(grid[1:, column], maps.items(), strict=True):
                 axes.set_title(_TITLES[name], fontsize=6)
                 if name in _COLOURS:
@@ -141,6 +141,8 @@ def explain(
         found = model(batch | {input: pictures})
         return (found[output] if isinstance(found, dict) else found).output
 
+    if not batch[input].is_floating_point():  # only real numbers have gradients
+        batch = batch | {input: batch[input].float()}
     with torch.no_grad():
         given = model(batch)
         if isinstance(given, dict) and output not in given:

@@ -48,7 +48,10 @@ class LearningRateRecorder(WritingCallback):
             self._write(fit)
 
     def _write(self, fit: Fit) -> None:
-        steps, rates = self.trace.steps, self.trace.values
+        steps, rates = [*self.trace.steps], [*self.trace.values]
+        if fit.step and fit.step not in steps[-1:]:  # long trainings leave steps out, but not the last one
+            steps.append(fit.step)
+            rates.append(fit.rates)
         write_table(
             fit, "learning_rate", ({"step": step, "rates": rate} for step, rate in zip(steps, rates, strict=True))
         )

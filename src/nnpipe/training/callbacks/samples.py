@@ -82,7 +82,7 @@ class RandomSamples(WritingCallback):
             if image is None:
                 return
             labels = [called(n, v[place], self.classes) for n, v in whole.items()]
-            said_here = [self._said(v[place]) for v in said.values()]
+            said_here = [self._said(name, v[place]) for name, v in said.items()]
             images.append(image)
             titles.append("\n".join([f"id {arrays['sample_id'][place]}", ", ".join(labels + said_here)]))
         columns = min(5, len(images))
@@ -90,5 +90,6 @@ class RandomSamples(WritingCallback):
         show_images(picture, images, titles, columns)
         save_figure(fit, file_name("samples", *split.split("/")), picture)
 
-    def _said(self, value: Any) -> str:
-        return called("said", value, self.classes) if value.dtype.kind in "iu" else f"said {value:.4g}"
+    def _said(self, name: str, value: Any) -> str:
+        what = "predicted" if name == "output" else f"{name} predicted"
+        return called(what, value, self.classes) if value.dtype.kind in "iu" else f"{what} {value:.4g}"
