@@ -35,9 +35,6 @@ CIRCLES_OF_TYPES = {
     ("nnpipe.modelwrappers.frameworks.pytorch_profile", "nnpipe.modelwrappers.frameworks.pytorch"),
     ("nnpipe.modelwrappers.frameworks.pytorch_training_data", "nnpipe.modelwrappers.frameworks.pytorch"),
     ("nnpipe.modelwrappers.frameworks.pytorch_training", "nnpipe.modelwrappers.frameworks.pytorch"),
-    ("nnpipe.training.callbacks.callback", "nnpipe.training.fit"),
-    ("nnpipe.training.final_weights", "nnpipe.training._evaluation"),
-    ("nnpipe.training.final_weights", "nnpipe.training._checkpointing"),
     ("nnpipe.training.final_weights", "nnpipe.training.fit"),
 }
 """Imports for type checkers alone that close a circle: a part that is handed the whole it belongs to."""

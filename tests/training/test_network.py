@@ -51,6 +51,12 @@ def test_a_network_gives_its_outputs() -> None:
         (lambda: Network([], {"kind": 1}), "'kind' is a int; it must be a Head"),
         (lambda: Head("nowhere.Output"), r"nowhere\.Output cannot be found"),
         (lambda: Network([], {"kind": Head()}).module({"x": 1}), "a batch has no 'input'; it has x"),
+        (
+            lambda: Network([torch.nn.ReLU(), torch.nn.Linear(4, 3)], {"kind": Head()}).module(
+                {"input": torch.ones(2, 5), "label": torch.zeros(2, dtype=torch.int64)}
+            ),
+            r"layers\.1, Linear\(in_features=4, .*, does not fit values of shape \(2, 5\): mat1 and mat2",
+        ),
     ],
 )
 def test_what_does_not_fit_is_named(make: Any, message: str) -> None:

@@ -195,7 +195,11 @@ def _module(layers: Sequence[Any], outputs: Mapping[str, Head], input: str, scal
                 raise ConfigError(f"Network: a batch has no {input!r}; it has {', '.join(batch)}")
             given = batch[input]
             given = given.movedim(-1, 1) if channels_last else given
-            values = self.layers((given if given.is_floating_point() else given.float()) * scale)
+            values = (given if given.is_floating_point() else given.float()) * scale
+            try:
+                values = self.layers(values)
+            except (RuntimeError, ValueError, TypeError, IndexError) as error:
+                raise _layer_error(self.layers, values, error) from error
             found = {}
             for name, head in outputs.items():
                 own = self.heads[name](values)
@@ -209,6 +213,23 @@ def _module(layers: Sequence[Any], outputs: Mapping[str, Head], input: str, scal
             return found
 
     return Whole()
+
+
+def _layer_error(layers: Any, values: Any, error: Exception) -> Exception:
+    """Return an error that names the first layer that fails for a batch; the error itself if none fails alone."""
+    import torch
+
+    if isinstance(error, torch.OutOfMemoryError):
+        return error
+    for number, layer in enumerate(layers):
+        shape = tuple(values.shape)
+        try:
+            with torch.no_grad():
+                values = layer(values)
+        except Exception as cause:
+            why = str(cause).strip().partition("\n")[0]
+            return ConfigError(f"Network: layers.{number}, {layer}, does not fit values of shape {shape}: {why}")
+    return error
 
 
 def _view_module(
