@@ -219,7 +219,7 @@ def _layer_error(layers: Any, values: Any, error: Exception) -> Exception:
     """Return an error that names the first layer that fails for a batch; the error itself if none fails alone."""
     import torch
 
-    if isinstance(error, torch.OutOfMemoryError):
+    if type(error).__name__ == "OutOfMemoryError":
         return error
     for number, layer in enumerate(layers):
         shape = tuple(values.shape)
