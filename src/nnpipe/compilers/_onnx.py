@@ -72,7 +72,7 @@ def optimised(source: Path, destination: Path, level: str) -> None:
         prefix = _MADE
         while any(name.startswith(prefix) for name in known):  # the source has been optimised before
             prefix += _MADE
-        _rename(model.graph, {name: f"{prefix}{name}" for name in new})
+        rename(model.graph, {name: f"{prefix}{name}" for name in new})
         onnx.save_model(model, str(destination))
 
 
@@ -81,14 +81,14 @@ def _tensors(graph: Any) -> set[str]:
     return {name for node in graph.node for name in node.output} | {held.name for held in graph.initializer}
 
 
-def _rename(graph: Any, names: dict[str, str]) -> None:
+def rename(graph: Any, names: dict[str, str]) -> None:
     """Rename tensors of a graph, also where graphs inside use them."""
     for node in graph.node:
         for held in (node.input, node.output):
             held[:] = [names.get(name, name) for name in held]
         for attribute in node.attribute:
             for inner in (attribute.g, *attribute.graphs) if attribute.HasField("g") else attribute.graphs:
-                _rename(inner, names)
+                rename(inner, names)
     for held in (*graph.initializer, *graph.value_info, *graph.output, *graph.sparse_initializer):
         named = held.values if hasattr(held, "values") else held
         named.name = names.get(named.name, named.name)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from nnpipe.compilers._float_tensors import GraphStep, chosen, merged
+from nnpipe.compilers._written_numbers import has_weights_of_8_bits
 from nnpipe.compilers.writing_compiler import WritingCompiler
 from nnpipe.core.arguments import argument
 from nnpipe.core.errors import ConfigError
@@ -71,6 +72,8 @@ class WeightQuantisingCompiler(WritingCompiler):
     )
 
     def _outcome(self, destination: Path) -> Mapping[str, Any]:
+        if not has_weights_of_8_bits(destination, self.produces):
+            return {}
         return {"weight_bits": 7 if self.reduce_range else 8}
 
 

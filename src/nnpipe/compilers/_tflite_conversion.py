@@ -50,6 +50,7 @@ class TFLiteConverting(IntegerIOCompiler, FloatKeepingCompiler):
     produces: ClassVar[str] = "tflite"
     suffix: ClassVar[str] = ".tflite"
     names_from_result: ClassVar[bool] = True
+    lowers: ClassVar[str] = "weights of 1,024 numbers or more"
 
     target: Literal["default", "float16", "dynamic", "int8", "edgetpu"] = argument(
         "default",

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from nnpipe.compilers._float_tensors import GraphStep, touching
+from nnpipe.core.errors import CompileError
+from nnpipe.frameworks.torch_program import QUANTISED
 
 # Operators whose rounded result is that of a rounded input, and normalisations, which become part of convolutions.
 _PASSING = frozenset(
@@ -116,3 +118,9 @@ def _withdraw(model: Any, floats: set[Any]) -> None:
             owners = {place[1] if isinstance(place, tuple) else place for place in shared}
             if any(_ANNOTATION not in owner.meta for owner in owners):
                 waiting.add(node)
+
+
+def check_quantised(module: Any, quantiser: str) -> None:
+    """Raise :class:`~nnpipe.core.errors.CompileError` unless a quantised module computes something in integers."""
+    if not any(str(node.target).startswith(QUANTISED) for node in module.graph.nodes):
+        raise CompileError(f"the {quantiser} quantiser knows none of its operators, or leaves numbers of their type")

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 
 from nnpipe.compilers._executorch_operators import fit_windows, slow_parts
 from nnpipe.compilers._quantisation import FloatKeepingCompiler
-from nnpipe.compilers._torch_float_tensors import keeping_types, steps_of
+from nnpipe.compilers._torch_float_tensors import check_quantised, keeping_types, steps_of
 from nnpipe.compilers._torch_requantisation import widen_results
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import SLOW_PARTS, Artifact
@@ -128,7 +128,9 @@ class ExecuTorchCompiler(FloatKeepingCompiler, FixesBatch):
         for tensors in samples:
             prepared(*tensors)
         widen_results(prepared)
-        return convert_pt2e(prepared)
+        converted = convert_pt2e(prepared)
+        check_quantised(converted, "xnnpack")  # in the compiled program, XNNPACK's part says nothing of types
+        return converted
 
     def _lowered(self, program: Any) -> tuple[bytes, list[str]]:
         from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from nnpipe.compilers._onnx import ONNXRewriter, in_one_file
+from nnpipe.compilers._onnx_normal_form import compute_in_float32, hold_constants, separate_outputs
 from nnpipe.compilers._onnx_topological_order import put_in_order
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
@@ -51,6 +52,9 @@ class ONNXFloat16(ONNXRewriter):
             shaped = Path(folder, "shaped.onnx")
             onnx.shape_inference.infer_shapes_path(str(in_one_file(artifact.path, Path(folder))), str(shaped))
             model = onnx.load_model(str(shaped))
+        hold_constants(model.graph)
+        separate_outputs(model.graph)
+        compute_in_float32(model.graph, "DOUBLE")
         _clamp_masks(model.graph)
         float16 = _converter()
         model = float16.convert_float_to_float16(

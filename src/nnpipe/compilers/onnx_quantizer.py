@@ -23,6 +23,7 @@ from nnpipe.compilers._onnx_attention import (
 )
 from nnpipe.compilers._onnx_bias_correction import MOST_SAMPLES, correct_biases, give_biases
 from nnpipe.compilers._onnx_integer_io import give_integers, take_integers
+from nnpipe.compilers._onnx_normal_form import compute_in_float32, hold_constants, separate_outputs, unpack_blocks
 from nnpipe.compilers._onnx_steps import steps_of, surviving
 from nnpipe.compilers._quantisation import FloatKeepingCompiler, IntegerIOCompiler, WeightQuantisingCompiler
 from nnpipe.core.arguments import argument
@@ -128,6 +129,7 @@ class ONNXStaticQuantizer(_OperatorChoice, IntegerIOCompiler, FloatKeepingCompil
                 extra_options={
                     "CalibPercentile": self.percentile,
                     "OpTypesToExcludeOutputQuantization": list(unrounded),
+                    "TensorQuantOverrides": self._overrides(graph) if self.per_channel else {},
                     # Otherwise, operations such as reshaping before the first computation would use floats.
                     "ForceQuantizeNoInputCheck": self.inference_input_type != "float32",
                 },
@@ -141,6 +143,18 @@ class ONNXStaticQuantizer(_OperatorChoice, IntegerIOCompiler, FloatKeepingCompil
             give_integers(model.graph, self.inference_output_type)
         onnx.save_model(model, str(destination))
         return read_onnx(destination).io(artifact.io)
+
+    def _overrides(self, graph: Any) -> dict[str, list[dict[str, Any]]]:
+        """Return the weights to quantise with one scale: ONNX Runtime (1.31) fails on channels of transposed groups."""
+        from onnxruntime.quantization import QuantType
+
+        grouped = [
+            node.input[1]
+            for node in graph.node
+            if node.op_type == "ConvTranspose" and any(each.name == "group" and each.i > 1 for each in node.attribute)
+        ]
+        one = {"quant_type": getattr(QuantType, _TYPES[self.weight_type]), "reduce_range": self.reduce_range}
+        return {name: [one] for name in grouped}
 
     def _operations_in_floats(self, source: Path, graph: Any) -> list[str]:
         """Return the nodes of the prepared graph that compute or take tensors to keep in floats."""
@@ -213,6 +227,9 @@ def _prepared(source: Path, folder: Path, with_biases: bool = False) -> Path:
 
     model = onnx.load_model(str(in_one_file(source, folder)))
     _hide_constants(model.graph)
+    hold_constants(model.graph)
+    unpack_blocks(model.graph)
+    compute_in_float32(model.graph, "FLOAT16", "DOUBLE")
     model.ir_version = max(model.ir_version, _IR_VERSION)
     versions = [entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")]
     if versions and versions[0] < _OPSET:
@@ -227,6 +244,7 @@ def _prepared(source: Path, folder: Path, with_biases: bool = False) -> Path:
     _flatten_biases(model.graph)
     _separate_biases(model.graph)
     _forget_stated_shapes(model.graph)
+    separate_outputs(model.graph, "Relu", "Clip")  # their ranges are taken for those of what they read
     onnx.save_model(onnx.shape_inference.infer_shapes(model), str(shaped))
     return shaped
 

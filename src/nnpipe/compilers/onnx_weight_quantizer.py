@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 from nnpipe.compilers._onnx import ONNXRewriter, in_one_file
+from nnpipe.compilers._onnx_normal_form import compute_in_float32, hold_constants
 from nnpipe.compilers._quantisation import BlockwiseWeights
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.claims import Claim
 from nnpipe.core.compiler import Calibration
-from nnpipe.core.errors import CompileError
 from nnpipe.core.tensors import IOSpec
 from nnpipe.formats.onnx import read_onnx
 
@@ -24,6 +24,8 @@ class ONNXWeightQuantizer(BlockwiseWeights, ONNXRewriter):
     weights, such as language models.  The products become ONNX Runtime's own operator ``MatMulNBits``, so that no
     other runtime takes the result.  Convolutions and embeddings stay as they are.
     """
+
+    lowers: ClassVar[str] = "the weights of matrix products (MatMul, Gemm)"
 
     bits: Literal["4", "8"] = argument("4", help="bits of each weight")
 
@@ -41,13 +43,13 @@ class ONNXWeightQuantizer(BlockwiseWeights, ONNXRewriter):
 
         with tempfile.TemporaryDirectory() as folder:
             model = onnx.load_model(str(in_one_file(artifact.path, Path(folder))))
+        hold_constants(model.graph)
+        compute_in_float32(model.graph, "DOUBLE")
         quantizer = MatMulNBitsQuantizer(
             model, bits=int(self.bits), block_size=self.block_size, is_symmetric=self.symmetric,
             op_types_to_quantize=("MatMul",),
         )  # fmt: skip
         quantizer.model.replace_gemm_with_matmul()
         quantizer.process()
-        if not any(node.op_type == "MatMulNBits" for node in quantizer.model.model.graph.node):
-            raise CompileError("has no matrix product (MatMul, Gemm) whose weights could be quantised")
         onnx.save_model(quantizer.model.model, str(destination))
         return read_onnx(destination).io(artifact.io)

@@ -15,6 +15,7 @@ import numpy as np
 from nnpipe.compilers._float_tensors import GraphStep
 from nnpipe.compilers._nncf_ranges import own_ranges
 from nnpipe.compilers._quantisation import FloatKeepingCompiler
+from nnpipe.compilers._written_numbers import has_weights_of_8_bits
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.claims import Claim
@@ -104,8 +105,10 @@ class OpenVINOCompiler(FloatKeepingCompiler):
         return read_model(destination, "openvino").io
 
     def _outcome(self, destination: Path) -> Mapping[str, Any]:
+        if self.precision != "int8" or not has_weights_of_8_bits(destination, self.produces):
+            return {}
         # NNCF's fix of the first layer leaves 8 bits in the others.
-        return {"weight_bits": 7 if self._overflow_fix() == "enable" else 8} if self.precision == "int8" else {}
+        return {"weight_bits": 7 if self._overflow_fix() == "enable" else 8}
 
     def _overflow_fix(self) -> str:
         if self.overflow_fix != "auto":

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 from nnpipe.compilers._quantisation import FloatKeepingCompiler
 from nnpipe.compilers._torch_distillation import DistillingCompiler
 from nnpipe.compilers._torch_fake_quantisation import begin_as_calibrated, fold_normalisations
-from nnpipe.compilers._torch_float_tensors import keeping_types, steps_of
+from nnpipe.compilers._torch_float_tensors import check_quantised, keeping_types, steps_of
 from nnpipe.compilers._torch_requantisation import widen_results
 from nnpipe.compilers._torch_source_modules import tell_sources
 from nnpipe.core.arguments import argument
@@ -90,8 +90,7 @@ class TorchPT2EQuantizer(DistillingCompiler, FloatKeepingCompiler):
         if self.quantizer == "xnnpack":
             widen_results(prepared)
         converted = convert_pt2e(prepared)
-        if not any(str(node.target).startswith(QUANTISED) for node in converted.graph.nodes):
-            raise CompileError(f"the {self.quantizer} quantiser knows none of its operators")
+        check_quantised(converted, self.quantizer)
         return converted
 
     def _prepared(self, loaded: LoadedProgram, calibration: Calibration) -> Any:

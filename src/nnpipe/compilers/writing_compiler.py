@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+from nnpipe.compilers._written_numbers import check_claimed_numbers
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.compiler import Calibration, ModelCompiler
 from nnpipe.core.errors import CompileError, NNPipeError
@@ -30,6 +31,7 @@ class WritingCompiler(ModelCompiler):
     - The file is written whole or not at all, with its description beside it.
     - Any exception of ``_write`` becomes a :class:`~nnpipe.core.errors.CompileError` of one line that names the
       model and the cause; other errors of nnpipe, such as ``ConfigError``, are not changed.
+    - A result without any number of the precision in :meth:`claims` is refused: a quantiser found nothing.
     - Output and log messages of converters do not reach the terminal.
     - Inputs and outputs are sorted in the order of the source, and must have kept their names.
 
@@ -37,6 +39,8 @@ class WritingCompiler(ModelCompiler):
     ----------
     packages
         Packages whose versions are recorded with the result.
+    lowers
+        Whose precision it lowers if not that of all weights, as messages name it: ``"matrix products"``.
 
     Examples
     --------
@@ -56,6 +60,7 @@ class WritingCompiler(ModelCompiler):
     """
 
     packages: ClassVar[tuple[str, ...]] = ()
+    lowers: ClassVar[str] = ""
 
     @abstractmethod
     def _write(self, artifact: Artifact, destination: Path, calibration: Calibration | None) -> IOSpec:
@@ -91,6 +96,7 @@ class WritingCompiler(ModelCompiler):
             with replacing(path) as temporary:
                 with _silence():
                     found = self._write(artifact, temporary, calibration)
+                    check_claimed_numbers(temporary, self.produces, self.claims(), self.lowers)
                     outcome = self._outcome(temporary)
                 io = _completed(found, artifact.io)
         except Exception as error:  # compilers raise any kind of exception

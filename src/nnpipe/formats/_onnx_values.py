@@ -15,7 +15,7 @@ from nnpipe.formats._protobuf import Span, fields, integers, spans, text
 
 DTYPES = dict(
     enumerate("float32 uint8 int8 uint16 int16 int32 int64 string bool float16 float64 uint32 uint64".split(), 1)
-) | {16: "bfloat16"}
+) | {16: "bfloat16", 21: "uint4", 22: "int4"}
 """Names of element types by their number in ``TensorProto.DataType``."""
 
 _TENSOR_DIMS, _TENSOR_TYPE, _TENSOR_FLOATS, _TENSOR_INT32S, _TENSOR_RAW = 1, 2, 4, 5, 9

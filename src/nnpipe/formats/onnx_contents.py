@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,7 +16,8 @@ from nnpipe.formats._onnx_values import DTYPES, messages
 from nnpipe.formats._protobuf import Span, fields, integers, spans, text
 
 _GRAPH, _NODE, _INITIALIZER = 7, 1, 5
-_OP_TYPE, _DOMAIN = 4, 7
+_OP_TYPE, _ATTRIBUTE, _DOMAIN = 4, 5, 7
+_TENSOR = 5
 _DIMS, _DATA_TYPE = 1, 2
 
 
@@ -31,11 +33,25 @@ class Contents:
         Number of weights.
     numbers
         Number of elements of all weights of each element type.
+    matrices
+        The same for constants that are long along two axes or more, so without biases and scales.
     """
 
     operations: Counter[str] = field(default_factory=Counter)
     tensors: int = 0
     numbers: Counter[str] = field(default_factory=Counter)
+    matrices: Counter[str] = field(default_factory=Counter)
+
+    def count(self, dtype: str, extents: Sequence[int]) -> None:
+        """Add a weight with these lengths of its axes."""
+        self.tensors += 1
+        self.numbers[dtype] += math.prod(extents)
+        self.count_matrix(dtype, extents)
+
+    def count_matrix(self, dtype: str, extents: Sequence[int]) -> None:
+        """Add a constant to the matrices if it is long along two axes or more."""
+        if sum(length > 1 for length in extents) > 1:
+            self.matrices[dtype] += math.prod(extents)
 
 
 def read_contents(path: str | Path) -> Contents:
@@ -60,13 +76,23 @@ def _count(data: memoryview, graph: Span, found: Contents) -> None:
             kind, domain = words[_OP_TYPE], words[_DOMAIN]
             if kind != "Constant":
                 found.operations[kind if domain in ("", "ai.onnx") else f"{domain}.{kind}"] += 1
+                continue
+            for attribute in spans(data, span, _ATTRIBUTE):
+                for tensor in spans(data, attribute, _TENSOR):
+                    dtype, extents = _tensor(data, tensor)
+                    found.count_matrix(dtype, extents)
         elif number == _INITIALIZER:
-            extents, dtype = [], ""
-            for part, value in fields(data, span):
-                if part == _DIMS:
-                    extents += integers(data, value)
-                elif part == _DATA_TYPE and isinstance(value, int):
-                    dtype = DTYPES.get(value, f"type {value}")
+            dtype, extents = _tensor(data, span)
             if dtype != "string":
-                found.tensors += 1
-                found.numbers[dtype] += math.prod(extents)
+                found.count(dtype, extents)
+
+
+def _tensor(data: memoryview, span: Span) -> tuple[str, list[int]]:
+    """Return the element type and the lengths of the axes of a constant."""
+    extents, dtype = [], ""
+    for part, value in fields(data, span):
+        if part == _DIMS:
+            extents += integers(data, value)
+        elif part == _DATA_TYPE and isinstance(value, int):
+            dtype = DTYPES.get(value, f"type {value}")
+    return dtype, extents

@@ -112,8 +112,7 @@ class ExportedProgram:
             elif name.startswith("data/weights/"):
                 for entry in json.loads(content)["config"].values():
                     meta = entry["tensor_meta"]
-                    found.numbers[DTYPES[meta["dtype"]][0]] += math.prod(int(size["as_int"]) for size in meta["sizes"])
-                    found.tensors += 1
+                    found.count(DTYPES[meta["dtype"]][0], [int(size["as_int"]) for size in meta["sizes"]])
         return found
 
     def mentions(self, text: str) -> bool:
