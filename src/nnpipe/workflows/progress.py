@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from contextlib import contextmanager
+from time import monotonic
 from typing import TypeVar
 
 from nnpipe.core.progress import Progress
@@ -17,26 +18,35 @@ _LOG_INTERVAL = 10.0
 """Seconds between the lines of a progress that is not shown on a terminal."""
 
 
+class _LogLines:
+    """Write a line every few seconds, however many short pieces of work follow each other."""
+
+    def __init__(self) -> None:
+        self._due = monotonic() + _LOG_INTERVAL
+
+    def __call__(self, items: Iterable[T], what: str, total: int | None) -> Iterator[T]:
+        for done, item in enumerate(items, 1):
+            yield item
+            if monotonic() >= self._due:
+                of = f"{done:,}" if total is None else f"{done:,} of {total:,} ({done / max(1, total):.0%})"
+                sys.stderr.write(f"{what}: {of}\n")
+                self._due = monotonic() + _LOG_INTERVAL
+
+
+_LOG = _LogLines()
+
+
 def bar(items: Iterable[T], what: str, total: int | None = None) -> Iterable[T]:
     """Yield the items and show the progress on standard error, or in the notebook that this runs in."""
     if total is None and isinstance(items, Sized):
         total = len(items)
     if in_notebook():
         return notebook_bar(items, what, total)
+    if not sys.stderr.isatty():
+        return _LOG(items, what, total)
     from tqdm import tqdm
 
-    terminal = sys.stderr.isatty()
-    return tqdm(
-        items,
-        desc=what,
-        total=total,
-        file=sys.stderr,
-        dynamic_ncols=terminal,
-        # A log file gets a line every ten seconds, and none of what is over sooner.
-        mininterval=0.1 if terminal else _LOG_INTERVAL,
-        delay=0.0 if terminal else _LOG_INTERVAL,
-        ascii=None if terminal else " .",
-    )
+    return tqdm(items, desc=what, total=total, file=sys.stderr, dynamic_ncols=True)
 
 
 def reported(environment: Mapping[str, str]) -> Progress:
