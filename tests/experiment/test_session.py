@@ -98,6 +98,26 @@ def test_a_session_is_recorded(walks, database):
     assert len(origin.sha256) == 64
 
 
+@pytest.mark.parametrize(("cost", "saves"), [(0.0, 11), (0.1, 11), (1.0, 3), (100.0, 2)])
+def test_saving_takes_a_tenth_of_the_time_if_nothing_else_is_asked_for(
+    cost: float, saves: int, walks, database, monkeypatch: pytest.MonkeyPatch
+):
+    now = 1000.0  # seconds; each step takes one
+    monkeypatch.setattr("nnpipe.experiment.session.monotonic", lambda: now)
+    session = Session(walk(steps=10), experiment="walk", database=database)
+    counts = {"step": 0, "save": 0}
+
+    def count(trigger: str, seconds: float) -> None:
+        nonlocal now
+        counts[trigger] += 1
+        now += seconds
+
+    session.callbacks.on("step", lambda session: count("step", 1.0))
+    session.callbacks.on("save", lambda session: count("save", cost))
+    assert session.run().done == 10
+    assert counts == {"step": 10, "save": saves}
+
+
 def test_a_completed_experiment_is_not_run_again(walks, database):
     first = Session(walk(steps=2), experiment="walk", database=database).run()
     again = Session(walk(steps=2), experiment="walk", database=database)
@@ -164,7 +184,7 @@ def test_a_killed_session_goes_on_by_itself(walks, database):
 
 def test_what_a_part_raises_is_recorded_and_raised(walks, database):
     with pytest.raises(ZeroDivisionError):
-        Session(walk(steps=5, fail_at=2), experiment="walk", database=database).run()
+        Session(walk(steps=5, fail_at=2), experiment="walk", database=database, save_every=1).run()
     found = database.runs.get("walk")
     assert (found.status, found.reason, found.done) == ("failed", "ZeroDivisionError: the floor ends here", 2)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sized
+from time import monotonic
 from typing import Any
 
 from nnpipe.core.argument_checks import check_call
@@ -27,6 +28,9 @@ STATE = "session"
 
 HISTORY = "steps"
 """The history of the steps' figures."""
+
+_WORK_PER_SAVING = 9.0
+"""Seconds of work for each second of saving, where no number of steps is given."""
 
 
 class Session(Module):
@@ -73,7 +77,7 @@ class Session(Module):
     main
         The name of the part to call.
     save_every
-        Save every so many steps, and after the last one.
+        Save every so many steps, and after the last one; by default so often that saving takes a tenth of the time.
     parents
         Runs on which a new run is based.
     progress
@@ -87,12 +91,12 @@ class Session(Module):
         experiment: str,
         database: RunDatabase,
         main: str = "experiment",
-        save_every: int = 1,
+        save_every: int | None = None,
         parents: tuple[str, ...] = (),
         progress: Progress = silent,
     ) -> None:
         check_call(Session, locals())
-        if save_every < 1:
+        if save_every is not None and save_every < 1:
             raise ConfigError(f"save_every must be at least 1, not {save_every}")
         self.configuration = configuration
         self.experiment = experiment
@@ -107,6 +111,7 @@ class Session(Module):
         self.statistics = Statistics()
         self.callbacks = Callbacks("start", "step", "save", "end")
         self._saved_rows = 0
+        self._save_at = 0.0  # on the monotonic clock
 
     def run(self, *, take_over: bool = False) -> RunRecord:
         """Carry out or continue the experiment, and return its run; a completed run is returned unchanged.
@@ -147,8 +152,18 @@ class Session(Module):
         self.database.runs.enter(self.run_id, "completed")
         return self.database.runs.get(self.run_id)
 
+    def save_after_step(self) -> None:
+        """Save if ``save_every`` asks for it after this step."""
+        if self.save_every is None:
+            due = monotonic() >= self._save_at
+        else:
+            due = len(self.history) % self.save_every == 0
+        if due:
+            self.save()
+
     def save(self) -> None:
         """Save state, history, statistics and progress now."""
+        begun = monotonic()
         self.callbacks.trigger("save", self)
         # The state last: a resumed run starts from it and replaces later rows.
         stored = self.database.figures.histories(self.run_id).get(HISTORY, 0)
@@ -162,6 +177,8 @@ class Session(Module):
             self.database.runs.advance(self.run_id, len(rows), total)
         self.database.artifacts.put_state(self.run_id, STATE, self.state_dict())
         self._saved_rows = len(rows)
+        now = monotonic()
+        self._save_at = now + _WORK_PER_SAVING * (now - begun)
 
     def _carry_out(self) -> None:
         self.database.put_origins(self.run_id, origins(self.configuration))
@@ -188,8 +205,7 @@ class Session(Module):
                 raise ConfigError(f"{self.main}: a step gives numbers by name or None, not {type(figures).__name__}")
             self.history.append(**figures)
             self.callbacks.trigger("step", self)
-            if len(self.history) % self.save_every == 0:
-                self.save()
+            self.save_after_step()
         self.callbacks.trigger("end", self)
         self.save()
 

@@ -46,8 +46,9 @@ def _options(parser: argparse.ArgumentParser) -> None:
     add_database(parser)
     parser.add_argument("--parent", action="append", default=[], metavar="RUN", help="a run that this one builds on")
     parser.add_argument(
-        "--save-every", type=Kind(int, minimum=1), default=1, metavar="N", help="save after so many steps (default: 1)"
-    )
+        "--save-every", type=Kind(int, minimum=1), metavar="N",
+        help="save after so many steps (default: so often that saving takes a tenth of the time)",
+    )  # fmt: skip
     parser.add_argument(
         "--take-over",
         action="store_true",

@@ -161,5 +161,4 @@ class _Telling(Callback):
         # The training's own history is right: it may be older or newer than what the session saved last.
         session.history.load_state_dict(fit.history.state_dict())
         session.callbacks.trigger("step", session)
-        if fit.epoch % session.save_every == 0:
-            session.save()
+        session.save_after_step()
