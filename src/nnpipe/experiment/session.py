@@ -154,11 +154,8 @@ class Session(Module):
 
     def save_after_step(self) -> None:
         """Save if ``save_every`` asks for it after this step."""
-        if self.save_every is None:
-            due = monotonic() >= self._save_at
-        else:
-            due = len(self.history) % self.save_every == 0
-        if due:
+        asked = self.save_every is not None and len(self.history) % self.save_every == 0
+        if asked or (self.save_every is None and monotonic() >= self._save_at):
             self.save()
 
     def save(self) -> None:
