@@ -86,10 +86,12 @@ def test_published_figures_of_toycar_follow_from_published_scores(prefix):
     np.testing.assert_allclose(np.mean(means, axis=0), [float(cell) for cell in said["Average"]], atol=1e-12)
 
 
-def test_a_score_that_is_no_number_is_the_least():
-    found = judged(np.array([np.nan, 1.0, 2.0], np.float32), np.array([1, 0, 0]))
-    assert TASK.primary.of(found) == 0
-    assert found.arrays["score"].dtype == np.float32
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
+def test_a_score_that_is_no_number_is_the_worst_for_its_kind(number):
+    for truth in ([1, 0, 0], [0, 1, 1]):
+        found = judged(np.array([number, 1.0, 2.0], np.float32), np.array(truth))
+        assert TASK.primary.of(found) == 0
+        assert found.not_finite.tolist() == [True, False, False]
 
 
 @pytest.mark.parametrize("score", [np.zeros((3, 2)), np.zeros(2), np.array(["a", "b", "c"])])

@@ -40,8 +40,34 @@ def test_rank_and_prediction_agree(table, label):
 def test_a_score_that_is_no_number_is_never_the_best():
     table = np.array([[np.nan, 1, 2], [3, np.nan, 1], [np.nan] * 3], np.float32)
     judged = judged_by("classification", {"scores": table}, {"label": np.array([0, 1, 2])}, NAMES)
-    np.testing.assert_array_equal(judged.arrays["predicted"][:2], [2, 0])
     np.testing.assert_array_equal(judged.arrays["rank"], [2, 2, 2])
+    assert (judged.arrays["predicted"] != judged.arrays["truth"]).all()
+    assert judged.not_finite.all()
+
+
+def test_minus_infinity_is_the_logarithm_of_a_probability_of_nothing():
+    table = np.array([[0, -np.inf, -np.inf], [-1, -0.5, -np.inf], [-np.inf] * 3], np.float32)
+    judged = judged_by("classification", {"scores": table}, {"label": np.array([0, 1, 2])}, NAMES)
+    assert judged.not_finite.tolist() == [False, False, True]
+    assert (judged.arrays["predicted"] == judged.arrays["truth"]).tolist() == [True, True, False]
+
+
+@pytest.mark.parametrize("kind", ["logits", "probabilities"])
+def test_metrics_of_scores_count_them_as_the_worst_and_others_as_before(kind):
+    random = np.random.default_rng(1)
+    truth = np.arange(90) % 3
+    table = random.normal(size=(90, 3)) + 2 * np.eye(3)[truth]
+    if kind == "probabilities":
+        table = np.exp(table) / np.exp(table).sum(axis=1, keepdims=True)
+    lost = np.arange(90) % 5 == 0
+    part = judged_by("classification", {"scores": np.where(lost[:, None], np.nan, table)}, {"label": truth}, NAMES)
+    kept = judged_by("classification", {"scores": table[~lost]}, {"label": truth[~lost]}, NAMES)
+    for name in ("roc_auc", "pr_auc"):
+        metric = task_named("classification").metric(name)
+        assert metric.of(part) < metric.of(kept)
+        assert metric.prepared(part)((~lost).astype(float)) == pytest.approx(metric.of(kept))
+    error = task_named("classification").metric("calibration_error")
+    assert error.of(part) > error.of(kept)
 
 
 def test_the_tensor_is_found_by_name_or_because_it_is_alone():

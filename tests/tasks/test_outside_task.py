@@ -44,7 +44,7 @@ class Counting(Task):
         """The mean error."""
         return (self.error,)
 
-    def judge(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
+    def _judge(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
         """Round the predicted counts."""
         counted = predictions["count"]
         if counted.shape != truth["count"].shape:

@@ -125,12 +125,15 @@ def test_published_totals_follow_from_published_scores(tmp_path, detector, raw, 
     assert standard / 100 * 232 - 116 == pytest.approx(raw, abs=1e-6)
 
 
-def test_scores_that_are_no_numbers_are_the_least():
-    window = np.array([-1] * 6 + [0, 0] + [-1] * 4)
-    score = np.where(window == 0, 1.0, np.nan)
-    for metric in SeriesAnomaly().metrics:
-        assert metric.of(judged(score, window, np.zeros(12, np.int64))) == pytest.approx(100)
-        assert metric.of(judged(np.full(12, np.nan), window, np.zeros(12, np.int64))) >= 0
+def test_scores_that_are_no_numbers_hide_no_alarm():
+    window, series = np.array([-1] * 6 + [0, 0] + [-1] * 4), np.zeros(12, np.int64)
+    for number in (np.nan, np.inf, -np.inf):
+        for metric in SeriesAnomaly().metrics:
+            sure = judged(np.where(window == 0, 1.0, 0.0), window, series)
+            outside = judged(np.where(window == 0, 1.0, number), window, series)
+            assert metric.of(sure) == pytest.approx(100)
+            assert metric.of(outside) < 100
+            assert outside.not_finite.sum() == 10
 
 
 def test_tasks_and_scores_that_cannot_be_are_refused():

@@ -35,7 +35,7 @@ class QualityEstimate:
     value
         The metric of the samples at hand; NaN if it is not defined for them.
     low, high
-        The ends of the interval; infinite if there is none.
+        The ends of the interval; infinite if there is none, or samples without a finite answer count as the worst.
     samples
         The number of samples.
     """
@@ -50,6 +50,8 @@ def quality_estimate(metric: QualityMetric, evaluation: Evaluation, confidence: 
     """Return a metric of an evaluation with its confidence interval."""
     check_call(quality_estimate, locals())
     count = len(evaluation)
+    if evaluation.not_finite.any():  # nobody knows how wrong these are
+        return QualityEstimate(metric.of(evaluation), -math.inf, math.inf, count)
     binary = _binary(metric, evaluation)
     if binary is not None:
         right, _ = binary
@@ -59,7 +61,7 @@ def quality_estimate(metric: QualityMetric, evaluation: Evaluation, confidence: 
     parts = contributions(metric, evaluation)
     low, high = mean_interval(parts, value, confidence)
     if metric.kind == "share" and len(parts) and np.ptp(parts) == 0:  # all samples are alike: others may not be
-        counted = count if metric.values is None else int(np.isfinite(metric.values(evaluation)).sum())
+        counted = count if metric.values is None else int(np.isfinite(metric.sample_values(evaluation)).sum())
         low, high = wilson_interval(round(value * counted), counted, confidence)
     least, greatest = metric.limits
     low, high = max(low, least), min(high, greatest)
@@ -90,6 +92,10 @@ def quality_difference(
 ) -> QualityDifference:
     """Return the metric of ``other`` less that of ``one`` on the same samples, with its confidence interval."""
     check_call(quality_difference, locals())
+    if one.not_finite.any() or other.not_finite.any():
+        value = metric.of(other) - metric.of(one)
+        value = value if math.isfinite(value) else math.nan
+        return QualityDifference(value, -math.inf, math.inf, len(one), *_moved(metric, one, other))
     binary, others = _binary(metric, one), _binary(metric, other)
     if binary is not None and others is not None and np.array_equal(binary[1], others[1]):
         first, second = binary[0], others[0]
@@ -112,7 +118,8 @@ def _known(low: float, high: float) -> tuple[float, float]:
 def _moved(metric: QualityMetric, one: Evaluation, other: Evaluation) -> tuple[int, int]:
     if metric.values is None:
         return -1, -1
-    change = metric.values(other) - metric.values(one)
+    with np.errstate(invalid="ignore"):  # the worst value of a sample may be infinite
+        change = metric.sample_values(other) - metric.sample_values(one)
     more, fewer = int((change > 0).sum()), int((change < 0).sum())
     return (fewer, more) if metric.less_is_better else (more, fewer)
 
@@ -127,7 +134,7 @@ def drawn_metrics(metric: QualityMetric, evaluations: Sequence[Evaluation], coun
     ndarray
         Float64 ``(count, evaluations)``; NaN where a metric is not defined, or if there is only one cluster.
     """
-    if metric.values is None:
+    if metric.values is None or any(each.not_finite.any() for each in evaluations):
         computed = [metric.prepared(each) for each in evaluations]
         rows = [
             [compute(each) for compute in computed]
@@ -135,7 +142,7 @@ def drawn_metrics(metric: QualityMetric, evaluations: Sequence[Evaluation], coun
             for each in weights
         ]
         return np.array(rows, np.float64) if rows else np.full((count, len(evaluations)), np.nan)
-    values = np.stack([np.asarray(metric.values(each), np.float64) for each in evaluations], axis=1)
+    values = np.stack([metric.sample_values(each) for each in evaluations], axis=1)
     there = ~np.isnan(values)
     known = np.where(there, values, 0.0)
     # Whole numbers below 2^24 are exact in single precision, which is twice as fast.
@@ -173,7 +180,7 @@ def _binary(
     """Return the values of the samples that count, and which do, if each is 0 or 1 and no sample depends on another."""
     if metric.values is None or metric.clusters is not None:
         return None
-    values = np.asarray(metric.values(evaluation))
+    values = metric.sample_values(evaluation)
     counted = ~np.isnan(values)
     values = values[counted]
     return (values.astype(bool), counted) if len(values) and bool(np.isin(values, (0, 1)).all()) else None

@@ -131,7 +131,7 @@ def contributions(metric: QualityMetric, evaluation: Evaluation, *, by_kind: boo
             made.flags.writeable = False
             known[metric, by_kind] = made
         return known[metric, by_kind]
-    values = np.asarray(metric.values(evaluation), np.float64)
+    values = metric.sample_values(evaluation)
     there = ~np.isnan(values)
     if clusters is None and there.all():
         return values

@@ -105,6 +105,14 @@ class Dataset(Component):
         """Reduce the predictions and truth of a batch to the arrays that quality metrics need."""
         return self.task.judge(predictions, truth, self.spec)
 
+    def judge_predictions(self, predictions: Batch, truth: Batch) -> Evaluation:
+        """Return the evaluation of a batch of postprocessed predictions.
+
+        Whatever :meth:`evaluate` does, samples whose predictions are not finite are marked in it.
+        """
+        found = self.evaluate(predictions, truth)
+        return found.marked(self.task.without_answer(predictions, len(found)))
+
     def download(self) -> None:
         """Download the files to ``dataset_root``."""
         raise NotSupported(f"{type(self).__name__} cannot be downloaded; put its files into {self.dataset_root}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,28 @@ import numpy.typing as npt
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.ragged import Ragged
+from nnpipe.core.tensors import Batch
+
+NOT_FINITE = "not_finite"
+"""The array of an evaluation, and of a batch of predictions, that is true for samples whose outputs are not all finite.
+
+Only those have it that hold such a sample.
+"""
+
+
+def samples_not_finite(batch: Batch, samples: int) -> npt.NDArray[np.bool_]:
+    """Return for which samples a batch holds NaN or infinity, or is marked as :data:`NOT_FINITE`; ``(samples,)``."""
+    found = np.zeros(samples, np.bool_)
+    for name, array in batch.items():
+        if not array.ndim or len(array) != samples:
+            continue
+        if name == NOT_FINITE:
+            found |= array.astype(np.bool_)
+        elif array.dtype.name.startswith(("float", "bfloat")):
+            finite = np.isfinite(array)
+            if not finite.all():
+                found |= ~finite.reshape(samples, -1).all(axis=1)
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +84,24 @@ class Evaluation:
         lengths = (*map(len, self.arrays.values()), *map(len, self.ragged.values()))
         return lengths[0] if lengths else 0
 
+    @property
+    def not_finite(self) -> npt.NDArray[np.bool_]:
+        """Which samples have no answer, since the model's outputs were NaN or infinite, ``(samples,)``."""
+        held = self.arrays.get(NOT_FINITE)
+        return np.zeros(len(self), np.bool_) if held is None else held.astype(np.bool_)
+
+    def not_finite_words(self) -> str:
+        """Return how many samples have no answer, as a clause; empty if all have one."""
+        count = int(self.not_finite.sum())
+        return f"the outputs for {count:,} of {len(self):,} samples are NaN or infinite" if count else ""
+
+    def marked(self, not_finite: npt.NDArray[np.bool_]) -> Evaluation:
+        """Return the evaluation with these samples, too, marked as :attr:`not_finite`."""
+        if not not_finite.any():
+            return self
+        arrays = {**self.arrays, NOT_FINITE: self.not_finite | not_finite}
+        return Evaluation(self.task, arrays, self.class_names, self.ragged, self.settings)
+
     def take(self, samples: npt.NDArray[np.integer]) -> Evaluation:
         """Return the evaluation of some samples, in the order of ``samples``; one may occur repeatedly."""
         return Evaluation(
@@ -94,6 +134,9 @@ class Evaluation:
         parts = list(parts)
         if not parts:
             raise ConfigError("nothing was evaluated: the split that was asked for is empty")
+        if any(NOT_FINITE in part.arrays for part in parts):
+            marks = [{**part.arrays, NOT_FINITE: part.not_finite} for part in parts]
+            parts = [replace(part, arrays=arrays) for part, arrays in zip(parts, marks, strict=True)]
         first = parts[0]
         kinds = {(part.task, part.class_names, frozenset(part.arrays), frozenset(part.ragged)) for part in parts}
         if len(kinds) > 1 or any(part.settings != first.settings for part in parts):

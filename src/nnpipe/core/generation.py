@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
@@ -127,9 +128,9 @@ class GenerationSession(InferenceSession):
         All work on the prompt belongs into the iterator, too: it is part of the time to the first token.
         """
 
-    def _log_likelihood(self, prompt: Ids, reference: Ids) -> float:
-        """Return the natural logarithm of the probability of an answer; NaN if the model does not tell."""
-        return float("nan")
+    def _log_likelihood(self, prompt: Ids, reference: Ids) -> float | None:
+        """Return the natural logarithm of the probability of an answer; ``None`` if the model does not tell."""
+        return None
 
     def _put(self, batch: Batch) -> None:
         self._prompt, self._reference = batch[PROMPT][0].copy(), batch[REFERENCE][0].copy()
@@ -155,7 +156,9 @@ class GenerationSession(InferenceSession):
         count = len(self._tokens)
         tokens[0, :count] = self._tokens
         times[0, :count] = np.diff(self._arrivals, prepend=self._start)
-        likelihood = self._log_likelihood(self._prompt, self._reference) if len(self._reference) else float("nan")
+        known = self._log_likelihood(self._prompt, self._reference) if len(self._reference) else None
+        # NaN says that a model does not tell: probabilities that are no numbers are none that it gives.
+        likelihood = math.nan if known is None else known if math.isfinite(known) else -math.inf
         return {
             TOKENS: tokens,
             TOKEN_NS: times,

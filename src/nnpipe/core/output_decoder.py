@@ -7,11 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
 from nnpipe.core.arguments import arguments_of
 from nnpipe.core.batch_conversion import adapt
 from nnpipe.core.component import Component
 from nnpipe.core.dataset_spec import DatasetSpec
+from nnpipe.core.evaluation import samples_not_finite
 from nnpipe.core.meaning import Meaning
 from nnpipe.core.tensor_meaning import InputMeaning
 from nnpipe.core.tensors import Batch, IOSpec
@@ -75,6 +77,14 @@ class OutputDecoder(Component):
         SpecMismatch
             If the outputs are not those of such a model; the message says what they should be.
         """
+
+    def without_answer(self, outputs: Batch, samples: int) -> npt.NDArray[np.bool_]:
+        """Return for which samples raw outputs are no answer, ``(samples,)``: by default those that are not finite.
+
+        A decoder that looks at some of the numbers only keeps NaN and infinity of these in its predictions, and returns
+        false for all samples.
+        """
+        return samples_not_finite(outputs, samples)
 
     def check(self, io: IOSpec, inputs: Sequence[InputMeaning], spec: DatasetSpec) -> None:
         """Check, before anything is run, that a model's outputs can be decoded for a data set.

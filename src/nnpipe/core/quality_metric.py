@@ -104,18 +104,24 @@ class QualityMetric:
         return self.prepared(evaluation)(np.ones(len(evaluation)))
 
     def prepared(self, evaluation: Evaluation) -> Statistic:
-        """Return the function that computes the metric from the weights of samples.
+        """Return the function that computes the metric from the weights of samples."""
+        if self.alike is not None:
+            kinds, statistic = self.by_kind(evaluation)
+            return lambda weights: statistic(np.bincount(kinds, weights).astype(np.float64))
+        if self.statistic is not None:
+            return self.statistic(evaluation)
+        return mean_of(self.sample_values(evaluation))
+
+    def sample_values(self, evaluation: Evaluation) -> Floats:
+        """Return the value of each sample, ``(samples,)``; NaN for one that does not count.
+
+        A sample without an answer, since the outputs were not finite, has the worst value that there can be.
 
         Raises
         ------
         ConfigError
             If ``values`` does not give one number for each sample.
         """
-        if self.alike is not None:
-            kinds, statistic = self.by_kind(evaluation)
-            return lambda weights: statistic(np.bincount(kinds, weights).astype(np.float64))
-        if self.statistic is not None:
-            return self.statistic(evaluation)
         assert self.values is not None
         values = np.asarray(self.values(evaluation), np.float64)
         if values.shape != (len(evaluation),):
@@ -123,14 +129,8 @@ class QualityMetric:
                 f"the metric {self.name!r} must give a number for each of {len(evaluation)} samples, not an array of "
                 f"the shape {values.shape}; do predictions and truth have the same shape?"
             )
-        counts = ~np.isnan(values)
-        known = np.where(counts, values, 0.0)
-
-        def mean(weights: Floats) -> float:
-            total = float(weights @ counts)
-            return float(weights @ known) / total if total > 0 else float("nan")
-
-        return mean
+        lost = evaluation.not_finite
+        return np.where(lost, self.limits[1 if self.less_is_better else 0], values) if lost.any() else values
 
     def by_kind(self, evaluation: Evaluation) -> tuple[npt.NDArray[np.int64], Statistic]:
         """Return the kind of each sample, ``(samples,)`` from 0, and the metric as a function of the kinds' weights.
@@ -141,6 +141,20 @@ class QualityMetric:
         assert self.statistic is not None
         kinds, first = _numbered(np.asarray(self.alike(evaluation)))
         return kinds, self.statistic(evaluation.take(first))
+
+
+def mean_of(values: Floats) -> Statistic:
+    """Return the mean of values ``(samples,)`` as a function of weights; NaN does not count, and infinity does."""
+    counts, infinite = ~np.isnan(values), np.isinf(values)
+    known = np.where(counts & ~infinite, values, 0.0)
+
+    def mean(weights: Floats) -> float:
+        total = float(weights @ counts)
+        if infinite.any() and (weights[infinite] > 0).any():
+            return float(values[infinite & (weights > 0)].sum())
+        return float(weights @ known) / total if total > 0 else float("nan")
+
+    return mean
 
 
 def _numbered(found: npt.NDArray[np.integer[Any]]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

@@ -7,7 +7,7 @@ import functools
 import importlib
 from abc import abstractmethod
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,7 @@ from nnpipe.core.argument_checks import check_call
 from nnpipe.core.component import Component
 from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import ArtifactError, ComponentNotFound, NotSupported
-from nnpipe.core.evaluation import Evaluation
+from nnpipe.core.evaluation import NOT_FINITE, Evaluation, samples_not_finite
 from nnpipe.core.naming import nearest
 from nnpipe.core.quality_metric import Floats, QualityMetric
 from nnpipe.core.tensors import Batch
@@ -59,7 +59,7 @@ class Task(Component):
     ...                 kind="ratio", less_is_better=True, values=error,
     ...             ),
     ...         )
-    ...     def judge(self, predictions, truth, spec):
+    ...     def _judge(self, predictions, truth, spec):
     ...         counted = np.rint(predictions["count"]).astype(np.int64)
     ...         return Evaluation(self.name, {"count": truth["count"], "counted": counted})
     >>> spec = DatasetSpec("apples", (), ())
@@ -95,9 +95,11 @@ class Task(Component):
         """The metrics that comparisons show, that by which candidates are ranked first; by default only this one."""
         return (self.primary,)
 
-    @abstractmethod
     def judge(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
         """Reduce the predictions and truth of a batch to the arrays that the metrics need.
+
+        Samples with NaN or infinity in their predictions are judged by :meth:`worst`, and marked in
+        :attr:`~nnpipe.core.evaluation.Evaluation.not_finite`.
 
         Parameters
         ----------
@@ -113,16 +115,66 @@ class Task(Component):
         SpecMismatch
             If the predictions have a wrong shape or element type; the message says which they should have.
         """
+        lost = self.without_answer(predictions, len(next(iter(truth.values()), ())))
+        given = {name: array for name, array in predictions.items() if name != NOT_FINITE}
+        if not lost.any():
+            return self._judge(given, truth, spec)
+        filled = {name: _filled(array, lost) for name, array in given.items()}
+        judged = self._judge(filled, truth, spec)
+        those = {name: array[lost] for name, array in truth.items()}
+        worst = self._judge(self.worst({name: array[lost] for name, array in filled.items()}, those, spec), those, spec)
+        place = np.arange(len(lost))
+        place[lost] = len(lost) + np.arange(int(lost.sum()))
+        return Evaluation.joined([judged, worst]).take(place).marked(lost)
+
+    @abstractmethod
+    def _judge(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
+        """Judge predictions that are all finite; arguments, result and errors are those of :meth:`judge`."""
+
+    def without_answer(self, predictions: Batch, samples: int) -> npt.NDArray[np.bool_]:
+        """Return for which samples a model's predictions are no answer, ``(samples,)``: those that are not finite.
+
+        A task may except numbers that have a meaning, such as the logarithm of a probability 0.
+        """
+        return samples_not_finite(predictions, samples)
+
+    def worst(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Batch:
+        """Return predictions that are as wrong as can be, for samples whose outputs are not finite.
+
+        By default any: where all metrics are means of values, each such sample has the worst value.
+
+        Parameters
+        ----------
+        predictions
+            Those of the model, with zeros in place of all numbers, which tell their shapes.
+        truth, spec
+            As in :meth:`judge`.
+
+        Raises
+        ------
+        NotSupported
+            If a task with other metrics does not say.
+        """
+        if all(metric.values is not None for metric in self.metrics):
+            return predictions
+        raise NotSupported(
+            f"{len(next(iter(truth.values()), ())):,} samples have outputs that are NaN or infinite, and the task "
+            f"{self.name!r} does not say which answer is the worst; give it a method `worst`"
+        )
 
     def keeping_all(self) -> Task:
         """Return the task with arguments such that :meth:`judge` keeps all that any metric needs; by default itself."""
         return self
 
     def completed(self, judged: Evaluation) -> Evaluation:
-        """Return the evaluation of all samples, given what :meth:`judge` returned for their batches, joined.
+        """Return the evaluation of all samples, given what :meth:`judge` returned for their batches, joined."""
+        return self._completed(judged).marked(judged.not_finite)
 
-        By default, it is returned unchanged.  A task whose metrics compare samples with each other, such as a search,
-        may keep predictions in :meth:`judge` and replace them here by figures of single samples.
+    def _completed(self, judged: Evaluation) -> Evaluation:
+        """Return the evaluation of all samples; by default, it is unchanged.
+
+        A task whose metrics compare samples with each other, such as a search, may keep predictions in :meth:`_judge`
+        and replace them here by figures of single samples.
         """
         return judged
 
@@ -144,6 +196,9 @@ class Task(Component):
         ArtifactError
             If the metrics cannot be computed from them.
         """
+        marks = evaluation.arrays.get(NOT_FINITE)
+        if marks is not None and (marks.ndim != 1 or marks.dtype != np.bool_):
+            raise ArtifactError(f"the evaluation's {NOT_FINITE!r} should be a truth value of each sample")
         for name in self.arrays:
             rows = evaluation.ragged.get(name)
             array = evaluation.arrays.get(name) if rows is None else rows.values
@@ -165,7 +220,18 @@ class Task(Component):
         return len(one) == len(other) and one.same_in(other, self.truth)
 
     def agreement(self, one: Evaluation, other: Evaluation) -> npt.NDArray[np.bool_] | None:
-        """Return for which samples two models predict the same, ``(samples,)``; ``None`` if a task cannot say."""
+        """Return for which samples two models predict the same, ``(samples,)``; ``None`` if a task cannot say.
+
+        Models whose outputs are not finite predict nothing, so they do not agree.
+        """
+        same = self._agreement(one, other)
+        if same is None:
+            return None
+        agreed: npt.NDArray[np.bool_] = same & ~(one.not_finite | other.not_finite)
+        return agreed
+
+    def _agreement(self, one: Evaluation, other: Evaluation) -> npt.NDArray[np.bool_] | None:
+        """Return for which samples two evaluations hold the same predictions; by default, a task cannot say."""
         return None
 
     def sample_errors(self, evaluation: Evaluation) -> Floats | None:
@@ -177,12 +243,17 @@ class Task(Component):
         """
         for metric in self.metrics:
             if metric.values is not None:
-                values = np.asarray(metric.values(evaluation), np.float64)
+                values = metric.sample_values(evaluation)
                 return values if metric.less_is_better else 1 - values
         return None
 
     def sample_words(self, evaluation: Evaluation, number: int) -> str:
         """Return a few words about what a model said about a sample, for the caption of its picture."""
+        lost = evaluation.not_finite[number]
+        return "the outputs are not finite" if lost else self._sample_words(evaluation, number)
+
+    def _sample_words(self, evaluation: Evaluation, number: int) -> str:
+        """Return such words about a finite answer; by default none."""
         return ""
 
     def doubts(self, evaluation: Evaluation) -> Iterator[tuple[str, str]]:
@@ -201,6 +272,15 @@ class Task(Component):
             if found.name == name:
                 return found
         raise KeyError(name)
+
+
+def _filled(array: npt.NDArray[Any], lost: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
+    """Return predictions with zeros in place of all real numbers of some samples."""
+    if array.dtype.kind not in "f" or not array.ndim or len(array) != len(lost):
+        return array
+    found: npt.NDArray[Any] = array.copy()
+    found[lost] = 0
+    return found
 
 
 def task_named(name: str) -> Task:

@@ -114,6 +114,10 @@ class DetectionDecoder(OutputDecoder):
                 f"{len(spec.class_names)}; it must name all classes of the model, in its order"
             )
 
+    def without_answer(self, outputs: Batch, samples: int) -> npt.NDArray[np.bool_]:
+        """Return false for all samples: what is not finite counts where it belongs to a selected box."""
+        return np.zeros(samples, np.bool_)
+
     def decode(self, outputs: Batch, io: IOSpec, inputs: Sequence[InputMeaning] = ()) -> Batch:
         """Return ``boxes``, ``scores`` and ``class`` of the selected boxes, and the ``frame`` of each picture."""
         pictures = self.selected(outputs, io, inputs)
@@ -130,17 +134,18 @@ class DetectionDecoder(OutputDecoder):
     def _selected(self, boxes: Array, scores: Array, classes: Array | None) -> Selected:
         which = np.arange(len(boxes))
         if classes is None and self.per_box == "all":
-            which, classes = np.nonzero(scores > self.score_threshold)
+            which, classes = np.nonzero(~(scores <= self.score_threshold))  # true of NaN, too
             boxes, scores = boxes[which], scores[which, classes]
         else:
             if classes is None:
                 classes = np.argmax(scores, axis=1)
                 scores = np.take_along_axis(scores, classes[:, None], axis=1)[:, 0]
-            sure = scores > self.score_threshold
+            sure = ~(scores <= self.score_threshold)
             which, boxes, scores, classes = which[sure], boxes[sure], scores[sure], classes[sure]
-        usable = np.flatnonzero(np.isfinite(boxes).all(axis=1) & (classes >= 0))
-        order = usable[np.argsort(-scores[usable], kind="stable")[:_MOST_CANDIDATES]]
-        if self.suppression == "outside" and len(order):
+        usable, finite = np.flatnonzero(classes >= 0), np.isfinite(boxes).all(axis=1) & np.isfinite(scores)
+        # Boxes that are no answer come first and suppress none, so that none is lost.
+        order = usable[np.argsort(-np.where(finite, scores, np.inf)[usable], kind="stable")[:_MOST_CANDIDATES]]
+        if self.suppression == "outside" and len(order) and finite[order].all():
             order = order[kept(boxes[order], scores[order], classes[order], self.overlap)]
         order = order[: self.max_boxes]
         return Selected(which[order], boxes[order], scores[order], classes[order])

@@ -56,7 +56,8 @@ class FinishedBoxesDecoder(DetectionDecoder):
         else:
             boxes, scores, classes, counts = self._parts(outputs)
         boxes = corners_in_shares(boxes, self.box_order, self.coordinates, io, inputs)
-        numbers = np.rint(classes).astype(np.int64) - self.class_offset
+        scores = np.where(np.isfinite(classes), scores, np.nan)
+        numbers = np.rint(np.nan_to_num(classes, posinf=0, neginf=0)).astype(np.int64) - self.class_offset
         if self.numbering == "coco-ids":
             numbers = coco_classes(numbers + 1)
         numbers = np.where(np.arange(boxes.shape[1]) < np.asarray(counts).reshape(-1, 1), numbers, -1)
@@ -88,6 +89,7 @@ class FinishedBoxesDecoder(DetectionDecoder):
         if scores is None or classes is None or len(flat) != 2:
             raise self._misfit(outputs)
         found = numbers[0] if len(numbers) == 1 else np.full(count, most)
+        found = np.where(np.isfinite(found), found, most)
         return boxes[0], flat[scores], flat[classes], np.rint(found).astype(np.int64).reshape(-1)
 
     def _misfit(self, outputs: Batch) -> SpecMismatch:

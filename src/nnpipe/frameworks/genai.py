@@ -92,13 +92,13 @@ class GenAISession(GenerationSession):
             if token in self._ends or generator.is_done():
                 return
 
-    def _log_likelihood(self, prompt: Ids, reference: Ids) -> float:
+    def _log_likelihood(self, prompt: Ids, reference: Ids) -> float | None:
         ids = np.concatenate([prompt, reference])
         generator = self._generator(len(ids) + 1, 0)
         generator.append_tokens(ids[None].astype(np.int32))
         logits = generator.get_output("logits")[0].astype(np.float64)
         if len(logits) != len(ids):  # a model that was built to give the last token's alone
-            return float("nan")
+            return None
         logits = logits[len(prompt) - 1 : -1]
         greatest = logits.max(axis=1, keepdims=True)
         normaliser = greatest[:, 0] + np.log(np.exp(logits - greatest).sum(axis=1))

@@ -21,6 +21,7 @@ Kind = Literal[
     "range",
     "quantised twice",
     "saturation",
+    "not finite",
     "chance",
     "constant",
     "collapsed",
@@ -30,12 +31,12 @@ Kind = Literal[
 """The kinds of doubt; ``docs/measuring.md`` says how each is found."""
 
 OF_QUALITY: tuple[Kind, ...] = (
-    "preprocessing", "overridden", "range", "quantised twice", "saturation", "chance", "constant",
-    "collapsed",
+    "preprocessing", "overridden", "range", "quantised twice", "saturation", "not finite", "chance",
+    "constant", "collapsed",
 )  # fmt: skip
 """The kinds that concern predictions, not times."""
 
-BARRING: tuple[Kind, ...] = ("chance", "constant", "collapsed")
+BARRING: tuple[Kind, ...] = ("not finite", "chance", "constant", "collapsed")
 """The kinds with which a candidate is not chosen by default: a model that predicts nothing is often the fastest."""
 
 

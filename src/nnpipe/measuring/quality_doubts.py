@@ -141,6 +141,8 @@ def _of_predictions(run: Run) -> Iterator[Doubt]:
     task = None if run.evaluation is None else task_of(run.evaluation)
     if task is None or run.evaluation is None:
         return
+    if clause := run.evaluation.not_finite_words():
+        yield Doubt("not finite", f"{clause}, and count as the worst answer")
     for kind, reason in task.doubts(run.evaluation):
         yield Doubt(cast("Kind", kind), reason)
 

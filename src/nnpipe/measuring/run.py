@@ -177,8 +177,12 @@ class Run:
             found["evaluated_samples"] = len(self.evaluation)
             task = task_of(self.evaluation)
             for metric in () if task is None else task.metrics:
-                if math.isfinite(value := metric.of(self.evaluation)):
-                    found[metric.name] = {"value": value, "unit": UNITS[metric.kind]}
+                value = metric.of(self.evaluation)
+                if not math.isnan(value):
+                    known = value if math.isfinite(value) else None
+                    found[metric.name] = {"value": known, "unit": UNITS[metric.kind]}
+            if lost := int(self.evaluation.not_finite.sum()):
+                found["not_finite_samples"] = lost
         if doubts := (*diagnose(self), *quality_doubts(self)):
             found["doubts"] = [f"{doubt.kind}: {doubt.reason}" for doubt in doubts]
         return found

@@ -58,7 +58,7 @@ def with_worst_samples(evaluation: Evaluation, dataset: Dataset, indices: npt.ND
     errors = dataset.task.sample_errors(evaluation)
     if errors is None:
         return evaluation
-    known = np.where(np.isfinite(errors), errors, 0)
+    known = np.where(np.isnan(errors), 0, errors)
     order = np.argsort(-known, kind="stable")[:count]
     chosen = order[known[order] > 0]
     rows: dict[str, list[npt.NDArray[Any]]] = {}

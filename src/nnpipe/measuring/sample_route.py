@@ -12,7 +12,7 @@ import numpy.typing as npt
 from nnpipe.core.batch_conversion import adapt_inputs, adapt_outputs
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.evaluation import Evaluation
+from nnpipe.core.evaluation import NOT_FINITE, Evaluation
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.output_decoder import with_inputs
 from nnpipe.core.tensors import Batch, IOSpec, batch_size
@@ -96,10 +96,23 @@ class SampleRoute:
         decoder = self.wrapper.output_decoder
         outputs = adapt_outputs(outputs, self.model_io, self.session_io)
         outputs = with_inputs(decoder, outputs, inputs, self.model_io, self.session_io)
-        predictions = self.wrapper.postprocess(outputs)
-        found = self.dataset.evaluate(self.dataset.postprocess(predictions), truth)
+        lost = self._without_answer(outputs, len(next(iter(truth.values()))))
+        predictions = self.dataset.postprocess(self.wrapper.postprocess(outputs))
+        if lost.any():
+            predictions = {**predictions, NOT_FINITE: lost}
+        found = self.dataset.judge_predictions(predictions, truth)
         # Thresholds of a decoder change its metrics.
         return found if decoder is None else replace(found, settings={**found.settings, "decoder": decoder.describe()})
+
+    def _without_answer(self, outputs: Batch, samples: int) -> npt.NDArray[np.bool_]:
+        """Return for which samples the model gives no answer, ``(samples,)``.
+
+        It is asked of the raw outputs, since the greatest of several numbers, or a selection, may hide NaN.
+        """
+        decoder = self.wrapper.output_decoder
+        if decoder is not None:
+            return decoder.without_answer(outputs, samples)
+        return self.dataset.task.without_answer(outputs, samples)
 
 
 def fixed_size(io: IOSpec) -> int | None:

@@ -42,7 +42,7 @@ def scores_of(predictions: Batch, samples: int) -> npt.NDArray[np.floating]:
     Returns
     -------
     ndarray
-        ``(n,)``, float32 or float64 as predicted; what is no number becomes the least.
+        ``(n,)``, float32 or float64 as predicted.
 
     Raises
     ------
@@ -57,8 +57,7 @@ def scores_of(predictions: Batch, samples: int) -> npt.NDArray[np.floating]:
             f"scores must be numbers of the shape {show_shape((samples,))}, not {score.dtype} of "
             f"{show_shape(score.shape)}"
         )
-    found = score.astype(np.float64 if score.dtype.itemsize > 4 else np.float32)
-    return np.where(np.isnan(found), np.array(-np.inf, found.dtype), found)
+    return score.astype(np.float64 if score.dtype.itemsize > 4 else np.float32)
 
 
 def constant_scores(evaluation: Evaluation) -> Iterator[tuple[str, str]]:

@@ -13,7 +13,7 @@ import pytest
 from nnpipe.core.component import Component
 from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import ArtifactError, NNPipeError
-from nnpipe.core.evaluation import Evaluation
+from nnpipe.core.evaluation import NOT_FINITE, Evaluation
 from nnpipe.core.quality_metric import QualityMetric
 from nnpipe.core.ragged import Ragged
 from nnpipe.core.task import Task, quality_metric, task_named
@@ -148,6 +148,69 @@ class TaskContract(ComponentContract):
                 task.check(strange)
             assert_one_line(caught.value)
 
+    # -- outputs that are no answers -----------------------------------------------------------
+
+    @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf, None])
+    def test_what_is_not_finite_counts_as_the_worst_answer_and_is_counted(
+        self, task: Task, spec: DatasetSpec, truth: Batch, judged: Evaluation, number: float | None
+    ) -> None:
+        perfect = task.perfect(truth, spec)
+        best = task.completed(task.judge(perfect, truth, spec))
+        every, half = np.ones(len(judged), bool), np.arange(len(judged)) % 2 == 0
+        for lost in (half, every):
+            given = {**perfect, NOT_FINITE: lost} if number is None else _with(number, perfect, lost)
+            found = task.completed(task.judge(given, truth, spec))
+            if number is not None and not task.without_answer(given, len(judged)).any():
+                continue  # predictions without real numbers, or a number to which the task gives a meaning
+            np.testing.assert_array_equal(found.not_finite, lost)
+            task.check(found)
+            assert task.same_samples(found, judged)
+            for metric in task.metrics:
+                self._assert_worse(metric, best, found)
+            same = task.agreement(found, found)
+            assert same is None or not same[lost].any()
+
+    def test_a_batch_with_and_one_without_such_outputs_are_joined(
+        self, task: Task, spec: DatasetSpec, truth: Batch, predictions: Batch, judged: Evaluation
+    ) -> None:
+        half = np.arange(len(judged)) < len(judged) // 2
+        lost = half & (np.arange(len(judged)) % 3 == 0)
+        given = {**predictions, NOT_FINITE: lost}
+        parts = [
+            task.judge({n: a[those] for n, a in given.items()}, {n: a[those] for n, a in truth.items()}, spec)
+            for those in (half, ~half)
+        ]
+        joined = task.completed(Evaluation.joined(parts))
+        np.testing.assert_array_equal(joined.not_finite, lost)
+        whole = task.completed(task.judge(given, truth, spec))
+        for metric in task.metrics:
+            assert metric.of(joined) == pytest.approx(metric.of(whole), nan_ok=True), metric.name
+
+    def test_predictions_that_are_all_equal_or_empty_are_judged(
+        self, task: Task, spec: DatasetSpec, truth: Batch, judged: Evaluation
+    ) -> None:
+        perfect = task.perfect(truth, spec)
+        equal = {name: np.repeat(array[:1], len(judged), axis=0) for name, array in perfect.items()}
+        found = task.completed(task.judge(equal, truth, spec))
+        assert not found.not_finite.any()
+        for metric in task.metrics:
+            assert not math.isinf(metric.of(found)), metric.name
+        nothing = task.completed(
+            task.judge({n: a[:0] for n, a in perfect.items()}, {n: a[:0] for n, a in truth.items()}, spec)
+        )
+        assert len(nothing) == 0
+
+    @staticmethod
+    def _assert_worse(metric: QualityMetric, best: Evaluation, found: Evaluation) -> None:
+        """Assert that a metric is worse than that of perfect predictions."""
+        one, other = metric.of(best), metric.of(found)
+        if math.isnan(one):
+            return  # not defined for these samples
+        assert not math.isnan(other), metric.name
+        of_predictions = metric.kind not in ("time", "rate") and metric.name != "exact_match"
+        if of_predictions:
+            assert (other > one) if metric.less_is_better else (other < one), metric.name
+
     # -- metrics --------------------------------------------------------------------------------
 
     def test_a_weight_counts_a_sample_that_often(self, task: Task, judged: Evaluation) -> None:
@@ -184,6 +247,17 @@ def _chosen(metric: QualityMetric, judged: Evaluation, random: np.random.Generat
     number = int(clusters.max()) + 1
     kept = random.permutation(number)[: max(1, number - 1)]
     return np.flatnonzero(np.isin(clusters, kept))
+
+
+def _with(number: float, batch: Batch, lost: npt.NDArray[np.bool_]) -> Batch:
+    """Return predictions in which the real numbers of some samples are another one."""
+    found = {}
+    for name, array in batch.items():
+        changed = array.astype(np.float32) if array.dtype.kind == "f" else array.copy()
+        if changed.dtype.kind == "f":
+            changed[lost] = number
+        found[name] = changed
+    return found
 
 
 def _part(batch: Batch, place: slice) -> Batch:

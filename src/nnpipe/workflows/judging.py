@@ -32,6 +32,8 @@ class StoredQuality:
         The task that judged them.
     estimates
         Each metric that is defined for these samples, with its interval, by name.
+    not_finite
+        The number of samples whose predictions are NaN or infinite, which count as the worst answer.
     """
 
     dataset: Mapping[str, Any]
@@ -39,10 +41,12 @@ class StoredQuality:
     samples: int
     task: Task
     estimates: Mapping[str, QualityEstimate]
+    not_finite: int = 0
 
     def __str__(self) -> str:
         """Return one line for each metric."""
-        lines = [f"{self.samples:,} samples"]
+        lost = f", {self.not_finite:,} of them NaN or infinite: these count as the worst answer"
+        lines = [f"{self.samples:,} samples{lost if self.not_finite else ''}"]
         width = max([36, *(len(self.task.metric(name).title) for name in self.estimates)])
         for name, found in self.estimates.items():
             metric = self.task.metric(name)
@@ -54,13 +58,19 @@ class StoredQuality:
         """Return the metrics as JSON can hold them, with every digit."""
         metrics = {
             name: {
-                "value": found.value,
+                "value": found.value if math.isfinite(found.value) else None,
                 "low": found.low if _known(found) else None,
                 "high": found.high if _known(found) else None,
             }
             for name, found in self.estimates.items()
         }
-        return {"dataset": dict(self.dataset), "split": self.split, "samples": self.samples, "metrics": metrics}
+        return {
+            "dataset": dict(self.dataset),
+            "split": self.split,
+            "samples": self.samples,
+            "not_finite": self.not_finite,
+            "metrics": metrics,
+        }
 
 
 def judge(dataset: Dataset, split: Literal["train", "validation", "test"] = "test") -> StoredQuality:
@@ -87,12 +97,12 @@ def judge(dataset: Dataset, split: Literal["train", "validation", "test"] = "tes
         raise ConfigError(f"{type(dataset).__name__}: its split {split!r} is empty")
     predictions, truth = dataset.read(indices)
     try:
-        found = dataset.task.completed(dataset.evaluate(dataset.postprocess(predictions), truth))
+        found = dataset.task.completed(dataset.judge_predictions(dataset.postprocess(predictions), truth))
     except SpecMismatch as error:
         raise ConfigError(f"{type(dataset).__name__} holds no predictions that can be judged: {error}") from None
     estimates = {metric.name: quality_estimate(metric, found) for metric in dataset.task.metrics}
     known = {name: estimate for name, estimate in estimates.items() if not math.isnan(estimate.value)}
-    return StoredQuality(dataset.describe(), split, len(found), dataset.task, known)
+    return StoredQuality(dataset.describe(), split, len(found), dataset.task, known, int(found.not_finite.sum()))
 
 
 def _known(found: QualityEstimate) -> bool:

@@ -13,7 +13,6 @@ from nnpipe.core.errors import SpecMismatch
 from nnpipe.core.tensors import Batch
 from nnpipe.tasks import AnomalyMaps
 from nnpipe.tasks.anomaly_map.levels import MOST_LEVELS
-from nnpipe.tasks.anomaly_map.metrics import curve_of
 from nnpipe.tasks.anomaly_map.regions import regions_of
 from nnpipe.tasks.frames import frame, resampled
 
@@ -120,12 +119,12 @@ def test_maps_of_another_size_are_interpolated() -> None:
     assert TASK.metric("pixel_auc").of(TASK.judge(given, truth, SPEC)) == 1
 
 
-def test_what_is_no_number_is_least_and_what_is_no_map_is_refused() -> None:
+def test_a_map_with_what_is_no_number_is_the_worst_and_what_is_no_map_is_refused() -> None:
     truth = {"mask": np.array([[[1, 0, -1]]], np.int8), "anomalous": np.ones(1, int)}
     found = TASK.judge({"map": np.array([[[0.5, np.nan, 9]]])}, truth, SPEC)
-    assert found.arrays["score"].tolist() == [0.5]
-    assert found.ragged["level"].values.tolist() == [0.5, -np.inf]
-    assert curve_of(found)(np.ones(1)).good.tolist() == [0, 1]
+    assert found.not_finite.tolist() == [True]
+    assert found.arrays["score"].tolist() == [-np.inf]
+    assert TASK.metric("pixel_auc").of(found) == 0
     for wrong in (np.zeros((1, 2, 3, 3)), np.zeros((2, 1, 3)), np.zeros((1, 0, 3))):
         with pytest.raises(SpecMismatch, match="AnomalyMapDecoder"):
             TASK.judge({"map": wrong}, truth, SPEC)

@@ -61,7 +61,7 @@ class Crossing(nn.Task):
         """The mean distance."""
         return (nn.QualityMetric("distance", "Distance", "Distance", "mean distance", values=self._distance),)
 
-    def judge(self, predictions: Arrays, truth: Arrays, spec: nn.DatasetSpec) -> nn.Evaluation:
+    def _judge(self, predictions: Arrays, truth: Arrays, spec: nn.DatasetSpec) -> nn.Evaluation:
         """Hold predictions against the truth."""
         return nn.Evaluation(self.name, {"distance": np.abs(predictions["place"] - truth["place"])})
 

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from nnpipe.analysis.classification import wilson_interval
-from nnpipe.analysis.quality_intervals import QualityDifference, quality_difference, quality_estimate
+from nnpipe.analysis.quality_intervals import QualityDifference, QualityEstimate, quality_difference, quality_estimate
 from nnpipe.core.errors import ComponentNotFound
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.quality_metric import QualityMetric
@@ -81,6 +81,11 @@ class Quality:
         return math.nan if self.figure.value is None else self.figure.value
 
     @property
+    def is_known(self) -> bool:
+        """Whether that metric is a finite number."""
+        return self.figure.value is not None
+
+    @property
     def rank(self) -> float:
         """The metric with the sign that makes more better."""
         return -self.value if self.metric.less_is_better else self.value
@@ -113,7 +118,14 @@ def figure_of(metric: QualityMetric, evaluation: Evaluation, confidence: float) 
     found = quality_estimate(metric, evaluation, confidence)
     if math.isnan(found.value):
         return Figure.unknown(f"{metric.title} is not defined for these samples")
-    return Figure(found.value, found.low, found.high, found.samples)
+    return as_figure(found, evaluation)
+
+
+def as_figure(found: QualityEstimate, *evaluations: Evaluation) -> Figure:
+    """Return an estimate from evaluations as a figure, which is unknown if it is not finite; the reason says why."""
+    words = next(filter(None, (each.not_finite_words() for each in evaluations)), "")
+    value = found.value if math.isfinite(found.value) else None
+    return Figure(value, found.low, found.high, found.samples, words)
 
 
 def agreement_of(task: Task, one: Evaluation, other: Evaluation, confidence: float) -> Figure:
@@ -121,6 +133,8 @@ def agreement_of(task: Task, one: Evaluation, other: Evaluation, confidence: flo
     same = task.agreement(one, other)
     if same is None:
         return Figure.unknown(f"the task {task.name!r} does not say when predictions are the same")
+    if words := one.not_finite_words() or other.not_finite_words():
+        return Figure(float(np.mean(same)), count=len(same), reason=words)
     return Figure(float(np.mean(same)), *wilson_interval(int(same.sum()), len(same), confidence), len(same))
 
 

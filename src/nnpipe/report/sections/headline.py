@@ -51,8 +51,9 @@ def headline(candidate: Candidate) -> Table:
         if judged is None or q.name != judged.metric.name:
             continue
         for metric in judged.task.metrics[1:]:
-            if math.isfinite(value := metric.of(judged.evaluation)):
-                rows.append((metric.title, Cell(written(quality(metric), value), value), ""))
+            if not math.isnan(value := metric.of(judged.evaluation)):
+                why = judged.evaluation.not_finite_words() if math.isinf(value) else ""
+                rows.append((metric.title, Cell(written(quality(metric), value), value), why))
     if candidate.verdict:
         rows.append(("Agreement with the source", Cell(candidate.verdict), as_source(candidate)))
     if candidate.latency is not None:

@@ -74,7 +74,8 @@ def _spreads(candidates: Sequence[Candidate]) -> Plot | None:
 
 
 def _quality_against_time(candidates: Sequence[Candidate], found: Mapping[int, Standing]) -> Plot | None:
-    chosen = [(c, c.latency, c.quality) for c in candidates if c.latency is not None and c.quality is not None]
+    judged = [(c, c.latency, c.quality) for c in candidates if c.latency is not None and c.quality is not None]
+    chosen = [each for each in judged if each[2].is_known]
     alike = len({(c.timed.name, quality.metric.name) for c, _, quality in chosen}) == 1
     # If all are equally good, the plot would only show the times, which the plot above shows.
     if len(chosen) < 2 or not alike or len({quality.value for _, _, quality in chosen}) == 1:
@@ -106,6 +107,7 @@ def _quality_against_time(candidates: Sequence[Candidate], found: Mapping[int, S
         Scatter(f"median {title}, {scale.unit}", axis.label, tuple(points), _wide(medians), front=bool(found)),
         axis.picture("time"),
         f"{axis.metric.title} against {title}; up and to the left is better. Bars: 95\u00a0% intervals"
+        + _without_place(len(judged) - len(chosen))
         + _FRONT * bool(found),
         f"{axis.metric.title} and median {title}: " + "; ".join(point.tip for point in points) + ".",
     )
@@ -113,7 +115,8 @@ def _quality_against_time(candidates: Sequence[Candidate], found: Mapping[int, S
 
 def _quality_against_size(candidates: Sequence[Candidate]) -> Plot | None:
     """Return the plot; ``None`` unless there are three candidates and a trade-off between quality and size."""
-    chosen = [(c, c.size, c.quality) for c in candidates if c.size and c.quality is not None]
+    judged = [(c, c.size, c.quality) for c in candidates if c.size and c.quality is not None]
+    chosen = [each for each in judged if each[2].is_known]
     if len(chosen) < 3 or not on_the_same_samples(candidates):
         return None
     sizes, ranks = [value for _, value, _ in chosen], [quality.rank for _, _, quality in chosen]
@@ -137,9 +140,14 @@ def _quality_against_size(candidates: Sequence[Candidate]) -> Plot | None:
     return Plot(
         Scatter(f"model size, {scale.unit}", axis.label, points, _wide(sizes), front=True),
         axis.picture("size"),
-        f"{axis.metric.title} against the size of the model. Bars: 95\u00a0% intervals of the quality{_FRONT}",
+        f"{axis.metric.title} against the size of the model. Bars: 95\u00a0% intervals of the quality"
+        f"{_without_place(len(judged) - len(chosen))}{_FRONT}",
         f"{axis.metric.title} and size of the model: " + "; ".join(point.tip for point in points) + ".",
     )
+
+
+def _without_place(number: int) -> str:
+    return f". Not drawn: {number:,} whose quality is no finite number" if number else ""
 
 
 def _wide(values: Sequence[float]) -> bool:

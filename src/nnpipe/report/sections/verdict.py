@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
 from nnpipe.measuring.quantities import in_sentence
@@ -52,7 +51,7 @@ def _fastest(candidates: Sequence[Candidate]) -> Tile | None:
 
 
 def _best_quality(candidates: Sequence[Candidate]) -> Tile | None:
-    known = [(c, c.quality) for c in candidates if c.quality is not None and math.isfinite(c.quality.value)]
+    known = [(c, c.quality) for c in candidates if c.quality is not None and c.quality.is_known]
     judged = sorted(known, key=lambda pair: -pair[1].rank)
     if len(judged) < 2 or len({quality.metric.name for _, quality in judged}) > 1:
         return None

@@ -16,7 +16,7 @@ from nnpipe.measuring.statistics import CONFIDENCE, Summary
 from nnpipe.report.inputs.candidate import Candidate
 from nnpipe.report.inputs.comparability import pairing
 from nnpipe.report.inputs.pareto_front import standings
-from nnpipe.report.inputs.quality import figure_of
+from nnpipe.report.inputs.quality import as_figure, figure_of
 from nnpipe.report.sections.outcome import Failure
 from nnpipe.report.sections.pace import PaceFigures
 
@@ -93,7 +93,7 @@ def figures_of(candidate: Candidate) -> dict[str, Figure]:
         found[judged.metric.name] = judged.figure
         for metric in judged.task.metrics[1:]:
             figure = figure_of(metric, judged.evaluation, CONFIDENCE)
-            if figure.value is not None and math.isfinite(figure.value):
+            if figure.value is not None or judged.evaluation.not_finite.any():
                 found[metric.name] = figure
     return found
 
@@ -161,7 +161,7 @@ def _against(first: Candidate, other: Candidate) -> Mapping[str, Any] | None:
     if pair is None or other.quality is None:
         return None
     gap, name = pair.gap, f"{other.quality.metric.name}_difference"
-    found = {name: _written(name, Figure(gap.value, gap.low, gap.high, gap.samples))}
+    found = {name: _written(name, as_figure(gap))}
     if pair.agreement is not None:
         found["agreement_with_first"] = _written(
             "agreement_with_first", Figure(pair.agreement, count=other.quality.samples)

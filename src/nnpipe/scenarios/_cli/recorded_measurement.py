@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 from pathlib import Path
 
 from nnpipe.core.dataset import Dataset
@@ -32,6 +31,8 @@ def record_measurement(options: argparse.Namespace, wrapper: ModelWrapper, datas
         return
     figures = figures_of(Candidate.of(run))
     values = {name: figure.value for name, figure in figures.items() if figure.value is not None}
+    if run.evaluation is not None and (lost := int(run.evaluation.not_finite.sum())):
+        values["not_finite_samples"] = lost
     tree = Configuration({**run.components, "title": run.title, "timing": {"batch_size": run.timing["batch_size"]}})
     with RunDatabase(options.database, store=options.store) as database:
         recorded = database.runs.create(experiment_of(options, wrapper, dataset), tree, environment=environment())
@@ -39,7 +40,7 @@ def record_measurement(options: argparse.Namespace, wrapper: ModelWrapper, datas
         database.artifacts.put_file(recorded, "result", Path(options.output))
         with database.together():
             database.put_origins(recorded, known)
-            database.figures.put_statistics(recorded, {n: float(v) for n, v in values.items() if math.isfinite(v)})
+            database.figures.put_statistics(recorded, {n: float(v) for n, v in values.items()})
             database.runs.enter(recorded, "running")
             database.runs.enter(recorded, "completed")
     print(f"recorded: run {recorded[:12]} in {options.database}")

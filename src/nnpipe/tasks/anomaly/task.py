@@ -23,7 +23,7 @@ class AnomalyDetection(Task):
     Targets are ``"anomalous"``, ``(n,)``, 1 for an anomaly and 0 for a normal sample.  If samples are parts of clips,
     such as the frames of a sound, the target ``"clip"``, ``(n,)`` integers, says which belong together: a clip's score
     is the mean of theirs.  Predictions are ``"score"``, or a single tensor of any name, ``(n,)`` or ``(n, 1)``; greater
-    means more anomalous, and a score that is no number counts as the least.
+    means more anomalous.
 
     An evaluation holds ``truth``, int32, ``score``, float32 or float64 as predicted, and maybe ``clip``, int64, each
     ``(n,)``.
@@ -39,7 +39,7 @@ class AnomalyDetection(Task):
         """The area under the ROC curve, its part with few false alarms, and the best F1."""
         return METRICS
 
-    def judge(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
+    def _judge(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
         """Evaluate anomaly scores."""
         anomalous = truth["anomalous"]
         arrays = {
@@ -60,7 +60,7 @@ class AnomalyDetection(Task):
         higher = 1 - np.searchsorted(ordered, scores, side="right") / len(scores)
         return np.asarray(np.where(anomalous, higher, lower), np.float64)
 
-    def sample_words(self, evaluation: Evaluation, number: int) -> str:
+    def _sample_words(self, evaluation: Evaluation, number: int) -> str:
         """Return the kind and the score."""
         kind = "anomalous" if evaluation.arrays["truth"][number] else "normal"
         return f"{kind}, with the score {float(evaluation.arrays['score'][number]):.4g}"
@@ -80,3 +80,7 @@ class AnomalyDetection(Task):
     def perfect(self, truth: Batch, spec: DatasetSpec) -> Batch:
         """Return a score of 1 for each anomaly."""
         return {"score": truth["anomalous"].astype(np.float32)}
+
+    def worst(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Batch:
+        """Return the least score for each anomaly, and the greatest for all others."""
+        return {"score": np.where(truth["anomalous"] != 0, -np.inf, np.inf)}

@@ -47,7 +47,7 @@ class Levels:
         Parameters
         ----------
         scores
-            ``(height, width)``; what is no number is taken as the least.
+            ``(height, width)``; none is NaN.
         regions
             The number of each pixel's region from 1 on, or 0; ``(height, width)``.
         counted
@@ -57,7 +57,7 @@ class Levels:
         owner = regions[counted]
         sizes = np.bincount(owner)
         bad = owner > 0
-        values, place = np.unique(-np.where(np.isnan(given), np.float32(-np.inf), given), return_inverse=True)
+        values, place = np.unique(-given, return_inverse=True)
         place, count = place.reshape(-1), len(values)
         shares = np.where(bad, 1 / np.maximum(sizes[owner], 1), 0)
         parts = [np.bincount(place, part, count).astype(np.float64) for part in (~bad, bad, shares)]

@@ -33,8 +33,8 @@ class AnomalyMaps(Task):
     Targets are ``"mask"``, ``(n, height, width)``: above 0 for a pixel of a defect, 0 for a good one, and below 0 for
     one that does not count; and ``"anomalous"``, ``(n,)``, 1 for a picture of a defective thing.
 
-    Predictions are ``"map"``, ``(n, rows, columns)``, perhaps with an axis of length 1; greater means more anomalous,
-    and what is no number counts as the least.  A map of another size than the mask is interpolated (bilinear); with
+    Predictions are ``"map"``, ``(n, rows, columns)``, perhaps with an axis of length 1; greater means more anomalous.
+    A map of another size than the mask is interpolated (bilinear); with
     ``"frame"`` (:mod:`nnpipe.tasks.frames`), it covers the model's input, else the picture.  If there is also
     ``"score"``, ``(n,)``, it is the score of the whole picture, which otherwise is the greatest of its pixels.
 
@@ -53,7 +53,7 @@ class AnomalyMaps(Task):
         """The per-region overlap, the area under the ROC curve of pixels, and the metrics of whole pictures."""
         return METRICS
 
-    def judge(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
+    def _judge(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
         """Evaluate anomaly maps."""
         masks, anomalous = truth["mask"], truth["anomalous"]
         maps = map_of(predictions, len(masks))
@@ -85,7 +85,7 @@ class AnomalyMaps(Task):
         shares, alarms = found_and_alarmed(evaluation, LOOKED_AT)
         return np.asarray(np.where(np.isnan(shares), 0, 1 - shares) + alarms, np.float64)
 
-    def sample_words(self, evaluation: Evaluation, number: int) -> str:
+    def _sample_words(self, evaluation: Evaluation, number: int) -> str:
         """Return how much of the defects is found, and how much else."""
         shares, alarms = found_and_alarmed(evaluation, LOOKED_AT)
         told = "" if np.isnan(shares[number]) else f"{100 * shares[number]:.1f}\u00a0% of a defect is found, "
@@ -111,6 +111,14 @@ class AnomalyMaps(Task):
     def perfect(self, truth: Batch, spec: DatasetSpec) -> Batch:
         """Return a score of 1 for each pixel of a defect and each anomalous picture."""
         return {"map": (truth["mask"] > 0).astype(np.float32), "score": truth["anomalous"].astype(np.float32)}
+
+    def worst(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Batch:
+        """Return the least score for defects and anomalous pictures, and the greatest for all others."""
+        least, most = np.float32(-np.inf), np.float32(np.inf)
+        return {
+            "map": np.where(truth["mask"] > 0, least, most),
+            "score": np.where(truth["anomalous"] != 0, least, most),
+        }
 
 
 def map_of(predictions: Batch, pictures: int) -> npt.NDArray[np.floating]:

@@ -32,11 +32,18 @@ def probabilities_of(scores: Floats) -> Floats:
     """
     values = np.asarray(scores, np.float64)
     sums = values.sum(axis=1, keepdims=True)
-    if values.size and not np.isnan(sums).any() and values.min() >= 0 and bool((np.abs(sums - 1) <= _ROUNDED).all()):
+    if values.size and values.min() >= 0 and bool((np.abs(sums - 1) <= _ROUNDED).all()):
         return np.asarray(values / sums)
-    with np.errstate(invalid="ignore"):  # a sample without any score
-        powers = np.exp(values - values.max(axis=1, keepdims=True, initial=-np.inf))
-        return np.asarray(powers / powers.sum(axis=1, keepdims=True))
+    powers = np.exp(values - values.max(axis=1, keepdims=True, initial=-np.inf))
+    return np.asarray(powers / powers.sum(axis=1, keepdims=True))
+
+
+def _chances(found: Evaluation) -> Floats:
+    """Return the probabilities of an evaluation with scores; where these are not finite, the true class has none."""
+    scores, lost = found.arrays[SCORES].astype(np.float64), found.not_finite
+    chances = np.asarray(1 - np.eye(scores.shape[1])[found.arrays["truth"]])
+    chances[~lost] = probabilities_of(scores[~lost])
+    return chances
 
 
 def average_precision(negative: Floats, positive: Floats) -> float:
@@ -58,10 +65,9 @@ def _of_curves(measure: Callable[[Floats, Floats], float]) -> Callable[[Evaluati
     """Return the mean over classes of a measure of the curve of each, ``measure(negative, positive)``."""
 
     def prepare(found: Evaluation) -> Statistic:
-        scores = found.arrays.get(SCORES)
-        if scores is None or not len(found):
+        if SCORES not in found.arrays or not len(found):
             return lambda weights: float("nan")
-        chances, truth = probabilities_of(scores), found.arrays["truth"]
+        chances, truth = _chances(found), found.arrays["truth"]
         classes = range(chances.shape[1]) if chances.shape[1] != 2 else (1,)
         kinds = []
         for number in classes:
@@ -83,10 +89,9 @@ def _of_curves(measure: Callable[[Floats, Floats], float]) -> Callable[[Evaluati
 
 
 def _calibration(found: Evaluation) -> Statistic:
-    scores = found.arrays.get(SCORES)
-    if scores is None or not len(found):
+    if SCORES not in found.arrays or not len(found):
         return lambda weights: float("nan")
-    chances = probabilities_of(scores)
+    chances = _chances(found)
     confidence = chances.max(axis=1)
     right = chances.argmax(axis=1) == found.arrays["truth"]
     bins = np.clip(np.ceil(confidence * BINS) - 1, 0, BINS - 1).astype(np.int64)  # each with its upper end

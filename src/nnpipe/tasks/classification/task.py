@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -49,15 +50,13 @@ class Classification(Task):
         """Accuracy, top-5 accuracy, and means over the classes."""
         return METRICS
 
-    def judge(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
+    def _judge(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
         """Evaluate class scores."""
         scores, class_names = only(predictions, "scores"), spec.class_names
         if scores.ndim != 2 or scores.shape[1] != len(class_names):
             raise SpecMismatch(f"scores must have the shape (?, {len(class_names)}), not {show_shape(scores.shape)}")
         labels = truth["label"]
         rank = true_class_rank(scores, labels)
-        if scores.dtype.kind == "f":
-            scores = np.where(np.isnan(scores), -np.inf, scores)  # argmax takes NaN for the greatest
         arrays = {
             "truth": labels.astype(np.int32),
             "predicted": np.argmax(scores, axis=1).astype(np.int32),
@@ -67,6 +66,10 @@ class Classification(Task):
             arrays[SCORES] = scores.astype(np.float32)
         return Evaluation(self.name, arrays, class_names)
 
+    def without_answer(self, predictions: Batch, samples: int) -> npt.NDArray[np.bool_]:
+        """Return for which samples scores are no answer; minus infinity is the logarithm of a probability 0."""
+        return super().without_answer({name: _bounded_below(array) for name, array in predictions.items()}, samples)
+
     def keeping_all(self) -> Task:
         """Return the task such that the scores of all classes are kept."""
         return Classification(kept_classes=_MOST_CLASSES)
@@ -74,6 +77,10 @@ class Classification(Task):
     def perfect(self, truth: Batch, spec: DatasetSpec) -> Batch:
         """Return a score of 1 for the true class of each sample."""
         return {"scores": np.eye(len(spec.class_names), dtype=np.float32)[truth["label"]]}
+
+    def worst(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Batch:
+        """Return a score of 0 for the true class, and 1 for all others."""
+        return {"scores": 1 - np.eye(len(spec.class_names), dtype=np.float32)[truth["label"]]}
 
     def metric(self, name: str) -> QualityMetric:
         """Return a metric by its name; any ``top_K_accuracy`` and those of scores are some, too."""
@@ -101,12 +108,12 @@ class Classification(Task):
         ):
             raise ArtifactError(f"the evaluation's {SCORES!r} should hold one number for each sample and class")
 
-    def agreement(self, one: Evaluation, other: Evaluation) -> npt.NDArray[np.bool_]:
+    def _agreement(self, one: Evaluation, other: Evaluation) -> npt.NDArray[np.bool_]:
         """Return which samples get the same class from both models."""
         same: npt.NDArray[np.bool_] = np.equal(one.arrays["predicted"], other.arrays["predicted"])
         return same
 
-    def sample_words(self, evaluation: Evaluation, number: int) -> str:
+    def _sample_words(self, evaluation: Evaluation, number: int) -> str:
         """Return the true and the predicted class."""
         names = evaluation.class_names
         true, given = (int(evaluation.arrays[name][number]) for name in ("truth", "predicted"))
@@ -116,3 +123,11 @@ class Classification(Task):
     def doubts(self, evaluation: Evaluation) -> Iterator[tuple[str, str]]:
         """Doubt predictions that are no better than chance, or nearly all the same."""
         return prediction_doubts(evaluation)
+
+
+def _bounded_below(scores: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return scores with 0 in place of minus infinity, where a class of the sample has another score."""
+    if scores.dtype.kind != "f" or scores.ndim < 2 or not np.isneginf(scores).any():
+        return scores
+    impossible = np.isneginf(scores)
+    return np.where(impossible & ~impossible.all(axis=-1, keepdims=True), scores.dtype.type(0), scores)

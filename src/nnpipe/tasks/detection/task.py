@@ -60,7 +60,7 @@ class Detection(Task):
         """COCO's average precision over all overlaps, at 0.5 and 0.75, by area, and the average recall."""
         return METRICS
 
-    def judge(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
+    def _judge(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
         """Evaluate predicted boxes."""
         _check(predictions, len(truth["boxes"]), len(spec.class_names))
         true_class = truth["class"]
@@ -107,6 +107,16 @@ class Detection(Task):
     def perfect(self, truth: Batch, spec: DatasetSpec) -> Batch:
         """Return the true boxes, all certain."""
         return {"boxes": truth["boxes"], "class": truth["class"], "scores": np.ones(truth["class"].shape)}
+
+    def worst(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Batch:
+        """Return none of the true boxes, and as many that are certain and touch nothing; one if there are none."""
+        count, most = len(truth["class"]), max(1, truth["class"].shape[1])
+        boxes, classes = np.full((count, most, 4), 32.0), np.full((count, most), -1, np.int64)
+        boxes[:, : truth["class"].shape[1]] = truth["boxes"]
+        classes[:, : truth["class"].shape[1]] = truth["class"]
+        classes[(classes < 0).all(axis=1), 0] = 0
+        boxes[..., 0] = boxes[..., 0].min(initial=0.0) - 2 * boxes[..., 2].max(initial=0.0)
+        return {"boxes": boxes, "class": classes, "scores": np.full((count, most), np.inf)}
 
     def judged_alike(self, one: Evaluation, other: Evaluation) -> bool:
         """Return whether both were judged by the same rules, from boxes above the same least score.

@@ -57,7 +57,7 @@ class EmbeddingSearch(Task):
         """Return ``recall_at_K`` or ``map_at_K``, for any K up to 100."""
         return retrieval_metric(name)
 
-    def judge(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
+    def _judge(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
         """Keep the vectors of a batch; :meth:`completed` compares those of all samples."""
         vectors, label = only(predictions, VECTORS), truth["label"]
         if vectors.ndim != 2 or len(vectors) != len(label) or not vectors.shape[1] or vectors.dtype.kind not in "iuf":
@@ -74,7 +74,7 @@ class EmbeddingSearch(Task):
         }
         return Evaluation(self.name, arrays, spec.class_names, settings={"distance": self.distance})
 
-    def completed(self, judged: Evaluation) -> Evaluation:
+    def _completed(self, judged: Evaluation) -> Evaluation:
         """Search the gallery for each query, and return what was found in place of the vectors."""
         label, role = judged.arrays["truth"], judged.arrays["role"]
         found = searched(judged.arrays[VECTORS], label, role, self.distance, DEPTH)
@@ -115,3 +115,8 @@ class EmbeddingSearch(Task):
         """Return a vector for each class: the bits of its number."""
         bits = truth["label"].astype(np.int64)[:, None] >> np.arange(_BITS) & 1
         return {VECTORS: (2 * bits - 1).astype(np.float32)}
+
+    def worst(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Batch:
+        """Return vectors that are near to nothing."""
+        vectors: npt.NDArray[Any] = only(predictions, VECTORS)
+        return {VECTORS: np.full_like(vectors, np.nan)}

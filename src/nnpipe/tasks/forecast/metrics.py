@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nnpipe.core.evaluation import Evaluation
-from nnpipe.core.quality_metric import Floats, QualityMetric, Statistic
+from nnpipe.core.quality_metric import Floats, QualityMetric, Statistic, mean_of
 
 
 def _errors(found: Evaluation) -> Floats:
@@ -35,13 +35,8 @@ def _scaled(found: Evaluation) -> Floats:
 
 
 def _root(found: Evaluation) -> Statistic:
-    squares = (_errors(found) ** 2).mean(axis=(1, 2))
-
-    def statistic(weights: Floats) -> float:
-        total = float(weights.sum())
-        return float(np.sqrt(weights @ squares / total)) if total > 0 else float("nan")
-
-    return statistic
+    mean = mean_of((_errors(found) ** 2).mean(axis=(1, 2)))
+    return lambda weights: float(np.sqrt(mean(weights)))
 
 
 def _blocks(found: Evaluation) -> npt.NDArray[np.integer]:

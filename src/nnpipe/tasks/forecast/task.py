@@ -39,7 +39,7 @@ class Forecast(Task):
         """The mean absolute scaled error, the mean absolute error, and the root of the mean squared error."""
         return METRICS
 
-    def judge(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
+    def _judge(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
         """Evaluate predicted values."""
         predicted, value = only(predictions, "value"), truth["value"]
         wanted = [length for length in value.shape[1:] if length != 1]
@@ -69,6 +69,10 @@ class Forecast(Task):
     def perfect(self, truth: Batch, spec: DatasetSpec) -> Batch:
         """Return the true values."""
         return {"value": truth["value"]}
+
+    def worst(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Batch:
+        """Return infinite values."""
+        return {"value": np.full(truth["value"].shape, np.inf, np.float32)}
 
     def doubts(self, evaluation: Evaluation) -> Iterator[tuple[str, str]]:
         """Doubt forecasts that are the same for all samples."""

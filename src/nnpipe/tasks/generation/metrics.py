@@ -98,9 +98,12 @@ def _perplexity(found: Evaluation) -> Statistic:
     likelihood = found.arrays["log_likelihood"].astype(np.float64)
     known = ~np.isnan(likelihood)
     tokens = np.where(known, found.arrays["reference_tokens"], 0).astype(np.float64)
-    mean = _ratio(np.where(known, -likelihood, 0.0), tokens)
+    impossible = np.isinf(likelihood)
+    mean = _ratio(np.where(known & ~impossible, -likelihood, 0.0), tokens)
 
     def perplexity(weights: Floats) -> float:
+        if (weights[impossible] > 0).any():
+            return math.inf
         return float(np.exp(min(mean(weights), 700.0)))  # beyond, a float is infinite
 
     return perplexity

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -51,7 +52,7 @@ class Generation(Task):
         """Exact match and perplexity."""
         return (self.metric("exact_match"), self.metric("perplexity"))
 
-    def judge(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
+    def _judge(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
         """Compare answers with references, and keep the time of every token."""
         count = len(truth["answer"])
         shapes = {"text": 1, TOKENS: 2, TOKEN_NS: 2, REQUEST_NS: 1, PROMPT_TOKENS: 1, REFERENCE_TOKENS: 1}
@@ -95,6 +96,12 @@ class Generation(Task):
             if len(times) and int(times.min()) < 0:
                 raise ArtifactError("the evaluation holds a negative time; measure again")
 
+    def without_answer(self, predictions: Batch, samples: int) -> npt.NDArray[np.bool_]:
+        """Return which references have a probability of 0 or infinity; NaN says that it is not known."""
+        likelihood: npt.NDArray[Any] = predictions.get(LOG_LIKELIHOOD, np.zeros(samples))
+        known = {**predictions, LOG_LIKELIHOOD: np.where(np.isnan(likelihood), 0.0, likelihood)}
+        return super().without_answer(known, samples)
+
     def perfect(self, truth: Batch, spec: DatasetSpec) -> Batch:
         """Return the right answers, each of two tokens a nanosecond apart."""
         count = len(truth["answer"])
@@ -105,7 +112,11 @@ class Generation(Task):
             PROMPT_TOKENS: once, REFERENCE_TOKENS: once, LOG_LIKELIHOOD: np.zeros(count),
         }  # fmt: skip
 
-    def agreement(self, one: Evaluation, other: Evaluation) -> npt.NDArray[np.bool_]:
+    def worst(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Batch:
+        """Return the answers, with a probability of 0 for the references."""
+        return {**predictions, LOG_LIKELIHOOD: np.full(len(truth["answer"]), -np.inf)}
+
+    def _agreement(self, one: Evaluation, other: Evaluation) -> npt.NDArray[np.bool_]:
         """Return for which prompts two models generate the same tokens."""
         first, second = one.ragged["token"], other.ragged["token"]
         same = first.counts == second.counts

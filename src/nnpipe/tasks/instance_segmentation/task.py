@@ -55,7 +55,7 @@ class InstanceSegmentation(Task):
         """COCO's average precision of masks over all overlaps, at 0.5 and 0.75, by area, and the average recall."""
         return METRICS
 
-    def judge(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
+    def _judge(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
         """Evaluate predicted masks."""
         count, true_class = len(truth["class"]), truth["class"]
         check_predictions(predictions, count, len(spec.class_names))
@@ -89,7 +89,7 @@ class InstanceSegmentation(Task):
         """Return how many true masks of each picture are not found."""
         return missed_and_wanted(evaluation)[0].astype(np.float64)
 
-    def sample_words(self, evaluation: Evaluation, number: int) -> str:
+    def _sample_words(self, evaluation: Evaluation, number: int) -> str:
         """Return how many masks are not found."""
         missed, wanted = missed_and_wanted(evaluation)
         return f"{missed[number]} of {wanted[number]} masks are not found"
@@ -117,6 +117,16 @@ class InstanceSegmentation(Task):
     def perfect(self, truth: Batch, spec: DatasetSpec) -> Batch:
         """Return the true masks, all certain."""
         return {"runs": truth["runs"], "class": truth["class"], "scores": np.ones(truth["class"].shape)}
+
+    def worst(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Batch:
+        """Return none of the true masks, and as many that are certain and empty; one if there are none."""
+        count, most = len(truth["class"]), max(1, truth["class"].shape[1])
+        classes = np.full((count, most), -1, np.int64)
+        classes[:, : truth["class"].shape[1]] = truth["class"]
+        classes[(classes < 0).all(axis=1), 0] = 0
+        pixels = truth["size"].astype(np.int64).prod(axis=1)
+        runs = np.tile(pixels[:, None, None], (1, most, 1))
+        return {"runs": runs, "class": classes, "scores": np.full((count, most), np.inf)}
 
 
 def _pairs(

@@ -22,6 +22,7 @@ from nnpipe.tasks.pose.similarity import sigmas_of
 from nnpipe.tasks.stored_arrays import INTEGERS, NUMBERS, check_alike, check_array
 
 _TORSO_POINTS = 17
+_FAR = 1e12  # pixels
 
 
 class Pose(PoseSettings, Task):
@@ -53,7 +54,7 @@ class Pose(PoseSettings, Task):
         """COCO's average precision and recall over OKS, the mean OKS, PCK, and distances of points."""
         return METRICS
 
-    def judge(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
+    def _judge(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
         """Evaluate predicted key points."""
         true: npt.NDArray[Any] = truth["points"]
         number = true.shape[2]
@@ -114,6 +115,15 @@ class Pose(PoseSettings, Task):
         """Return the true key points."""
         points = truth["points"].astype(np.float64)
         return {"points": points, "count": truth["count"], "scores": np.ones(points.shape[:2])}
+
+    def worst(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Batch:
+        """Return as many poses as there are persons, at least one, all certain and far away."""
+        true: npt.NDArray[Any] = truth["points"]
+        count, most = len(true), max(1, true.shape[1])
+        points = np.full((count, most, *true.shape[2:]), _FAR)
+        return {
+            "points": points, "count": np.maximum(truth["count"], 1), "scores": np.full((count, most), np.inf)
+        }  # fmt: skip
 
 
 def _predicted(

@@ -9,7 +9,7 @@ import numpy as np
 from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import SpecMismatch
 from nnpipe.core.evaluation import Evaluation
-from nnpipe.core.quality_metric import Floats, QualityMetric, Statistic
+from nnpipe.core.quality_metric import Floats, QualityMetric, Statistic, mean_of
 from nnpipe.core.task import Task
 from nnpipe.core.tensors import Batch, show_shape
 from nnpipe.tasks.predictions import only
@@ -33,7 +33,7 @@ class Regression(Task):
         """The mean absolute error, the root of the mean squared error, and the share of the variance explained."""
         return _METRICS
 
-    def judge(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
+    def _judge(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
         """Evaluate predicted numbers."""
         predicted, value = only(predictions, "value"), truth["value"]
         if predicted.shape != value.shape:
@@ -54,6 +54,10 @@ class Regression(Task):
         """Return the true numbers."""
         return {"value": truth["value"]}
 
+    def worst(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Batch:
+        """Return infinite numbers."""
+        return {"value": np.full(truth["value"].shape, np.inf, np.float32)}
+
 
 def _errors(found: Evaluation) -> Floats:
     difference: Floats = found.arrays["predicted"].astype(np.float64) - found.arrays["truth"]
@@ -66,17 +70,12 @@ def _absolute(found: Evaluation) -> Floats:
 
 
 def _root(found: Evaluation) -> Statistic:
-    squares = (_errors(found) ** 2).mean(axis=1)
-
-    def statistic(weights: Floats) -> float:
-        total = float(weights.sum())
-        return float(np.sqrt(weights @ squares / total)) if total > 0 else float("nan")
-
-    return statistic
+    mean = mean_of((_errors(found) ** 2).mean(axis=1))
+    return lambda weights: float(np.sqrt(mean(weights)))
 
 
 def _explained(found: Evaluation) -> Statistic:
-    squares = (_errors(found) ** 2).sum(axis=1)
+    mean = mean_of((_errors(found) ** 2).sum(axis=1))
     truth = found.arrays["truth"].astype(np.float64).reshape(len(found), -1)
     truth = truth - truth.mean(axis=0)  # a common offset changes nothing but the rounding
     own = (truth**2).sum(axis=1)
@@ -86,7 +85,7 @@ def _explained(found: Evaluation) -> Statistic:
         if total <= 0:
             return float("nan")
         spread = float(weights @ own - (((weights @ truth) ** 2).sum()) / total)
-        return 1 - float(weights @ squares) / spread if spread > 0 else float("nan")
+        return 1 - mean(weights) * total / spread if spread > 0 else float("nan")
 
     return statistic
 

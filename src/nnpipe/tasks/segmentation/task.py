@@ -65,11 +65,11 @@ class Segmentation(Task):
         shares: npt.NDArray[np.float64] = np.full(len(evaluation), np.nan)
         return np.asarray(np.divide(wrong, whole, out=shares, where=whole > 0))
 
-    def sample_words(self, evaluation: Evaluation, number: int) -> str:
+    def _sample_words(self, evaluation: Evaluation, number: int) -> str:
         """Return the share of wrong pixels."""
         return f"{100 * float(self.sample_errors(evaluation)[number]):.1f}\u00a0% of the pixels are wrong"
 
-    def judge(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
+    def _judge(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
         """Evaluate predicted classes of pixels."""
         mask, classes = truth["mask"], len(spec.class_names)
         predicted = self._predicted(predictions, mask, classes)
@@ -145,6 +145,10 @@ class Segmentation(Task):
         """Return the true class of each pixel."""
         mask = truth["mask"]
         return {"mask": np.where((mask >= 0) & (mask != self.ignored), mask, 0)}
+
+    def worst(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Batch:
+        """Return another class than the true one for each pixel."""
+        return {"mask": (truth["mask"].astype(np.int64) + 1) % max(1, len(spec.class_names))}
 
     def same_samples(self, one: Evaluation, other: Evaluation) -> bool:
         """Return whether both have as many pixels of each true class in each picture."""

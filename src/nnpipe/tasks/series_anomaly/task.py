@@ -24,8 +24,7 @@ class SeriesAnomaly(Task):
 
     Samples are the points of one series after the other, in the order of time.  Targets are ``"window"``, ``(n,)``
     integers, the number of the window that a point belongs to, or -1; and ``"series"``, ``(n,)`` integers.
-    Predictions are ``"score"``, or a single tensor of any name, ``(n,)`` or ``(n, 1)``; greater means more anomalous,
-    and a score that is no number counts as the least.
+    Predictions are ``"score"``, or a single tensor of any name, ``(n,)`` or ``(n, 1)``; greater means more anomalous.
 
     An evaluation holds ``window`` and ``series``, int32, and ``score``, float32 or float64 as predicted, each ``(n,)``.
     """
@@ -51,7 +50,7 @@ class SeriesAnomaly(Task):
         """NAB's score for its three profiles."""
         return METRICS
 
-    def judge(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
+    def _judge(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
         """Evaluate the scores of points."""
         window = truth["window"]
         arrays = {
@@ -77,6 +76,10 @@ class SeriesAnomaly(Task):
     def perfect(self, truth: Batch, spec: DatasetSpec) -> Batch:
         """Return a score of 1 within each window."""
         return {"score": (truth["window"] >= 0).astype(np.float32)}
+
+    def worst(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Batch:
+        """Return the least score within each window, and the greatest outside."""
+        return {"score": np.where(truth["window"] >= 0, -np.inf, np.inf)}
 
     def doubts(self, evaluation: Evaluation) -> Iterator[tuple[str, str]]:
         """Doubt scores that are all the same."""

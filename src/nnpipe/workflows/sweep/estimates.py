@@ -24,7 +24,7 @@ from nnpipe.measuring.quantities import Quantity
 from nnpipe.measuring.run import Run
 from nnpipe.measuring.statistics import samples_needed
 from nnpipe.report.inputs.candidate import Candidate
-from nnpipe.report.inputs.quality import Quality, agreement_of, comparable, figure_of
+from nnpipe.report.inputs.quality import Quality, agreement_of, as_figure, comparable, figure_of
 
 Floats = npt.NDArray[np.float64]
 
@@ -155,7 +155,7 @@ def _quality(run: Run, metric: Quantity, reference: Run | None, confidence: floa
     assert other is not None
     first, second = (other, own) if computed.less_is_better else (own, other)
     gap = quality_difference(computed, first.evaluation, second.evaluation, confidence)
-    return Figure(gap.value, gap.low, gap.high, gap.samples)
+    return as_figure(gap, own.evaluation, other.evaluation)
 
 
 def _drawn_quality(

@@ -70,13 +70,15 @@ class GateResult:
         return {"passed": self.passed, "criteria": [criterion.to_json() for criterion in self.criteria]}
 
     def _counts(self, criterion: Criterion) -> str:
-        return self.undecided if criterion.status == "undecided" else criterion.status
+        if criterion.status != "undecided":
+            return criterion.status
+        return "fail" if criterion.blocks else self.undecided
 
     def _told(self, criterion: Criterion) -> str:
         if criterion.status != "undecided":
             return str(criterion)
         wanted = f"; {criterion.more} would decide" if criterion.more else ""
-        return f"{criterion}{wanted}; counts as {self.undecided}"
+        return f"{criterion}{wanted}; counts as {self._counts(criterion)}"
 
 
 def gate(
@@ -167,7 +169,7 @@ def gate(
             for each in (one, two)
             for doubt in quality_doubts(each.run)
         ]
-    return GateResult(tuple(criteria), undecided, tuple(doubts))
+    return GateResult(tuple(criteria), undecided, tuple(dict.fromkeys(doubts)))
 
 
 def _entry(given: str | Path | Run | tuple[Comparison | ComparisonResult, str]) -> GatedCandidate:

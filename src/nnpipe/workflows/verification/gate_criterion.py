@@ -23,6 +23,14 @@ class GatedCandidate:
     run: Run
     whole: Comparison | None = None
 
+    def is_same_result(self, other: GatedCandidate) -> bool:
+        """Return whether both are one measurement, so that nothing differs between them."""
+        if self.run is other.run:
+            return True
+        named = ("title", "created")
+        alike = all(getattr(self.run, name) == getattr(other.run, name) for name in named)
+        return alike and self.run.to_json() == other.run.to_json()
+
 
 @dataclass(frozen=True)
 class Criterion:
@@ -44,6 +52,8 @@ class Criterion:
         The unit in text: ``"%"`` of a time, ``"points"`` of a percentage, or none for metrics that are no shares.
     found
         What was found and what is wanted, as text; empty if it follows from the numbers.
+    blocks
+        Whether it never counts as passed, since an answer is missing that no more data would give.
     """
 
     name: str
@@ -55,6 +65,7 @@ class Criterion:
     more: str = ""
     unit: Unit = "%"
     found: str = ""
+    blocks: bool = False
 
     def __str__(self) -> str:
         """Return the change and the limit in one line."""
@@ -79,6 +90,11 @@ class Criterion:
             "name": self.name, "limit": self.limit, "status": self.status, "value": self.value,
             "interval": self.interval and list(self.interval), "basis": self.basis, "more": self.more,
         }  # fmt: skip
+
+
+def unchanged(name: str, limit: float, unit: Unit = "%") -> Criterion:
+    """Return the criterion of a result that is compared with itself."""
+    return decided(name, limit, Centre(0.0, (0.0, 0.0), 1, 1), "the same result", "results", unit)
 
 
 def decided(name: str, limit: float, found: Centre, basis: str, counted: str, unit: Unit = "%") -> Criterion:

@@ -37,7 +37,7 @@ class Counting(Task):
             QualityMetric("within_one", "Within one", "Counts within one", near, values=_near),
         )
 
-    def judge(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
+    def _judge(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
         """Round the predicted counts."""
         predicted = only(predictions, "count")
         if predicted.size != truth["count"].size:
@@ -49,6 +49,6 @@ class Counting(Task):
         """Return the true counts."""
         return {"count": truth["count"]}
 
-    def agreement(self, one: Evaluation, other: Evaluation) -> npt.NDArray[np.bool_]:
+    def _agreement(self, one: Evaluation, other: Evaluation) -> npt.NDArray[np.bool_]:
         """Return whether both count the same."""
         return np.asarray(one.arrays["counted"] == other.arrays["counted"])
