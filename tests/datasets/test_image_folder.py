@@ -93,11 +93,69 @@ def test_a_folder_with_a_test_split_alone_is_one(tmp_path, empty):
     assert [len(dataset.split(name)) for name in ("train", "validation", "test")] == [0, 0, 9]
 
 
-def test_classes_may_be_called_like_splits(tmp_path):
-    put_classes(tmp_path, {"test": 4, "val": 5})
-    dataset = ImageFolderDataset(dataset_root=tmp_path)
+def test_classes_may_be_called_like_splits_where_a_list_says_so(tmp_path):
+    put_classes(tmp_path / "root", {"test": 4, "val": 5})
+    (tmp_path / "classes.txt").write_text("test\nval\n")
+    with pytest.raises(DatasetError, match="images directly in test and val, which are called like splits"):
+        ImageFolderDataset(dataset_root=tmp_path / "root").prepare()
+    dataset = ImageFolderDataset(dataset_root=tmp_path / "root", class_list=tmp_path / "classes.txt")
     assert dataset.files.class_names == ("test", "val")
     assert dataset.files.official is None
+
+
+def test_one_class_may_be_called_like_a_split(tmp_path):
+    put_classes(tmp_path, {"car": 4, "train": 5})
+    dataset = ImageFolderDataset(dataset_root=tmp_path)
+    assert dataset.files.class_names == ("car", "train")
+
+
+SPLIT_FOLDERS = [
+    ("Training", "", "Testing"), ("train", "valid", "test"), ("Train", "Val", "Test"), ("training_set", "", "test_set"),
+    ("TRAIN", "", "TEST"), ("train_images", "val_images", "test_images"), ("seg_train", "", "seg_test"),
+    ("trainset", "validset", "testset"), ("TrainData", "DevData", "TestData"), ("images-train", "", "images-test"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("names", SPLIT_FOLDERS, ids="-".join)
+@pytest.mark.parametrize("inner", ["", "again"])
+def test_folders_of_splits_are_no_classes(tmp_path, names, inner):
+    root = tmp_path / "archive"
+    for number, (name, count) in enumerate(zip(names, (6, 3, 4), strict=True)):
+        if name:
+            below = root / "data" / name / (name if inner else "")
+            put_classes(below, {"cat": count, "ant": count}, seed=number)
+    (root / "__MACOSX").mkdir()
+    dataset = ImageFolderDataset(dataset_root=root if inner else root / "data", validation_fraction=0)
+    dataset.prepare()
+    assert dataset.spec.class_names == ("ant", "cat")
+    sizes = [len(dataset.split(name)) for name in ("train", "validation", "test")]
+    assert sizes == [12, 6 if names[1] else 0, 8]
+    told = "\n".join(dataset.reading_notes)
+    assert f"{names[0]} is train, 12 images" in told
+    assert f"{names[2]} is test, 8 images" in told
+    assert "2 classes: ant, cat" in told
+
+
+def put_layout(root: Path, *folders: str) -> Path:
+    for number, folder in enumerate(folders):
+        put_image(root / folder / "0.png", seed=number)
+    return root
+
+
+@pytest.mark.parametrize(
+    ("folders", "said"),
+    [
+        (("train/cat", "train/ant", "test"), "test holds images and no folders of classes"),
+        (("train/cat", "val/cat", "validation/cat"), "holds val and validation, which are one split"),
+        (("train/Cat", "test/cat"), "the class cat is called Cat in another split"),
+        (("train/cat", "seg_pred/cat", "test/cat"), "folders train, test and seg_pred"),
+        (("brain/yes", "brain/no"), "holds the folder brain alone, which holds no, yes"),
+    ],
+)
+def test_folders_of_which_nothing_tells_what_they_are_are_refused(tmp_path, folders, said):
+    with pytest.raises(DatasetError, match=said) as caught:
+        ImageFolderDataset(dataset_root=put_layout(tmp_path / "root", *folders)).prepare()
+    assert "\n" not in str(caught.value)
 
 
 def test_a_picture_of_too_many_pixels_is_refused_before_it_is_decoded(tmp_path):
@@ -297,12 +355,12 @@ def test_an_image_that_vanishes_is_named(root):
 
 
 def test_a_folder_that_cannot_be_told_is_explained(root, tmp_path):
-    (root / "train").mkdir()
+    put_image(root / "train" / "ant" / "0.png")
     with pytest.raises(DatasetError, match="holds the folders train and ant; below it may be either classes or"):
         ImageFolderDataset(dataset_root=root).prepare()
     for name in ("train", "val", "validation"):
         put_classes(tmp_path / "two" / name, {"cat": 1})
-    with pytest.raises(DatasetError, match="holds the folders train and val and validation"):
+    with pytest.raises(DatasetError, match="holds val and validation, which are one split"):
         ImageFolderDataset(dataset_root=tmp_path / "two").prepare()
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from nnpipe.core.task import Task, task_named
 from nnpipe.core.tensors import Batch
 
 SPLITS = ("train", "validation", "test")
+
+_MOST_NAMES = 20  # that are listed
 
 
 class Dataset(Component):
@@ -96,6 +99,16 @@ class Dataset(Component):
             Arrays by tensor name, with the shapes and element types of ``spec`` and ``n`` samples each.
         """
 
+    @cached_property
+    def reading_notes(self) -> tuple[str, ...]:
+        """How the data are understood, a line each: by default the classes.
+
+        What a data set finds in files and nobody said, such as splits and the kinds of columns, is told before work
+        begins, and kept in results.  :meth:`prepare` must be called first.
+        """
+        names = self.spec.class_names
+        return (f"{len(names):,} classes: {listed(names)}",) if names else ()
+
     @property
     def task(self) -> Task:
         """The task of ``spec``, which judges predictions; a data set may return it with other arguments."""
@@ -160,3 +173,8 @@ class Dataset(Component):
     def origin(self) -> Mapping[str, Any]:
         """Return the source and the licence of the data, for result files."""
         return {}
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return names separated by commas, the first ones of many."""
+    return ", ".join(names[:_MOST_NAMES]) + (", ..." if len(names) > _MOST_NAMES else "")

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from nnpipe.core.errors import DatasetError
 from nnpipe.datasets._array_files import Array
+from nnpipe.datasets._split import splits_named
 from nnpipe.datasets.in_memory import Samples
 from nnpipe.datasets.table import Texts
 
@@ -17,7 +18,7 @@ SPLIT, CLASSES = "split", "classes.json"
 """Names of the array of splits, and of the file of class names."""
 
 _NAMES_LIMIT = 1 << 24  # bytes in the file of names
-_SPLIT_NAMES = {"train": 0, "validation": 1, "test": 2, "0": 0, "1": 1, "2": 2}
+_NUMBERS = {"0": 0, "1": 1, "2": 2}
 
 
 def names_beside(root: Path) -> tuple[str, ...]:
@@ -47,10 +48,11 @@ def numbers_of(texts: Texts, name: str) -> Array:
 def official_split(split: Array | Texts) -> npt.NDArray[np.integer]:
     """Return the code of each sample's split, ``(n,)``."""
     if isinstance(split, Texts):
-        unknown = [name for name in split.names if name not in _SPLIT_NAMES]
+        codes = {**splits_named(split.names), **_NUMBERS}
+        unknown = [name for name in split.names if name not in codes]
         if unknown:
             raise DatasetError(f"{SPLIT!r} should hold train, validation or test, not {unknown[0][:40]!r}")
-        return np.array([_SPLIT_NAMES[name] for name in split.names])[split.codes]
+        return np.array([codes[name] for name in split.names])[split.codes]
     if split.ndim != 1 or split.dtype.kind not in "iu" or not np.isin(split, (0, 1, 2)).all():
         raise DatasetError(f"{SPLIT!r} should hold 0 (training), 1 (validation) or 2 (test) for each sample")
     return np.asarray(split)

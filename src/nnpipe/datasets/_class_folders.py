@@ -10,11 +10,12 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from nnpipe.core.dataset import SPLITS
 from nnpipe.core.errors import DatasetError
 from nnpipe.datasets._class_list import ClassList
-from nnpipe.datasets._split import TEST, TRAIN, VALIDATION
+from nnpipe.datasets._split import TRAIN, splits_named
 
-_SPLIT_FOLDERS = {"train": TRAIN, "validation": VALIDATION, "val": VALIDATION, "test": TEST}
+_IGNORED = frozenset(("__MACOSX",))  # what archives hold beside the data
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,12 +33,15 @@ class Listing:
     official
         ``(n,)`` published split: 0 for training, 1 for validation and 2 for test
         samples; ``None`` without one.
+    notes
+        What was found in the folders and is not plain from their names, for people.
     """
 
     paths: tuple[Path, ...]
     labels: npt.NDArray[np.int64]
     class_names: tuple[str, ...]
     official: npt.NDArray[np.integer] | None = None
+    notes: tuple[str, ...] = ()
 
 
 def class_folders(root: Path, suffixes: Collection[str], kind: str, class_list: Path | None) -> Listing:
@@ -62,16 +66,13 @@ def class_folders(root: Path, suffixes: Collection[str], kind: str, class_list: 
     if not root.is_dir():
         raise DatasetError(f"{root} is no folder; --dataset-root must hold one folder of {kind} for each class")
     known = ClassList.read(class_list) if class_list else None
+    root = _unwrapped(root, suffixes)
     inside = {folder.name: folder for folder in folders_in(root)}
-    if "train" not in inside and not _are_splits(inside):
+    splits = _splits(root, inside, suffixes, kind, known)
+    if not splits:
+        _refuse_wrapper(root, inside, suffixes, known)
         return _listing([(root, None)], suffixes, kind, known)
-    strange = sorted(set(inside) - set(_SPLIT_FOLDERS))
-    if strange or {"val", "validation"} <= set(inside):
-        other = strange[0] if strange else "validation"
-        raise DatasetError(f"{root} holds the folders train and {other if strange else 'val and ' + other}; "
-                           "below it may be either classes or train, validation and test")  # fmt: skip
-    parts: list[tuple[Path, int | None]] = []
-    parts += [(inside[name], code) for name, code in _SPLIT_FOLDERS.items() if name in inside]
+    parts: list[tuple[Path, int | None]] = [(inside[name], code) for name, code in splits.items()]
     return _listing(parts, suffixes, kind, known)
 
 
@@ -103,18 +104,76 @@ def folders_in(folder: Path) -> list[Path]:
         inside = list(folder.iterdir())
     except OSError as error:
         raise DatasetError(f"cannot look into {folder}: {error.strerror or error}") from None
-    return sorted(path for path in inside if path.is_dir() and not path.name.startswith("."))
+    folders = (path for path in inside if path.is_dir() and not path.name.startswith("."))
+    return sorted(path for path in folders if path.name not in _IGNORED)
 
 
-def _are_splits(inside: Mapping[str, Path]) -> bool:
-    """Return whether folders are splits, which contain folders, and not classes with such names."""
-    return bool(inside) and set(inside) <= set(_SPLIT_FOLDERS) and all(map(folders_in, inside.values()))
+def _splits(
+    root: Path, inside: Mapping[str, Path], suffixes: Collection[str], kind: str, known: ClassList | None
+) -> dict[str, int]:
+    """Return the folders that are splits, with their codes; none if the folders are classes."""
+    splits = dict(sorted(splits_named(inside).items(), key=lambda named: named[1]))
+    classes_below = {name for name in splits if folders_in(inside[name])}
+    directly = [name for name in splits if name not in classes_below and _has_files(inside[name], suffixes)]
+    if not classes_below:
+        if not directly or len(splits) < len(inside) or (known and set(inside) <= set(known.names)):
+            return {}
+        raise DatasetError(
+            f"{root} holds {kind} directly in {' and '.join(directly)}, which are called like splits: put those of "
+            "each class into a folder of its own there; if these are classes, name them in a file for --class-list"
+        )
+    if strange := sorted(inside.keys() - splits.keys()):
+        raise DatasetError(
+            f"{root} holds the folders {', '.join(splits)} and {strange[0]}; below it may be either classes or train, "
+            "validation and test"
+        )
+    if directly:
+        raise DatasetError(
+            f"{inside[directly[0]]} holds {kind} and no folders of classes, so nothing tells what is in them; move "
+            "it elsewhere, or sort them into folders of classes"
+        )
+    for code in splits.values():
+        twins = [other for other in splits if splits[other] == code]
+        if len(twins) > 1:
+            raise DatasetError(f"{root} holds {' and '.join(twins)}, which are one split ({SPLITS[code]}); join them")
+    return splits
+
+
+def _unwrapped(folder: Path, suffixes: Collection[str]) -> Path:
+    """Return the folder itself, or the one that archives put into it: of its own name, or with the splits."""
+    inside = folders_in(folder)
+    while len(inside) == 1 and not _has_files(folder, suffixes):
+        below = folders_in(inside[0])
+        named_so = inside[0].name.lower() == folder.name.lower() and below
+        if not named_so and not (splits_named(path.name for path in below) and not splits_named([inside[0].name])):
+            break
+        folder, inside = inside[0], below
+    return folder
+
+
+def _refuse_wrapper(root: Path, inside: Mapping[str, Path], suffixes: Collection[str], known: ClassList | None) -> None:
+    """Raise :class:`DatasetError` if the only class would be a folder of folders, which are the classes."""
+    for name, folder in inside.items() if len(inside) == 1 and known is None else ():
+        below = folders_in(folder)
+        if len(below) > 1 and not _has_files(folder, suffixes):
+            raise DatasetError(
+                f"{root} holds the folder {name} alone, which holds {', '.join(path.name for path in below[:5])}: if "
+                f"these are the classes, give --dataset-root {folder}"
+            )
+
+
+def _has_files(folder: Path, suffixes: Collection[str]) -> bool:
+    with os.scandir(folder) as entries:
+        return any(
+            entry.is_file() and not entry.name.startswith(".") and Path(entry.name).suffix.lower() in suffixes
+            for entry in entries
+        )
 
 
 def _listing(
     parts: list[tuple[Path, int | None]], suffixes: Collection[str], kind: str, known: ClassList | None
 ) -> Listing:
-    classes = [(folder, code) for part, code in parts for folder in folders_in(part)]
+    classes = [(folder, code) for part, code in parts for folder in folders_in(_unwrapped(part, suffixes))]
     if not classes:
         raise DatasetError(f"{parts[0][0]} holds no folders; it must hold one folder of {kind} for each class")
     names = known.names if known else tuple(sorted({folder.name for folder, _ in classes}))
@@ -129,5 +188,17 @@ def _listing(
         paths += found
         labels += [known.number(folder.name) if known else numbers[folder.name]] * len(found)
         codes += [TRAIN if code is None else code] * len(found)
-    official = None if parts[0][1] is None else np.array(codes, np.int8)
-    return Listing(tuple(paths), np.array(labels, np.int64), names, official)
+    if parts[0][1] is None:
+        return Listing(tuple(paths), np.array(labels, np.int64), names)
+    _refuse_other_case(names if known is None else ())
+    told = "; ".join(f"{part.name} is {SPLITS[code or 0]}, {codes.count(code):,} {kind}" for part, code in parts)
+    official = np.array(codes, np.int8)
+    return Listing(tuple(paths), np.array(labels, np.int64), names, official, (f"splits: {told}",))
+
+
+def _refuse_other_case(names: Collection[str]) -> None:
+    """Raise :class:`DatasetError` if the splits write a class in different ways."""
+    written: dict[str, str] = {}
+    for name in names:
+        if written.setdefault(name.casefold(), name) != name:
+            raise DatasetError(f"the class {name} is called {written[name.casefold()]} in another split; rename one")

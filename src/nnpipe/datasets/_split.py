@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -19,6 +20,44 @@ TRAIN, VALIDATION, TEST = range(3)
 """Codes of the splits, in the order of :data:`nnpipe.core.dataset.SPLITS`."""
 
 Indices = npt.NDArray[np.int64]
+
+_WORDS = {
+    "train": TRAIN, "training": TRAIN, "val": VALIDATION, "valid": VALIDATION, "validation": VALIDATION,
+    "dev": VALIDATION, "test": TEST, "testing": TEST,
+}  # fmt: skip
+_BESIDE = frozenset(
+    ("set", "data", "dataset", "split", "image", "images", "img", "imgs", "picture", "pictures", "sound", "sounds")
+)
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+
+
+def splits_named(names: Iterable[str]) -> dict[str, int]:
+    """Return those names that are names of splits, each with the code of its split.
+
+    Case and words such as "set" and "images" do not matter, nor does what all names of splits share.
+
+    Examples
+    --------
+    >>> splits_named(["Training", "test_set", "valid", "cats"])
+    {'Training': 0, 'test_set': 2, 'valid': 1}
+    >>> splits_named(["seg_train", "seg_test"]), splits_named(["train station", "bus station"])
+    ({'seg_train': 0, 'seg_test': 2}, {})
+    """
+    found: dict[str, int] = {}
+    beside: dict[str, frozenset[str]] = {}
+    for name in names:
+        words = [_without_set(word.lower()) for word in _WORD.findall(name)]
+        codes = [_WORDS[word] for word in words if word in _WORDS]
+        if len(codes) == 1:
+            found[name] = codes[0]
+            beside[name] = frozenset(word for word in words if word not in _BESIDE and word not in _WORDS)
+    shared = frozenset.intersection(*beside.values()) if len(beside) > 1 else frozenset()
+    return {name: code for name, code in found.items() if beside[name] == shared}
+
+
+def _without_set(word: str) -> str:
+    stem = word.removesuffix("set")
+    return stem if stem in _WORDS else word
 
 
 def place_of_split(name: str) -> int:

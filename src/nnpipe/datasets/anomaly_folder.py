@@ -10,11 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from nnpipe.core.arguments import argument
+from nnpipe.core.dataset import SPLITS
 from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import DatasetError
 from nnpipe.core.tensors import Batch, TensorSpec
 from nnpipe.datasets._class_folders import Listing, files_in, folders_in
-from nnpipe.datasets._split import TEST, TRAIN
+from nnpipe.datasets._split import TEST, TRAIN, splits_named
 from nnpipe.datasets.image_files import SUFFIXES, ImageFilesDataset, decoded, decoded_values
 from nnpipe.datasets.in_memory import checked_indices
 from nnpipe.tasks.anomaly.task import AnomalyDetection
@@ -57,8 +58,10 @@ class AnomalyFolderDataset(ImageFilesDataset):
         paths: list[Path] = []
         masks: list[Path | None] = []
         labels, codes = [], []
-        for name, code in (("train", TRAIN), ("test", TEST)):
-            folder = root / name
+        named = splits_named(path.name for path in folders_in(root)) if root.is_dir() else {}
+        parts = {code: root / name for name, code in named.items()}
+        for code in (TRAIN, TEST):
+            folder = parts.get(code, root / SPLITS[code])
             if not folder.is_dir():
                 raise DatasetError(f"{folder} is not there; --dataset-root must hold train/good and test/good")
             for kind in folders_in(folder):

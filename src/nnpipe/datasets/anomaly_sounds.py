@@ -11,8 +11,8 @@ from nnpipe.core.arguments import argument
 from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import ConfigError, DatasetError
 from nnpipe.core.tensors import Batch, TensorSpec
-from nnpipe.datasets._class_folders import Listing, files_in
-from nnpipe.datasets._split import TEST, TRAIN
+from nnpipe.datasets._class_folders import Listing, files_in, folders_in
+from nnpipe.datasets._split import TRAIN, splits_named
 from nnpipe.datasets.in_memory import checked_indices
 from nnpipe.datasets.listed_files import ClassifiedFilesDataset
 from nnpipe.datasets.wav_files import SUFFIXES, clip
@@ -63,10 +63,10 @@ class AnomalySoundsDataset(ClassifiedFilesDataset):
     def listing(self) -> Listing:
         """Return the sound files, with label 1 for an anomaly."""
         root = self.dataset_root
-        parts = {name: root / name for name in ("train", "test") if (root / name).is_dir()}
+        parts = splits_named(path.name for path in folders_in(root)) if root.is_dir() else {}
         found: list[tuple[Path, int]] = []
-        for name, folder in parts.items():
-            found += [(path, TRAIN if name == "train" else TEST) for path in files_in(folder, SUFFIXES)]
+        for name, code in parts.items():
+            found += [(path, code) for path in files_in(root / name, SUFFIXES)]
         if not parts and root.is_dir():
             found = [(path, TRAIN) for path in files_in(root, SUFFIXES)]
         if not found:

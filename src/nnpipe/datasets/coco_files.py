@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from nnpipe.core.arguments import argument
 from nnpipe.core.dataset import Dataset
 from nnpipe.datasets._coco_content import COCOContent, annotation_files, picture_folder
-from nnpipe.datasets._split import TEST, TRAIN, VALIDATION
+from nnpipe.datasets._split import TEST, TRAIN, VALIDATION, splits_named
 
 
 class COCOFilesDataset(Dataset):
@@ -61,7 +61,8 @@ class COCOFilesDataset(Dataset):
         if file.name.startswith("_"):  # the folder is named after the split
             tested = any(file.parent.parent.glob("test*/_annotations*.json"))
             valid = VALIDATION if tested else TEST
-            return {"train": TRAIN, "valid": valid, "val": valid}.get(file.parent.name.lower(), TEST)
+            code = splits_named([file.parent.name]).get(file.parent.name, TEST)
+            return valid if code == VALIDATION else code
         return TRAIN if "train" in file.name.lower() else TEST
 
     def origin(self) -> Mapping[str, Any]:

@@ -78,6 +78,11 @@ class ClassifiedFilesDataset(ListedFilesDataset[Listing]):
 
     abstract: ClassVar[bool] = True
 
+    @cached_property
+    def reading_notes(self) -> tuple[str, ...]:
+        """The splits and the classes."""
+        return (*self.files.notes, *super().reading_notes)
+
     @property
     def strata(self) -> Indices:
         """The classes."""

@@ -81,6 +81,11 @@ class PluginDataset(Dataset):
         inputs, truth = self.read(np.arange(min(1, len(self))))
         return DatasetSpec(inner.task, _specs(inputs), _specs(truth), inner.class_names)
 
+    @cached_property
+    def reading_notes(self) -> tuple[str, ...]:
+        """Those of the other data set."""
+        return self._inner.reading_notes
+
     def __len__(self) -> int:
         return len(self._inner)
 

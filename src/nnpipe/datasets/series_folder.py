@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nnpipe.core.arguments import argument
+from nnpipe.core.dataset import listed
 from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.tensors import Batch, TensorSpec
 from nnpipe.datasets._class_folders import Listing, class_folders
@@ -45,6 +46,11 @@ class SeriesFolderDataset(ClassifiedFilesDataset):
         """List the files, and read the names of the columns."""
         super().prepare()
         _ = self._columns
+
+    @cached_property
+    def reading_notes(self) -> tuple[str, ...]:
+        """The columns, the splits and the classes."""
+        return (f"columns: {listed(self._columns)}", *super().reading_notes)
 
     @property
     def spec(self) -> DatasetSpec:

@@ -80,7 +80,8 @@ class Run:
         (``passed``, ``failed`` or ``unknown``), ``reason``, and values; may be empty.
     preparation
         How samples were prepared, as in :class:`~nnpipe.core.preparation.Preparation`, with the resulting value ranges
-        under ``arrived`` (:func:`~nnpipe.measuring.input_ranges.input_ranges`); empty in files of older versions.
+        under ``arrived`` (:func:`~nnpipe.measuring.input_ranges.input_ranges`), and how the data set was understood
+        under ``read`` (:attr:`~nnpipe.core.dataset.Dataset.reading_notes`); empty in files of older versions.
     profile
         The times and costs of the layers, measured in a process of its own after everything else, as in
         :class:`~nnpipe.report.inputs.layer_profile.LayerProfile`; or the ``reason`` why there are none; may be empty.

@@ -32,9 +32,12 @@ log = logging.getLogger("nnpipe")
 
 
 def prepared(dataset: Dataset) -> Dataset:
-    """Check that a data set can be used, prepare it and return it."""
+    """Check that a data set can be used, prepare it, tell once how it is understood, and return it."""
     dataset.check_installed()
     dataset.prepare()
+    if "reading_notes" not in vars(dataset):  # which are found once
+        for note in dataset.reading_notes:
+            log.info("%s: %s", type(dataset).__name__, note)
     return dataset
 
 
