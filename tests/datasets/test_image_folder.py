@@ -96,7 +96,7 @@ def test_a_folder_with_a_test_split_alone_is_one(tmp_path, empty):
 def test_classes_may_be_called_like_splits_where_a_list_says_so(tmp_path):
     put_classes(tmp_path / "root", {"test": 4, "val": 5})
     (tmp_path / "classes.txt").write_text("test\nval\n")
-    with pytest.raises(DatasetError, match="images directly in test and val, which are called like splits"):
+    with pytest.raises(DatasetError, match="images directly in val and test, which are called like splits"):
         ImageFolderDataset(dataset_root=tmp_path / "root").prepare()
     dataset = ImageFolderDataset(dataset_root=tmp_path / "root", class_list=tmp_path / "classes.txt")
     assert dataset.files.class_names == ("test", "val")

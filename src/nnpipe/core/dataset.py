@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -15,12 +15,11 @@ from nnpipe.core.component import Component
 from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import DatasetError, NotSupported
 from nnpipe.core.evaluation import Evaluation
+from nnpipe.core.naming import listed
 from nnpipe.core.task import Task, task_named
 from nnpipe.core.tensors import Batch
 
 SPLITS = ("train", "validation", "test")
-
-_MOST_NAMES = 20  # that are listed
 
 
 class Dataset(Component):
@@ -173,8 +172,3 @@ class Dataset(Component):
     def origin(self) -> Mapping[str, Any]:
         """Return the source and the licence of the data, for result files."""
         return {}
-
-
-def listed(names: Sequence[str]) -> str:
-    """Return names separated by commas, the first ones of many."""
-    return ", ".join(names[:_MOST_NAMES]) + (", ..." if len(names) > _MOST_NAMES else "")

@@ -27,6 +27,11 @@ class DatasetSpec:
     transforms
         For some inputs, by name, the :class:`~nnpipe.core.input_transform.InputTransform` that was fitted to the
         training samples, as its class and arguments; models that are trained on them take it over.
+    ranges
+        For some inputs, by name, the least and greatest number that they may hold, if that is not what their element
+        type says: pixels from 0 to 16.
+    sample_rates
+        For inputs that are sounds, by name, the number of samples a second, if it is known.
 
     Examples
     --------
@@ -41,6 +46,8 @@ class DatasetSpec:
     targets: tuple[TensorSpec, ...]
     class_names: tuple[str, ...] = ()
     transforms: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, hash=False)
+    ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict, hash=False)
+    sample_rates: Mapping[str, int] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         check_call(DatasetSpec, vars(self))

@@ -234,3 +234,39 @@ def _shares(source: int, target: int, interpolation: Interpolation) -> npt.NDArr
         weights = np.where(distance < 1, near, np.where(distance < 2, far, 0))
     shares: npt.NDArray[np.float64] = weights / weights.sum(axis=1, keepdims=True)
     return shares
+
+
+def eight_bits(image: Any, stored_as: str | None) -> npt.NDArray[np.uint8] | None:
+    """Return the pixels of an image of Pillow with more than eight bits, which its ``convert`` would clip at 255.
+
+    Parameters
+    ----------
+    image
+        The image: its pixels are 16-bit integers, or floats from 0 to 1.
+    stored_as
+        The format of its file, by Pillow's name.
+
+    Returns
+    -------
+    ndarray or None
+        uint8 ``(height, width)``; ``None`` for an image of eight bits.
+
+    Raises
+    ------
+    ValueError
+        If nothing says which number is white.
+    """
+    if not image.mode.startswith(("I", "F")):
+        return None
+    pixels = np.asarray(image)
+    # Pillow holds the 16 bits of some formats as 32.
+    known = pixels.dtype.kind == "f" or image.mode.startswith("I;16") or stored_as in ("PNG", "PPM")
+    white = 1.0 if pixels.dtype.kind == "f" else 65535.0
+    least, most = float(pixels.min()), float(pixels.max())
+    if not (known and 0 <= least <= most <= white):
+        kind = "floats" if pixels.dtype.kind == "f" else f"{8 * pixels.dtype.itemsize}-bit integers"
+        raise ValueError(
+            f"its pixels are {kind} from {least:g} to {most:g}, and nothing says which is white: store 8 or 16 bits, "
+            "or floats from 0 to 1"
+        )
+    return np.rint(pixels * (255.0 / white)).astype(np.uint8)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Literal
@@ -12,6 +14,8 @@ from nnpipe.core.tensors import show_shape
 
 Shape = tuple["int | None", ...]
 Order = Literal["auto", "nhwc", "nchw"]
+
+_CHANNELS = (1, 3, 4)  # of pictures
 
 
 @dataclass(frozen=True)
@@ -28,11 +32,25 @@ class LayoutFit:
         Height and width to resize to, in pixels; None if nothing is resized.
     channels
         The number of channels to convert images to; None if they are not converted.
+    channels_first
+        Whether the samples are images ``(channels, height, width)``.
     """
 
     order: str
     size: tuple[int, int] | None = None
     channels: int | None = None
+    channels_first: bool = False
+
+
+def channels_first(sample: Sequence[int | None]) -> bool:
+    """Return whether three axes are channels, rows and columns: so many channels as pictures have, and no such columns.
+
+    Examples
+    --------
+    >>> channels_first((3, 32, 32)), channels_first((32, 32, 3)), channels_first((3, 32, 1))
+    (True, False, False)
+    """
+    return len(sample) == 3 and sample[0] in _CHANNELS and sample[2] not in _CHANNELS
 
 
 def fit(
@@ -66,7 +84,10 @@ def fit(
     ConfigError
         If there is no way, or more than one; the message names both shapes.
     """
-    found = _fit(name, have, want, order, size, convert)
+    found = _fit_either(name, have, want, order, size, convert)
+    have = (*have[1:], have[0]) if found.channels_first else have
+    if found.size is not None and None not in (*have, *want) and _in_another_order(have, want):
+        raise _misfit(name, have, want)
     if found.size is not None and size is None and not resize:
         rows, columns = found.size
         if None in have[:2]:
@@ -82,13 +103,34 @@ def fit(
     return found
 
 
+def _fit_either(
+    name: str, have: Shape, want: Shape, order: Order, size: tuple[int, int] | None, convert: bool
+) -> LayoutFit:
+    """Find how to convert a sample, which may have its channels first."""
+    if not channels_first(have):
+        return _fit(name, have, want, order, size, convert)
+    plain, turned = None, None
+    with suppress(ConfigError):
+        plain = _fit(name, have, want, order, size, convert)
+    try:
+        turned = _fit(name, (*have[1:], have[0]), want, order, size, convert)
+    except ConfigError:
+        if plain is None or plain.size is not None:
+            raise
+    # Many channels behind few rows are possible, but then nothing is resized.
+    if turned is None or (turned.size is not None and plain is not None and plain.size is None):
+        assert plain is not None
+        return plain
+    return replace(turned, channels_first=True)
+
+
 def _fit(name: str, have: Shape, want: Shape, order: Order, size: tuple[int, int] | None, convert: bool) -> LayoutFit:
     if len(have) != 3:
         if size is not None or order != "auto":
             raise ConfigError(
                 f"{name}: the data set gives {show_shape(have)}, which are no images to lay out or resize"
             )
-        if have == want or _same_count(have, want) or _agree(have, want):
+        if have == want or _agree(have, want) or (_same_count(have, want) and _keeps_axes(have, want)):
             return LayoutFit("flat")
         raise _misfit(name, have, want)
     found = list(_image_fits(have, want, order, size))
@@ -150,9 +192,21 @@ def _same_count(have: Shape, want: Shape) -> bool:
     return None not in have and None not in want and prod(n or 0 for n in have) == prod(n or 0 for n in want)
 
 
+def _keeps_axes(have: Shape, want: Shape) -> bool:
+    """Return whether samples may be reshaped: axes of one element come or go, or all are joined or divided."""
+    one, other = ([length for length in shape if length != 1] for shape in (have, want))
+    return one == other or len(one) < 2 or len(other) < 2
+
+
+def _in_another_order(have: Shape, want: Shape) -> bool:
+    return have != want and Counter(have) == Counter(want)
+
+
 def _agree(have: Shape, want: Shape) -> bool:
     return len(have) == len(want) and all(None in pair or pair[0] == pair[1] for pair in zip(have, want, strict=True))
 
 
 def _misfit(name: str, have: Shape, want: Shape, hint: str = "") -> ConfigError:
+    if not hint and _in_another_order(have, want):
+        hint = ": the same axes in another order; transpose the arrays"
     return ConfigError(f"{name} takes samples of {show_shape(want)}, the data set gives {show_shape(have)}{hint}")

@@ -188,6 +188,10 @@ class ModelWrapper(Component):
             check_samples(name, sample, taken, meaning.input(taken.name) or InputMeaning(taken.name))
         return self
 
+    def fitting_notes(self, spec: DatasetSpec) -> tuple[str, ...]:
+        """Return what was decided in fitting this wrapper to a data set and nobody said, a line each."""
+        return ()
+
     @property
     def meaning(self) -> Meaning | None:
         """How samples are prepared for the inputs, and what the outputs mean; ``None`` if only code determines it.

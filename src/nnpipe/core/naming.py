@@ -1,10 +1,12 @@
-"""Suggest the nearest known name, and convert names between styles."""
+"""Suggest the nearest known name, list names, and convert them between styles."""
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+
+_MOST = 20  # names that are listed
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -21,6 +23,11 @@ def nearest(name: str, known: Iterable[str]) -> str:
     if closest_last and (not found or closest_last[0] == last):
         found = [by_last[closest_last[0]]]
     return f"; did you mean {found[0]}?" if found else ""
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return names separated by commas, the first ones of many."""
+    return ", ".join(names[:_MOST]) + (", ..." if len(names) > _MOST else "")
 
 
 def snake_case(name: str) -> str:

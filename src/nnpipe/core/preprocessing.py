@@ -83,7 +83,7 @@ def check_samples(model: str, sample: TensorSpec, taken: TensorSpec, meaning: In
     if transform is not None:
         have = _check_transformed(model, transform, have, taken)
     way = input_layout(model, have, taken, meaning)
-    channels = way.channels or (have[-1] if have else None)
+    channels = way.channels or (have[0 if way.channels_first else -1] if have else None)
     for flag, numbers in (("--mean", meaning.mean), ("--deviation", meaning.deviation)):
         if len(numbers) > 1 and len(numbers) != channels:
             raise ConfigError(
@@ -157,6 +157,8 @@ def numbers(model: str, samples: Array, taken: TensorSpec, meaning: InputMeaning
     if meaning.transform is not None:
         samples = transform_from(meaning.transform).apply(samples)
     way = input_layout(model, samples.shape[1:], taken, meaning)
+    if way.channels_first:
+        samples = samples.transpose(0, 2, 3, 1)
     if way.channels == 1:
         samples = recoloured(samples, 1)
     if meaning.channel_order == "bgr" and samples.ndim == 4 and samples.shape[-1] == 3:

@@ -77,7 +77,7 @@ class AnomalyFolderDataset(ImageFilesDataset):
         if not paths or not (official == TRAIN).any() or not (official == TEST).any():
             raise DatasetError(f"{root} holds no images in {'train' if TRAIN not in codes else 'test'}/{GOOD}")
         names = ("usual", "anomalous")
-        return DefectListing(tuple(paths), np.array(labels, np.int64), names, official, tuple(masks))
+        return DefectListing(tuple(paths), np.array(labels, np.int64), names, official, masks=tuple(masks))
 
     @property
     def spec(self) -> DatasetSpec:

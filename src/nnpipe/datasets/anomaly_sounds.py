@@ -83,6 +83,7 @@ class AnomalySoundsDataset(ClassifiedFilesDataset):
             inputs=(TensorSpec("sound", (None, self.section), "float32"),),
             targets=(TensorSpec("anomalous", (None,), "int64"), TensorSpec(CLIP, (None,), "int64")),
             class_names=self.files.class_names,
+            sample_rates={"sound": self.sample_rate},
         )
 
     def __len__(self) -> int:

@@ -24,7 +24,7 @@ class DigitsDataset(InMemoryDataset):
     @property
     def spec(self) -> DatasetSpec:
         """Images ``(n, 8, 8, 1)`` and ten classes."""
-        return image_classification(8, 8, 1, _CLASSES)
+        return image_classification(8, 8, 1, _CLASSES, brightest=16)
 
     def load(self) -> Samples:
         """Return all samples, from a file in the package."""

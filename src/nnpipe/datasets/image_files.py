@@ -15,6 +15,7 @@ import numpy.typing as npt
 from nnpipe.core.arguments import argument
 from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import DatasetError
+from nnpipe.core.image_conversion import eight_bits
 from nnpipe.core.tensors import Batch
 from nnpipe.datasets.in_memory import checked_indices, image_classification
 from nnpipe.datasets.listed_files import ClassifiedFilesDataset
@@ -90,7 +91,7 @@ def decoded(
     height, width = size
     with _opened(path, max(_PIXELS, _PIXELS_TO_ONE * height * width), f"for {width:,} x {height:,} pixels ") as image:
         upright = _upright(image, path, declared)
-        resized = _converted(upright, channels).resize((width, height), Image.Resampling.BILINEAR)
+        resized = _converted(upright, channels, image.format).resize((width, height), Image.Resampling.BILINEAR)
         return np.asarray(resized, np.uint8).reshape(height, width, channels)
 
 
@@ -113,7 +114,7 @@ def decoded_whole(path: Path, channels: int, declared: tuple[int, int] | None = 
         If the file is missing, damaged, not an image, or of another size; the message names it.
     """
     with _opened(path, _PIXELS) as image:
-        found = _converted(_upright(image, path, declared), channels)
+        found = _converted(_upright(image, path, declared), channels, image.format)
         return np.asarray(found, np.uint8).reshape(found.height, found.width, channels)
 
 
@@ -235,8 +236,12 @@ def _upright(image: Image, path: Path, declared: tuple[int, int] | None) -> Imag
     return fitting[0]
 
 
-def _converted(image: Image, channels: int) -> Image:
-    if "transparency" in image.info:  # a palette with transparent colours cannot become RGB directly
+def _converted(image: Image, channels: int, stored_as: str | None) -> Image:
+    from PIL import Image as images
+
+    if (pixels := eight_bits(image, stored_as)) is not None:
+        image = images.fromarray(pixels)
+    elif "transparency" in image.info:  # a palette with transparent colours cannot become RGB directly
         image = image.convert("RGBA")
     mode = "RGB" if channels == 3 else "L"
     return image if image.mode == mode else image.convert(mode)  # convert() copies in any case

@@ -129,13 +129,16 @@ def checked_indices(indices: npt.ArrayLike, count: int) -> npt.NDArray[np.int64]
     return array.astype(np.int64)
 
 
-def image_classification(height: int, width: int, channels: int, class_names: tuple[str, ...]) -> DatasetSpec:
+def image_classification(
+    height: int, width: int, channels: int, class_names: tuple[str, ...], brightest: int = 255
+) -> DatasetSpec:
     """Return the spec of images ``"image"``, uint8 ``(None, height, width, channels)``, with a class ``"label"``."""
     return DatasetSpec(
         Classification.name,
         inputs=(TensorSpec("image", (None, height, width, channels), "uint8"),),
         targets=(TensorSpec("label", (None,), "int64"),),
         class_names=class_names,
+        ranges={} if brightest == 255 else {"image": (0.0, float(brightest))},
     )
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from nnpipe.core.arguments import argument
-from nnpipe.core.dataset import listed
 from nnpipe.core.dataset_spec import DatasetSpec
+from nnpipe.core.naming import listed
 from nnpipe.core.tensors import Batch, TensorSpec
 from nnpipe.datasets._class_folders import Listing, class_folders
 from nnpipe.datasets._number_table import column_names, read_numbers

@@ -27,7 +27,7 @@ class SyntheticSoundsDataset(SyntheticDataset):
     @property
     def spec(self) -> DatasetSpec:
         """Sounds ``(n, samples)``, float32 from -1 to 1, and four classes."""
-        return sound_classification(round(self.seconds * self.sample_rate), _SOUNDS)
+        return sound_classification(round(self.seconds * self.sample_rate), _SOUNDS, self.sample_rate)
 
     def load(self) -> Samples:
         """Return random sounds, float32, and their labels."""

@@ -50,7 +50,7 @@ class WavFilesDataset(ClassifiedFilesDataset):
     @property
     def spec(self) -> DatasetSpec:
         """Sounds ``(n, samples)``, float32 from -1 to 1, and the classes."""
-        return sound_classification(self.clip_length, self.files.class_names)
+        return sound_classification(self.clip_length, self.files.class_names, self.sample_rate)
 
     def read(self, indices: npt.NDArray[np.integer]) -> tuple[Batch, Batch]:
         """Return some samples: sounds and their labels."""
@@ -61,13 +61,14 @@ class WavFilesDataset(ClassifiedFilesDataset):
         return {"sound": clips}, {"label": self.files.labels[indices]}
 
 
-def sound_classification(samples: int, class_names: tuple[str, ...]) -> DatasetSpec:
+def sound_classification(samples: int, class_names: tuple[str, ...], sample_rate: int) -> DatasetSpec:
     """Return the spec of sounds ``"sound"``, float32 ``(None, samples)``, with a class ``"label"``."""
     return DatasetSpec(
         Classification.name,
         inputs=(TensorSpec("sound", (None, samples), "float32"),),
         targets=(TensorSpec("label", (None,), "int64"),),
         class_names=class_names,
+        sample_rates={"sound": sample_rate},
     )
 
 

@@ -32,7 +32,7 @@ class WornDigitsDataset(DigitsDataset):
     @property
     def spec(self) -> DatasetSpec:
         """Images ``(n, 12, 12, 1)`` and ten classes."""
-        return image_classification(_SHEET, _SHEET, 1, super().spec.class_names)
+        return image_classification(_SHEET, _SHEET, 1, super().spec.class_names, brightest=_BLACK)
 
     def load(self) -> Samples:
         """Return all samples from a file in the package, with simulated wear."""

@@ -30,7 +30,7 @@ def sample_preparation(
 ) -> dict[str, Any]:
     """Return how samples were prepared, and statistics of the prepared values, in the form of result files."""
     found = {**preparation.to_json(), "arrived": input_ranges(dataset, wrapper, session_io, indices)}
-    found["read"] = list(dataset.reading_notes)
+    found["read"] = [*dataset.reading_notes, *wrapper.fitting_notes(dataset.spec)]
     # A preparation given by a wrapper or a description needs no check, and a runtime does not show intermediate values.
     if model is not None and (preparation.source in ("unknown", "options") or preparation.overridden):
         found |= _inside(model, dataset, indices)

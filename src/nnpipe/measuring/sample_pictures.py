@@ -7,6 +7,7 @@ evaluation they are ragged arrays, empty for all other samples.
 from __future__ import annotations
 
 import io
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import numpy.typing as npt
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import NNPipeError
 from nnpipe.core.evaluation import Evaluation
+from nnpipe.core.layout import channels_first
 from nnpipe.core.preprocessing import IMAGE_SIZE
 from nnpipe.core.ragged import Ragged
 from nnpipe.core.tensors import Batch
@@ -62,13 +64,14 @@ def with_worst_samples(evaluation: Evaluation, dataset: Dataset, indices: npt.ND
     order = np.argsort(-known, kind="stable")[:count]
     chosen = order[known[order] > 0]
     rows: dict[str, list[npt.NDArray[Any]]] = {}
+    ranges = dataset.spec.ranges
     empty: dict[str, npt.NDArray[Any]] = {PICTURE: np.zeros(0, np.uint8), CURVE: np.zeros((0, 2), np.float32)}
     for place in chosen.tolist():
         try:
             inputs, _ = dataset.read(indices[place : place + 1])
         except NNPipeError:  # a file may have gone meanwhile, and the measurement is worth more than its picture
             continue
-        name, found = _shown(inputs)
+        name, found = _shown(inputs, ranges)
         if name:
             rows.setdefault(name, [empty[name]] * len(evaluation))[place] = found
     if not rows:
@@ -77,7 +80,7 @@ def with_worst_samples(evaluation: Evaluation, dataset: Dataset, indices: npt.ND
     return Evaluation(evaluation.task, evaluation.arrays, evaluation.class_names, ragged, evaluation.settings)
 
 
-def _shown(inputs: Batch) -> tuple[str, npt.NDArray[Any]]:
+def _shown(inputs: Batch, ranges: Mapping[str, tuple[float, float]]) -> tuple[str, npt.NDArray[Any]]:
     """Return what is kept of a sample, and as which array; an empty name for nothing."""
     for name, values in inputs.items():
         if name == IMAGE_SIZE or values.dtype.kind not in "uif":
@@ -85,8 +88,10 @@ def _shown(inputs: Batch) -> tuple[str, npt.NDArray[Any]]:
         sample = np.asarray(values[0])
         if sample.ndim == 2 and sample.dtype == np.uint8:  # an image without an axis of channels
             sample = sample[..., None]
+        if sample.ndim == 3 and channels_first(sample.shape):
+            sample = np.moveaxis(sample, 0, -1)
         if sample.ndim == 3 and sample.shape[2] in (1, 3) and min(sample.shape[:2]) > 1:
-            picture = _jpeg(_pixels(_own(sample, inputs)))
+            picture = _jpeg(_pixels(_own(sample, inputs), ranges.get(name)))
             return (PICTURE, np.frombuffer(picture, np.uint8)) if picture else ("", values)
         if sample.ndim == 1 and len(sample) >= _LEAST_WAVE:
             return CURVE, _curve(sample.astype(np.float64))
@@ -103,15 +108,17 @@ def _own(sample: npt.NDArray[Any], inputs: Batch) -> npt.NDArray[Any]:
     return sample[: int(height), : int(width)]
 
 
-def _pixels(image: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
-    """Return an image as bytes; numbers that are no bytes already are stretched to their range."""
-    if image.dtype == np.uint8:
+def _pixels(image: npt.NDArray[Any], stated: tuple[float, float] | None) -> npt.NDArray[np.uint8]:
+    """Return an image as bytes; numbers that are no bytes already are stretched from the stated range, or their own."""
+    if image.dtype == np.uint8 and stated is None:
         return np.asarray(image)
     real = np.nan_to_num(image.astype(np.float64), posinf=0, neginf=0)
     least, most = (0.0, 1.0) if real.min() >= 0 and real.max() <= 1 else (float(real.min()), float(real.max()))
     if least >= 0 and 1 < most <= 255:
         least, most = 0.0, 255.0
-    found: npt.NDArray[np.uint8] = np.rint((real - least) * (255 / max(most - least, 1e-12))).astype(np.uint8)
+    least, most = stated or (least, most)
+    shares = np.clip((real - least) / max(most - least, 1e-12), 0, 1)
+    found: npt.NDArray[np.uint8] = np.rint(255 * shares).astype(np.uint8)
     return found
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from nnpipe.core.arguments import argument
 from nnpipe.core.errors import DatasetError
+from nnpipe.core.image_conversion import eight_bits
 from nnpipe.experiment.readers.reader import Column, DataReader, stacked
 
 SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm"})
@@ -58,7 +59,8 @@ class ImageReader(DataReader):
             with Image.open(path) as image:
                 # Four times as much while it is decoded, scaled and rotated.
                 self._check_size(before + 4 * image.width * image.height * self.channels, path.name)
-                plain = image.convert("RGB" if self.channels == 3 else "L")
+                deep = eight_bits(image, image.format)
+                plain = (image if deep is None else Image.fromarray(deep)).convert("RGB" if self.channels == 3 else "L")
                 if self.height and self.width:
                     plain = plain.resize((self.width, self.height), Image.Resampling.BILINEAR)
                 pixels = np.asarray(plain, np.uint8)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy.typing as npt
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.layout import Shape
 from nnpipe.core.meaning import JUDGED, Meaning
-from nnpipe.core.naming import nearest
+from nnpipe.core.naming import listed, nearest
 from nnpipe.core.quantization import dequantize_linear
 from nnpipe.core.tensor_meaning import OutputMeaning
 from nnpipe.core.tensors import TensorSpec, show_shape
@@ -91,21 +92,54 @@ def check_classes(model: str, result: TensorSpec, known: OutputMeaning, classes:
         )
 
 
-def check_names(model: str, known: OutputMeaning, names: tuple[str, ...]) -> None:
-    """Raise :class:`ConfigError` if the data set has the model's classes in another order."""
-    own = known.class_names
-    if own and own != names and sorted(own) == sorted(names):
-        place = next(place for place, (one, two) in enumerate(zip(own, names, strict=True)) if one != two)
+def class_order(model: str, own: tuple[str, ...], names: tuple[str, ...]) -> tuple[int, ...]:
+    """Return which of the model's classes each class of a data set is, by its name; nothing if numbers are to tell.
+
+    Parameters
+    ----------
+    model
+        The model's name in messages.
+    own, names
+        The classes of the model and of the data set; either may be numbers or not known.
+
+    Raises
+    ------
+    ConfigError
+        If both have names, and not the same ones.
+    """
+    if not own or not names or own == names or _are_numbers(own) or _are_numbers(names):
+        return ()
+    keys, wanted = _keys(own), _keys(names)
+    if len(set(keys)) < len(keys) or len(set(wanted)) < len(wanted):
+        keys, wanted = list(own), list(names)
+    places = {key: place for place, key in enumerate(keys)}
+    strange = [name for name, key in zip(names, wanted, strict=True) if key not in places]
+    lacking = [name for name, key in zip(own, keys, strict=True) if key not in set(wanted)]
+    if strange or lacking or len(places) < len(own) or len(own) != len(names):
+        said = [f"the data set has {strange[0]!r}, which it lacks"] if strange else []
+        said += [f"the data set lacks {lacking[0]!r}"] if lacking else []
         raise ConfigError(
-            f"{model} has the classes of the data set in another order: number {place} is {own[place]!r} to the model "
-            f"and {names[place]!r} to the data set"
+            f"{model} has the classes {listed(own)}, the data set {listed(names)}: {', and '.join(said) or 'two alike'}"
+            "; name all of the model's classes in its order (--class-list), or give --class-offset 0 to take classes "
+            "by number"
         )
+    order = tuple(places[key] for key in wanted)
+    return () if order == tuple(range(len(order))) else order
+
+
+def _are_numbers(names: tuple[str, ...]) -> bool:
+    return all(name.isascii() and name.isdecimal() for name in names)
+
+
+def _keys(names: Sequence[str]) -> list[str]:
+    """Return names without what differs between lists of the same classes: case, joints, and what follows a comma."""
+    return [" ".join(re.split(r"[\s_-]+", name.partition(",")[0].strip().casefold())) for name in names]
 
 
 def scores_of(
     model: str, values: npt.NDArray[Any], result: TensorSpec, known: OutputMeaning, classes: int
 ) -> npt.NDArray[Any]:
-    """Return ``(n, classes)`` scores from the judged output.
+    """Return ``(n, classes)`` scores from the judged output, in the model's order.
 
     A label becomes 1 for its class and 0 for the others; one number for two
     classes is the probability of the second, or its logit.
@@ -119,6 +153,12 @@ def scores_of(
     count, offset = len(values), known.class_offset
     if is_label(result, known):
         told: npt.NDArray[Any] = values.reshape(count, 1) - offset == np.arange(classes)
+        if not told.any(axis=1).all():
+            other = values.reshape(count)[~told.any(axis=1)][0]
+            raise ConfigError(
+                f"{model} gives the class {other} in {result.name!r}, and the data set has {classes} classes from "
+                f"{offset}: a data set with samples of some classes only must still name all of them"
+            )
         return told.astype(np.float32)
     if values.size != count * (classes + offset) and values.size != count:
         raise ConfigError(

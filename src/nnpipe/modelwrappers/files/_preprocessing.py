@@ -13,15 +13,17 @@ from nnpipe.core.arguments import argument
 from nnpipe.core.batch_conversion import adapt
 from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import ConfigError, NNPipeError
-from nnpipe.core.meaning import Meaning
+from nnpipe.core.layout import channels_first
+from nnpipe.core.meaning import JUDGED, Meaning
 from nnpipe.core.model import ModelWrapper
+from nnpipe.core.naming import listed
 from nnpipe.core.output_decoder import INPUT, OutputDecoder, decoder_of
 from nnpipe.core.preparation import Preparation, differing
-from nnpipe.core.preprocessing import bound, check_samples, prepared, prepared_real
+from nnpipe.core.preprocessing import bound, check_samples, input_layout, prepared, prepared_real
 from nnpipe.core.task import scores_classes
 from nnpipe.core.tensor_meaning import InputMeaning, OutputMeaning
-from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
-from nnpipe.modelwrappers.files._class_scores import check_classes, check_names, chosen, named, real, scores_of
+from nnpipe.core.tensors import Batch, IOSpec, TensorSpec, show_shape
+from nnpipe.modelwrappers.files._class_scores import check_classes, chosen, class_order, named, real, scores_of
 from nnpipe.modelwrappers.files._decoder_options import check_task, chosen_decoder
 from nnpipe.modelwrappers.files._input_options import ELSE, InputOptions
 from nnpipe.modelwrappers.files._model_description import Known
@@ -78,7 +80,8 @@ class Preprocessing(InputOptions):
     def _with(self, *, io: IOSpec | None = None, known: Known | None = None, **changes: Any) -> Self:
         """Return a changed copy of this wrapper that keeps the known facts about its file."""
         copied = replace(self, **changes)
-        own: dict[str, Any] = {name: vars(self)[name] for name in ("io", "_known", "_looked_at") if name in vars(self)}
+        kept = ("io", "_known", "_looked_at", "_order")
+        own: dict[str, Any] = {name: vars(self)[name] for name in kept if name in vars(self)}
         vars(copied).update(own | ({} if io is None else {"io": io}) | ({} if known is None else {"_known": known}))
         return copied
 
@@ -176,7 +179,8 @@ class Preprocessing(InputOptions):
             If they do not fit; the message names the shapes, the classes, or the outputs to choose from.
         """
         if self._maker is not None and self._reads_by_itself:
-            return self._with(known=replace(self._known, maker=self._maker.for_dataset(spec)))
+            made = self._with(known=replace(self._known, maker=self._maker.for_dataset(spec)))
+            return made._ordered(spec) if scores_classes(spec.task) else made
         fitted = self.for_samples(spec)
         if self.output_decoder is not None:
             check_task(self._name, self.output_decoder, spec)
@@ -192,8 +196,36 @@ class Preprocessing(InputOptions):
         result = self._result()
         known = self._of_result(result)
         check_classes(self._name, result, known, classes)
-        check_names(self._name, known, spec.class_names)
-        return fitted._with(class_count=classes)
+        return fitted._with(class_count=classes)._ordered(spec)
+
+    @cached_property
+    def _order(self) -> tuple[int, ...]:
+        """Which of the model's classes each class of the data set is; empty if these are the same numbers."""
+        return ()
+
+    def _ordered(self, spec: DatasetSpec) -> Self:
+        """Return this wrapper with its classes brought to the order of a data set's, if both have names."""
+        if self.class_offset is None:  # otherwise the user says which number is which class
+            outputs = self._known.meaning.outputs if self._known.meaning else ()
+            own = next((each.class_names for each in outputs if each.kind in JUDGED and each.class_names), ())
+            if self._maker is None:
+                own = self._of_result(self._result()).class_names
+            vars(self)["_order"] = class_order(self._name, own, spec.class_names)
+        return self
+
+    def fitting_notes(self, spec: DatasetSpec) -> tuple[str, ...]:
+        """How samples with their channels first and classes with other numbers are taken."""
+        notes = []
+        for given, taken in bound(self._name, self.io.inputs, tuple(t.name for t in spec.inputs)).items():
+            sample = next(tensor for tensor in spec.inputs if tensor.name == given)
+            if self._maker is None and channels_first(sample.shape[1:]):
+                way = input_layout(self._name, sample.shape[1:], taken, self._expected[taken.name])
+                what = "channels, rows, columns" if way.channels_first else "rows, columns, channels"
+                notes.append(f"samples of {show_shape(sample.shape[1:])} are taken for {what}")
+        if self._order:
+            pairs = (f"{name} is {number}" for name, number in zip(spec.class_names, self._order, strict=True))
+            notes.append(f"classes are matched by name; in the model, {listed(list(pairs))}")
+        return tuple(notes)
 
     def for_samples(self, spec: DatasetSpec) -> Self:
         """Return this wrapper for a data set, after a check that samples fit, or can be made to fit."""
@@ -253,14 +285,18 @@ class Preprocessing(InputOptions):
                 decoded |= {name: real(outputs[name], spec) for name, spec in given.items()}
             return decoder.decode(decoded, self.io, tuple(self._expected.values()))
         if self._maker is not None and self._reads_by_itself:
-            return self._maker.postprocess(adapt(outputs, self.io.outputs, self._maker.io.outputs))
+            return self._in_order(self._maker.postprocess(adapt(outputs, self.io.outputs, self._maker.io.outputs)))
         if self.class_count is None:
             specs = {spec.name: spec for spec in self.io.outputs}
             wanted = [self.result_output] if self.result_output else list(outputs)
             return {name: real(outputs[name], specs[name]) for name in wanted}
         result = self._result()
         known = self._of_result(result)
-        return {"scores": scores_of(self._name, outputs[result.name], result, known, self.class_count)}
+        return self._in_order({"scores": scores_of(self._name, outputs[result.name], result, known, self.class_count)})
+
+    def _in_order(self, found: Batch) -> Batch:
+        """Return predictions with the scores of classes in the order of the data set's."""
+        return {**found, "scores": found["scores"][:, list(self._order)]} if self._order else found
 
     def _result(self) -> TensorSpec:
         return chosen(self._name, self.io.outputs, self.result_output, self._known.meaning)

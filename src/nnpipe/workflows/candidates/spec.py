@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,6 +25,8 @@ from nnpipe.workflows.candidates.model_files import artifact_of
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+log = logging.getLogger("nnpipe")
 
 
 @dataclass(frozen=True)
@@ -147,7 +150,10 @@ class CandidateSpec:
         self.dataset.prepare()
         wrapper = self.wrapper if self.artifact is None else self.wrapper.with_io(self.artifact.exported.io)
         spec = self.dataset.spec
-        return replace(self, wrapper=wrapper.for_dataset(spec) if self.judged else wrapper.for_samples(spec))
+        fitted = wrapper.for_dataset(spec) if self.judged else wrapper.for_samples(spec)
+        for note in fitted.fitting_notes(spec) if self.artifact is None else ():  # which is told of the source
+            log.warning("%s: %s", self.title, note)
+        return replace(self, wrapper=fitted)
 
     def loaded(self) -> LiveModel:
         """Return the fitted wrapper's model with its weights loaded; used in a ``with`` block.
