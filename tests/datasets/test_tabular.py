@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 
 import numpy as np
@@ -53,11 +52,12 @@ class TestSyntheticTabular(SyntheticContract):
         return SyntheticTabularDataset(num_samples=60, gaps=0.0, data_seed=1)
 
 
-def test_kinds_of_columns_are_found_and_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_kinds_of_columns_are_found_and_told(tmp_path: Path) -> None:
     data = TabularClassificationDataset(dataset_root=put_table(tmp_path / "a.csv"))
-    with caplog.at_level(logging.INFO, "nnpipe"):
-        data.prepare()
-    assert "bought is predicted; numbers: age, flag; categories: colour; ignored: name" in caplog.text
+    data.prepare()
+    assert data.reading_notes == (
+        "bought is predicted; numbers: age, flag; categories: colour; ignored: name", "2 classes: no, yes",
+    )  # fmt: skip
     assert data.spec.class_names == ("no", "yes")
     assert [column.name for column in data.columns] == ["age", "colour", "flag"]
     inputs, truth = data.read(np.array([0, 2]))
@@ -84,7 +84,7 @@ def test_the_encoding_is_that_of_the_training_samples(tmp_path: Path) -> None:
     [
         ({"numeric": ("colour",)}, "'red' in column colour is no number; name the column with --categories"),
         ({"target": "bougth"}, "has no column 'bougth'"),
-        ({"target": "colour"}, "20 rows have no colour, the first is row 3"),
+        ({"target": "colour"}, "20 rows have no colour, the first is line 3"),
         ({"ignored": ("name", "age", "colour", "flag")}, "no columns beside bought"),
     ],
 )
@@ -134,3 +134,68 @@ def test_a_small_parquet_file_of_very_many_rows_is_refused(tmp_path: Path) -> No
     for read in (table_of(path).numbers, lambda columns: next(table_of(path).cells(columns))):
         with pytest.raises(DatasetError, match="states 40,000,000 rows, too many for its size"):
             read(("a",))
+
+
+def put(path: Path, text: str, encoding: str = "utf-8") -> Path:
+    path.write_bytes(text.encode(encoding))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("age,pay,bought\n1,2.5,yes\n\n2,unknown,no\n3,4.5,no\n",
+         "line 4: 'unknown' in column pay, which holds numbers, too: if it means a gap, say --missing unknown"),
+        ("age,pay,bought\n1,no pay,yes\n2,3,no\n", r"line 2: 'no pay' in column pay.*--missing 'no pay'"),
+        ('a,pay,bought\n1,"1,234.50",yes\n2,"2,000.00",no\n', r"line 2: '1,234\.50' in column pay is a number with"),
+        ('a,pay,bought\n1,"3062,87",yes\n2,"2933,95",no\n', "line 2: '3062,87' in column pay is a number with marks"),
+        ("5.1,3.5,setosa\n4.9,3.0,setosa\n", "first line holds '5.1' and other numbers, and no names of columns"),
+        ("sep=;\na;b\n1;2\n", "its first line, sep=;, is for a spreadsheet program; remove it"),
+        ("a,bought\n1,yes\n2,\n", "1 rows have no bought, the first is line 3"),
+    ],
+)  # fmt: skip
+def test_an_odd_cell_or_line_is_named(tmp_path: Path, text: str, said: str) -> None:
+    data = TabularClassificationDataset(dataset_root=put(tmp_path / "a.csv", text))
+    with pytest.raises(DatasetError, match=said) as caught:
+        data.prepare()
+    assert "\n" not in str(caught.value)
+
+
+def test_words_for_gaps_can_be_given(tmp_path: Path) -> None:
+    path = put(tmp_path / "a.csv", "age,pay,bought\n1,2.5,yes\n2,Unknown,no\n3,4.5,no\n")
+    data = TabularClassificationDataset(dataset_root=path, missing=("unknown",))
+    data.prepare()
+    np.testing.assert_array_equal(data.samples.inputs["features"][:, 1], [2.5, np.nan, 4.5])
+
+
+def test_none_and_na_may_be_classes(tmp_path: Path) -> None:
+    path = put(tmp_path / "a.csv", "age,grade\n1,None\n2,NA\n3,None\n4,mild\n")
+    data = TabularClassificationDataset(dataset_root=path)
+    data.prepare()
+    assert data.spec.class_names == ("NA", "None", "mild")
+    with pytest.raises(DatasetError, match="1 rows have no grade, the first is line 3"):
+        TabularClassificationDataset(dataset_root=path, missing=("NA",)).prepare()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ",age,pay,bought\n0,31,2.5,yes\n1,42,3.5,no\n",
+        "Unnamed: 0,age,pay,bought\n0,31,2.5,yes\n1,42,3.5,no\n",
+        "\ufeff;age;pay;bought\r\n0;31;2,5;yes\r\n1;42;3,5;no\r\n",
+        '"","age","pay","bought"\n"0","31","2.5","yes"\n"1","42","3.5","no"\n',
+        "age;pay;bought;\n31;2,5;yes;\n42;3,5;no;\n",
+    ],
+)
+def test_a_column_without_a_name_is_left_out_and_told(tmp_path: Path, text: str) -> None:
+    data = TabularClassificationDataset(dataset_root=put(tmp_path / "a.csv", text))
+    data.prepare()
+    np.testing.assert_array_equal(data.samples.inputs["features"], [[31, 2.5], [42, 3.5]])
+    assert "ignored: Unnamed: " in data.reading_notes[0]
+    assert data.spec.class_names == ("no", "yes")
+
+
+def test_names_that_are_counted_are_names(tmp_path: Path) -> None:
+    data = TabularClassificationDataset(dataset_root=put(tmp_path / "a.csv", "0,1,label\n0.5,2.5,a\n1.5,3.5,b\n"))
+    data.prepare()
+    assert len(data) == 2

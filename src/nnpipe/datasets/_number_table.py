@@ -19,6 +19,8 @@ from nnpipe.datasets._table_format import COMMA, DecimalMarks, cells, delimiter_
 _BLOCK = 4 << 20  # characters of text at once; as lines of Python they take several times as much
 _LONGEST_LINE = 1 << 20
 _MOST_BYTES = 1 << 36
+_UNNAMED = "Unnamed: "  # as pandas calls such columns, with their numbers behind
+_SHORTEST = 8  # characters of a line of names that may begin like that of spreadsheet programs
 _WIDE = ("\\xff\\xfe", "\\xfe\\xff")  # the first bytes of UTF-16, which are none of UTF-8
 
 
@@ -32,6 +34,11 @@ def column_names(path: Path) -> tuple[str, ...]:
     """
     with _opened(path) as file:
         return _header(path, file)[0]
+
+
+def named_columns(path: Path) -> tuple[str, ...]:
+    """Return the columns of a CSV file that have names of their own; raises as :func:`column_names`."""
+    return tuple(name for name in column_names(path) if not is_unnamed(name))
 
 
 def delimiter_in(path: Path) -> str:
@@ -122,11 +129,41 @@ def _header(path: Path, file: TextIO) -> tuple[tuple[str, ...], str]:
     if first.startswith(_WIDE):
         raise DatasetError(f"{path} is written in UTF-16: save it as UTF-8")
     with _opened(path) as again:
-        delimiter = delimiter_of(again.readline(_LONGEST_LINE), again.readline(_LONGEST_LINE))
-    names = tuple(name.strip() for name in cells(first, delimiter))
-    if not names or "" in names or len(set(names)) < len(names):
+        _, second = again.readline(_LONGEST_LINE), again.readline(_LONGEST_LINE)
+        delimiter = delimiter_of(first, second)
+        if len(first.strip()) < _SHORTEST and first.lower().startswith("sep="):
+            raise DatasetError(f"{path}: its first line, {first.strip()}, is for a spreadsheet program; remove it")
+    held = [name.strip() for name in cells(first, delimiter)]
+    _refuse_numbers(path, held, cells(second, delimiter), delimiter)
+    names = tuple(name or f"{_UNNAMED}{place}" for place, name in enumerate(held))
+    if not any(held) or len(set(names)) < len(names):
         raise DatasetError(f"{path}: the first line must have a name for each column, no two alike")
     return names, delimiter
+
+
+def is_unnamed(column: str) -> bool:
+    """Return whether a column has no name of its own, such as the index of a table that pandas wrote."""
+    return column.startswith((_UNNAMED, "__index_level_"))
+
+
+def _refuse_numbers(path: Path, names: Sequence[str], row: Sequence[str], delimiter: str) -> None:
+    """Raise :class:`DatasetError` if the first line is a row: wherever the next one has a number, it has one, too."""
+    pairs = [pair for pair in zip(names, row, strict=False) if _number(pair[1], delimiter) is not None]
+    named = [name for name in names if name]
+    counted = [[str(number) for number in range(first, first + len(pairs))] for first in (0, 1)]
+    if not pairs or any(_number(name, delimiter) is None for name, _ in pairs) or named[: len(pairs)] in counted:
+        return
+    raise DatasetError(
+        f"{path}: the first line holds {names[0][:40]!r} and other numbers, and no names of columns: put a line with "
+        "the names of all columns before it; if these are the names, put a letter before each"
+    )
+
+
+def _number(cell: str, delimiter: str) -> float | None:
+    try:
+        return float(cell if delimiter == COMMA else cell.replace(COMMA, "."))
+    except ValueError:
+        return None
 
 
 def _numbers(
@@ -161,13 +198,8 @@ def _first_fault(lines: list[str], first: int, places: Sequence[int], names: Seq
         if len(row) != len(names):
             return f"line {number}: {len(row)} cells, and there are {len(names)} columns"
         for place in places:
-            try:
-                usable = abs(float(row[place].replace(COMMA, ".") if delimiter != COMMA else row[place])) <= float(
-                    np.finfo(np.float32).max
-                )
-            except ValueError:
-                usable = False
-            if not usable:
+            value = _number(row[place], delimiter)
+            if value is None or not abs(value) <= float(np.finfo(np.float32).max):
                 return (
                     f"line {number}: {row[place][:40]!r} in column {names[place]} is no number; fill gaps, and "
                     "choose columns of numbers with --columns or --inputs"

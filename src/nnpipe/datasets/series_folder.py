@@ -13,7 +13,7 @@ from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.naming import listed
 from nnpipe.core.tensors import Batch, TensorSpec
 from nnpipe.datasets._class_folders import Listing, class_folders
-from nnpipe.datasets._number_table import column_names, read_numbers
+from nnpipe.datasets._number_table import named_columns, read_numbers
 from nnpipe.datasets.in_memory import checked_indices
 from nnpipe.datasets.listed_files import ClassifiedFilesDataset
 from nnpipe.tasks.classification.task import Classification
@@ -40,7 +40,7 @@ class SeriesFolderDataset(ClassifiedFilesDataset):
 
     @cached_property
     def _columns(self) -> tuple[str, ...]:
-        return self.columns or column_names(self.files.paths[0])
+        return self.columns or named_columns(self.files.paths[0])
 
     def prepare(self) -> None:
         """List the files, and read the names of the columns."""

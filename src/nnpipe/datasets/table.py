@@ -21,7 +21,7 @@ import numpy.typing as npt
 from nnpipe.core.errors import DatasetError, MissingDependency
 from nnpipe.core.messages import one_line
 from nnpipe.core.naming import nearest
-from nnpipe.datasets._number_table import column_names, delimiter_in, read_blocks, read_numbers
+from nnpipe.datasets._number_table import column_names, delimiter_in, is_unnamed, read_blocks, read_numbers
 from nnpipe.datasets._table_format import DecimalMarks
 
 SUFFIXES = (".csv", ".tsv", ".parquet")
@@ -118,6 +118,15 @@ class DataTable(ABC):
             raise DatasetError(f"{self.path} has names of columns, and no rows")
         return Texts(np.concatenate(parts), tuple(known))
 
+    def place(self, row: int) -> str:
+        """Return where a row of :meth:`cells`, counted from 0, is in the file, for messages."""
+        return f"row {row + 1}"
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The columns that have names of their own."""
+        return tuple(name for name in self.names if not is_unnamed(name))
+
     def check(self, columns: Sequence[str]) -> None:
         """Raise :class:`DatasetError` unless there are columns of these names."""
         for column in columns:
@@ -165,10 +174,14 @@ class _CSV(DataTable):
         rows = self._rows()
         next(rows)  # the names
         while batch := list(islice(rows, _BATCH)):
-            yield [tuple(marks.plain(column, row[place].strip()) for column, place in places) for row in batch]
+            yield [tuple(marks.plain(column, row[place].strip()) for column, place in places) for _, row in batch]
 
-    def _rows(self) -> Iterator[list[str]]:
-        """Yield the rows that are not empty, the names first; few are in memory at a time."""
+    def place(self, row: int) -> str:
+        number, _ = next(islice(self._rows(), row + 1, None))  # the first are the names
+        return f"line {number}"
+
+    def _rows(self) -> Iterator[tuple[int, list[str]]]:
+        """Yield the rows that are not empty with their lines, the names first; few are in memory at a time."""
         first = 1
         for lines in read_blocks(self.path):
             reader = csv.reader(lines, delimiter=self._delimiter, strict=True)
@@ -180,7 +193,7 @@ class _CSV(DataTable):
                             f"{len(self.names)} columns"
                         )
                     if row:
-                        yield row
+                        yield first + reader.line_num - 1, row
             except csv.Error as error:
                 line = first + reader.line_num - 1
                 raise DatasetError(f"{self.path}, line {line}: {one_line(error)}") from None

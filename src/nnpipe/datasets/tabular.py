@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import logging
+import re
+import shlex
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,13 +18,13 @@ from nnpipe.core.arguments import argument
 from nnpipe.core.category_code import category_code
 from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import DatasetError
+from nnpipe.core.naming import listed
 from nnpipe.core.tensors import TensorSpec
+from nnpipe.datasets._number_table import is_unnamed
 from nnpipe.datasets.in_memory import InMemoryDataset, Samples
 from nnpipe.datasets.table import SUFFIXES, DataTable, number_in, table_of
 from nnpipe.tasks.classification.task import Classification
 from nnpipe.tasks.regression.task import Regression
-
-log = logging.getLogger("nnpipe")
 
 FEATURES = "features"
 """The name of the input."""
@@ -32,6 +33,7 @@ _ENCODING = "nnpipe.transforms.tabular_encoding.TabularEncoding"
 _MISSING = frozenset(("", "na", "n/a", "nan", "null", "none", "?"))
 _MOST_CATEGORIES = 1000  # of a column whose kind is not given
 _MOST_NUMBERS = 1 << 31  # of all cells
+_MARKED_NUMBER = re.compile(r"[+-]?[$€£]?\s*\d[\d.,'\s]*[%$€£]?")  # such as 1,234.50 or 12 %
 _TARGETS = ("target", "label", "labels", "class")
 
 
@@ -121,6 +123,10 @@ class _TableFileDataset(TabularDataset):
         (), help=f"columns of categories; by default those of text with at most {_MOST_CATEGORIES} different ones"
     )
     ignored: tuple[str, ...] = argument((), help="columns that the model is not given")
+    missing: tuple[str, ...] = argument(
+        (),
+        help="further texts that mean a gap; empty cells, NA, nan, null, none and ? do, but not in a column of classes",
+    )
 
     @cached_property
     def _table(self) -> DataTable:
@@ -132,8 +138,23 @@ class _TableFileDataset(TabularDataset):
 
     @cached_property
     def _target(self) -> str:
-        names = self._table.names
+        names = self._table.named
         return self.target or next((name for name in _TARGETS if name in names), names[-1])
+
+    @cached_property
+    def _own_gaps(self) -> frozenset[str]:
+        """The texts that the user says mean a gap, in lower case, and the empty one."""
+        return frozenset(("", *(text.lower() for text in self.missing)))
+
+    @cached_property
+    def _gaps(self) -> frozenset[str]:
+        """The texts that mean a gap in columns that the model is given, in lower case."""
+        return _MISSING | self._own_gaps
+
+    @property
+    def _gaps_of_target(self) -> frozenset[str]:
+        """The texts that mean a gap in the column to predict."""
+        return self._gaps
 
     @cached_property
     def _kinds(self) -> dict[str, str]:
@@ -144,11 +165,15 @@ class _TableFileDataset(TabularDataset):
             **dict.fromkeys(self.ignored, "ignored"),
         }
         names = [name for name in self._table.names if name != self._target]
+        given = {**{name: "ignored" for name in names if is_unnamed(name)}, **given}
         open_ = [name for name in names if name not in given]
-        found = given | (_found_kinds(self._table, open_) if open_ else {})
-        if open_:
-            log.info("%s: %s is predicted; %s", self.dataset_root, self._target, _told(found, names))
+        found = given | (_found_kinds(self._table, open_, self._gaps) if open_ else {})
         return {name: found[name] for name in names}
+
+    @cached_property
+    def reading_notes(self) -> tuple[str, ...]:
+        """The kinds of the columns, and the classes."""
+        return (f"{self._target} is predicted; {_told(self._kinds)}", *super().reading_notes)
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:
@@ -175,7 +200,8 @@ class _TableFileDataset(TabularDataset):
             part = np.empty((len(batch), len(used)), np.float64)
             for place, name in enumerate(used):
                 cells = [row[place] for row in batch]
-                part[:, place] = self._coded(name, cells) if kinds[name] == "category" else self._numbers(name, cells)
+                coded = kinds[name] == "category"
+                part[:, place] = self._coded(name, cells) if coded else self._numbers(name, cells, rows)
             parts.append(part)
             wanted += [same.setdefault(row[-1], row[-1]) for row in batch]
             rows += len(batch)
@@ -183,11 +209,11 @@ class _TableFileDataset(TabularDataset):
                 raise DatasetError(f"{self.dataset_root} has more than {_MOST_NUMBERS:,} cells")
         if not rows:
             raise DatasetError(f"{self.dataset_root} has names of columns, and no rows")
-        gaps = [row for row, text in enumerate(wanted) if text.lower() in _MISSING]
+        gaps = [row for row, text in enumerate(wanted) if text.lower() in self._gaps_of_target]
         if gaps:
             raise DatasetError(
-                f"{self.dataset_root}: {len(gaps):,} rows have no {self._target}, the first is row {gaps[0] + 2}; "
-                "remove them"
+                f"{self.dataset_root}: {len(gaps):,} rows have no {self._target}, the first is "
+                f"{self._table.place(gaps[0])}; remove them"
             )
         return self._with_targets({FEATURES: np.concatenate(parts)}, wanted)
 
@@ -197,7 +223,7 @@ class _TableFileDataset(TabularDataset):
 
     def _coded(self, name: str, cells: list[str]) -> list[float]:
         known = self._texts.setdefault(name, {})
-        codes = {text: float("nan") if text.lower() in _MISSING else category_code(text) for text in set(cells)}
+        codes = {text: float("nan") if text.lower() in self._gaps else category_code(text) for text in set(cells)}
         for text, code in codes.items():
             if code == code and known.setdefault(code, text) != text:
                 raise DatasetError(
@@ -205,27 +231,36 @@ class _TableFileDataset(TabularDataset):
                 )
         return [codes[text] for text in cells]
 
-    def _numbers(self, name: str, cells: list[str]) -> list[float]:
-        try:
-            return [float("nan") if text.lower() in _MISSING else float(text) for text in cells]
-        except ValueError:
-            bad = next(text for text in cells if text.lower() not in _MISSING and number_in(text) is None)
+    def _numbers(self, name: str, cells: list[str], first: int = 0) -> list[float]:
+        """Return the numbers in cells of a column, of which the first is in row ``first``."""
+        numbers = [float("nan") if text.lower() in self._gaps else number_in(text) for text in cells]
+        if (bad := next((row for row, number in enumerate(numbers) if number is None), None)) is not None:
             raise DatasetError(
-                f"{self.dataset_root}: {bad[:40]!r} in column {name} is no number; name the column with --categories"
-            ) from None
+                f"{self.dataset_root}, {self._table.place(first + bad)}: {cells[bad][:40]!r} in column {name} is no "
+                f"number; name the column with --categories, or if this means a gap, say --missing "
+                f"{shlex.quote(cells[bad][:40])}"
+            )
+        return [number for number in numbers if number is not None]
 
 
 class TabularClassificationDataset(_TableFileDataset):
     """Classes of the rows of a table (CSV, Parquet) with columns of numbers and categories.
 
     Which columns hold numbers and which categories is found from the file where it is not given; a column of text that
-    is different in almost every row is left out.  Gaps are empty cells, ``NA``, ``nan``, ``null``, ``none`` or ``?``.
+    is different in almost every row is left out.  Gaps are empty cells, ``NA``, ``nan``, ``null``, ``none`` or ``?``,
+    and the texts of ``missing``; in the column of classes, only the last and empty cells are.  A column of numbers and
+    other texts is refused, and one without a name, such as the index that pandas writes, is left out.
     """
 
     @property
     def table_task(self) -> str:
         """Classification."""
         return Classification.name
+
+    @property
+    def _gaps_of_target(self) -> frozenset[str]:
+        """None, NA and the like may well be the name of a class."""
+        return self._own_gaps
 
     def _with_targets(self, inputs: dict[str, npt.NDArray[Any]], wanted: list[str]) -> Samples:
         names = sorted(set(wanted), key=lambda text: (number_in(text) is None, number_in(text) or 0.0, text))
@@ -254,32 +289,51 @@ class TabularRegressionDataset(_TableFileDataset):
         return Samples(inputs, {"value": values})
 
 
-def _found_kinds(table: DataTable, names: list[str]) -> dict[str, str]:
-    """Return the kinds of columns, found in one pass over the file."""
-    different: dict[str, set[str]] = {name: set() for name in names}
-    numeric = dict.fromkeys(names, True)
+def _found_kinds(table: DataTable, names: list[str], gaps: frozenset[str]) -> dict[str, str]:
+    """Return the kinds of columns, found in one pass over the file.
+
+    Raises
+    ------
+    DatasetError
+        If a column holds numbers and other texts, or numbers that are written in another way.
+    """
+    texts: dict[str, set[str]] = {name: set() for name in names}
+    numeric: dict[str, bool] = {}  # as far as there are cells
+    odd: dict[str, tuple[int, str]] = {}  # the first text of each column that is no number
     rows = 0
     for batch in table.cells(names):
-        rows += len(batch)
         for place, name in enumerate(names):
-            seen = different[name]
-            texts = {row[place] for row in batch} - seen
-            if numeric[name]:
-                numeric[name] = all(text.lower() in _MISSING or number_in(text) is not None for text in texts)
-            if not numeric[name] and len(seen) <= _MOST_CATEGORIES:
-                seen |= texts
+            seen = texts[name]
+            for text in {row[place] for row in batch} - seen:
+                if text.lower() in gaps:
+                    continue
+                is_number = number_in(text) is not None
+                if not is_number and name not in odd:
+                    odd[name] = rows + next(n for n, row in enumerate(batch) if row[place] == text), text
+                if numeric.setdefault(name, is_number) != is_number:
+                    row, text = odd[name]
+                    raise DatasetError(
+                        f"{table.path}, {table.place(row)}: {text[:40]!r} in column {name}, which holds numbers, too: "
+                        f"if it means a gap, say --missing {shlex.quote(text[:40])}; otherwise name the column with "
+                        "--categories or --ignored"
+                    )
+                if not is_number and len(seen) <= _MOST_CATEGORIES:
+                    seen.add(text)
+        rows += len(batch)
     found = {}
     for name in names:
-        few = len(different[name]) <= max(2, min(_MOST_CATEGORIES, rows // 2))
-        found[name] = "number" if numeric[name] else "category" if few else "ignored"
+        if texts[name] and all(map(_MARKED_NUMBER.fullmatch, texts[name])):
+            row, text = odd[name]
+            raise DatasetError(
+                f"{table.path}, {table.place(row)}: {text[:40]!r} in column {name} is a number with marks: write it "
+                "plainly, as in 1234.5, or name the column with --categories or --ignored"
+            )
+        few = len(texts[name]) <= max(2, min(_MOST_CATEGORIES, rows // 2))
+        found[name] = "number" if numeric.get(name, True) else "category" if few else "ignored"
     return found
 
 
-def _told(kinds: Mapping[str, str], names: list[str]) -> str:
+def _told(kinds: Mapping[str, str]) -> str:
     words = {"number": "numbers", "category": "categories", "ignored": "ignored"}
-    listed = {kind: [name for name in names if kinds[name] == kind] for kind in words}
-    return "; ".join(
-        f"{words[kind]}: {', '.join(those[:20])}{', ...' if len(those) > 20 else ''}"
-        for kind, those in listed.items()
-        if those
-    )
+    held = {kind: [name for name, its in kinds.items() if its == kind] for kind in words}
+    return "; ".join(f"{words[kind]}: {listed(those)}" for kind, those in held.items() if those)
