@@ -19,7 +19,7 @@ Array = npt.NDArray[Any]
 
 _LOCAL_HEADER = struct.Struct("<4s22xHH")  # signature, and the lengths of the name and of extra fields
 _SIGNATURE = b"PK\x03\x04"
-_KINDS = "biuf"
+_KINDS = "biufUS"
 
 
 def mapped_array(path: Path) -> Array:
@@ -34,7 +34,8 @@ def mapped_array(path: Path) -> Array:
         # Memory-mapped, so that a header cannot claim more memory than the file has bytes.
         found: Array = np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, OSError, EOFError, SyntaxError, MemoryError, RecursionError) as error:
-        raise DatasetError(f"{path}: no array of numpy: {(str(error).splitlines() or ['damaged'])[0]}") from None
+        hint = "; save texts as array.astype(str)" if "allow_pickle" in str(error) else ""
+        raise DatasetError(f"{path}: no array of numpy: {(str(error).splitlines() or ['damaged'])[0]}{hint}") from None
     if not isinstance(found, np.ndarray):  # an archive under the wrong name
         found.close()
         raise DatasetError(f"{path}: an archive of arrays; its name should end in .npz")

@@ -37,6 +37,15 @@ def names_beside(root: Path) -> tuple[str, ...]:
     return tuple(names)
 
 
+def with_texts(array: Array) -> Array | Texts:
+    """Return an array of texts, one for each sample, as a column of them, and others as they are."""
+    if array.dtype.kind not in "US" or not array.ndim or array.size != len(array):
+        return array
+    texts, codes = np.unique(array, return_inverse=True)
+    names = (text.decode("utf-8", "backslashreplace") if isinstance(text, bytes) else str(text) for text in texts)
+    return Texts(codes.reshape(-1).astype(np.int64), tuple(names))
+
+
 def numbers_of(texts: Texts, name: str) -> Array:
     """Return the numbers that the texts of a column hold, float64."""
     try:

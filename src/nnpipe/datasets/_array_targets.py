@@ -19,6 +19,7 @@ from nnpipe.datasets._class_list import ClassList
 from nnpipe.datasets._named_arrays import LABELS, class_numbers
 from nnpipe.datasets.in_memory import Samples
 from nnpipe.datasets.table import Texts
+from nnpipe.tasks.classification.labels import class_labels
 
 _MOST_CLASSES = 1 << 20
 
@@ -46,13 +47,12 @@ class KnownClasses:
         if isinstance(held, Texts) and self.class_list is not None:
             listed = ClassList.read(self.class_list)
             return np.array([listed.number(name) for name in held.names], np.int64)[held.codes], listed.names
-        labels, names = class_numbers(held, str(self.root))
+        try:
+            labels, names = class_numbers(held, str(self.root)) if isinstance(held, Texts) else class_labels(held)
+        except ValueError as error:
+            raise DatasetError(f"{LABELS!r} {error}") from None
         if names and self.names:
             raise DatasetError(f"labels are names, and {CLASSES} names classes, too: use --class-list")
-        if labels.ndim != 1 or labels.dtype.kind not in "iu" or not len(labels):
-            raise DatasetError(
-                f"{LABELS!r} should be a vector of class numbers, not {labels.dtype} of shape {labels.shape}"
-            )
         least, most = int(labels.min()), int(labels.max())
         if least < 0 or most >= _MOST_CLASSES:
             raise DatasetError(f"{LABELS!r} holds {least if least < 0 else most}, which is no number of a class")

@@ -15,7 +15,7 @@ from nnpipe.core.errors import ConfigError, DatasetError
 from nnpipe.core.task import Task
 from nnpipe.core.tensor_meaning import is_name
 from nnpipe.datasets._array_files import Array, mapped_array, raw_array
-from nnpipe.datasets.table import SUFFIXES, Texts, table_of
+from nnpipe.datasets.table import SUFFIXES, Texts, number_in, table_of
 
 LABEL, LABELS = "label", "labels"
 """Names of the target and of the array of classes."""
@@ -27,6 +27,7 @@ _SHAPE = re.compile(r"[1-9][0-9]{0,8}(x[1-9][0-9]{0,8}){0,7}")
 _LARGEST_SAMPLE = 1 << 40  # bytes
 _LONGEST_LIST = 1 << 30  # bytes of a text file of classes
 _TEXT = (".txt", ".lst", ".labels")
+_MOST_NUMBERED = 10**9
 _SHOWN = 20  # names of arrays in a message
 
 
@@ -173,15 +174,14 @@ def column_of(path: Path, columns: tuple[str, ...]) -> Array | Texts:
     return table.texts(columns[0]) if len(columns) == 1 else table.numbers(columns)
 
 
-def class_numbers(labels: Array | Texts, where: str) -> tuple[npt.NDArray[np.integer], tuple[str, ...]]:
+def class_numbers(labels: Texts, where: str) -> tuple[npt.NDArray[np.integer], tuple[str, ...]]:
     """Return class numbers, and the names of the classes if the labels are no numbers."""
-    if not isinstance(labels, Texts):
-        return labels, ()
     if "" in labels.names:
         row = int(np.flatnonzero(labels.codes == labels.names.index(""))[0])
         raise DatasetError(f"{where}: sample {row} has no class")
-    if all(name.isascii() and name.isdecimal() and len(name) < 10 for name in labels.names):
-        return np.array(list(map(int, labels.names)))[labels.codes], ()
+    numbers = [number_in(name) for name in labels.names]
+    if all(number is not None and number.is_integer() and 0 <= number < _MOST_NUMBERED for number in numbers):
+        return np.array(numbers, np.int64)[labels.codes], ()
     ordered = labels.in_order()
     return ordered.codes, ordered.names
 

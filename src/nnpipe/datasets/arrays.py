@@ -15,13 +15,14 @@ from nnpipe.core.argument_words import arguments_in
 from nnpipe.core.arguments import argument
 from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import DatasetError
-from nnpipe.core.naming import nearest
+from nnpipe.core.naming import listed, nearest
 from nnpipe.core.task import Task, task_named
-from nnpipe.core.tensors import Batch, TensorSpec
+from nnpipe.core.tensors import Batch, TensorSpec, show_shape
 from nnpipe.datasets._array_files import Array, arrays_of_archive, arrays_of_folder
-from nnpipe.datasets._array_samples import CLASSES, SPLIT, check_lengths, numbers_of, official_split
+from nnpipe.datasets._array_samples import CLASSES, SPLIT, check_lengths, numbers_of, official_split, with_texts
 from nnpipe.datasets._array_targets import KnownClasses, check_targets, wide_type
 from nnpipe.datasets._named_arrays import LABEL, LABELS, NamedFile, NamedParts, listed_names, targets_among
+from nnpipe.datasets._number_table import is_unnamed
 from nnpipe.datasets._quantised_inputs import QuantisedInput
 from nnpipe.datasets.in_memory import InMemoryDataset, Samples
 from nnpipe.datasets.table import SUFFIXES, DataTable, Texts, table_of
@@ -153,6 +154,24 @@ class ArraysDataset(InMemoryDataset):
             samples.class_names,
         )  # fmt: skip
 
+    @cached_property
+    def reading_notes(self) -> tuple[str, ...]:
+        """The inputs, the columns of a table, and the classes."""
+        inputs = [f"{name} {show_shape(array.shape[1:])} {array.dtype}" for name, array in self.samples.inputs.items()]
+        notes = [f"inputs: {listed(inputs)}; targets: {listed(list(self.samples.targets))}", *self._columns_told]
+        return (*notes, *super().reading_notes)
+
+    @cached_property
+    def _columns_told(self) -> tuple[str, ...]:
+        root = self.dataset_root
+        if root.suffix.lower() not in SUFFIXES or root.is_dir() or self._chosen_inputs:
+            return ()
+        table = table_of(root)
+        used = {part for each in self._targets_in(table.names) for part in each.parts} | {SPLIT}
+        left = [name for name in table.names if is_unnamed(name)]
+        columns = f"columns of features: {listed([name for name in table.named if name not in used])}"
+        return (f"{columns}; without a name, and left out: {listed(left)}" if left else columns,)
+
     def read(self, indices: npt.NDArray[np.integer]) -> tuple[Batch, Batch]:
         """Return copies of some samples; integers of targets as int64, quantised inputs as float32."""
         inputs, targets = super().read(indices)
@@ -176,7 +195,8 @@ class ArraysDataset(InMemoryDataset):
         held: dict[str, _Held] = {}
         held.update(arrays_of_folder(root) if root.is_dir() else arrays_of_archive(root))
         folder = root if root.is_dir() else root.parent
-        return held | {each.name: each.read(folder) for each in self._files}
+        held |= {each.name: each.read(folder) for each in self._files}
+        return {name: each if isinstance(each, Texts) else with_texts(each) for name, each in held.items()}
 
     def _of_arrays(self, held: dict[str, _Held]) -> Samples:
         targets = self._targets_in(tuple(held))
@@ -201,7 +221,7 @@ class ArraysDataset(InMemoryDataset):
     def _of_table(self, table: DataTable) -> Samples:
         targets = self._targets_in(table.names)
         used = {part for each in targets for part in each.parts} | {SPLIT}
-        chosen = self._chosen_inputs or tuple(NamedParts("", (name,)) for name in table.names if name not in used)
+        chosen = self._chosen_inputs or tuple(NamedParts("", (name,)) for name in table.named if name not in used)
         columns: dict[str, list[str]] = {}
         for each in chosen:
             columns.setdefault(each.name or FEATURES, []).extend(each.parts)
@@ -259,10 +279,11 @@ class ArraysDataset(InMemoryDataset):
 def write_arrays(
     folder: Path,
     inputs: Mapping[str, npt.NDArray[Any]],
-    labels: npt.NDArray[np.integer],
+    labels: npt.NDArray[Any],
     *,
     split: npt.NDArray[np.integer] | None = None,
     class_names: tuple[str, ...] = (),
+    task: str = Classification.name,
 ) -> ArraysDataset:
     """Write arrays into a new folder, and return the data set that reads them.
 
@@ -273,16 +294,19 @@ def write_arrays(
     inputs
         Arrays ``(n, ...)`` by tensor name.
     labels
-        ``(n,)`` integers from 0.
+        ``(n,)`` integers from 0; or what the task predicts, ``(n, ...)``.
     split
         ``(n,)`` integers: 0 for training and calibration, 1 for validation, 2 for testing.
     class_names
         Class names in order of their numbers; by default the numbers.
+    task
+        The name of the task.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    arrays = {**inputs, LABELS: labels} | ({} if split is None else {SPLIT: split})
+    target = task_named(task).targets[0]
+    arrays = {**inputs, LABELS if target == LABEL else target: labels} | ({} if split is None else {SPLIT: split})
     for name, array in arrays.items():
         np.save(folder / f"{name}.npy", array, allow_pickle=False)
     if class_names:
         (folder / CLASSES).write_text(json.dumps(list(class_names)), "utf-8")
-    return ArraysDataset(dataset_root=folder)
+    return ArraysDataset(dataset_root=folder, task_name=task)

@@ -43,7 +43,7 @@ def _check_header(member: object, info: zipfile.ZipInfo) -> None:
     except Exception as error:  # numpy evaluates it as a literal, which fails in many ways
         raise DatasetError(f"{info.filename}: its header is none ({type(error).__name__})") from error
     if dtype.hasobject:
-        raise DatasetError(f"{info.filename}: holds pickled objects")
+        raise DatasetError(f"{info.filename}: holds pickled objects; save texts as array.astype(str)")
     extents = all(type(extent) is int and 0 <= extent < _LARGEST for extent in shape)
     if not extents or math.prod(shape) * dtype.itemsize > info.file_size or not shape:
         told = str(shape) if len(str(shape)) <= 100 else str(shape)[:99] + "…"
