@@ -66,8 +66,9 @@ def compare(
         a model of Keras, or a :class:`~nnpipe.core.live_model.LiveModel`.
     data
         ``(inputs, labels)`` as arrays or tensors; a PyTorch ``DataLoader``, a ``tf.data.Dataset`` or another iterable
-        of such pairs in batches; or a :class:`~nnpipe.core.dataset.Dataset`, whose test split is used.
-        Arrays of floats
+        of such pairs in batches, or of dicts with ``labels``; or a :class:`~nnpipe.core.dataset.Dataset`, whose test
+        split is used.  Several inputs are a dict by name, or a tuple.  Labels are class numbers or texts, or numbers to
+        predict.  Arrays of floats
         are used unchanged, unless ``preparation`` or the description beside the model's file says otherwise.
     ways
         Short names as :func:`~nnpipe.workflows.ways.ways` lists them, or a :class:`~nnpipe.workflows.ways.Way`;

@@ -11,30 +11,42 @@ import numpy.typing as npt
 
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError
+from nnpipe.core.naming import listed
 from nnpipe.core.progress import Progress, silent
+from nnpipe.tasks.classification.labels import class_labels
 
 Array = npt.NDArray[Any]
 
 _INPUT = "input"
+_LABELS = ("labels", "label", "target", "targets")
+"""Names under which loaders give the truth, those of Hugging Face first."""
 
 
 @dataclass(frozen=True, eq=False)
 class Arrays:
-    """Samples with their classes.
+    """Samples with their truth.
 
     Attributes
     ----------
     inputs
-        Arrays ``(n, ...)`` by tensor name.
+        Arrays ``(n, ...)`` by tensor name; by place, from ``"0"`` on, if they came without names.
     labels
-        Class numbers from 0, int64 ``(n,)``.
+        Class numbers from 0, int64 ``(n,)``; or numbers to predict, float32 ``(n, ...)``.
+    class_names
+        The classes, if labels were texts.
     """
 
     inputs: Mapping[str, Array]
-    labels: npt.NDArray[np.int64]
+    labels: Array
+    class_names: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    @property
+    def are_classes(self) -> bool:
+        """Whether labels are classes, and not numbers to predict."""
+        return bool(self.labels.dtype.kind != "f")
 
 
 def arrays_of(data: Any, progress: Progress = silent) -> Arrays:
@@ -44,9 +56,10 @@ def arrays_of(data: Any, progress: Progress = silent) -> Arrays:
     ----------
     data
         ``(inputs, labels)`` with arrays or tensors, or an iterable of such pairs for batches or samples: a PyTorch
-        ``DataLoader``, a ``tf.data.Dataset``, a list.  Inputs may be a dict of arrays by name.  Labels are
-        class numbers,
-        or one-hot rows.
+        ``DataLoader``, a ``tf.data.Dataset``, a list.  Inputs may be a dict of arrays by name, or a tuple of several in
+        the model's order.  Instead of pairs, dicts may hold the labels under ``labels``, ``label``, ``target`` or
+        ``targets``, as those of Hugging Face do.  Labels are class numbers, texts or one-hot rows, or numbers to
+        predict.
 
     Raises
     ------
@@ -57,21 +70,19 @@ def arrays_of(data: Any, progress: Progress = silent) -> Arrays:
         return data
     if isinstance(data, Dataset):
         raise ConfigError("a data set of nnpipe needs no arrays")
-    if isinstance(data, tuple) and len(data) == 2:
-        return _checked(_named(data[0]), _array(data[1]))
+    if (isinstance(data, tuple) and len(data) == 2) or isinstance(data, Mapping):
+        return _checked(*_pair(data))
     if not isinstance(data, Iterable) and hasattr(data, "__getitem__") and hasattr(data, "__len__"):
         data = map(data.__getitem__, range(len(data)))  # as for data sets of PyTorch
-    if isinstance(data, (str, bytes, Mapping)) or not isinstance(data, Iterable):
+    if isinstance(data, (str, bytes)) or not isinstance(data, Iterable):
         raise ConfigError(
             f"data should be (inputs, labels), what gives such pairs (a DataLoader, a tf.data.Dataset), or a Dataset "
             f"of nnpipe, not {type(data).__name__}"
         )
     inputs: dict[str, list[Array]] = {}
     labels: list[Array] = []
-    for pair in progress(data, "reading the data", None):
-        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-            raise ConfigError(f"data should give pairs of inputs and labels; it gave {_told(pair)}")
-        named, label = _named(pair[0]), _array(pair[1])
+    for given in progress(data, "reading the data", None):
+        named, label = _pair(given)
         single = not label.ndim
         if labels and named.keys() != inputs.keys():
             raise ConfigError(f"data gave {', '.join(named)} after {', '.join(inputs)}")
@@ -85,6 +96,24 @@ def arrays_of(data: Any, progress: Progress = silent) -> Arrays:
         return _checked(joined, np.concatenate(labels))
     except ValueError as error:
         raise ConfigError(f"samples of the data differ in shape: {error}") from None
+
+
+def _pair(given: Any) -> tuple[dict[str, Array], Array]:
+    """Return the inputs by their names, and the labels, of a pair or a dict."""
+    if isinstance(given, Mapping):
+        held = [name for name in _LABELS if name in given]
+        if len(held) != 1 or len(given) < 2:
+            raise ConfigError(
+                f"data by name should be inputs, and labels under one of {', '.join(_LABELS)}; it has "
+                f"{listed(list(map(str, given)))}"
+            )
+        label = _array(given[held[0]])
+        return _named({name: each for name, each in given.items() if name != held[0]}, label), label
+    if not isinstance(given, (tuple, list)) or len(given) != 2:
+        hint = "; several inputs are a tuple or a dict: ((a, b), labels)" if isinstance(given, (tuple, list)) else ""
+        raise ConfigError(f"data should give pairs of inputs and labels; it gave {_told(given)}{hint}")
+    label = _array(given[1])
+    return _named(given[0], label), label
 
 
 def inputs_of(data: Any, progress: Progress = silent) -> Arrays:
@@ -102,9 +131,11 @@ def inputs_of(data: Any, progress: Progress = silent) -> Arrays:
     """
     if isinstance(data, tuple) and len(data) == 2:
         data = data[0]
+    elif isinstance(data, Mapping) and any(name in data for name in _LABELS):
+        data = _pair(data)[0]
     elif not isinstance(data, Mapping) and not hasattr(data, "__array__"):
         return arrays_of(data, progress)
-    inputs = _named(data)
+    inputs = _named(data, None)
     first = next(iter(inputs.values()))
     if not first.ndim or not len(first):
         raise ConfigError(f"data should hold samples along its first axis; its shape is {first.shape}")
@@ -114,11 +145,18 @@ def inputs_of(data: Any, progress: Progress = silent) -> Arrays:
     return Arrays(inputs, np.zeros(len(first), np.int64))
 
 
-def _named(given: Any) -> dict[str, Array]:
+def _named(given: Any, label: Array | None) -> dict[str, Array]:
+    """Return inputs by their names; several without names by their places."""
     if isinstance(given, Mapping):
         if not given or not all(isinstance(name, str) and name.isidentifier() for name in given):
             raise ConfigError("inputs by name need names such as 'image'")
         return {name: _array(value) for name, value in given.items()}
+    if isinstance(given, (tuple, list)) and len(given) > 1 and all(getattr(each, "ndim", 0) for each in given):
+        # A list may also hold the samples of one input; a loader of PyTorch makes one of a tuple.
+        count = None if label is None or not label.ndim else len(label)
+        batches = {*map(len, given)} == {count} and (len(given) != count or hasattr(given[0], "detach"))
+        if isinstance(given, tuple) or batches:
+            return {str(place): _array(each) for place, each in enumerate(given)}
     return {_INPUT: _array(given)}
 
 
@@ -138,21 +176,22 @@ def _array(given: Any) -> Array:
 
 
 def _checked(inputs: dict[str, Array], labels: Array) -> Arrays:
-    if labels.ndim == 2 and labels.shape[1] == 1:
-        labels = labels[:, 0]
-    if labels.ndim == 2 and np.isin(labels, (0, 1)).all() and (labels.sum(axis=1) == 1).all():
-        labels = labels.argmax(axis=1)
-    if labels.ndim != 1 or not len(labels):
-        raise ConfigError(f"labels should be one class number a sample; their shape is {labels.shape}")
-    if labels.dtype.kind == "f" and np.array_equal(labels, np.rint(labels)):
-        labels = labels.astype(np.int64)
-    if labels.dtype.kind not in "iu" or labels.min() < 0:
-        raise ConfigError(f"labels should be class numbers from 0; they are {labels.dtype}, the least {labels.min()}")
+    names: tuple[str, ...] = ()
+    if labels.ndim and len(labels) and labels.dtype.kind == "f" and not np.array_equal(labels, np.rint(labels)):
+        if not np.isfinite(labels).all():
+            bad = int(np.flatnonzero(~np.isfinite(labels.reshape(len(labels), -1)).all(axis=1))[0])
+            raise ConfigError(f"labels that are numbers to predict should be finite; that of sample {bad} is not")
+        labels = labels.astype(np.float32)
+    else:
+        try:
+            labels, names = class_labels(labels)
+        except ValueError as error:
+            raise ConfigError(f"labels {error}") from None
     for name, array in inputs.items():
         if not array.ndim or len(array) != len(labels):
             count = len(array) if array.ndim else "no"
             raise ConfigError(f"there are {len(labels)} labels and {count} samples of {name!r}")
-    return Arrays(inputs, labels.astype(np.int64))
+    return Arrays(inputs, labels, names)
 
 
 def _told(given: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,10 +17,14 @@ from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import ModelWrapper
+from nnpipe.core.naming import listed
 from nnpipe.core.progress import Progress, silent
 from nnpipe.datasets.arrays import write_arrays
+from nnpipe.tasks.regression.task import Regression
 from nnpipe.workflows.user_inputs.data import Arrays, arrays_of
 from nnpipe.workflows.user_inputs.model import Models, models_of
+
+log = logging.getLogger("nnpipe")
 
 _TRAINING, _TEST = 0, 2
 
@@ -118,7 +123,8 @@ def _joined(calibration: Arrays, data: Arrays) -> tuple[Arrays, Any]:
         raise ConfigError("samples for calibration should have the shape of those of data")
     inputs = {name: np.concatenate([calibration.inputs[name], array]) for name, array in data.inputs.items()}
     split = np.repeat(np.array([_TRAINING, _TEST], np.int8), [len(calibration), len(data)])
-    return Arrays(inputs, np.concatenate([calibration.labels, data.labels])), split
+    unused = np.zeros((len(calibration), *data.labels.shape[1:]), data.labels.dtype)  # quantisers see inputs only
+    return Arrays(inputs, np.concatenate([unused, data.labels]), data.class_names), split
 
 
 def _put_aside(count: int, calibration_samples: int, seed: int) -> Any:
@@ -132,11 +138,43 @@ def _put_aside(count: int, calibration_samples: int, seed: int) -> Any:
 
 def _written(arrays: Arrays, split: Any, models: Models, folder: Path, class_names: Sequence[str]) -> Dataset:
     """Write arrays to files that other processes can read, and return their data set."""
-    wrapper, inputs = models[0][0], arrays.inputs
-    names = tuple(class_names) or tuple(map(str, range(max(int(arrays.labels.max()) + 1, _classes(wrapper)))))
+    wrapper = models[0][0]
+    inputs = _taken_inputs(arrays.inputs, wrapper)
+    if not arrays.are_classes or (not class_names and _predicts_a_number(wrapper, arrays.labels)):
+        return write_arrays(folder, inputs, arrays.labels.astype(np.float32), split=split, task=Regression.name)
+    labels, names = arrays.labels, tuple(class_names) or arrays.class_names
+    if arrays.class_names and class_names:
+        if unknown := sorted(set(arrays.class_names) - set(names)):
+            raise ConfigError(f"data has the class {unknown[0]!r}, which class_names lacks: {listed(names)}")
+        labels = np.array([names.index(name) for name in arrays.class_names])[labels]
+    names = names or tuple(map(str, range(max(int(labels.max()) + 1, _classes(wrapper)))))
+    return write_arrays(folder, inputs, labels, split=split, class_names=names)
+
+
+def _taken_inputs(inputs: Mapping[str, Any], wrapper: ModelWrapper) -> dict[str, Any]:
+    """Return samples under the names of the model's inputs, without those that it does not take."""
+    taken = [spec.name for spec in wrapper.io.inputs]
     if len(inputs) == 1:  # a single input belongs to a single tensor, whatever their names
-        inputs = {wrapper.io.inputs[0].name.replace("/", "_") or "input": next(iter(inputs.values()))}
-    return write_arrays(folder, inputs, arrays.labels, split=split, class_names=names)
+        return {taken[0].replace("/", "_") or "input": next(iter(inputs.values()))}
+    if all(name.isdecimal() for name in inputs):
+        if len(inputs) != len(taken) or wrapper.weights_format == "tflite":  # whose files keep no order
+            raise ConfigError(
+                f"data gives {len(inputs)} inputs without names, the model takes {listed(taken)}: give a dict by name"
+            )
+        log.info("inputs by their order: %s", listed(taken))
+        return dict(zip(taken, inputs.values(), strict=True))
+    if set(taken) < set(inputs):
+        log.info("left out, since the model does not take them: %s", listed(sorted(set(inputs) - set(taken))))
+        return {name: inputs[name] for name in taken}
+    return dict(inputs)
+
+
+def _predicts_a_number(wrapper: ModelWrapper, labels: Any) -> bool:
+    """Return whether a model gives one real number a sample, and labels are not two classes."""
+    outputs = wrapper.io.outputs
+    one = len(outputs) == 1 and all(length == 1 for length in outputs[0].shape[1:])
+    is_label = one and outputs[0].dtype.startswith(("int", "uint")) and outputs[0].scale is None
+    return one and not is_label and int(labels.max()) > 1
 
 
 def _classes(wrapper: ModelWrapper) -> int:
