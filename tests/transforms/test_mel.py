@@ -39,7 +39,7 @@ def _samples(path: Path) -> np.ndarray:
 @pytest.mark.parametrize(
     ("case", "transform"),
     [
-        (0, MFCC(**LIBROSA, fft_length=256, frame_length=256, frame_step=128, num_mels=24)),
+        (0, MFCC(**LIBROSA, fft_length=256, frame_step=128, num_mels=24, num_coefficients=13)),
         (
             1,
             MFCC(
@@ -62,6 +62,55 @@ def test_features_are_librosa_s(case, transform):
     with np.load(VECTORS / "librosa_features.npz") as said:
         found = transform.apply(said["sound"][None])
         np.testing.assert_allclose(found[0], said[f"case{case}"], atol=2e-4)
+
+
+def librosa_mel(rate: int, length: int, bands: int) -> np.ndarray:
+    """Return Librosa's matrix of mel filters, (bands, length // 2 + 1), by its documented formulas."""
+    bend = 15 + 27 * np.log(np.array([1000.0, rate / 2]) / 1000) / np.log(6.4)
+    mels = np.linspace(0, bend[1], bands + 2)
+    edges = np.where(mels < 15, 200 * mels / 3, 1000 * np.exp((mels - 15) * np.log(6.4) / 27))
+    frequencies = np.fft.rfftfreq(length, 1 / rate)
+    slopes = (edges[:, None] - frequencies) / np.diff(edges, append=0)[:, None]
+    lower = -slopes[:-2]
+    upper = (edges[2:, None] - frequencies) / np.diff(edges)[1:, None]
+    return np.maximum(0, np.minimum(lower, upper)) * (2 / (edges[2:] - edges[:-2]))[:, None]
+
+
+def librosa_power(sound: np.ndarray, rate: int = 22050, n_fft: int = 2048, hop: int = 512, bands: int = 128):
+    padded = np.pad(sound.astype(np.float64), n_fft // 2)
+    frames = np.lib.stride_tricks.sliding_window_view(padded, n_fft)[::hop]
+    window = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(n_fft) / n_fft)
+    return librosa_mel(rate, n_fft, bands) @ (np.abs(np.fft.rfft(frames * window)) ** 2).T
+
+
+def power_to_db(power: np.ndarray, reference: float) -> np.ndarray:
+    found = 10 * np.log10(np.maximum(1e-10, power)) - 10 * np.log10(max(1e-10, reference))
+    return np.maximum(found, found.max() - 80)
+
+
+SOUND = (np.random.default_rng(4).standard_normal(9000) * np.linspace(0, 1, 9000)).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "formula"),
+    [
+        ({}, {}),
+        ({"fft_length": 500}, {"n_fft": 500}),
+        ({"frame_length": 441}, {"n_fft": 441}),
+        ({"sample_rate": 8000, "frame_step": 200, "num_mels": 24}, {"rate": 8000, "hop": 200, "bands": 24}),
+    ],
+)
+def test_defaults_and_lengths_are_librosa_s(arguments, formula):
+    power = librosa_power(SOUND, **formula)
+    for how, reference in (("one", 1.0), ("maximum", power.max())):
+        found = LogMel(convention="librosa", reference=how, **arguments).apply(SOUND[None])[0]
+        np.testing.assert_allclose(found, power_to_db(power, reference), atol=2e-4)
+    orders = np.arange(20)[:, None]
+    bands = len(power)
+    cosines = np.cos(np.pi / bands * (np.arange(bands) + 0.5) * orders) * np.sqrt(2 / bands)
+    cosines[0] /= np.sqrt(2)
+    found = MFCC(convention="librosa", **arguments).apply(SOUND[None])[0]
+    np.testing.assert_allclose(found, cosines @ power_to_db(power, 1.0), atol=2e-3)
 
 
 SETTINGS = st.fixed_dictionaries(

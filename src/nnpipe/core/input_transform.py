@@ -92,6 +92,10 @@ class InputTransform(Component):
     def _apply(self, samples: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Transform at least one sample, whose shape is known to be usable."""
 
+    def raw_sample_rate(self) -> int | None:
+        """Return the number of samples per second that raw sounds must have; ``None`` if any will do."""
+        return None
+
     def words(self) -> str:
         """Return a short description; by default, the name and the arguments that differ from their defaults."""
         said = [

@@ -185,7 +185,8 @@ class ModelWrapper(Component):
         name, inputs = type(self).__name__, self.io.inputs
         for given, taken in bound(name, inputs, tuple(tensor.name for tensor in spec.inputs)).items():
             sample = next(tensor for tensor in spec.inputs if tensor.name == given)
-            check_samples(name, sample, taken, meaning.input(taken.name) or InputMeaning(taken.name))
+            expected = meaning.input(taken.name) or InputMeaning(taken.name)
+            check_samples(name, sample, taken, expected, spec.sample_rates.get(given))
         return self
 
     def fitting_notes(self, spec: DatasetSpec) -> tuple[str, ...]:

@@ -60,9 +60,17 @@ def input_layout(model: str, have: Shape, taken: TensorSpec, meaning: InputMeani
     )  # fmt: skip
 
 
-def check_samples(model: str, sample: TensorSpec, taken: TensorSpec, meaning: InputMeaning) -> None:
-    """Raise :class:`ConfigError` if samples of a data set cannot be converted to this input."""
+def check_samples(
+    model: str, sample: TensorSpec, taken: TensorSpec, meaning: InputMeaning, sample_rate: int | None = None
+) -> None:
+    """Raise :class:`ConfigError` if samples of a data set, perhaps sounds, cannot be converted to this input."""
     transform = None if meaning.transform is None else transform_from(meaning.transform)
+    wanted = None if transform is None else transform.raw_sample_rate()
+    if transform is not None and None not in (wanted, sample_rate) and wanted != sample_rate:
+        raise ConfigError(
+            f"{model} takes sounds of {wanted:,} samples a second, for {transform.words()}, and the data set gives "
+            f"{sample_rate:,}: give --sample-rate {wanted}, or sample_rate={sample_rate} to the transform"
+        )
     tokenised = transform is not None and transform.takes_text
     if tokenised and sample.dtype != "string":
         raise ConfigError(f"{model} takes texts, the data set gives {sample.dtype} in {sample.name!r}")

@@ -31,6 +31,12 @@ class LogMel(InputTransform):
     ==================== ================================== ==================================================
     argument             ``tensorflow`` (``tf.signal``)     ``librosa`` (``librosa.feature``)
     ==================== ================================== ==================================================
+    ``sample_rate``      16000                              22050
+    ``frame_length``     480                                as ``fft_length``
+    ``fft_length``       least power of two that is not     as ``frame_length``, 2048 without either
+                         below ``frame_length``
+    ``frame_step``       320                                512
+    ``num_mels``         40                                 128
     ``power``            1                                  2
     ``padding``          none                               zeros, half a transform on each side
     ``lower_hz``,        125, 3800                          0, half the sample rate
@@ -47,6 +53,9 @@ class LogMel(InputTransform):
     (odd lengths)        symmetric window, bins to the end  periodic window
     ==================== ================================== ==================================================
 
+    Librosa's ``power_to_db(ref=np.max)`` is ``reference`` maximum.  Its ``n_fft``, ``win_length`` and ``hop_length`` are
+    ``fft_length``, ``frame_length`` and ``frame_step``.  The sample rate must be that of the data set.
+
     torchaudio's ``MelSpectrogram`` is Librosa's with ``mel_scale`` htk, ``mel_norm`` none and ``padding`` reflect.
 
     Examples
@@ -62,15 +71,14 @@ class LogMel(InputTransform):
     convention: Literal["tensorflow", "librosa"] = argument(
         "tensorflow", help="library whose definitions and defaults are followed"
     )
-    sample_rate: int = argument(16000, help="samples per second", minimum=1, maximum=1 << 20)
-    frame_length: int = argument(480, help="samples of a frame that the window spans", minimum=2, maximum=1 << 14)
-    frame_step: int = argument(320, help="samples between the starts of frames", minimum=1, maximum=1 << 20)
-    fft_length: int | None = argument(
-        None,
-        help="samples of the Fourier transform; by default the least power of two that is not below frame_length",
-        minimum=2,
-        maximum=1 << 14,
+    sample_rate: int | None = argument(None, help=f"samples per second{_AS}", minimum=1, maximum=1 << 20)
+    frame_length: int | None = argument(
+        None, help=f"samples of a frame that the window spans{_AS}", minimum=2, maximum=1 << 14
     )
+    frame_step: int | None = argument(
+        None, help=f"samples between the starts of frames{_AS}", minimum=1, maximum=1 << 20
+    )
+    fft_length: int | None = argument(None, help=f"samples of the Fourier transform{_AS}", minimum=2, maximum=1 << 14)
     window: Literal["hann", "hamming", "rectangular"] = argument("hann", help="periodic window of a frame")
     normalise: Literal["none", "maximum", "peak"] = argument(
         "none",
@@ -81,13 +89,16 @@ class LogMel(InputTransform):
         None, help=f"what is put before and behind a clip so that frames are centred{_AS}"
     )
     power: float | None = argument(None, help=f"exponent of the magnitudes: 1 or 2{_AS}", minimum=0.01, maximum=16)
-    num_mels: int = argument(40, help="number of mel bands", minimum=1, maximum=512)
+    num_mels: int | None = argument(None, help=f"number of mel bands{_AS}", minimum=1, maximum=512)
     lower_hz: float | None = argument(None, help=f"lower end of the lowest band in Hz{_AS}", minimum=0)
     upper_hz: float | None = argument(None, help=f"upper end of the highest band in Hz{_AS}", minimum=0)
     mel_scale: Literal["htk", "slaney"] | None = argument(None, help=f"definition of the mel scale{_AS}")
     mel_norm: Literal["none", "slaney"] | None = argument(None, help=f"slaney gives all bands the same area{_AS}")
     logarithm: Literal["natural", "decibel"] | None = argument(
         None, help=f"natural logarithm, or 20 / power times the decimal one{_AS}"
+    )
+    reference: Literal["one", "maximum"] = argument(
+        "one", help="the value whose logarithm becomes 0: 1, or the clip's greatest"
     )
     log_offset: float | None = argument(None, help=f"number added before the logarithm{_AS}", minimum=0)
     log_floor: float | None = argument(None, help=f"least number whose logarithm is taken{_AS}", minimum=0)
@@ -98,13 +109,13 @@ class LogMel(InputTransform):
 
     def validate(self) -> None:
         """Check lengths and frequencies against each other."""
-        if self._fft_length < self.frame_length:
-            raise ConfigError(f"fft_length {self._fft_length} is below frame_length {self.frame_length}")
+        if self._fft_length < self._frame:
+            raise ConfigError(f"fft_length {self._fft_length} is below frame_length {self._frame}")
         lower, upper = self._ends
-        if not lower < upper <= self.sample_rate / 2:
+        if not lower < upper <= self._rate / 2:
             raise ConfigError(
                 f"mel bands from {lower:g} to {upper:g} Hz: lower_hz must be below upper_hz, and that at most half of "
-                f"sample_rate, {self.sample_rate / 2:g} Hz"
+                f"sample_rate, {self._rate / 2:g} Hz"
             )
         offset, floor = self._by("log_offset", 1e-6, 0.0), self._by("log_floor", 0.0, 1e-10)
         if offset <= 0 and floor <= 0:
@@ -119,21 +130,41 @@ class LogMel(InputTransform):
             return given
         return tensorflow if self.convention == "tensorflow" else librosa
 
+    def raw_sample_rate(self) -> int:
+        """Return the samples per second."""
+        return self._rate
+
+    @property
+    def _rate(self) -> int:
+        return int(self._by("sample_rate", 16000, 22050))
+
+    @property
+    def _frame(self) -> int:
+        return int(self._by("frame_length", 480, self.fft_length or 2048))
+
+    @property
+    def _step(self) -> int:
+        return int(self._by("frame_step", 320, 512))
+
+    @property
+    def _bands(self) -> int:
+        return int(self._by("num_mels", 40, 128))
+
     @property
     def _fft_length(self) -> int:
-        return self.fft_length or 1 << (self.frame_length - 1).bit_length()
+        return int(self._by("fft_length", 1 << (self._frame - 1).bit_length(), self._frame))
 
     @property
     def _ends(self) -> tuple[float, float]:
         return (
             self._by("lower_hz", 125.0, 0.0),
-            self._by("upper_hz", 3800.0, self.sample_rate / 2),
+            self._by("upper_hz", 3800.0, self._rate / 2),
         )
 
     @property
     def _span(self) -> int:
         """The samples that a frame takes from the sound."""
-        return self.frame_length if self.convention == "tensorflow" else self._fft_length
+        return self._frame if self.convention == "tensorflow" else self._fft_length
 
     @property
     def _margin(self) -> int:
@@ -143,7 +174,7 @@ class LogMel(InputTransform):
     @property
     def _columns(self) -> int:
         """The values per frame."""
-        return self.num_mels
+        return self._bands
 
     @property
     def _time_first(self) -> bool:
@@ -153,9 +184,9 @@ class LogMel(InputTransform):
     def _filters(self) -> Floats:
         lower, upper = self._ends
         return mel_matrix(
-            sample_rate=self.sample_rate,
+            sample_rate=self._rate,
             fft_length=self._fft_length,
-            num_mels=self.num_mels,
+            num_mels=self._bands,
             lower_hz=lower,
             upper_hz=upper,
             scale=self._by("mel_scale", "htk", "slaney"),
@@ -167,15 +198,15 @@ class LogMel(InputTransform):
     def _window(self) -> Floats:
         """The window over the samples of a frame, ``(span,)``."""
         # A periodic window of TensorFlow's with an odd length is a symmetric one.
-        odd = self.convention == "tensorflow" and self.frame_length % 2
-        angle = 2 * np.pi * np.arange(self.frame_length) / (self.frame_length - odd)
+        odd = self.convention == "tensorflow" and self._frame % 2
+        angle = 2 * np.pi * np.arange(self._frame) / (self._frame - odd)
         inner = {
             "hann": 0.5 - 0.5 * np.cos(angle),
             "hamming": 0.54 - 0.46 * np.cos(angle),
-            "rectangular": np.ones(self.frame_length),
+            "rectangular": np.ones(self._frame),
         }[self.window]
-        before = (self._span - self.frame_length) // 2
-        return np.pad(inner, (before, self._span - self.frame_length - before))
+        before = (self._span - self._frame) // 2
+        return np.pad(inner, (before, self._span - self._frame - before))
 
     # -- shapes -----------------------------------------------------------------------------------
 
@@ -188,7 +219,7 @@ class LogMel(InputTransform):
             )
         frames = None
         if sample[0] is not None:
-            frames = 1 + (sample[0] + 2 * self._margin - self._span) // self.frame_step
+            frames = 1 + (sample[0] + 2 * self._margin - self._span) // self._step
             if frames < 1:
                 raise ConfigError(
                     f"{type(self).__name__}: a sound of {sample[0]:,} samples is shorter than a frame of {self._span:,}"
@@ -199,13 +230,13 @@ class LogMel(InputTransform):
         """Return the bands, frames and the convention."""
         lower, upper = self._ends
         return (
-            f"{self._what} from {lower:g} to {upper:g} Hz, frames of {self.frame_length} every {self.frame_step} "
-            f"at {self.sample_rate} Hz, {self.convention}'s convention"
+            f"{self._what} from {lower:g} to {upper:g} Hz, frames of {self._frame} every {self._step} "
+            f"at {self._rate} Hz, {self.convention}'s convention"
         )
 
     @property
     def _what(self) -> str:
-        return f"logarithm of {self.num_mels} mel bands"
+        return f"logarithm of {self._bands} mel bands"
 
     # -- numbers ----------------------------------------------------------------------------------
 
@@ -232,10 +263,10 @@ class LogMel(InputTransform):
                 )
             mode: Literal["constant", "reflect"] = "reflect" if self.padding == "reflect" else "constant"
             sound = np.pad(sound, margin, mode)
-        frames = np.lib.stride_tricks.sliding_window_view(sound, self._span)[:: self.frame_step]
+        frames = np.lib.stride_tricks.sliding_window_view(sound, self._span)[:: self._step]
         power = self._by("power", 1.0, 2.0)
         at_once = max(1, _MOST_NUMBERS // self._fft_length)
-        found = np.empty((len(frames), self.num_mels))
+        found = np.empty((len(frames), self._bands))
         for start in range(0, len(frames), at_once):
             part = frames[start : start + at_once] * self._window
             magnitudes = np.abs(np.fft.rfft(part, self._fft_length, axis=1))
@@ -248,5 +279,7 @@ class LogMel(InputTransform):
             found = np.log(bands)
         else:
             found = (20.0 / self._by("power", 1.0, 2.0)) * np.log10(bands)
+        if self.reference == "maximum":
+            found -= found.max()
         reach = self._by("dynamic_range", 0.0, 80.0)
         return np.maximum(found, found.max() - reach) if reach else found

@@ -29,7 +29,9 @@ class MFCC(LogMel):
     (1, 49, 10)
     """
 
-    num_coefficients: int = argument(13, help="number of coefficients", minimum=1, maximum=512)
+    num_coefficients: int | None = argument(
+        None, help="number of coefficients; by default 13, or 20 in Librosa's convention", minimum=1, maximum=512
+    )
     dct: Literal["scaled", "orthonormal"] | None = argument(
         None,
         help="scaled multiplies all coefficients by sqrt(2 / bands), orthonormal the first by sqrt(1 / bands); by "
@@ -42,22 +44,22 @@ class MFCC(LogMel):
     def validate(self) -> None:
         """Check that there are as many bands as coefficients."""
         super().validate()
-        if self.num_coefficients > self.num_mels:
-            raise ConfigError(f"{self.num_mels} mel bands have no {self.num_coefficients} coefficients")
+        if self._columns > self._bands:
+            raise ConfigError(f"{self._bands} mel bands have no {self._columns} coefficients")
 
     @property
     def _columns(self) -> int:
-        return self.num_coefficients
+        return int(self._by("num_coefficients", 13, 20))
 
     @property
     def _what(self) -> str:
-        return f"MFCC, {self.num_coefficients} coefficients of {self.num_mels} mel bands"
+        return f"MFCC, {self._columns} coefficients of {self._bands} mel bands"
 
     @cached_property
     def _cosines(self) -> Floats:
         """The transform, ``(num_mels, num_coefficients)``."""
-        bands, orders = np.arange(self.num_mels)[:, None], np.arange(self.num_coefficients)
-        cosines = np.cos(np.pi / self.num_mels * (bands + 0.5) * orders) * np.sqrt(2.0 / self.num_mels)
+        bands, orders = np.arange(self._bands)[:, None], np.arange(self._columns)
+        cosines = np.cos(np.pi / self._bands * (bands + 0.5) * orders) * np.sqrt(2.0 / self._bands)
         if self._by("dct", "scaled", "orthonormal") == "orthonormal":
             cosines[:, 0] /= np.sqrt(2.0)
         if self.lifter:

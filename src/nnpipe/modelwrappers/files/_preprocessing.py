@@ -234,7 +234,7 @@ class Preprocessing(InputOptions):
         for given, taken in bound(self._name, self.io.inputs, tuple(t.name for t in spec.inputs)).items():
             sample = next(tensor for tensor in spec.inputs if tensor.name == given)
             self._check_whether_quantised(sample, taken)
-            check_samples(self._name, sample, taken, self._expected[taken.name])
+            check_samples(self._name, sample, taken, self._expected[taken.name], spec.sample_rates.get(given))
         return self
 
     def _check_whether_quantised(self, sample: TensorSpec, taken: TensorSpec) -> None:
