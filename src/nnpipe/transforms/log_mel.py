@@ -53,8 +53,8 @@ class LogMel(InputTransform):
     (odd lengths)        symmetric window, bins to the end  periodic window
     ==================== ================================== ==================================================
 
-    Librosa's ``power_to_db(ref=np.max)`` is ``reference`` maximum.  Its ``n_fft``, ``win_length`` and ``hop_length`` are
-    ``fft_length``, ``frame_length`` and ``frame_step``.  The sample rate must be that of the data set.
+    Librosa's ``power_to_db(ref=np.max)`` is ``reference`` maximum; its ``n_fft``, ``win_length`` and ``hop_length``
+    are ``fft_length``, ``frame_length`` and ``frame_step``.  The sample rate must be that of the data set.
 
     torchaudio's ``MelSpectrogram`` is Librosa's with ``mel_scale`` htk, ``mel_norm`` none and ``padding`` reflect.
 
