@@ -54,7 +54,10 @@ def test_a_split_of_ones_own_is_kept(tmp_path: Path) -> None:
         ({"image": IMAGES}, "no array 'labels' with the class of each sample; there are image"),
         ({"labels": LABELS}, "no array beside 'labels'"),
         ({"image": IMAGES, "labels": LABELS[:50]}, "differ in their number of samples"),
-        ({"image": IMAGES, "labels": LABELS - 1}, "'labels' should be class numbers from 0; they are int64, the least -1"),
+        (
+            {"image": IMAGES, "labels": LABELS - 1},
+            "'labels' should be class numbers from 0; they are int64, the least -1",
+        ),
         ({"image": IMAGES, "labels": LABELS / 2}, "should be class numbers from 0; they are float64"),
         ({"image": IMAGES, "labels": LABELS, "split": LABELS + 1}, "'split' should hold 0"),
     ],

@@ -145,8 +145,8 @@ def put(path: Path, text: str, encoding: str = "utf-8") -> Path:
     ("text", "said"),
     [
         ("age,pay,bought\n1,2.5,yes\n\n2,unknown,no\n3,4.5,no\n",
-         "line 4: 'unknown' in column pay, which holds numbers, too: if it means a gap, say --missing unknown"),
-        ("age,pay,bought\n1,no pay,yes\n2,3,no\n", r"line 2: 'no pay' in column pay.*--missing 'no pay'"),
+         "line 4: 'unknown' in column pay, which holds numbers, too: if it means a gap, say --missing-words unknown"),
+        ("age,pay,bought\n1,no pay,yes\n2,3,no\n", r"line 2: 'no pay' in column pay.*--missing-words 'no pay'"),
         ('a,pay,bought\n1,"1,234.50",yes\n2,"2,000.00",no\n', r"line 2: '1,234\.50' in column pay is a number with"),
         ('a,pay,bought\n1,"3062,87",yes\n2,"2933,95",no\n', "line 2: '3062,87' in column pay is a number with marks"),
         ("5.1,3.5,setosa\n4.9,3.0,setosa\n", "first line holds '5.1' and other numbers, and no names of columns"),
@@ -163,7 +163,7 @@ def test_an_odd_cell_or_line_is_named(tmp_path: Path, text: str, said: str) -> N
 
 def test_words_for_gaps_can_be_given(tmp_path: Path) -> None:
     path = put(tmp_path / "a.csv", "age,pay,bought\n1,2.5,yes\n2,Unknown,no\n3,4.5,no\n")
-    data = TabularClassificationDataset(dataset_root=path, missing=("unknown",))
+    data = TabularClassificationDataset(dataset_root=path, missing_words=("unknown",))
     data.prepare()
     np.testing.assert_array_equal(data.samples.inputs["features"][:, 1], [2.5, np.nan, 4.5])
 
@@ -174,7 +174,7 @@ def test_none_and_na_may_be_classes(tmp_path: Path) -> None:
     data.prepare()
     assert data.spec.class_names == ("NA", "None", "mild")
     with pytest.raises(DatasetError, match="1 rows have no grade, the first is line 3"):
-        TabularClassificationDataset(dataset_root=path, missing=("NA",)).prepare()
+        TabularClassificationDataset(dataset_root=path, missing_words=("NA",)).prepare()
 
 
 @pytest.mark.parametrize(

@@ -191,7 +191,7 @@ def _listing(
     if parts[0][1] is None:
         return Listing(tuple(paths), np.array(labels, np.int64), names)
     _refuse_other_case(names if known is None else ())
-    told = "; ".join(f"{part.name} is {SPLITS[code or 0]}, {codes.count(code):,} {kind}" for part, code in parts)
+    told = "; ".join(f"{part.name} is {SPLITS[code or 0]}, {codes.count(code or 0):,} {kind}" for part, code in parts)
     official = np.array(codes, np.int8)
     return Listing(tuple(paths), np.array(labels, np.int64), names, official, (f"splits: {told}",))
 

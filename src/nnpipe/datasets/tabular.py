@@ -123,7 +123,7 @@ class _TableFileDataset(TabularDataset):
         (), help=f"columns of categories; by default those of text with at most {_MOST_CATEGORIES} different ones"
     )
     ignored: tuple[str, ...] = argument((), help="columns that the model is not given")
-    missing: tuple[str, ...] = argument(
+    missing_words: tuple[str, ...] = argument(
         (),
         help="further texts that mean a gap; empty cells, NA, nan, null, none and ? do, but not in a column of classes",
     )
@@ -144,7 +144,7 @@ class _TableFileDataset(TabularDataset):
     @cached_property
     def _own_gaps(self) -> frozenset[str]:
         """The texts that the user says mean a gap, in lower case, and the empty one."""
-        return frozenset(("", *(text.lower() for text in self.missing)))
+        return frozenset(("", *(text.lower() for text in self.missing_words)))
 
     @cached_property
     def _gaps(self) -> frozenset[str]:
@@ -237,8 +237,8 @@ class _TableFileDataset(TabularDataset):
         if (bad := next((row for row, number in enumerate(numbers) if number is None), None)) is not None:
             raise DatasetError(
                 f"{self.dataset_root}, {self._table.place(first + bad)}: {cells[bad][:40]!r} in column {name} is no "
-                f"number; name the column with --categories, or if this means a gap, say --missing "
-                f"{shlex.quote(cells[bad][:40])}"
+                f"number; name the column with --categories, or if this means a gap, say "
+                f"--missing-words {shlex.quote(cells[bad][:40])}"
             )
         return [number for number in numbers if number is not None]
 
@@ -248,8 +248,8 @@ class TabularClassificationDataset(_TableFileDataset):
 
     Which columns hold numbers and which categories is found from the file where it is not given; a column of text that
     is different in almost every row is left out.  Gaps are empty cells, ``NA``, ``nan``, ``null``, ``none`` or ``?``,
-    and the texts of ``missing``; in the column of classes, only the last and empty cells are.  A column of numbers and
-    other texts is refused, and one without a name, such as the index that pandas writes, is left out.
+    and the texts of ``missing_words``; in the column of classes, only the last and empty cells are.  A column of numbers
+    and other texts is refused, and one without a name, such as the index that pandas writes, is left out.
     """
 
     @property
@@ -314,8 +314,8 @@ def _found_kinds(table: DataTable, names: list[str], gaps: frozenset[str]) -> di
                     row, text = odd[name]
                     raise DatasetError(
                         f"{table.path}, {table.place(row)}: {text[:40]!r} in column {name}, which holds numbers, too: "
-                        f"if it means a gap, say --missing {shlex.quote(text[:40])}; otherwise name the column with "
-                        "--categories or --ignored"
+                        f"if it means a gap, say --missing-words {shlex.quote(text[:40])}; otherwise name the "
+                        "column with --categories or --ignored"
                     )
                 if not is_number and len(seen) <= _MOST_CATEGORIES:
                     seen.add(text)

@@ -25,6 +25,7 @@ from nnpipe.core.tensor_meaning import InputMeaning, OutputMeaning
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 from nnpipe.datasets.in_memory import image_classification
 from nnpipe.modelwrappers.classification.pytorch_cnn import PyTorchDigitsCNN
+from nnpipe.modelwrappers.files._model_description import Known
 from nnpipe.modelwrappers.files.keras import KerasModel
 from nnpipe.modelwrappers.files.onnx import ONNXModel
 
@@ -405,11 +406,6 @@ def test_an_option_overrides_one_step_and_that_is_told(tmp_path: Path) -> None:
     assert wrapper.meaning.inputs[0].scale == 255
 
 
-def test_the_classes_of_the_model_in_another_order_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="another order: number 0 is 'a' to the model and 'c' to the data set"):
-        described(tmp_path).for_dataset(image_classification(4, 4, 3, NAMES[::-1]))
-
-
 def test_of_a_file_alone_nothing_is_known_until_options_say_it() -> None:
     assert model(IMAGE).preparation().source == "unknown"
     assert model(IMAGE, layout="nhwc").preparation().source == "unknown"
@@ -504,3 +500,105 @@ def test_tensors_that_are_several_are_bound_by_name() -> None:
     assert {name: array.shape for name, array in found.items()} == {"first": (1, 2), "second": (1, 3)}
     with pytest.raises(ConfigError, match="takes first, second, the data set gives first"):
         wrapper.preprocess({"first": np.zeros((1, 2))})
+
+
+# -- channels first ---------------------------------------------------------------------------------
+
+
+@given(st.sampled_from([1, 3, 4]), st.integers(5, 9), st.integers(5, 9), st.booleans(), st.sampled_from(["u1", "f4"]))
+def test_samples_with_channels_first_are_images_all_the_same(
+    channels: int, rows: int, columns: int, last: bool, kind: str
+) -> None:
+    pixels = images(2, rows, columns, channels).astype(kind)
+    shape = (rows, columns, channels) if last else (channels, rows, columns)
+    means = [10.0 * n for n in range(channels)]
+    taken = TensorSpec("x", (None, *shape), "float32")
+    wrapper = model(taken, mean=means, deviation=[2.0])
+    found = []
+    for samples in (pixels, pixels.transpose(0, 3, 1, 2)):
+        spec = DatasetSpec(
+            "classification", (TensorSpec("image", (None, *samples.shape[1:]), samples.dtype.name),),
+            (TensorSpec("label", (None,), "int64"),), NAMES,
+        )  # fmt: skip
+        fitted = wrapper.for_dataset(spec)
+        found.append(fitted.preprocess({"image": samples})["x"])
+        told = fitted.fitting_notes(spec)
+        assert ("channels, rows, columns" in "".join(told)) == (samples is not pixels)
+    np.testing.assert_array_equal(found[0], found[1])
+    wanted = (pixels.astype(np.float32) - np.array(means, np.float32)) / 2
+    np.testing.assert_allclose(found[0], wanted if last else wanted.transpose(0, 3, 1, 2), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("have", "want", "said"),
+    [
+        ((2, 16000), (16000, 2), "the same axes in another order; transpose the arrays"),
+        ((2, 40, 50), (40, 50, 2), "the same axes in another order; transpose the arrays"),
+        ((8, 20, 20, 3), (3, 8, 20, 20), "the same axes in another order; transpose the arrays"),
+        ((6, 8), (4, 12), r"takes samples of \(4, 12\), the data set gives \(6, 8\)"),
+        ((3, 20, 20), (3, 32, 32), "takes images of 32 x 32, the data set gives 20 x 20: --resize 32 32 brings"),
+    ],
+)
+def test_other_axes_are_never_reshaped_nor_resized_into_place(have: Any, want: Any, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        fit("model", have, want, "auto", None)
+
+
+# -- classes with names -----------------------------------------------------------------------------
+
+
+def named_model(names: tuple[str, ...], output: TensorSpec, **options: Any) -> ONNXModel:
+    meaning = Meaning((InputMeaning("x"),), (OutputMeaning(output.name, options.pop("kind", "scores"), names),))
+    wrapper = model(TensorSpec("x", (None, 4), "float32"), output, **options)
+    return wrapper._with(known=Known(meaning, by="model.onnx.json"))
+
+
+def spec_of(names: tuple[str, ...]) -> DatasetSpec:
+    label = TensorSpec("label", (None,), "int64")
+    return DatasetSpec("classification", (TensorSpec("x", (None, 4), "float32"),), (label,), names)
+
+
+@given(st.permutations(["cat", "dog", "guinea_pig", "horse"]), st.booleans())
+def test_classes_are_matched_by_name(names: list[str], is_label: bool) -> None:
+    own = ("Horse", "cat", "guinea pig, cavy", "dog")
+    order = [("horse", "cat", "guinea_pig", "dog").index(name) for name in names]
+    output = TensorSpec("y", (None,), "int64") if is_label else TensorSpec("y", (None, 4), "float32")
+    spec = spec_of(tuple(names))
+    wrapper = named_model(own, output, kind="label" if is_label else "scores").for_dataset(spec)
+    scores = np.eye(4, dtype=np.float32)
+    found = wrapper.postprocess({"y": np.arange(4) if is_label else scores})["scores"]
+    np.testing.assert_array_equal(found, scores[:, order])
+    assert ("matched by name" in "".join(wrapper.fitting_notes(spec))) == (order != [0, 1, 2, 3])
+
+
+def test_two_classes_with_one_number_are_matched_too() -> None:
+    wrapper = named_model(("yes", "no"), TensorSpec("y", (None, 1), "float32")).for_dataset(spec_of(("no", "yes")))
+    np.testing.assert_allclose(wrapper.postprocess({"y": np.array([[0.9]])})["scores"], [[0.9, 0.1]])
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (("cat", "cow", "dog"), "the data set has 'cow', which it lacks, and the data set lacks 'horse'"),
+        (("Katze", "Hund", "Pferd"), "the data set has 'Katze', which it lacks"),
+    ],
+)
+def test_classes_with_other_names_are_refused_unless_numbers_are_to_tell(names: tuple[str, ...], said: str) -> None:
+    own, output = ("cat", "dog", "horse"), TensorSpec("y", (None, 3), "float32")
+    with pytest.raises(ConfigError, match=said):
+        named_model(own, output).for_dataset(spec_of(names))
+    taken = named_model(own, output, class_offset=0).for_dataset(spec_of(names))
+    np.testing.assert_array_equal(taken.postprocess({"y": np.eye(3)})["scores"], np.eye(3))
+
+
+@pytest.mark.parametrize("names", [("0", "1", "2"), ("cat", "dog", "horse")])
+def test_numbers_are_no_names(names: tuple[str, ...]) -> None:
+    wrapper = named_model(("cat", "dog", "horse"), TensorSpec("y", (None, 3), "float32")).for_dataset(spec_of(names))
+    np.testing.assert_array_equal(wrapper.postprocess({"y": np.eye(3)})["scores"], np.eye(3))
+
+
+def test_a_class_that_the_data_set_lacks_is_no_prediction_of_the_first() -> None:
+    wrapper = model(TensorSpec("x", (None, 4), "float32"), TensorSpec("y", (None,), "int64"))
+    fitted = wrapper.for_dataset(spec_of(("0", "1", "2")))
+    with pytest.raises(ConfigError, match="gives the class 7 in 'y', and the data set has 3 classes"):
+        fitted.postprocess({"y": np.array([0, 7])})
