@@ -248,8 +248,8 @@ class TabularClassificationDataset(_TableFileDataset):
 
     Which columns hold numbers and which categories is found from the file where it is not given; a column of text that
     is different in almost every row is left out.  Gaps are empty cells, ``NA``, ``nan``, ``null``, ``none`` or ``?``,
-    and the texts of ``missing_words``; in the column of classes, only the last and empty cells are.  A column of numbers
-    and other texts is refused, and one without a name, such as the index that pandas writes, is left out.
+    and the texts of ``missing_words``; in the column of classes, only the last and empty cells are.  A column of
+    numbers and other texts is refused, and one without a name, such as the index that pandas writes, is left out.
     """
 
     @property
@@ -304,8 +304,8 @@ def _found_kinds(table: DataTable, names: list[str], gaps: frozenset[str]) -> di
     for batch in table.cells(names):
         for place, name in enumerate(names):
             seen = texts[name]
-            for text in {row[place] for row in batch} - seen:
-                if text.lower() in gaps:
+            for text in dict.fromkeys(row[place] for row in batch):
+                if text in seen or text.lower() in gaps:
                     continue
                 is_number = number_in(text) is not None
                 if not is_number and name not in odd:

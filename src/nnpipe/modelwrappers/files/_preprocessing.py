@@ -195,8 +195,9 @@ class Preprocessing(InputOptions):
             raise ConfigError(f"--class-count is {classes}, the data set has {len(spec.class_names)}")
         result = self._result()
         known = self._of_result(result)
+        ordered = fitted._with(class_count=classes)._ordered(spec)
         check_classes(self._name, result, known, classes)
-        return fitted._with(class_count=classes)._ordered(spec)
+        return ordered
 
     @cached_property
     def _order(self) -> tuple[int, ...]:
