@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 from collections.abc import Sequence
-
-from nnpipe.scenarios._cli.index import scenarios, summary_of
+from types import FrameType
 
 _ELSEWHERE = {
     "json_inference_tester": "; nnpipe run PIPELINE carries out pipeline files, in YAML or JSON",
@@ -17,7 +18,25 @@ _ELSEWHERE = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run ``nnpipe SCENARIO ...``; nothing but the scenario asked for is imported."""
-    given = list(sys.argv[1:] if argv is None else argv)
+    if argv is not None:
+        return _run(argv)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _stop_at_once)
+    return _run(sys.argv[1:])
+
+
+def _stop_at_once(number: int, _: FrameType | None) -> None:
+    """End the process; while modules are imported an exception might be taken for an error of theirs."""
+    os.write(2, b"nnpipe: stopped\n")
+    os._exit(128 + number)
+
+
+def _run(argv: Sequence[str]) -> int:
+    from nnpipe.scenarios._cli.index import scenarios
+    from nnpipe.scenarios._cli.standard_streams import prepare_standard_streams
+
+    prepare_standard_streams()
+    given = list(argv)
     known = scenarios()
     if not given or given[0] in ("-h", "--help"):
         print(_help(known))
@@ -36,11 +55,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     from importlib import import_module
 
-    result: int = import_module(f"nnpipe.scenarios.{name}").main(given[1:])
+    scenario = import_module(f"nnpipe.scenarios.{name}")
+    if signal.getsignal(signal.SIGINT) is _stop_at_once:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    result: int = scenario.main(given[1:])
     return result
 
 
 def _help(known: Sequence[str]) -> str:
+    from nnpipe.scenarios._cli.index import summary_of
+
     width = max(map(len, known), default=0)
     rows = "\n".join(f"  {name:<{width}}  {summary_of(name)}" for name in known)
     return f"""usage: nnpipe COMMAND ...

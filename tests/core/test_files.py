@@ -14,7 +14,16 @@ from pathlib import Path
 import pytest
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.files import check_writable, replacing, replacing_folder, reserve, sha256_of, write_bytes, write_text
+from nnpipe.core.files import (
+    check_writable,
+    remove_abandoned,
+    replacing,
+    replacing_folder,
+    reserve,
+    sha256_of,
+    write_bytes,
+    write_text,
+)  # fmt: skip
 
 WRITER = """
 import sys, itertools
@@ -207,3 +216,44 @@ def test_what_cannot_be_reserved_is_no_matter() -> None:
     with open(os.devnull, "wb") as file:
         reserve(file, 1 << 20)
     reserve(io.BytesIO(), 1 << 20)
+
+
+# -- what killed processes leave --------------------------------------------------------------------
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from nnpipe.core.files import replacing, replacing_folder
+with replacing(sys.argv[1]) as file, replacing_folder(sys.argv[2]) as folder:
+    file.write_bytes(b"half")
+    (folder / "deep").mkdir()
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="kills a process")
+def test_what_a_killed_process_left_is_removed_before_the_next_work_but_not_what_somebody_writes(
+    tmp_path: Path,
+) -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [sys.executable, "-c", KILLED, str(tmp_path / "a.json"), str(tmp_path / "deeper" / "b")]
+    assert subprocess.run(command, env=environment, check=False).returncode == -signal.SIGKILL
+    assert len(names_in(tmp_path)) == 2
+    with replacing(tmp_path / "c.json") as living:
+        living.write_bytes(b"mine")
+        check_writable(tmp_path / "a.json")
+        assert sorted(names_in(tmp_path)) == sorted([living.name, "deeper"])
+        assert len(names_in(tmp_path / "deeper")) == 1
+        remove_abandoned(tmp_path, within=True)
+        assert names_in(tmp_path / "deeper") == []
+    assert sorted(names_in(tmp_path)) == ["c.json", "deeper"]
+
+
+def test_what_another_machine_writes_stays_for_a_day(tmp_path: Path) -> None:
+    theirs = tmp_path / ".a.00000000-1-1-0000.partial.json"
+    theirs.write_bytes(b"half")
+    remove_abandoned(tmp_path)
+    assert names_in(tmp_path) == [theirs.name]
+    os.utime(theirs, (time.time() - 90_000,) * 2)
+    remove_abandoned(tmp_path)
+    assert names_in(tmp_path) == []

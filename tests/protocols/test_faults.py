@@ -594,7 +594,7 @@ def test_sigterm_tells_the_client(tmp_path: Path, running: bool, monkeypatch: py
         assert server.process.wait(20) == 0
         with contextlib.suppress(psutil.NoSuchProcess):
             worker.wait(5)
-        assert list(tmp_path.glob("nnpipe-models-*")) == []
+        assert list(tmp_path.glob("nnpipe-*")) == []
 
 
 def test_a_server_that_cannot_listen_says_so_in_one_line() -> None:

@@ -4,15 +4,25 @@ import contextlib
 import dataclasses
 import datetime
 import ipaddress
+import random
 import socket
-from collections.abc import Iterator
+import ssl
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from nnpipe.core.errors import ConfigError, TransportError
+sys.path.insert(0, str(Path(__file__).parent))
+from servers import Server, serves
+
+from nnpipe.core.errors import ConfigError, NNPipeError, TransportError
 from nnpipe.core.runtime_protocol import Channel, Listener, RuntimeProtocol
 from nnpipe.protocols.channels.stream_socket import SocketListener
+from nnpipe.protocols.client.connection import Connection
+from nnpipe.protocols.conversation.host import HostConversation
 from nnpipe.protocols.tls import TLSChannel, TLSProtocol
 from nnpipe.testing.protocol import RuntimeProtocolContract, pair
 
@@ -147,3 +157,127 @@ def test_a_file_that_does_not_vouch_for_the_target_is_named(tmp_path: Path) -> N
         client = TLSProtocol(port=listener.address()[1], ca=KEYS / "ca.pem", timeout=5.0)
         with pytest.raises(TransportError, match=r"ca\.pem does not vouch for it"), pair(Greeting(listener), client):
             pass
+
+
+# -- clients that hold up a server ------------------------------------------------------------------
+
+CROWD = 64
+TOKEN = b"a token that is long enough"
+
+
+def test_an_honest_client_is_served_at_once_amid_silent_slow_and_hostile_ones(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_bytes(TOKEN)
+    options = ("--certificate", str(KEYS / "target.pem"), "--key", str(KEYS / "target.key"))
+    with Server(
+        "--token-file", str(token), "--greeting-timeout", "1", timeout=10.0,
+        protocol=("nnpipe.protocols.tls.TLSProtocol", "--port", "0", *options),
+    ) as target:  # fmt: skip
+        honest = TLSProtocol(port=target.port, ca=KEYS / "ca.pem", timeout=10.0)
+        alone = min(time_to_be_served(honest, tmp_path, token) for _ in range(3))
+        over = threading.Event()
+        crowd = [
+            threading.Thread(target=keep_visiting, args=(VISITS[n % len(VISITS)], target.port, n, over))
+            for n in range(CROWD)
+        ]
+        for each in crowd:
+            each.start()
+        try:
+            time.sleep(0.5)
+            amid = []
+            for _ in range(6):  # the silent ones are turned away meanwhile, and come again
+                amid.append(time_to_be_served(honest, tmp_path, token))
+                time.sleep(0.2)
+        finally:
+            over.set()
+            for each in crowd:
+                each.join(20)
+        assert max(amid) < alone + 1.0, f"alone {alone:.2f} s, amid the crowd {[round(s, 2) for s in amid]}"
+        assert target.stop() == 0
+        assert "Traceback" not in target.log
+
+
+def time_to_be_served(protocol: TLSProtocol, folder: Path, token: Path) -> float:
+    begin = time.monotonic()
+    serves(protocol, folder, token)
+    return time.monotonic() - begin
+
+
+def keep_visiting(
+    visit: Callable[[int, random.Random, threading.Event], None], port: int, seed: int, over: threading.Event
+) -> None:
+    chance = random.Random(seed)
+    while not over.is_set():
+        with contextlib.suppress(OSError, NNPipeError):
+            visit(port, chance, over)
+        over.wait(0.02)
+
+
+def plain(port: int, chance: random.Random) -> socket.socket:
+    """A connection from an address of its own, since wrong tokens delay everybody at an address."""
+    origin = f"127.{chance.randrange(1, 255)}.{chance.randrange(1, 255)}.{chance.randrange(1, 255)}"
+    return socket.create_connection(("127.0.0.1", port), 5.0, source_address=(origin, 0))
+
+
+def encrypted(port: int, chance: random.Random) -> socket.socket:
+    context = ssl.create_default_context(cafile=str(KEYS / "ca.pem"))
+    return context.wrap_socket(plain(port, chance), server_hostname="127.0.0.1")
+
+
+def until_sent_away(sock: socket.socket, over: threading.Event) -> None:
+    sock.settimeout(0.1)
+    while not over.is_set():
+        with contextlib.suppress(TimeoutError):
+            if not sock.recv(1):
+                return
+
+
+def say_nothing(port: int, chance: random.Random, over: threading.Event) -> None:
+    with plain(port, chance) as sock:
+        until_sent_away(sock, over)
+
+
+def stop_in_the_handshake(port: int, chance: random.Random, over: threading.Event) -> None:
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    tls = ssl.create_default_context().wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
+    with contextlib.suppress(ssl.SSLWantReadError):
+        tls.do_handshake()
+    with plain(port, chance) as sock:
+        sock.sendall(outgoing.read()[: chance.choice((5, 60, 1 << 20))])
+        until_sent_away(sock, over)
+
+
+def say_a_byte_now_and_then(port: int, chance: random.Random, over: threading.Event) -> None:
+    with plain(port, chance) as sock:
+        sock.sendall(b"\x16\x03\x01\x02\x00")
+        while not over.wait(0.05):
+            sock.sendall(b"\x01")
+
+
+def talk_nonsense(port: int, chance: random.Random, over: threading.Event) -> None:
+    with plain(port, chance) as sock:
+        sock.sendall(chance.randbytes(chance.choice((1, 30, 3000))))
+        until_sent_away(sock, over)
+
+
+def say_nothing_encrypted(port: int, chance: random.Random, over: threading.Event) -> None:
+    with encrypted(port, chance) as sock:
+        until_sent_away(sock, over)
+
+
+def read_no_answer(port: int, chance: random.Random, over: threading.Event) -> None:
+    with encrypted(port, chance) as sock:
+        sock.sendall(b"".join(HostConversation().hello()))
+        over.wait(1.5)
+
+
+def guess_the_token(port: int, chance: random.Random, over: threading.Event) -> None:
+    channel = TLSChannel(encrypted(port, chance), 5.0, 1 << 20, "the target")
+    with contextlib.closing(Connection(channel, HostConversation(token=b"not the right one at all"))) as connection:
+        connection.greet()
+
+
+VISITS = (
+    say_nothing, stop_in_the_handshake, say_a_byte_now_and_then, talk_nonsense, say_nothing_encrypted, read_no_answer,
+    guess_the_token, say_nothing,
+)  # fmt: skip

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -12,6 +11,7 @@ from nnpipe.core.artifact import Artifact
 from nnpipe.core.claims import Claim
 from nnpipe.core.compiler import Calibration
 from nnpipe.core.errors import CompileError
+from nnpipe.core.leases import temporary_folder
 from nnpipe.core.tensors import IOSpec
 from nnpipe.formats.genai_archive import GENAI, write_genai_archive
 from nnpipe.formats.model_folder import TRANSFORMERS, listed_folder
@@ -56,14 +56,14 @@ class ONNXRuntimeGenAIBuilder(BlockwiseWeights):
         source = listed_folder(artifact.path, CONFIGURATION)
         read_folder(source)  # refuses what would run code
         TextTokenizer.read(source / "tokenizer.json")
-        with tempfile.TemporaryDirectory(prefix="nnpipe-") as folder:
-            given, made = Path(folder, "model"), Path(folder, "made")
+        with temporary_folder() as folder:
+            given, made = folder / "model", folder / "made"
             given.mkdir()
             # A copy without pickles and code, of which the builder could take notice.
             for name in (CONFIGURATION, "tokenizer.json", *_TAKEN):
                 for file in source.glob(name):
                     (given / file.name).symlink_to(file.resolve())
-            self._build(given, made, Path(folder, "cache"))
+            self._build(given, made, folder / "cache")
             if not (made / "genai_config.json").is_file():
                 raise CompileError("the model builder wrote no model")
             write_genai_archive(destination, made, artifact.io)

@@ -11,19 +11,24 @@ import ctypes
 import errno
 import hashlib
 import os
+import re
 import secrets
 import shutil
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
 from nnpipe.core.errors import ConfigError
+from nnpipe.core.leases import owner_has_ended, owner_token
 
 _BLOCK = 1 << 20
 _PROBE = 1 << 16  # bytes; more than any file system stores within a directory entry
-_LONGEST_NAME, _TEMPORARY = 255, len(".12345678.partial.")
+_LONGEST_NAME, _TEMPORARY = 255, len(".12345678-123456-123456789-1234.partial.")
+_PARTIAL = re.compile(r"\..*\.([0-9a-f]{8}-[0-9a-f]+-[0-9a-f]+)-[0-9a-f]{4}\.partial(\.[^.]*)?")
+_OLD = 86_400.0  # seconds after which a temporary file of another machine belongs to nobody
 _HERE, _EXCHANGE = -100, 2  # AT_FDCWD in fcntl.h, RENAME_EXCHANGE in linux/fs.h
 
 
@@ -48,11 +53,12 @@ def replacing(path: str | os.PathLike[str], *, durable: bool = True) -> Iterator
     -----
     When the block raises, the temporary file is removed and ``path`` is left
     as it was.  After ``kill -9`` a file whose name starts with ``.`` and ends
-    in ``.partial`` plus the suffix may remain; ``path`` itself is whole.
+    in ``.partial`` plus the suffix may remain, see :func:`remove_abandoned`;
+    ``path`` itself is whole.
     """
     destination = Path(path)
     destination.parent.mkdir(parents=True, exist_ok=True)
-    temporary = destination.with_name(f".{destination.stem}.{secrets.token_hex(4)}.partial{destination.suffix}")
+    temporary = temporary_path(destination)
     try:
         yield temporary
         if durable:
@@ -81,24 +87,65 @@ def replacing_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
     was.  On Linux, which can exchange two names, ``path`` is always the old
     folder or the new one.  On other systems there is a moment without either.
     After ``kill -9``, a folder whose name starts with ``.`` and ends in
-    ``.partial`` may remain.
+    ``.partial`` may remain, see :func:`remove_abandoned`.
     """
     destination = Path(path).absolute()
     destination.parent.mkdir(parents=True, exist_ok=True)
-    temporary = destination.with_name(f".{destination.name}.{secrets.token_hex(4)}.partial")
+    temporary = temporary_path(destination, suffix="")
     temporary.mkdir()
     try:
         yield temporary
         if not os.path.lexists(destination):
             temporary.rename(destination)
         elif not _exchanged(temporary, destination):
-            aside = temporary.with_name(f".{destination.name}.{secrets.token_hex(4)}.partial")
+            aside = temporary_path(destination, suffix="")
             destination.rename(aside)
             temporary.rename(destination)
             temporary = aside
         _sync_folder(destination.parent)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)  # after an exchange, this is the old folder
+
+
+def temporary_path(destination: Path, suffix: str | None = None) -> Path:
+    """Return a new path beside a destination; its name says that it belongs to this process.
+
+    Parameters
+    ----------
+    destination
+        The path.
+    suffix
+        The suffix of the new one; by default that of the destination.
+    """
+    stem, suffix = (destination.stem, destination.suffix) if suffix is None else (destination.name, suffix)
+    return destination.with_name(f".{stem}.{owner_token()}-{secrets.token_hex(2)}.partial{suffix}")
+
+
+def remove_abandoned(folder: Path, *, within: bool = False) -> None:
+    """Remove temporary files and folders of processes that have ended.
+
+    Parameters
+    ----------
+    folder
+        Where they are.
+    within
+        Whether they may also be in the folders in it.
+    """
+    with suppress(OSError), os.scandir(folder) as items:
+        for item in items:
+            found = _PARTIAL.fullmatch(item.name)
+            is_folder = item.is_dir(follow_symlinks=False)
+            if found is None:
+                if within and is_folder:
+                    remove_abandoned(Path(item.path), within=True)
+                continue
+            ended = owner_has_ended(found[1])
+            if ended is None:
+                ended = time.time() - item.stat(follow_symlinks=False).st_mtime > _OLD
+            if ended and is_folder:
+                shutil.rmtree(item.path, ignore_errors=True)
+            elif ended:
+                os.unlink(item.path)
 
 
 def _exchanged(one: Path, other: Path) -> bool:
@@ -126,7 +173,8 @@ def reserve(file: BinaryIO, size: int) -> None:
 def check_writable(path: str | os.PathLike[str], *, folder: bool = False) -> Path:
     """Return the path if a file, or a folder with files, can be written there now; leave nothing behind.
 
-    Long work calls this before it begins, so that its result is not lost at the end.  The check writes and flushes a
+    Long work calls this before it begins, so that its result is not lost at the end; what a killed process left there
+    is removed.  The check writes and flushes a
     small file beside the destination, since permissions and reported free space do not show reliably whether
     writing will succeed.
 
@@ -166,6 +214,7 @@ def check_writable(path: str | os.PathLike[str], *, folder: bool = False) -> Pat
                 os.fsync(handle.fileno())
         finally:
             probe.unlink(missing_ok=True)
+        remove_abandoned(above)
     except (OSError, ValueError) as error:  # a ValueError is a NUL in a name
         if isinstance(error, ConfigError):
             raise

@@ -2,17 +2,22 @@
 
 A process that is killed cannot remove its temporary files.  So each process
 locks its own; the system releases the lock when the process ends for any
-reason, and the next process removes whatever is not locked.
+reason, and the next process removes whatever is not locked.  Where others
+write the files and might replace them, which would end a lock, the names say to
+which process they belong.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import platform
 import secrets
 import shutil
 import stat
+import tempfile
 import time
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,6 +28,7 @@ except ImportError:  # Windows: nothing is locked, and a process removes only it
 
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 _OLD = 86_400.0  # seconds for which an interrupted upload is kept, so that a client can resume it
+_TEMPORARY = "nnpipe-tmp-"
 
 
 class LeasedFolder:
@@ -68,6 +74,32 @@ class LeasedFolder:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+@contextlib.contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """Yield a new folder, which is removed at the end of the block, or by the next caller if this process is killed."""
+    parent = shared_temporary_folder()
+    sweep(parent, _TEMPORARY)
+    with LeasedFolder(parent, _TEMPORARY) as folder:
+        yield folder
+
+
+@contextlib.contextmanager
+def private_temporary_files() -> Iterator[Path]:
+    """Let all temporary files of this process be in a :func:`temporary_folder` until the end of the block."""
+    with temporary_folder() as folder:
+        before, tempfile.tempdir = tempfile.tempdir, str(folder)
+        try:
+            yield folder
+        finally:
+            tempfile.tempdir = before
+
+
+def shared_temporary_folder() -> Path:
+    """Return the folder for temporary files that all processes of this machine share."""
+    folder = Path(tempfile.gettempdir())
+    return folder.parent if folder.name.startswith(_TEMPORARY) else folder
 
 
 def sweep(parent: Path, prefix: str) -> None:
@@ -152,6 +184,48 @@ def locked(handle: int) -> bool | None:
     except OSError:
         return None
     return True
+
+
+def owner_token() -> str:
+    """Return a part of file names that says to which process a file belongs: machine, process ID and start time."""
+    return f"{_machine()}-{os.getpid():x}-{_start_of(os.getpid()) or 0:x}"
+
+
+def owner_has_ended(token: str) -> bool | None:
+    """Return whether the process of an :func:`owner_token` has ended; None if it is on another machine."""
+    machine, pid, start = token.split("-")
+    if machine != _machine() or os.name != "posix":
+        return None
+    found = _start_of(int(pid, 16))
+    if found is not None:
+        return f"{found:x}" != start
+    if os.path.exists("/proc/self/stat"):
+        return True
+    try:
+        os.kill(int(pid, 16), 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        pass
+    return False
+
+
+def _machine() -> str:
+    """Return eight digits for this boot of this machine, and this container."""
+    known = platform.node()
+    with contextlib.suppress(OSError):
+        known = Path("/proc/sys/kernel/random/boot_id").read_text("ascii") + str(Path("/proc/self/ns/pid").readlink())
+    return f"{zlib.crc32(known.encode()):08x}"
+
+
+def _start_of(pid: int) -> int | None:
+    """Return when a process was started, in ticks since the boot; None if it has ended, or the system does not say."""
+    try:
+        # The name, in brackets, may contain any character (man 5 proc).
+        words = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return None
+    return None if words[0] in (b"Z", b"X") else int(words[19])
 
 
 def _own(parent: Path, prefix: str, suffix: str) -> list[Path]:

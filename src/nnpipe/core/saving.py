@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from nnpipe.core.errors import ArtifactError, ConfigError
 from nnpipe.core.files import check_writable, shortened_path
+from nnpipe.core.leases import shared_temporary_folder
 
 T = TypeVar("T")
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -68,7 +69,7 @@ def save(write: Callable[[Path], T], path: str | os.PathLike[str]) -> T:
 
 def kept_elsewhere(write: Callable[[Path], object], name: str) -> Path | None:
     """Write a file to the first folder that accepts it, and return its path, or None if all fail."""
-    for place in dict.fromkeys((Path.cwd(), Path(tempfile.gettempdir()), Path.home(), Path("/dev/shm"))):
+    for place in dict.fromkeys((Path.cwd(), shared_temporary_folder(), Path.home(), Path("/dev/shm"))):
         folder: Path | None = None
         try:
             folder = Path(tempfile.mkdtemp(prefix="nnpipe-kept-", dir=place))

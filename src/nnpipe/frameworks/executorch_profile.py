@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from nnpipe.core.leases import temporary_folder
 from nnpipe.core.operation_times import KernelTime
 from nnpipe.frameworks.framework_output import hushed
 from nnpipe.frameworks.recorded_calls import computed_by
@@ -27,10 +26,10 @@ def recorded_operators(program: Any, runs: int) -> tuple[KernelTime, ...]:
     runs
         The number of runs that count; those before were to warm it up.
     """
-    with hushed(), tempfile.TemporaryDirectory(prefix="nnpipe-") as folder:
+    with hushed(), temporary_folder() as folder:
         from executorch.devtools import Inspector
 
-        dump = str(Path(folder, "events.etdp"))
+        dump = str(folder / "events.etdp")
         program.write_etdump_result_to_file(dump, "")
         blocks = Inspector(etdump_path=dump).event_blocks
     events = [event for block in blocks if block.name == _RUNS for event in block.events]

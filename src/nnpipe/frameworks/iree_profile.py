@@ -6,7 +6,6 @@ import json
 import re
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from nnpipe.core.errors import ArtifactError
+from nnpipe.core.leases import temporary_folder
 from nnpipe.core.messages import one_line
 from nnpipe.core.operation_times import OperationTimes
 from nnpipe.frameworks.recorded_calls import RecordedCall, times_of_calls
@@ -48,8 +48,8 @@ def record(
     ArtifactError
         If IREE's tools cannot run it; the message names the file.
     """
-    with tempfile.TemporaryDirectory(prefix="nnpipe-") as folder:
-        module, bundle = Path(folder, "module.vmfb"), Path(folder, "times.ireeprof")
+    with temporary_folder() as folder:
+        module, bundle = folder / "module.vmfb", folder / "times.ireeprof"
         module.write_bytes(content)
         given = []
         for place, array in enumerate(inputs):

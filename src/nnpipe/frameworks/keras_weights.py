@@ -7,10 +7,9 @@ Keras has two layouts.  The present one numbers layers by class
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
 from typing import Any
 
+from nnpipe.core.leases import temporary_folder
 from nnpipe.formats.hdf5 import WeightsMismatch, array, child, dataset, datasets, names
 from nnpipe.frameworks.keras import copying_variables
 
@@ -38,9 +37,9 @@ def _set_present(file: Any, model: Any) -> None:
     import h5py
 
     given = dict(datasets(file))
-    with tempfile.TemporaryDirectory(prefix="nnpipe-") as folder:
+    with temporary_folder() as folder:
         # The model's own file shows which weights it has and under which paths Keras looks for them.
-        path = Path(folder) / "expected.weights.h5"
+        path = folder / "expected.weights.h5"
         with copying_variables():
             model.save_weights(path)
         with h5py.File(path, "r+") as expected:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, repeat
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from nnpipe.core.errors import ArtifactError
+from nnpipe.core.leases import temporary_folder
 from nnpipe.core.operation_times import KernelTime, OperationTimes
 from nnpipe.core.session import WARMUP_RUNS, InferenceSession, timed_runs
 from nnpipe.core.tensors import Batch
@@ -43,8 +43,8 @@ def record(
     batches
         The inputs of each run.
     """
-    with tempfile.TemporaryDirectory(prefix="nnpipe-") as folder:
-        native = recorded(Path(folder))
+    with temporary_folder() as folder:
+        native = recorded(folder)
         session = session_of(native)
         with session:
             session.put(batches[0])

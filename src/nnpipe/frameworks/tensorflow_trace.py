@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from nnpipe.core.errors import ConfigError, NotSupported
+from nnpipe.core.leases import temporary_folder
 from nnpipe.frameworks.keras import import_keras
 
 
@@ -53,16 +53,16 @@ def recorded_events() -> Iterator[list[TraceEvent]]:
     tensorflow, _ = import_keras()
     profiler = tensorflow.profiler.experimental
     found: list[TraceEvent] = []
-    with tempfile.TemporaryDirectory(prefix="nnpipe-") as folder:
+    with temporary_folder() as folder:
         try:
-            profiler.start(folder)
+            profiler.start(str(folder))
         except tensorflow.errors.AlreadyExistsError:
             raise ConfigError("TensorFlow's profiler is in use already in this process; stop it first") from None
         try:
             yield found
         finally:
             profiler.stop()
-        found += _events(Path(folder))
+        found += _events(folder)
 
 
 def _events(folder: Path) -> Iterator[TraceEvent]:

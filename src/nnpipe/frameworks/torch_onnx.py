@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
-from nnpipe.core.files import replacing, write_bytes
+from nnpipe.core.files import replacing, temporary_path, write_bytes
 from nnpipe.core.messages import one_line
 from nnpipe.formats.onnx import read_onnx
 from nnpipe.formats.onnx_external_data import write_joined
@@ -90,7 +90,10 @@ def write_exported(found: Any, path: Path, largest: int) -> None:
         if size + _MARGIN > largest:
             onnx_ir.save(found.model, temporary, external_data=f"{path.name}.0.weights")
             return
-        with TemporaryDirectory(prefix=f".{path.stem[:80]}.", suffix=".partial", dir=path.parent) as folder:
-            apart = Path(folder, "model.onnx")
-            onnx_ir.save(found.model, apart, external_data="weights")
-            write_joined(read_onnx(apart), temporary)
+        folder = temporary_path(path, suffix="")
+        folder.mkdir()
+        try:
+            onnx_ir.save(found.model, folder / "model.onnx", external_data="weights")
+            write_joined(read_onnx(folder / "model.onnx"), temporary)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)

@@ -15,7 +15,7 @@ from nnpipe.jobs.agent import control, files, status
 from nnpipe.jobs.agent.status import TAIL
 from nnpipe.jobs.agent_archive import NAME, agent
 from nnpipe.jobs.job_spec import JobSpec
-from nnpipe.jobs.place import JobError, Look, Place
+from nnpipe.jobs.place import EndedWhileStarting, JobError, Look, Place
 
 T = TypeVar("T")
 
@@ -95,6 +95,8 @@ class LocalPlace(Place):
     def _do(self, folder: Path, action: Callable[[], T]) -> T:
         try:
             return action()
+        except control.EndedWhileStarting as error:
+            raise EndedWhileStarting(f"{folder.name[:12]}: {error}") from None
         except control.Refused as error:
             raise JobError(f"{folder.name[:12]}: {error}") from None
         except OSError as error:

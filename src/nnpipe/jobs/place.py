@@ -31,6 +31,10 @@ class Unreached(JobError):
     """A place does not answer now; it may later."""
 
 
+class EndedWhileStarting(JobError):
+    """A job's processes ended before they were ready; another attempt may succeed."""
+
+
 class Unsure(JobError):
     """It is unknown whether a request was carried out."""
 

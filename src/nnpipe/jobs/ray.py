@@ -6,15 +6,14 @@ import json
 import re
 import shlex
 import shutil
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
 from nnpipe.core.errors import ConfigError, MissingDependency
+from nnpipe.core.leases import temporary_folder
 from nnpipe.core.messages import one_line
 from nnpipe.experiment.database.jobs import CANCELLED, CREATING, FAILED, INITIALISING
 from nnpipe.jobs.agent.cluster_entrypoint import REPORTS, SENT, TASK
@@ -118,8 +117,7 @@ class RayCluster(Place):
             "environment": dict(work.environment), "outputs": list(work.outputs), "grace": min(work.grace, _GRACE),
             "afterwards": None,
         }  # fmt: skip
-        with tempfile.TemporaryDirectory(prefix="nnpipe-") as directory:
-            sent = Path(directory)
+        with temporary_folder() as sent:
             (sent / NAME).write_bytes(agent())
             (sent / TASK).write_text(json.dumps(task), "utf-8")
             for path, inside in to_send([work.file, *work.send]):
@@ -130,7 +128,7 @@ class RayCluster(Place):
             with self._client() as client:
                 client.submit_job(
                     entrypoint=f"{shlex.quote(work.python)} -E {NAME} carry .", submission_id=name,
-                    runtime_env={"working_dir": directory}, metadata={"nnpipe_attempt": str(attempt)},
+                    runtime_env={"working_dir": str(sent)}, metadata={"nnpipe_attempt": str(attempt)},
                     entrypoint_num_cpus=work.cpus or None,
                 )  # fmt: skip
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import tempfile
-from pathlib import Path
 from typing import ClassVar, Literal
 
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import NotSupported
 from nnpipe.core.external_tools import Tool
+from nnpipe.core.leases import temporary_folder
 from nnpipe.core.runtime_protocol import Listener, RuntimeProtocol
 from nnpipe.frameworks.cortex_m.cores import ARM_GCC, CoreName
 from nnpipe.frameworks.cortex_m.image import built_for
@@ -66,8 +65,8 @@ class QemuTarget(RuntimeProtocol):
         """
         qemu = QEMU.check(type(self).__name__)
         board = BOARDS[self.core]
-        with tempfile.TemporaryDirectory(prefix="nnpipe-") as folder:
-            firmware = Path(folder, "firmware.elf")
+        with temporary_folder() as folder:
+            firmware = folder / "firmware.elf"
             build_firmware(board, firmware, type(self).__name__)
             command = [
                 qemu, "-M", board.name, "-display", "none", "-monitor", "none", "-icount", "shift=0",

@@ -71,6 +71,16 @@ class TLSChannel(SocketChannel):
         except OSError as error:
             raise self._failure(error, "sent nothing") from None
 
+    def send_now(self, buffers: Sequence[memoryview | bytes]) -> None:
+        """Send some small buffers without waiting; before the TLS handshake is complete nothing can be sent."""
+        if not self._agreed:
+            raise TransportError(f"{self.name} has not completed the TLS handshake")
+        try:
+            self._tls.settimeout(0)
+            self._tls.send(b"".join(buffers))  # one record, which is sent as a whole or not at all
+        except OSError as error:
+            raise self._failure(error, "took nothing") from None
+
     def _wait_again(self) -> None:
         if self._tls.gettimeout() == 0:
             self._tls.settimeout(self.timeout)

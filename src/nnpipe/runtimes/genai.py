@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import tempfile
 from pathlib import Path
 from typing import ClassVar
 
@@ -11,6 +10,7 @@ from nnpipe.core.agreement import agreed_io
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.generation import TOKENS
+from nnpipe.core.leases import temporary_folder
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import IOSpec
@@ -46,7 +46,7 @@ class ONNXRuntimeGenAI(Runtime):
 
     def _load(self, artifact: Artifact) -> InferenceSession:
         with contextlib.ExitStack() as stack:
-            place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nnpipe-")))
+            place = stack.enter_context(temporary_folder())
             io = agreed_io(artifact, unpack_genai_archive(artifact.path, place))
             folder = read_genai_folder(place)
             model = open_genai(folder, self.num_threads, artifact.path)

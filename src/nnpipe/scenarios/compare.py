@@ -36,6 +36,7 @@ from nnpipe.workflows.candidates.model_files import known_wrapper, opened_file
 from nnpipe.workflows.candidates.model_process import LimitOptions
 from nnpipe.workflows.comparison.compare_models import compare_models, compare_pipeline, titles_of
 from nnpipe.workflows.comparison.result import ComparisonResult
+from nnpipe.workflows.isolation.signals import INTERRUPTED
 
 _PIPELINES = (".yaml", ".yml", ".json")
 
@@ -117,7 +118,7 @@ def _compare(argv: Sequence[str] | None) -> int:
     print(f"\n{found}\n\nresult: {found.path}")
     if found.failures:
         raise ConfigError(f"{len(found.failures)} candidates failed: {', '.join(found.failures)}")
-    return 130 if found.interrupted else 0
+    return INTERRUPTED if found.interrupted else 0
 
 
 def _model_files(argv: Sequence[str] | None) -> list[str]:

@@ -63,9 +63,9 @@ def _measure(argv: Sequence[str] | None) -> None:
         title=options.title,
         command=parsed.command,
     )
+    record_measurement(options, wrapper, dataset, found.run)
     print(f"\n{found}\n")
     print(f"result: {options.output}")
-    record_measurement(options, wrapper, dataset, found.run)
 
 
 if __name__ == "__main__":

@@ -94,11 +94,11 @@ def _test(argv: Sequence[str] | None) -> None:
         compiled_path=options.compiled_model_path,
         command=parsed.command,
     )
+    record_measurement(options, wrapper, dataset, found.run)
     print(f"\n{found}\n")
     assert found.artifact is not None
     print(f"compiled model: {found.artifact.path} ({found.run.artifact['size']:,} bytes)")
     print(f"result: {options.output}")
-    record_measurement(options, wrapper, dataset, found.run)
 
 
 if __name__ == "__main__":

@@ -31,6 +31,7 @@ from nnpipe.core.runtime import Runtime
 from nnpipe.scenarios._cli.command import Parsed, Role, add_model_path, execute, parse
 from nnpipe.scenarios._cli.option_types import output_folder
 from nnpipe.workflows.candidates.model_files import settle_model_path, with_weights, wrapper_of_file
+from nnpipe.workflows.isolation.signals import INTERRUPTED
 from nnpipe.workflows.reduction.reduce import reduce
 from nnpipe.workflows.ways import Way, ways
 
@@ -76,7 +77,7 @@ def _reduce(argv: Sequence[str] | None) -> int:
         tolerances=Tolerances.from_argparse(options), hang_after=options.hang_after, time_limit=options.time_limit,
     )  # fmt: skip
     found.show()
-    return 130 if found.ended == "Ctrl-C" else 0
+    return INTERRUPTED if found.ended == "Ctrl-C" else 0
 
 
 def _way(parsed: Parsed) -> str | Way:

@@ -144,13 +144,15 @@ def _search(argv: Sequence[str] | None) -> int:
 
         workers = workers_of(options, options.folder or Path("build/search/workers"))
         found = run_search(settings, database, workers=workers, begin=begin, watch=watch, command=parsed.command)
+    report = found.report(options.report, fanova=options.fanova) if options.report else ""
+    if options.optuna:
+        found.to_optuna(options.optuna, settings.title)
     print(f"\n{found}")
     for name in settings.objectives.names if found.finished else ():
         print(f"\n{found.importance(name)}")
     if options.report:
-        print(f"\n{found.report(options.report, fanova=options.fanova)}")
+        print(f"\n{report}")
     if options.optuna:
-        found.to_optuna(options.optuna, settings.title)
         print(f"\nwritten for Optuna: {options.optuna} (optuna-dashboard {options.optuna} shows it)")
     qualifies = found.final is None or found.final.chosen is not None
     return 0 if found.finished and qualifies else NONE_FINISHED

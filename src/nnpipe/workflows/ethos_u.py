@@ -6,7 +6,6 @@ import csv
 import math
 import re
 import subprocess
-import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any, Literal
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ArtifactError, CompileError
 from nnpipe.core.external_tools import Tool
+from nnpipe.core.leases import temporary_folder
 from nnpipe.core.messages import one_line
 from nnpipe.formats.tflite import read_tflite
 
@@ -107,8 +107,8 @@ def estimate_ethos_u(model: str | Path, accelerator: Accelerator = "ethos-u55-12
     path = Path(model)
     read_tflite(path)
     vela = VELA.check("estimate_ethos_u")
-    with tempfile.TemporaryDirectory(prefix="nnpipe-") as folder:
-        command = [vela, str(path.absolute()), "--accelerator-config", accelerator, "--output-dir", folder]
+    with temporary_folder() as folder:
+        command = [vela, str(path.absolute()), "--accelerator-config", accelerator, "--output-dir", str(folder)]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace", check=False)
         if done.returncode:
             told = next((line for line in reversed((done.stderr + done.stdout).splitlines()) if line.strip()), "?")

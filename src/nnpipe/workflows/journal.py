@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from nnpipe.core.errors import ArtifactError, ConfigError
-from nnpipe.core.files import replacing, write_text
+from nnpipe.core.files import remove_abandoned, replacing, write_text
 from nnpipe.core.leases import locked
 from nnpipe.measuring.run import Run
 
@@ -104,7 +104,9 @@ class Journal:
 
 @contextmanager
 def alone(folder: Path, what: str = "sweep") -> Iterator[None]:
-    """Lock a folder against a second sweep or run; the system releases the lock however the process ends.
+    """Lock a folder against a second sweep or run, and remove what a killed one left in it.
+
+    The system releases the lock however the process ends.
 
     Raises
     ------
@@ -115,4 +117,5 @@ def alone(folder: Path, what: str = "sweep") -> Iterator[None]:
     with open(folder / ".lock", "ab") as handle:
         if locked(handle.fileno()) is False:
             raise ConfigError(f"{folder}: another {what} is at work here; wait, or choose another output")
+        remove_abandoned(folder, within=True)
         yield

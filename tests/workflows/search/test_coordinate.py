@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +73,13 @@ def workers(folder: Path) -> list[int]:
     return found
 
 
+def _wait_for(condition: Callable[[], bool], seconds: float) -> None:
+    limit = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < limit, f"it did not happen within {seconds} s"
+        time.sleep(0.02)
+
+
 @pytest.mark.slow
 def test_a_killed_worker_is_started_again_and_each_trial_is_done_once(folder: Path, capsys: Any) -> None:
     killed: list[int] = []
@@ -93,6 +102,42 @@ def test_a_killed_worker_is_started_again_and_each_trial_is_done_once(folder: Pa
         assert [trial.state for trial in trials] == ["finished"] * 12
         assert len({str(trial.configuration) for trial in trials}) == 12
         assert {job.state for job in database.jobs.find()} == {"completed"}
+
+
+def test_a_worker_that_is_killed_while_it_starts_is_started_again(folder: Path, capsys: Any) -> None:
+    killed: set[int] = set()
+    over = threading.Event()
+
+    def kill_early() -> None:
+        while len(killed) < 2 and not over.is_set():
+            for pid in left(folder) - killed:
+                with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                    if b"agent.pyz\0run" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                        os.kill(pid, signal.SIGKILL)
+                        killed.add(pid)
+
+    killer = threading.Thread(target=kill_early)
+    killer.start()
+    try:
+        status = main(["search.yaml", "trials=2", "--database", "runs.sqlite", "--workers", "2"])
+    finally:
+        over.set()
+        killer.join()
+    told = capsys.readouterr()
+    assert status == 0, told.err
+    assert len(killed) == 2, told.err
+    assert "2 finished" in told.out
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
+def test_workers_of_this_machine_end_with_the_command(folder: Path, number: int) -> None:
+    command = [sys.executable, "-m", "nnpipe", "search", "search.yaml", "arguments.seconds=1", "--workers", "2"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    with subprocess.Popen([*command, "--database", "runs.sqlite"], env=environment) as process:
+        _wait_for(lambda: len(workers(folder)) == 2, 60)
+        process.send_signal(number)
+        assert process.wait(30) == (-number if number == signal.SIGKILL else 128 + number)
+    _wait_for(lambda: not left(folder), 10)
 
 
 @pytest.mark.slow

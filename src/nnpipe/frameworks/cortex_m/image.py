@@ -10,7 +10,6 @@ import contextlib
 import math
 import struct
 import subprocess
-import tempfile
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ import numpy as np
 from nnpipe.core.agreement import agreed_io
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import ArtifactError, CompileError
+from nnpipe.core.leases import temporary_folder
 from nnpipe.core.tensors import IOSpec, TensorSpec
 from nnpipe.frameworks.c_source import FORMAT as C_SOURCE
 from nnpipe.frameworks.c_source import read_c_source
@@ -97,8 +97,7 @@ def image_of(artifact: Artifact, core: Core, address: int, level: str, needed_by
     io = agreed_io(artifact, found)
     compiler = ARM_GCC.check(needed_by)
     flags = [*core.flags, level, "-ffp-contract=off", "-w", "-fcallgraph-info=su"]
-    with tempfile.TemporaryDirectory(prefix="nnpipe-") as name:
-        folder = Path(name)
+    with temporary_folder() as folder:
         header = folder / "header.c"
         header.write_text(_header_source(io, found, core))
         objects: list[str] = []
@@ -128,8 +127,8 @@ def built_for(artifact: Artifact, core: Core, address: int, needed_by: str) -> I
     if artifact.format != C_SOURCE:
         yield artifact
         return
-    with tempfile.TemporaryDirectory(prefix="nnpipe-") as folder:
-        path = Path(folder, "model.bin")
+    with temporary_folder() as folder:
+        path = folder / "model.bin"
         path.write_bytes(image_of(artifact, core, address, "-O2", needed_by))
         yield Artifact.of(path, FORMAT, artifact.io, target=core.name)
 

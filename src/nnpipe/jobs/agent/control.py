@@ -25,6 +25,10 @@ class Refused(Exception):
     """A request cannot be carried out now; the text gives the reason."""
 
 
+class EndedWhileStarting(Refused):
+    """A job's processes ended before they were ready, for instance because they were killed."""
+
+
 def start(folder: Path, job: Mapping[str, Any], program: Sequence[str]) -> None:
     """Start a job in its own session, and return when its supervisor is running.
 
@@ -141,6 +145,15 @@ def _launch(folder: Path, program: Sequence[str], lock: int) -> None:
     os.close(theirs)
     with open(ready, "rb") as handle:
         told = handle.read()
-    process.returncode = 0  # it continues without this process
-    if told != b"ready\n":
-        raise Refused(f"it could not be started; the end of {folder / files.LOG} tells why")
+    if told == b"ready\n":
+        process.returncode = 0  # it continues without this process
+        return
+    try:
+        status = process.wait(SURELY)
+    except subprocess.TimeoutExpired:
+        process.returncode = status = 0
+    if status < 0:
+        raise EndedWhileStarting(f"it was ended by {signal.Signals(-status).name} while it started")
+    raise EndedWhileStarting(
+        f"it could not be started; the end of {folder / files.LOG} tells why, unless it was killed"
+    )

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import json
 import os
 import shutil
 import signal
@@ -26,12 +27,15 @@ from typing import Any, NoReturn
 from nnpipe.jobs.agent import files
 from nnpipe.jobs.agent.final_state import GUARD_KILLED, SUPERVISOR_KILLED, ended
 from nnpipe.jobs.agent.output_checks import checked, snapshot
-from nnpipe.jobs.agent.processes import descendants, identity
+from nnpipe.jobs.agent.processes import ProcessIdentity, descendants, identity, state_of
 from nnpipe.jobs.agent.relay import Relay
 from nnpipe.jobs.agent.termination import end, reap
 
 MARK = "NNPIPE_JOB"
 """The environment variable of all processes of a job."""
+
+OWNER = "NNPIPE_OWNER"
+"""The environment variable with the process, in the form of JSON, without which a job on its machine must not go on."""
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # linux/prctl.h
 _STOPS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP") if hasattr(signal, name))
@@ -92,6 +96,7 @@ class _Supervisor:
     def __init__(self, folder: Path, warden: int, ready: int | None, relay: Relay | None) -> None:
         self._folder, self._warden, self._ready, self._relay = folder, warden, ready, relay
         self._job = files.read(folder, files.JOB) or {}
+        self._owner = _owner(self._job)
         self._statuses: dict[int, int] = {}
         self._told, self._teller = time.monotonic(), 0
 
@@ -175,11 +180,13 @@ class _Supervisor:
                 if os.getppid() != self._warden:
                     return None, GUARD_KILLED
                 return None, f"it was told to end ({signal.Signals(heard).name}), as when a machine is shut down"
+            if self._owner is not None and state_of(self._owner) != "alive":
+                return None, "the process that it works for has ended"
 
     def _hear(self) -> int | None:
         """Wait for a signal, and report progress meanwhile if needed."""
         every = self._job.get("every")
-        if self._relay is None and not every:
+        if self._relay is None and not every and self._owner is None:
             return signal.sigwait(_HEARD)
         if self._relay is not None:
             self._relay.tell()
@@ -223,6 +230,13 @@ def _afterwards(job: Mapping[str, Any], *, wait: bool) -> int:
 def _told(pid: int) -> dict[str, Any] | None:
     found = identity(pid)
     return None if found is None else found.to_json()
+
+
+def _owner(job: Mapping[str, Any]) -> ProcessIdentity | None:
+    try:
+        return ProcessIdentity.from_json(json.loads(job["environment"][OWNER]))
+    except (KeyError, TypeError, ValueError):
+        return None
 
 
 def _words(error: Exception) -> str:

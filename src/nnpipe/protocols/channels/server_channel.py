@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 
 from nnpipe.core.runtime_protocol import Channel, Listener
 
@@ -26,6 +27,16 @@ class PollableChannel(Channel):
     @abstractmethod
     def receive_now(self, buffer: memoryview) -> int | None:
         """Receive available bytes without waiting; return None if there are none."""
+
+    @abstractmethod
+    def send_now(self, buffers: Sequence[memoryview | bytes]) -> None:
+        """Send some small buffers without waiting.
+
+        Raises
+        ------
+        TransportError
+            If the other side is not ready to take all of them; the connection is of no more use then.
+        """
 
     @abstractmethod
     def shut_down(self) -> None:

@@ -93,6 +93,15 @@ class SocketChannel(PollableChannel):
         except OSError as error:
             raise self._failure(error, "sent nothing") from None
 
+    def send_now(self, buffers: Sequence[memoryview | bytes]) -> None:
+        """Send some small buffers without waiting; an error is raised unless all of them could be sent."""
+        try:
+            sent = self._sock.sendmsg(buffers, (), _DONTWAIT)
+        except OSError as error:
+            raise self._failure(error, "took nothing") from None
+        if sent < sum(map(len, buffers)):
+            raise LineTimeout(f"{self.name} takes less than can be waited for")
+
     def fileno(self) -> int:
         """Return the file descriptor to poll."""
         return self._sock.fileno()

@@ -190,7 +190,8 @@ class Admission:
             self._send_away(guest, None)
 
     def _greet(self, guest: PendingClient, message: Message) -> None:
-        guest.channel.send(guest.conversation.greet(message))
+        assert isinstance(guest.channel, PollableChannel)
+        guest.channel.send_now(guest.conversation.greet(message))
         if guest.conversation.state is ConversationState.EMPTY:
             self._forget(guest)
             self._greeted.append(guest)
@@ -225,8 +226,8 @@ class Admission:
         self._forget(guest)
         if failure is not None:
             with contextlib.suppress(TransportError):
-                guest.channel.send(guest.conversation.error(failure, fatal=True))
                 assert isinstance(guest.channel, PollableChannel)
+                guest.channel.send_now(guest.conversation.error(failure, fatal=True))
                 guest.channel.shut_down()
         guest.channel.close()
 

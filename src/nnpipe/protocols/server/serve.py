@@ -13,7 +13,6 @@ import logging
 import os
 import signal
 import sys
-import tempfile
 import time
 import warnings
 from collections.abc import Callable
@@ -22,7 +21,7 @@ from pathlib import Path
 from nnpipe.core.child_processes import die_with_parent, run_forked
 from nnpipe.core.deployment import ServerOptions
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.leases import LeasedFolder, sweep
+from nnpipe.core.leases import temporary_folder
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.runtime_protocol import Channel, Listener, RuntimeProtocol
 from nnpipe.measuring.gpu import GPUs
@@ -39,7 +38,6 @@ from nnpipe.protocols.server.supervised_worker import SupervisedWorker
 from nnpipe.protocols.server.worker import ClientWorker, refuse
 
 _TICK = 0.1  # seconds between checks of a worker, and between samples of its resources
-_MODELS = "nnpipe-models-"  # prefix of the folder of models that is removed when the server ends
 log = logging.getLogger("nnpipe")
 
 
@@ -98,9 +96,7 @@ def serve(
     with contextlib.ExitStack() as stack:
         place = options.save_model_path
         if place is None:
-            temporary = Path(tempfile.gettempdir())
-            sweep(temporary, _MODELS)
-            place = stack.enter_context(LeasedFolder(temporary, _MODELS))
+            place = stack.enter_context(temporary_folder())
         else:
             tidy(place)
         listener = stack.enter_context(protocol.listen())

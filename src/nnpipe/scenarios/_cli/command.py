@@ -27,9 +27,12 @@ from nnpipe.core.arguments import Argument
 from nnpipe.core.component import Component
 from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.core.files import shortened_path
+from nnpipe.core.leases import private_temporary_files
 from nnpipe.core.naming import nearest
 from nnpipe.core.registry import find
 from nnpipe.scenarios._cli.joined_options import join_options
+from nnpipe.scenarios._cli.standard_streams import prepare_standard_streams
+from nnpipe.workflows.isolation.signals import INTERRUPTED, ending_like_ctrl_c
 
 NONE = "none"
 _LONGEST_WORD = 300
@@ -200,14 +203,23 @@ def execute(body: Callable[[Sequence[str] | None], int | None], argv: Sequence[s
     """Run the body of a scenario, and return the exit status.
 
     An error that the user can mend is printed in one line, and the status is 2.  Any
-    other error is a defect and keeps its traceback.  Ctrl-C gives status 130.  ``body``
+    other error is a defect and keeps its traceback.  Ctrl-C gives status 130; SIGTERM
+    and SIGHUP end the command likewise, with 128 and the signal's number.  ``body``
     may return an exit status.  ``--verbosity`` applies to this command only.  Classes in
-    the current folder are found after those of installed packages.
+    the current folder are found after those of installed packages.  Temporary files are
+    in a folder of the command.
     """
+    prepare_standard_streams()
+    with ending_like_ctrl_c() as signals:
+        status = _run(body, argv, prog)
+    return signals.status if status == INTERRUPTED else status
+
+
+def _run(body: Callable[[Sequence[str] | None], int | None], argv: Sequence[str] | None, prog: str) -> int:
     log = logging.getLogger("nnpipe")
     level = log.level
     try:
-        with _current_folder_searched():
+        with private_temporary_files(), _current_folder_searched():
             status = body(argv)
     except NNPipeError as error:
         message = " ".join(map(_readable, str(error).split()))
@@ -215,7 +227,7 @@ def execute(body: Callable[[Sequence[str] | None], int | None], argv: Sequence[s
         return 2
     except KeyboardInterrupt:
         print(f"nnpipe {prog}: stopped", file=sys.stderr)
-        return 130
+        return INTERRUPTED
     except BrokenPipeError:
         # The reader of the output (a pager, head) has ended, which is not an error.
         sys.stderr.close()

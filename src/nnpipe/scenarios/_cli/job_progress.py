@@ -16,6 +16,7 @@ from nnpipe.jobs.place import ABSENT, Unreached
 from nnpipe.jobs.place_address import place_at
 from nnpipe.report.formatting import clean
 from nnpipe.scenarios._cli.job_table import figures, line
+from nnpipe.workflows.isolation.signals import INTERRUPTED
 
 _PAUSE, _PAUSE_AFAR = 0.5, 3.0
 _BETWEEN = 30.0  # seconds between two updates of a storage
@@ -36,7 +37,7 @@ def watch(database: RunDatabase, job: JobRecord) -> int:
         job = _watched(database, job)
     except KeyboardInterrupt:
         print(f"\nthe job goes on; nnpipe jobs watch {job.id[:12]} shows it again", file=sys.stderr)
-        return 130
+        return INTERRUPTED
     print(line(job))
     for output in job.details.get("ended", {}).get("outputs", []):
         if not output["fault"]:
@@ -116,7 +117,7 @@ def follow(database: RunDatabase, job: JobRecord, *, lines: int, until_end: bool
         if not until_end:
             raise
         print("\nthe job goes on", file=sys.stderr)
-        return 130
+        return INTERRUPTED
 
 
 def _kept(database: RunDatabase, job: JobRecord) -> bytes | None:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -23,6 +22,7 @@ from nnpipe.core.arguments import arguments_of
 from nnpipe.core.component import Component
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import CompileError, NNPipeError, RemoteProtocolError, TransportError
+from nnpipe.core.leases import temporary_folder
 from nnpipe.core.model import ModelWrapper
 from nnpipe.measuring.benchmark import benchmark
 from nnpipe.measuring.load_options import LoadOptions
@@ -188,8 +188,8 @@ def source_outputs(source: ModelProcess, options: VerifyOptions, seconds: float 
     if not options.verify_samples:
         yield None
         return
-    with tempfile.TemporaryDirectory(prefix="nnpipe-") as folder:
-        path: Path | str = Path(folder, "reference.npz")
+    with temporary_folder() as folder:
+        path: Path | str = folder / "reference.npz"
         try:
             source.run(options.verify_samples, Path(path), seconds)
         except NNPipeError as error:  # compiled models can still be measured

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import functools
 import logging
-import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -13,6 +12,7 @@ from pathlib import Path
 
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError, NNPipeError
+from nnpipe.core.leases import temporary_folder
 from nnpipe.core.progress import Progress
 from nnpipe.measuring.comparison import Comparison, with_turns
 from nnpipe.measuring.interleaving import interleave
@@ -82,7 +82,7 @@ def carried_out(
     purpose = f"the comparison {title!r}" if title else "a comparison"
     with ExitStack() as stack:
         turns = stack.enter_context(TargetTurns(dict(contest.devices), contest.leases, purpose))
-        output = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nnpipe-")), "run.json")
+        output = stack.enter_context(temporary_folder()) / "run.json"
         for candidate, verification in contest.candidates:
             measure = functools.partial(_measured_alone, contest, candidate, verification, command, output)
             try:

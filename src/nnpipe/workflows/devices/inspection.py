@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nnpipe.core.errors import NNPipeError, TargetError
+from nnpipe.core.leases import temporary_folder
 from nnpipe.core.registry import components
 from nnpipe.core.runtime import Runtime
 from nnpipe.measuring.host import framework_versions, host_facts
@@ -143,8 +142,8 @@ def _tried(device: Device, server: str, deployment: Deployment) -> Inspection:
     if reached.state != FREE:
         return reached
     refusals, forbidden = [], ""
-    with tempfile.TemporaryDirectory(prefix="nnpipe-") as folder:
-        for model in write_trial_models(Path(folder), _formats(device, deployment)):
+    with temporary_folder() as folder:
+        for model in write_trial_models(folder, _formats(device, deployment)):
             try:
                 return _run(reached, deployment, model)
             except TargetError as error:

@@ -9,7 +9,8 @@ task gets a new one.
 A guard process between the two leads the process group of the worker and of all
 processes that it starts.  The group is killed when the worker has crashed, at
 the time limit, when the block that uses the worker ends (also by Ctrl-C), and
-when the calling process has ended.
+when the calling process has ended.  Their temporary files are in a folder of the
+worker, which is removed then.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from nnpipe.core import errors
 from nnpipe.core.child_processes import kill_group, signal_name
 from nnpipe.core.closing import Closing
 from nnpipe.core.errors import NNPipeError, TargetError
+from nnpipe.core.leases import temporary_folder
 from nnpipe.workflows.isolation.worker_template import WorkerTemplate
 
 _GUARD = "nnpipe.workflows.isolation.subprocess_guard"
@@ -84,6 +86,7 @@ class Worker(Closing):
         self._said = bytearray()
         self._listening: list[threading.Thread] = []
         self._lifeline = -1
+        self._temporary = contextlib.ExitStack()
 
     def call(self, request: Mapping[str, Any], seconds: float) -> Any:
         """Return the result of one task, which may take at most ``seconds`` seconds; 0 for no limit.
@@ -153,6 +156,7 @@ class Worker(Closing):
             if stream is not None and not any(thread.is_alive() for thread in self._listening):
                 with contextlib.suppress(BrokenPipeError):
                     stream.close()
+        self._temporary.close()
 
     def _start(self) -> subprocess.Popen[bytes] | _ForkedProcess:
         theirs, self._lifeline = os.pipe()
@@ -174,7 +178,11 @@ class Worker(Closing):
 
     def _new_process(self, lifeline: int) -> subprocess.Popen[bytes]:
         # The child must find the same modules as this process.
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        folder = self._temporary.enter_context(temporary_folder())
+        environment = os.environ | {
+            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+            "TMPDIR": str(folder),
+        }
         terminal = self._shown and sys.stderr.isatty()
         if terminal:  # for progress bars, which cannot ask a pipe for its width
             environment["COLUMNS"] = str(shutil.get_terminal_size().columns)

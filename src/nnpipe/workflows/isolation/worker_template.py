@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from nnpipe.core.child_processes import run_forked
 from nnpipe.core.closing import Closing
 from nnpipe.core.errors import NNPipeError
+from nnpipe.core.leases import temporary_folder
 from nnpipe.workflows.isolation.subprocess_guard import work
 
 POSSIBLE = hasattr(os, "fork") and hasattr(socket, "send_fds")
@@ -42,7 +43,11 @@ class WorkerTemplate(Closing):
     def __init__(self, function: str, modules: Sequence[str] = (), prepare: str = "") -> None:
         self._lock = threading.Lock()
         self._socket, theirs = socket.socketpair()
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        self._temporary = contextlib.ExitStack()
+        environment = os.environ | {
+            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+            "TMPDIR": str(self._temporary.enter_context(temporary_folder())),
+        }
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", __name__, str(theirs.fileno()), function, prepare, *modules],
@@ -74,6 +79,7 @@ class WorkerTemplate(Closing):
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        self._temporary.close()
 
 
 # -- in the subprocess -----------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,6 +21,7 @@ from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.graph import Graph
 from nnpipe.core.graph_sizes import random_inputs
+from nnpipe.core.leases import temporary_folder
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.operation_times import OperationTimes
 from nnpipe.core.registry import find
@@ -86,9 +86,9 @@ def learn_kernels(
             f"learn_kernels: the networks are ONNX files, and {type(made).__name__} runs {' or '.join(made.accepts)}"
         )
     made.check_installed()
-    with tempfile.TemporaryDirectory(prefix="nnpipe-") as folder:
+    with temporary_folder() as folder:
         start, worked = time.perf_counter(), time.process_time()
-        seen = _drawn(made, Path(folder), kernels, seed)
+        seen = _drawn(made, folder, kernels, seed)
         for number in range(1, _ROUNDS):
             left = start + seconds - time.perf_counter()
             if left <= 0:

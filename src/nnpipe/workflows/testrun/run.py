@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from nnpipe.core.errors import ArtifactError, ConfigError, NNPipeError
+from nnpipe.core.leases import temporary_folder
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.runtime import Runtime
 from nnpipe.modelwrappers.files.file_formats import format_of
@@ -140,6 +141,6 @@ def opened(candidate: Any, request: Mapping[str, Any]) -> Iterator[Predictor]:
     """Open a candidate, given in its JSON form, with the settings of a request."""
     spec = CandidateSpec.from_json(candidate)
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nnpipe-")))
+        folder = stack.enter_context(temporary_folder())
         session = stack.enter_context(spec.exported(folder).open())
         yield Predictor(session, spec.wrapper, not request["as_is"], request["batch_size"])

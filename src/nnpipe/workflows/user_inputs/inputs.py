@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import shutil
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +13,7 @@ import numpy as np
 
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError
+from nnpipe.core.leases import temporary_folder
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.naming import listed
@@ -190,8 +189,5 @@ def working_folder(folder: str | Path | None = None) -> Iterator[Path]:
     if folder is not None:
         yield Path(folder)
         return
-    made = tempfile.mkdtemp(prefix="nnpipe-")
-    try:
-        yield Path(made)
-    finally:
-        shutil.rmtree(made, ignore_errors=True)
+    with temporary_folder() as made:
+        yield made

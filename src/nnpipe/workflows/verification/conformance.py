@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -15,6 +14,7 @@ from typing import Any
 from nnpipe.core.argument_checks import check_call, check_range
 from nnpipe.core.component import Component
 from nnpipe.core.errors import ConfigError
+from nnpipe.core.leases import temporary_folder
 from nnpipe.core.progress import Progress
 from nnpipe.core.registry import find
 from nnpipe.core.runtime import Runtime
@@ -167,8 +167,8 @@ def _unpacked(path: Path) -> Iterator[Path]:
         return
     if not path.is_file():
         raise ConfigError(f"{path}: no such folder or archive")
-    with tempfile.TemporaryDirectory(prefix="nnpipe-") as folder:
-        yield extract(path, Path(folder, "vectors"), max_bytes=_MOST_BYTES, progress=False)
+    with temporary_folder() as folder:
+        yield extract(path, folder / "vectors", max_bytes=_MOST_BYTES, progress=False)
 
 
 def _chosen(format: str, only: Sequence[str | type[Component]]) -> list[Way]:

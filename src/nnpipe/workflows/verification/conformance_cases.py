@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import queue
 import re
-import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -20,6 +19,7 @@ from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.component import Component
 from nnpipe.core.errors import NNPipeError
 from nnpipe.core.files import sha256_of
+from nnpipe.core.leases import temporary_folder
 from nnpipe.core.registry import component_from, components
 from nnpipe.core.runtime import Runtime
 from nnpipe.formats.onnx import read_onnx
@@ -110,8 +110,8 @@ def run_case(request: Mapping[str, Any]) -> list[str]:
     compilers = [component_from(item, ModelCompiler) for item in request["compilers"]]
     runtime = component_from(request["runtime"], Runtime)
     try:
-        with tempfile.TemporaryDirectory(prefix="nnpipe-") as folder:
-            return _run_case(case, compilers, runtime, Path(folder), request["rtol"], request["atol"])
+        with temporary_folder() as folder:
+            return _run_case(case, compilers, runtime, folder, request["rtol"], request["atol"])
     except NNPipeError as error:
         return [REFUSED, " ".join(str(error).split())]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Any
 
 from nnpipe.core.argument_checks import check_call, check_range
 from nnpipe.core.errors import ConfigError, MissingDependency, NNPipeError
+from nnpipe.core.leases import temporary_folder
 from nnpipe.core.onnx_conversion import ONNXConversion
 from nnpipe.core.progress import Progress
 from nnpipe.core.registry import components, find
@@ -154,7 +154,7 @@ def onnx_support(
         raise MissingDependency("no framework that writes ONNX is installed; nnpipe list onnxconverters shows them")
     wanted = tuple(dict.fromkeys(opsets))
     with ExitStack() as stack:
-        place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nnpipe-")) if folder is None else folder)
+        place = Path(stack.enter_context(temporary_folder()) if folder is None else folder)
         place.mkdir(parents=True, exist_ok=True)
         rows = {cls: tuple(_rows(cls, wanted, place, time_limit, progress)) for cls in chosen}
     return ONNXSupport(rows, wanted, absent, framework_versions())

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import platform
-import tempfile
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
+from nnpipe.core.leases import shared_temporary_folder
 from nnpipe.measuring.host import host_facts
 
 try:
@@ -32,7 +32,7 @@ class MachineTurns:
 
     def __init__(self, folder: Path | None = None) -> None:
         if folder is None:
-            folder = Path(tempfile.gettempdir()) / f"nnpipe-turns-{os.getuid() if hasattr(os, 'getuid') else 0}"
+            folder = shared_temporary_folder() / f"nnpipe-turns-{os.getuid() if hasattr(os, 'getuid') else 0}"
         self._folder = folder
 
     @contextmanager

@@ -1,7 +1,8 @@
 """Workers as jobs: started at their places, watched, and started again when they die.
 
 A worker that is killed loses nothing but its attempt at a trial, whose lease is ended as soon as the death is seen.
-The jobs go on when the process that started them is killed; the same command finds them again by their names.
+Those on this machine end when the process that started them is killed, those on other machines go on; the same command
+finds them again by their names.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from nnpipe.experiment.database.jobs import COMPLETED, JobRecord
 from nnpipe.jobs.job_spec import JobSpec
 from nnpipe.jobs.jobs import cancel, refresh, resume, submit
 from nnpipe.jobs.local import HERE
-from nnpipe.jobs.place import JobError
+from nnpipe.jobs.place import EndedWhileStarting, JobError
 from nnpipe.jobs.place_address import place_at
 from nnpipe.searching.trial import LeaseLost, TrialLease
 from nnpipe.searching.trial_store import TrialStore
@@ -185,7 +186,11 @@ class WorkerJobs(Closing):
             **({} if here else {"python": self.program.python}),
         )  # fmt: skip
         place = place_at(worker.address, self.folder)
-        worker.job = submit(self.database, spec, place, name=f"{self.title}: {worker.name}")
+        name = f"{self.title}: {worker.name}"
+        try:
+            worker.job = submit(self.database, spec, place, name=name)
+        except EndedWhileStarting:
+            (worker.job,) = self.database.jobs.find(name, limit=1)  # it is started again like any that has ended
 
     def _last_line(self, job: JobRecord) -> str:
         try:

@@ -11,7 +11,11 @@ from pathlib import Path
 
 from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.core.files import write_text
+from nnpipe.core.leases import private_temporary_files
 from nnpipe.experiment.database.database import RunDatabase
+from nnpipe.jobs.agent.processes import identity
+from nnpipe.jobs.agent.supervisor import OWNER
+from nnpipe.workflows.isolation.signals import ending_like_ctrl_c
 
 VARIABLE = "NNPIPE_WORKER"
 """The environment variable with a :class:`WorkerTask`.
@@ -63,9 +67,14 @@ class WorkerTask:
     storage: str = ""
 
     def environment(self) -> dict[str, str]:
-        """Return the variables with which the worker's process finds this, and on this machine the same modules."""
+        """Return the variables with which the worker's process finds this.
+
+        On this machine it also finds the same modules, and ends with this process.
+        """
         found = {VARIABLE: json.dumps(asdict(self))}
         if self.directory:
+            owner = identity(os.getpid())
+            found[OWNER] = json.dumps(None if owner is None else owner.to_json())
             found["PYTHONPATH"] = os.pathsep.join(str(Path(entry).absolute()) for entry in sys.path if entry)
         return found
 
@@ -107,8 +116,11 @@ def run_worker(work: object, script: str) -> int:
     try:
         task = WorkerTask.from_environment(os.environ)
         os.chdir(task.directory or folder)
-        work(task, json.loads((folder / SETTINGS).read_text("utf-8")), folder)
+        with ending_like_ctrl_c() as signals, private_temporary_files():
+            work(task, json.loads((folder / SETTINGS).read_text("utf-8")), folder)
     except NNPipeError as error:
         sys.stderr.write(f"{error}\n")
         return USER_ERROR
+    except KeyboardInterrupt:
+        return signals.status
     return 0
