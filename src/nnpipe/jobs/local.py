@@ -95,7 +95,7 @@ class LocalPlace(Place):
     def _do(self, folder: Path, action: Callable[[], T]) -> T:
         try:
             return action()
-        except control.EndedWhileStarting as error:
+        except control.NeverReady as error:
             raise EndedWhileStarting(f"{folder.name[:12]}: {error}") from None
         except control.Refused as error:
             raise JobError(f"{folder.name[:12]}: {error}") from None

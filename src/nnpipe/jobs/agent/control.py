@@ -25,7 +25,7 @@ class Refused(Exception):
     """A request cannot be carried out now; the text gives the reason."""
 
 
-class EndedWhileStarting(Refused):
+class NeverReady(Refused):
     """A job's processes ended before they were ready, for instance because they were killed."""
 
 
@@ -153,7 +153,5 @@ def _launch(folder: Path, program: Sequence[str], lock: int) -> None:
     except subprocess.TimeoutExpired:
         process.returncode = status = 0
     if status < 0:
-        raise EndedWhileStarting(f"it was ended by {signal.Signals(-status).name} while it started")
-    raise EndedWhileStarting(
-        f"it could not be started; the end of {folder / files.LOG} tells why, unless it was killed"
-    )
+        raise NeverReady(f"it was ended by {signal.Signals(-status).name} while it started")
+    raise NeverReady(f"it could not be started; the end of {folder / files.LOG} tells why, unless it was killed")

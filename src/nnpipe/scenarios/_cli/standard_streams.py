@@ -14,17 +14,11 @@ def prepare_standard_streams() -> None:
     A file that is opened later could otherwise get the number of a closed stream, and be written to as if it were one.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
-        try:
-            os.fstat(number)
-        except OSError:
-            opened = os.open(os.devnull, os.O_RDWR)
-            if opened != number:
-                os.dup2(opened, number)
-                os.close(opened)
-            os.set_inheritable(number, True)
         stream = getattr(sys, name)
         if stream is None:
-            setattr(sys, name, open(os.devnull, "w" if number else "r", encoding="utf-8"))
+            opened = os.open(os.devnull, os.O_RDWR)  # has the stream's number, unless a file has got it already
+            os.set_inheritable(opened, opened == number)
+            setattr(sys, name, os.fdopen(opened, "w" if number else "r", encoding="utf-8"))
         elif number and isinstance(stream, TextIOWrapper) and stream.errors in ("strict", "surrogateescape"):
             with suppress(ValueError):  # it has been closed
                 stream.reconfigure(errors="replace")
