@@ -3,7 +3,8 @@
 The value is fitted as a sum of one function for each factor (Hastie and Tibshirani 1986, "Generalized additive
 models"; smooth functions as P-splines, Eilers and Marx 1996, "Flexible smoothing with B-splines and penalties").
 A factor's share is the variance of its function over all of the factor's values, equally weighted, as a share of the
-variance of the sum (the main effects of functional ANOVA; Sobol 1993, Hooker 2007).
+whole variance: that of the sum, and of what the sum leaves unexplained in samples that were not fitted, which is joint
+effects and noise (the main effects of functional ANOVA; Sobol 1993, Hooker 2007).
 
 Samples that crowd in one corner, as those of an adaptive search do, estimate the same functions with wider intervals;
 regression trees, in contrast, do not extrapolate and rank factors wrongly then.
@@ -60,7 +61,7 @@ class Factor:
 
 @dataclass(frozen=True)
 class MainEffect:
-    """A factor's share of the variance that the sum of all effects has, with a 95 % interval."""
+    """A factor's share of the whole variance, with a 95 % interval."""
 
     name: str
     share: float
@@ -122,10 +123,11 @@ def main_effects(factors: Sequence[Factor], values: npt.ArrayLike) -> MainEffect
         return MainEffects(tuple(MainEffect(factor.name, 0.0, 0.0, 0.0) for factor in factors), 0.0)
     model = _Model(effects, (target - target.mean()) / scale, blocks)
     penalty, explained = model.best_penalty()
-    shares = model.shares(model.solve(np.ones(blocks), penalty))
+    left = 1.0 - max(explained, 0.0)
+    shares = model.shares(model.solve(np.ones(blocks), penalty), left)
     random = np.random.default_rng(0)
     draws = [random.multinomial(blocks, np.full(blocks, 1 / blocks)).astype(np.float64) for _ in range(_RESAMPLES)]
-    resampled = np.array([model.shares(model.solve(weights, penalty)) for weights in draws])
+    resampled = np.array([model.shares(model.solve(weights, penalty), left) for weights in draws])
     low, high = np.quantile(resampled, (0.025, 0.975), axis=0)
     found = {
         effect.name: MainEffect(effect.name, *(float(part) for part in row))
@@ -223,13 +225,13 @@ class _Model:
         found = np.append(self.solve((~out).astype(np.float64), penalty), -1.0)
         return float(found @ self.products[out].sum(axis=0) @ found)
 
-    def shares(self, coefficients: Floats) -> Floats:
-        """Return each effect's share of the sum of their variances."""
+    def shares(self, coefficients: Floats, unexplained: float) -> Floats:
+        """Return each effect's share of the sum of their variances and the unexplained one."""
         variances = np.array([
             float(np.var(effect.points @ coefficients[place]))
             for place, effect in zip(self.places, self.effects, strict=True)
         ])  # fmt: skip
-        total = float(variances.sum())
+        total = float(variances.sum()) + unexplained
         return variances / total if total > 0 and math.isfinite(total) else np.zeros(len(variances))
 
 

@@ -122,6 +122,10 @@ class SearchSpace:
             return False
         return True
 
+    def contains(self, configuration: Mapping[str, Any]) -> bool:
+        """Return whether a configuration fits, and satisfies all constraints."""
+        return self.fits(configuration) and self.allows(configuration)
+
     def check(self, configuration: Mapping[str, Any]) -> None:
         """Raise :class:`ConfigError` unless a configuration is one of this space; constraints are not asked."""
         for name in configuration:

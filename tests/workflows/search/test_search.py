@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from tests.tools.installed import needs
 import nnpipe
 from nnpipe.core.errors import ConfigError
 from nnpipe.searching.memory_trials import MemoryTrials
+from nnpipe.searching.space import SearchSpace
 from nnpipe.searching.trial import SearchTrial
 
 needs("optuna")
@@ -31,6 +33,19 @@ def test_the_best_configuration_of_a_function_is_found() -> None:
     assert [trial.number for trial in seen] == list(range(60))
     assert "60 finished" in str(found)
     assert parabola(**found.arguments) == found.best.values["value"]
+
+
+@pytest.mark.parametrize("how", [{"space": {"n": {"kind": "int", "low": 6, "high": 9}}}, {"constraints": ["n >= 6"]}])
+def test_what_the_space_has_come_to_exclude_is_never_the_best(how: dict[str, Any]) -> None:
+    store, fixed = MemoryTrials(), {"sampler": "random", "trials": 60}
+    before = {"n": {"kind": "int", "low": 1, "high": 9}}
+    found = nnpipe.search(lambda n: abs(n - 4), before, store=store, **fixed)
+    assert found.best.configuration == {"n": 4}
+    now = SearchSpace.from_json(how.get("space", before), how.get("constraints", ()))
+    narrower = dataclasses.replace(found, space=now)
+    assert narrower.best.configuration == {"n": 6}
+    assert [trial.configuration for trial in narrower.front] == [{"n": 6}]
+    assert narrower.arguments == {"n": 6}
 
 
 def test_trials_of_a_store_are_gone_on_with_in_several_threads() -> None:

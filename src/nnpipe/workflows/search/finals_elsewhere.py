@@ -60,6 +60,8 @@ class Finals:
         only_known
             Whether all has been measured on another machine, so that the results are only read.
         """
+        # The file may have come to exclude configurations that were tried before.
+        trials = [trial for trial in trials if self.space.contains(trial.configuration or {})]
         if storage is not None:
             fetch_kept(trials, storage, self.subject.output)
         arguments = {

@@ -69,23 +69,28 @@ class SearchResult:
         return tuple(trial for trial in self.trials if trial.state == "finished")
 
     @property
+    def eligible(self) -> tuple[SearchTrial, ...]:
+        """The trials that may be chosen: those of the space as it is now, which may exclude some that were tried."""
+        return tuple(trial for trial in self.trials if self.space.contains(trial.configuration or {}))
+
+    @property
     def best(self) -> SearchTrial:
-        """The finished trial with the best value of the only objective.
+        """The finished trial of the space with the best value of the only objective.
 
         Raises
         ------
         ConfigError
             If there are several objectives, or no trial was finished.
         """
-        found = self.objectives.best(self.trials, self.objectives.one(None, "best"))
+        found = self.objectives.best(self.eligible, self.objectives.one(None, "best"))
         if found is None:
             raise ConfigError("no trial was finished")
         return found
 
     @property
     def front(self) -> tuple[SearchTrial, ...]:
-        """The finished trials that no other one beats in every objective (the Pareto front)."""
-        return self.objectives.front(self.trials)
+        """The finished trials of the space that no other one beats in every objective (the Pareto front)."""
+        return self.objectives.front(self.eligible)
 
     @property
     def arguments(self) -> dict[str, Any]:
