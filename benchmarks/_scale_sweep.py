@@ -93,6 +93,7 @@ def listing(asked: dict[str, Any], folder: Path) -> float:
 def choosing(points: int) -> float:
     """Return the CPU seconds of judging candidates: figures with intervals, constraints, front and its shares."""
     asked = Sweep.from_settings(settings(points))
+    asked = asked.of_task(asked.dataset.task)
     done = [
         Done(point, str(number), Outcome(measured(point, number)), None) for number, point in enumerate(asked.points)
     ]
@@ -109,6 +110,7 @@ def confirming(points: int, folder: Path) -> int:
     asked = Sweep.from_settings(
         settings(points) | {"output": str(folder / f"{points}"), "constraints": ["load <= 1 s"]}
     )
+    asked = asked.of_task(asked.dataset.task)
     asked = replace(asked, points=tuple(replace(point, way=None, runtime=None) for point in asked.points))
     done = [Done(point, str(n), Outcome(measured(point, n)), None) for n, point in enumerate(asked.points)]
     times = []

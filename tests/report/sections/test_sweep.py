@@ -96,7 +96,7 @@ def test_the_table_has_every_point_with_its_verdict():
         "level": "qualifies",
         "slow": "fails p90",
         "vague": "undecided: p90",
-        "few": "fails p90",
+        "few": "not known: p90",
     }
     assert [row[front].value for row in rows.values()] == [1.0, 0.2, 1.0, 0.9, 0.7]
     assert rows["fast"][table.header.index("Size, kB")].note == ""
@@ -107,7 +107,7 @@ def test_what_kills_each_is_told():
     assert [tuple(cell.text for cell in row) for row in killed.cells()] == [
         ("slow", "latency_p90 <= 5 ms", "fails", "900\u00a0ms (810\u00a0ms to 990\u00a0ms)"),
         ("vague", "latency_p90 <= 5 ms", "cannot be told", "4.00\u00a0ms (3.60\u00a0ms to 4.40\u00a0ms)"),
-        ("few", "latency_p90 <= 5 ms", "fails", "9 calls cannot tell it"),
+        ("few", "latency_p90 <= 5 ms", "not known", "9 calls cannot tell it"),
     ]
     assert [table.caption for table in said(GIVEN, Table)[2:]] == [
         "1 combination could not be measured",

@@ -40,7 +40,8 @@ def _tiles(found: Found) -> Iterator[Tile]:
     chosen = _chosen(found)
     if chosen is not None:
         known = _shipped(found, chosen).get(found.choose.name)
-        note = f"best of those that qualify: {found.choose.title} {ranged(found.choose, known)}"
+        where = f" on {found.cheapest}, the cheapest device" if found.cheapest else ""
+        note = f"best of those that qualify{where}: {found.choose.title} {ranged(found.choose, known)}"
         yield Tile("Ship", chosen.title, note + (", measured again" if found.again is not None else ""))
         if found.again is not None:
             yield Tile("Doubts about it", _doubt_kinds(found.again.doubts), "from when it was measured again")
@@ -196,15 +197,20 @@ def _judged(found: Found, point: SweepCandidate) -> str:
         return f"stopped at {share(point.share, 0)}"
     if point.qualifies:
         return "qualifies"
-    fails = [c.metric.heading for c in found.constraints if _fails(c, point)]
-    if fails:
-        return "fails " + ", ".join(fails)
-    return "undecided: " + ", ".join(c.metric.heading for c in found.constraints if point.claims.get(c.text) is None)
+    for verdict, words in (("fails", "fails "), ("not known", "not known: "), ("cannot be told", "undecided: ")):
+        headings = [c.metric.heading for c in found.constraints if _claim_verdict(c, point) == verdict]
+        if headings:
+            return words + ", ".join(headings)
+    return "barred: " + _doubt_kinds(point.doubts)
 
 
-def _fails(constraint: MetricConstraint, point: SweepCandidate) -> bool:
-    known = point.figures.get(constraint.metric.name)
-    return point.claims.get(constraint.text) is False or known is None or known.value is None
+def _claim_verdict(constraint: MetricConstraint, point: SweepCandidate) -> str:
+    known, holds = point.figures.get(constraint.metric.name), point.claims.get(constraint.text)
+    if known is None or known.value is None:
+        return "not known"
+    if holds is None:
+        return "cannot be told"
+    return "holds" if holds else "fails"
 
 
 def _killed(found: Found) -> Iterator[Block]:
@@ -212,7 +218,7 @@ def _killed(found: Found) -> Iterator[Block]:
         (
             point.title,
             constraint.text,
-            "fails" if _fails(constraint, point) else "cannot be told",
+            _claim_verdict(constraint, point),
             ranged(constraint.metric, point.figures.get(constraint.metric.name)),
         )
         for point in found.points

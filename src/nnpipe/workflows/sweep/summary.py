@@ -20,7 +20,7 @@ from nnpipe.workflows.sweep.device_result import DeviceResult, cheapest
 from nnpipe.workflows.sweep.file import Sweep
 from nnpipe.workflows.sweep.points import Point
 from nnpipe.workflows.sweep.run import Done
-from nnpipe.workflows.sweep.select import Judged, level_of, tell
+from nnpipe.workflows.sweep.select import Claim, Judged, level_of, tell
 
 _ROWS = 40
 
@@ -160,8 +160,15 @@ def _verdict(one: Judged) -> str:
         return f"stopped at {100 * one.done.share:g} %"
     if one.qualifies:
         return "qualifies"
+    failed = [claim for claim in one.killed_by if claim.holds is False]
+    if failed:
+        return "fails " + _headings(failed)
     if one.killed_by:
-        return "fails " + ", ".join(claim.constraint.metric.heading for claim in one.killed_by)
+        return "not known: " + _headings(one.killed_by)
     if one.barred:
         return "barred: " + kinds(one.barred)
-    return "undecided: " + ", ".join(claim.constraint.metric.heading for claim in one.claims if not claim.holds)
+    return "undecided: " + _headings([claim for claim in one.claims if not claim.holds])
+
+
+def _headings(claims: Sequence[Claim]) -> str:
+    return ", ".join(claim.constraint.metric.heading for claim in claims)
