@@ -142,6 +142,9 @@ def test_accuracies_on_different_samples_are_not_compared(make_run):
     assert "not all judged on the same samples and in the same way" in words(document)
     assert "second: classification, 100 samples" in words(document)
     assert "Best accuracy" not in words(document)
+    assert "Spread" not in words(document)  # nor are their classes ranked
+    alike = render([make_run("first"), make_run("second")], "T")
+    assert any(table.header[-1] == "Spread" for table in blocks(alike, Table))
 
 
 def test_a_difference_that_noise_explains_is_called_that(make_run):

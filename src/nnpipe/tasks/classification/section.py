@@ -13,6 +13,7 @@ from nnpipe.report.charts import Dots, Floats, Heatmap
 from nnpipe.report.document import Block, Cell, Paragraph, Plot, Section, Table, Tile, Tiles
 from nnpipe.report.formatting import clean, share
 from nnpipe.report.inputs.candidate import Candidate
+from nnpipe.report.inputs.comparability import on_the_same_samples
 from nnpipe.report.sections.grouping import MOST_OPEN
 from nnpipe.report.task_section import TaskSection
 from nnpipe.tasks.classification.score_metrics import SCORE_METRICS, SCORES
@@ -41,7 +42,8 @@ class ClassificationSection(TaskSection):
             for c, found in judged
         ]
         known = [(c, found) for c, found in judged if found is not None]
-        if len(known) > 1 and len({found.class_names for _, found in known}) == 1:
+        alike = on_the_same_samples(candidates) and len({found.class_names for _, found in known}) == 1
+        if len(known) > 1 and alike:
             parts.insert(0, _by_class(known))
         return Section("Classification", tuple(parts))
 
