@@ -58,8 +58,8 @@ def test_biases_of_a_matrix_that_takes_sequences_are_on_the_last_axis() -> None:
     assert suspects_of(rounded + np.median(bias), expected, bias) == []  # in all channels the same
     assert suspects_of(rounded + 0.02, expected, np.full(CHANNELS, 0.02)) == []
     assert suspects_of(rounded, expected, bias) == []
-    assert suspects_of(rounded - bias, expected, bias)[0].startswith("its bias is missing")
-    assert suspects_of(rounded + bias, expected, bias)[0].startswith("its bias is added once too often")
+    assert suspects_of(rounded - bias, expected, bias)[0].startswith("as if its bias were missing")
+    assert suspects_of(rounded + bias, expected, bias)[0].startswith("as if its bias were added once too often")
 
 
 def test_an_error_much_larger_than_a_bias_is_not_that_bias() -> None:

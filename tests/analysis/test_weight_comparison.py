@@ -23,7 +23,7 @@ BIASES = {name: RANDOM.standard_normal(6) for name in "abc"}
 TURNS: dict[Layout, tuple[int, ...]] = {"OIHW": (0, 1, 2, 3), "HWIO": (2, 3, 1, 0), "OHWI": (0, 2, 3, 1)}
 NORM = Normalisation(
     "norm_b", RANDOM.uniform(0.5, 2, 6), RANDOM.standard_normal(6), RANDOM.standard_normal(6),
-    RANDOM.uniform(0.1, 3, 6), "norm_b.beta",
+    RANDOM.uniform(0.1, 3, 6), 1e-5, "norm_b.beta",
 )  # fmt: skip
 
 
@@ -116,13 +116,13 @@ def test_integers_are_the_nearest_of_their_channel_and_no_others() -> None:
     ]
 
 
-@pytest.mark.parametrize("epsilon", [1e-5, 1e-3])
+@pytest.mark.parametrize("epsilon", [1e-5, 1e-3, 0.0153])
 @pytest.mark.parametrize("claims", [("float",), ("int8",), ("pruned",), ("clustered",)])
 def test_a_folded_normalisation_is_accounted_for(claims: tuple[str, ...], epsilon: float) -> None:
     change = {"pruned": pruned, "clustered": clustered}.get(claims[0], lambda k: k)
     factor = NORM.gamma / np.sqrt(NORM.variance + epsilon)
     bias = NORM.beta + factor * (BIASES["b"] - NORM.mean)
-    source = model(norm=True)
+    source = replace(model(), normalised={"out_b": replace(NORM, epsilon=epsilon)})
     kernel = change(KERNELS["b"]) * factor[:, None, None, None]
     steps = True if claims == ("int8",) else None
     found = judged(model("OHWI", "x/", b=kernel, bias_b=bias, steps=steps), *claims, source=source)
@@ -136,12 +136,26 @@ def test_a_folded_normalisation_is_accounted_for(claims: tuple[str, ...], epsilo
     assert (first.name, first.wrong) == ("b.bias", "all of it is 0")
 
 
+@pytest.mark.parametrize("zeros", [slice(None), slice(0, 3)])
+def test_a_normalisation_with_scales_of_zero_makes_zeros(zeros: slice) -> None:
+    gamma = NORM.gamma.copy()
+    gamma[zeros] = 0
+    norm = replace(NORM, gamma=gamma)
+    source = replace(model(), normalised={"out_b": norm})
+    bias = norm.beta + norm.factor * (BIASES["b"] - norm.mean)
+    kernel = KERNELS["b"] * norm.factor[:, None, None, None]
+    assert not judged(model("OHWI", b=kernel, bias_b=bias), source=source).wrong
+    assert not judged(model("OHWI"), source=source).wrong  # not folded
+    (wrong,) = judged(model("OHWI", b=0 * KERNELS["b"]), source=model()).wrong
+    assert wrong.name == "b.weight"
+
+
 @pytest.mark.parametrize("layout", ["OIHW", "OHWI"])
 def test_a_normalisation_with_negative_factors_is_accounted_for(layout: Layout) -> None:
     """Along the outputs, the median of the channels' cosines is then -1, and along the inputs it is near 0."""
     norm = replace(NORM, gamma=NORM.gamma * np.array([-1.0, 1.0, -1.0, -1.0, 1.0, -1.0]))
     source = replace(model(), normalised={"out_b": norm})
-    factor = norm.factor(1e-5)
+    factor = norm.factor
     bias = norm.beta + factor * (BIASES["b"] - norm.mean)
     found = judged(model(layout, b=KERNELS["b"] * factor[:, None, None, None], bias_b=bias), source=source)
     assert not found.wrong
@@ -149,8 +163,8 @@ def test_a_normalisation_with_negative_factors_is_accounted_for(layout: Layout) 
 
 
 def test_weights_that_a_source_takes_over_are_those_before_folding() -> None:
-    factor = NORM.factor(1e-5)[:, None, None, None]
-    bias = NORM.beta + NORM.factor(1e-5) * (BIASES["b"] - NORM.mean)
+    factor = NORM.factor[:, None, None, None]
+    bias = NORM.beta + NORM.factor * (BIASES["b"] - NORM.mean)
     norm = Weight("norm_b.beta", NORM.beta, "norm_b", "BatchNorm", 2)
     source = Weights((*model(norm=True).tensors, norm), "OIHW", {"out_b": NORM})
     found = adopted_weights(source, model("HWIO", "x/", b=pruned(KERNELS["b"]) * factor, bias_b=bias))
@@ -241,7 +255,7 @@ def folded_by(**factors: float) -> tuple[Weights, Weights]:
     """A source whose ``b`` and ``c`` are normalised, and a file with these folded, kernels multiplied once more."""
     made = {}
     for name in "bc":
-        factor = NORM.factor(1e-5)
+        factor = NORM.factor
         made[name] = KERNELS[name] * factor[:, None, None, None] * factors.get(name, 1.0)
         made[f"bias_{name}"] = NORM.beta + factor * (BIASES[name] - NORM.mean)
     other = replace(NORM, name="norm_c", beta_name="norm_c.beta")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from nnpipe.analysis.channel_noise import Array
-from nnpipe.analysis.normalisation_folding import along, epsilon_of, expected_of, expected_vector, vector_beside
+from nnpipe.analysis.normalisation_folding import along, expected_of, expected_vector, vector_beside
 from nnpipe.analysis.weights import Weights, pair_weights
 
 
@@ -22,17 +22,16 @@ def counterparts(source: Weights, other: Weights) -> dict[str, Array]:
     Folded normalisations are divided out again.
     """
     pairs = pair_weights(source, other)
-    epsilon = epsilon_of(pairs, source, other)
     found: dict[str, Array] = {}
     for pair in pairs:
         if pair.source.values.ndim < 2:
             found.setdefault(pair.source.name, pair.other.values)
             continue
-        expected = expected_of(pair, source, other, epsilon)
+        expected = expected_of(pair, source, other)
         found[pair.source.name] = expected.found
         if expected.norm is None:
             continue
-        factor = along(expected.norm.factor(expected.epsilon), expected.found.ndim, expected.axis)
+        factor = along(expected.norm.factor, expected.found.ndim, expected.axis)
         kept = factor != 0
         found[pair.source.name] = np.where(kept, expected.found / np.where(kept, factor, 1.0), pair.source.values)
         own, bias = vector_beside(pair.source, source), vector_beside(pair.other, other)

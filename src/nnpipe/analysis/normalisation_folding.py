@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,13 +10,10 @@ import numpy as np
 from nnpipe.analysis.channel_noise import Array, step_of
 from nnpipe.analysis.weights import Normalisation, Weight, WeightPair, Weights
 
-_EPSILONS = (1e-3, 1e-5, 1e-4, 1e-6, 1e-7, 1e-8, 1e-2, 2e-5, 1e-12)
 _LOUD = 0.3  # of a channel's greatest number: rounding of larger numbers does not hide a factor
 _SCALED = 0.02  # relative median difference of a channel above which it may be a multiple
 _EXACT = 1e-5  # mean difference of factors that were not rounded
-_BIASES = 1e-2  # mean difference of biases, relative to the greatest, that rounding explains
-_CLIPPED = 0.1  # the largest difference of a factor that is counted
-_LARGEST = 0.1  # the largest epsilon, which is added to variances
+_TINY = 1e-300
 _PART = 0.5  # the share of the difference that a factor must explain
 
 
@@ -28,8 +25,8 @@ class Expected:
     ----------
     numbers, found, step
         The expected values, the found values, and their quantisation step.
-    norm, epsilon, axis
-        The normalisation that was folded into it, its epsilon, and the axis of channels.
+    norm, axis
+        The normalisation that was folded into it, and the axis of channels.
     factors
         The factor of each channel, if channels are multiples of the expected ones.
     shift
@@ -42,7 +39,6 @@ class Expected:
     found: Array
     step: Array | None
     norm: Normalisation | None = None
-    epsilon: float = 0.0
     axis: int = 0
     factors: Array | None = None
     shift: Array | None = None
@@ -52,7 +48,7 @@ class Expected:
         """Return the expected and the found values before the normalisation was folded in."""
         if self.norm is None:
             return self.numbers, self.found
-        factor = along(self.norm.factor(self.epsilon), self.numbers.ndim, self.axis)
+        factor = along(self.norm.factor, self.numbers.ndim, self.axis)
         known = np.where(factor != 0, factor, 1.0)
         # The last bits of a float are lost; numbers that were equal before must become equal again.
         return self.numbers / known, np.round(self.found / known / self._grain) * self._grain
@@ -62,7 +58,7 @@ class Expected:
         return float(2.0 ** np.floor(np.log2(max(float(np.abs(self.found).max(initial=0.0)), 1e-30) * 1e-5)))
 
 
-def expected_of(pair: WeightPair, source: Weights, other: Weights, epsilon: float) -> Expected:
+def expected_of(pair: WeightPair, source: Weights, other: Weights) -> Expected:
     """Return the expected values of a kernel: unchanged, or with the following normalisation folded in.
 
     Parameters
@@ -71,16 +67,11 @@ def expected_of(pair: WeightPair, source: Weights, other: Weights, epsilon: floa
         The kernel.
     source, other
         The weights of both models.
-    epsilon
-        The epsilon of normalisations, used if this kernel does not determine it exactly.
     """
-    best: tuple[float, Expected] | None = None
-    for made in _candidates(pair, source, other, epsilon):
-        off = _difference(made.numbers, made.found, made.axis)
-        if best is None or off < best[0]:
-            best = (off, made)
-    assert best is not None
-    made, left = _multiplied(best[1])
+    # Both explain a kernel of zeros, but only a normalisation with scales of 0 makes one.
+    candidates = list(_candidates(pair, source, other))[::-1]
+    best = min(candidates, key=lambda made: _difference(made.numbers, made.found, made.axis))
+    made, left = _multiplied(best)
     for folded in _after_affine(pair, source) if made.norm is None and left > _EXACT else ():
         candidate, rest = _multiplied(folded)
         if rest < left:
@@ -114,48 +105,18 @@ def expected_vector(expected: Expected, bias: Array | None) -> tuple[Array, floa
     """Return the bias that results from a folded normalisation, and the greatest number in its computation."""
     norm = expected.norm
     assert norm is not None
-    moved = norm.factor(expected.epsilon) * ((0.0 if bias is None else bias) - norm.mean)
+    moved = norm.factor * ((0.0 if bias is None else bias) - norm.mean)
     found: Array = norm.beta + moved
     return found, float(np.max(np.abs(moved), initial=0.0) + np.max(np.abs(norm.beta), initial=0.0))
 
 
-def _candidates(pair: WeightPair, source: Weights, other: Weights, common: float) -> Iterator[Expected]:
+def _candidates(pair: WeightPair, source: Weights, other: Weights) -> Iterator[Expected]:
     raw, found = pair.source.values, pair.turned()
     stated, seen_step = pair.other.step, step_of(pair.other.values)
     step = np.array(seen_step) if stated is None and seen_step else None if stated is None else pair.back(stated)
     yield Expected(raw, found, step)
-    for norm, axis, ratios in _foldings(pair, source, other):
-        seen = (ratios != 0) & (norm.gamma != 0)
-        own = np.median(np.square(norm.gamma[seen] / ratios[seen]) - norm.variance[seen]) if seen.any() else 0.0
-        candidates = [*_EPSILONS, *([float(own)] if 0 < own < _LARGEST else [])]
-        off = [_off(ratios[seen], norm.factor(each)[seen]) for each in candidates]
-        exact = seen.any() and min(off) < _EXACT * int(seen.sum())
-        epsilon = candidates[int(np.argmin(off))] if exact else common
-        yield Expected(raw * along(norm.factor(epsilon), raw.ndim, axis), found, step, norm, epsilon, axis)
-
-
-def epsilon_of(pairs: Sequence[WeightPair], source: Weights, other: Weights) -> float:
-    """Estimate the epsilon of the source's normalisations from the kernels into which they were folded.
-
-    A single rounded kernel does not determine it well, since only channels with a small variance depend on it.  All
-    kernels together do, as networks use the same epsilon everywhere.
-    """
-    kernels, biases, count = np.zeros(len(_EPSILONS)), np.zeros(len(_EPSILONS)), 0
-    for pair in pairs:
-        for norm, _, ratios in _foldings(pair, source, other):
-            seen = (ratios != 0) & (norm.gamma != 0)
-            kernels += [_off(ratios[seen], norm.factor(epsilon)[seen]) for epsilon in _EPSILONS]
-            own, bias = vector_beside(pair.source, source), vector_beside(pair.other, other)
-            if bias is not None and bias.values.shape == norm.mean.shape:
-                added = 0.0 if own is None else own.values
-                count += bias.values.size
-                for number, epsilon in enumerate(_EPSILONS):
-                    should = norm.beta + norm.factor(epsilon) * (added - norm.mean)
-                    off = np.abs(bias.values - should) / max(float(np.abs(should).max()), epsilon)
-                    biases[number] += float(np.sum(np.minimum(off, _CLIPPED)))
-    # Biases are not pruned, clustered or rounded to few bits.
-    told = biases if count and biases.min() < _BIASES * count else kernels
-    return _EPSILONS[int(np.argmin(told))]
+    for norm, axis in _foldings(pair, source, other):
+        yield Expected(raw * along(norm.factor, raw.ndim, axis), found, step, norm, axis)
 
 
 def vector_beside(kernel: Weight, weights: Weights) -> Weight | None:
@@ -163,15 +124,12 @@ def vector_beside(kernel: Weight, weights: Weights) -> Weight | None:
     return next((w for w in weights.tensors if w.operation == kernel.operation and w.values.ndim == 1), None)
 
 
-def _foldings(pair: WeightPair, source: Weights, other: Weights) -> Iterator[tuple[Normalisation, int, Array]]:
-    """Yield the axes along which the next normalisation may be folded into a kernel, with each channel's factor."""
+def _foldings(pair: WeightPair, source: Weights, other: Weights) -> Iterator[tuple[Normalisation, int]]:
+    """Yield the axes along which the next normalisation may be folded into a kernel."""
     norm = source.normalised.get(pair.source.result)
     if norm is None or other.normalised.get(pair.other.result) is not None:
         return
-    found = pair.turned()
-    for axis, length in enumerate(pair.source.values.shape):
-        if length == norm.mean.size:
-            yield norm, axis, _ratios(pair.source.values, found, axis)
+    yield from ((norm, axis) for axis, length in enumerate(pair.source.values.shape) if length == norm.mean.size)
 
 
 def _ratios(one: Array, two: Array, axis: int) -> Array:
@@ -181,17 +139,13 @@ def _ratios(one: Array, two: Array, axis: int) -> Array:
     return np.array([np.median(q[m] / p[m]) if m.any() else 0.0 for p, q, m in zip(a, b, loud, strict=True)])
 
 
-def _off(ratios: Array, factors: Array) -> float:
-    return float(np.sum(np.minimum(np.abs(ratios / factors - 1), _CLIPPED)))
-
-
 def _difference(numbers: Array, found: Array, axis: int) -> float:
     """Return the median over channels of their relative difference; numbers that became 0 do not count."""
     a, b = (np.moveaxis(each, axis, 0).reshape(each.shape[axis], -1) for each in (numbers, found))
     kept = b != 0
     signal, noise = np.sum(np.square(a) * kept, axis=1), np.sum(np.square(a - b) * kept, axis=1)
-    heard = signal > 0
-    return float(np.median(np.sqrt(noise[heard] / signal[heard]))) if heard.any() else 0.0
+    heard = (signal > 0) | (noise > 0)
+    return float(np.median(np.sqrt(noise[heard] / np.maximum(signal[heard], _TINY)))) if heard.any() else 0.0
 
 
 def along(values: Array, rank: int, axis: int) -> Array:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -28,6 +28,9 @@ LEAST_OF_TENSOR: dict[Claim, float] = {
     "float": 80.0, "float16": 50.0, "bfloat16": 30.0, "int8-weights": 17.0, "int8": 17.0, "int4-weights": 12.0,
 }  # fmt: skip
 """The least signal-to-noise ratio of a whole tensor in decibels, by claim."""
+
+Effect = Literal["all", "none", ""]
+"""What undoing a suspect does to the outputs: it makes them the source's, changes nothing, or neither is certain."""
 
 _SUSPECTS = 3
 _BIAS = 3.0  # the least excess of noise, in decibels, that is assigned to a wrong bias
@@ -85,7 +88,9 @@ class Suspect:
         The operations with weights between the last matching tensors and this one
         in the source, and all such operations in the other model.
     told
-        A description of the fault.
+        A description of what is seen.
+    effect
+        What undoing it does to the outputs; only if that makes them the source's, it is certainly the cause.
     """
 
     name: str
@@ -93,9 +98,13 @@ class Suspect:
     within: tuple[str, ...]
     there: tuple[str, ...]
     told: str
+    effect: Effect = ""
 
     def __str__(self) -> str:
-        return f"{self.name!r} ({self.level.kind}): {self.told}"
+        told = f"{self.name!r} ({self.level.kind}): {self.told}"
+        if self.effect == "all":
+            return f"{told}; with the source's values there, the outputs are the source's"
+        return f"{told}; without an effect on the outputs" if self.effect == "none" else told
 
     def to_json(self) -> dict[str, Any]:
         """Return the object in its JSON form."""
@@ -104,13 +113,15 @@ class Suspect:
             "told": self.told,
             "within": list(self.within),
             "there": list(self.there),
+            "effect": self.effect,
             "level": self.level.to_json(),
         }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Suspect:
         """Make the object from the output of :meth:`to_json`."""
-        return cls(data["name"], Level(**data["level"]), tuple(data["within"]), tuple(data["there"]), data["told"])
+        within, there = tuple(data["within"]), tuple(data["there"])
+        return cls(data["name"], Level(**data["level"]), within, there, data["told"], data["effect"])
 
 
 def sure_for(claims: Iterable[Claim]) -> float:
@@ -236,7 +247,7 @@ def _wrong_bias(pair: Pair, axis: int, inputs_of: Mapping[str, tuple[str, ...]],
     like = float(np.sum(off * bias) / np.sqrt(np.sum(np.square(off)) * np.sum(np.square(bias)))) if off.any() else 0.0
     if not _ONCE[0] <= abs(part) <= _ONCE[1] or abs(like) < _LIKE_BIAS:
         return ""
-    return "its bias is missing" if part < 0 else "its bias is added once too often"
+    return "as if its bias were missing" if part < 0 else "as if its bias were added once too often"
 
 
 def coarsest(levels: Sequence[Level], within: Mapping[str, tuple[str, ...]]) -> tuple[Suspect, ...]:

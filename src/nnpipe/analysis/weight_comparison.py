@@ -12,7 +12,6 @@ from nnpipe.analysis.channel_noise import Array, decibels, power, rows_of
 from nnpipe.analysis.describe_differences import what_is_wrong
 from nnpipe.analysis.normalisation_folding import (
     Expected,
-    epsilon_of,
     expected_of,
     expected_vector,
     vector_beside,
@@ -52,14 +51,13 @@ def weigh(source: Weights, other: Weights, claims: Iterable[Claim]) -> Weighing:
     whole = source
     source = thinned(source, other) if "pruned" in changes_of(claims) else source
     pairs = pair_weights(source, other)
-    epsilon = epsilon_of(pairs, source, other)
     found: list[WeightChange] = []
     accounted: set[str] = set()
     kernels: dict[str, tuple[WeightPair, Expected]] = {}
     for pair in pairs:
         accounted.add(pair.source.name)
         if pair.source.values.ndim > 1:
-            expected = expected_of(pair, source, other, epsilon)
+            expected = expected_of(pair, source, other)
             kernels[pair.source.operation] = (pair, expected)
             found.append(_kernel(pair, expected, claims))
     folded = {}

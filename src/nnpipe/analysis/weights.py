@@ -65,6 +65,8 @@ class Normalisation:
         The name of the operation.
     gamma, beta, mean, variance
         The parameters, ``(channels,)`` each.
+    epsilon
+        The number that the model adds to variances.
     beta_name
         The name of the tensor of ``beta``, if there is one.
     """
@@ -74,11 +76,13 @@ class Normalisation:
     beta: Array
     mean: Array
     variance: Array
+    epsilon: float
     beta_name: str = ""
 
-    def factor(self, epsilon: float) -> Array:
-        """Return the factor of each channel, ``(channels,)``."""
-        found: Array = self.gamma / np.sqrt(self.variance + epsilon)
+    @property
+    def factor(self) -> Array:
+        """The factor of each channel, ``(channels,)``."""
+        found: Array = self.gamma / np.sqrt(self.variance + self.epsilon)
         return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -126,7 +126,12 @@ class Artifact:
         return found
 
     def _write(self) -> None:
-        write_text(sidecar_of(self.path), json.dumps(self.to_json(), indent=2) + "\n")
+        origin = self.parent and self.parent._placed(lambda path: _seen_from(path, self.path.parent))
+        write_text(sidecar_of(self.path), json.dumps(replace(self, parent=origin).to_json(), indent=2) + "\n")
+
+    def _placed(self, place: Callable[[Path], Path]) -> Artifact:
+        """Return the artifact with its path, and those that it was made from with theirs, changed by a function."""
+        return replace(self, path=place(self.path), parent=self.parent and self.parent._placed(place))
 
     @classmethod
     def read(cls, path: str | Path, check: bool = True) -> Artifact:
@@ -154,6 +159,9 @@ class Artifact:
             raise ArtifactError(f"{description}: too large for a model's description")
         try:
             artifact = cls.from_json(_parsed(description.read_bytes()), path)
+            # A recorded path is absolute, or begins at the description's folder, whatever the current folder is.
+            origin = artifact.parent and artifact.parent._placed(path.parent.joinpath)
+            artifact = replace(artifact, parent=origin)
         except RecursionError:
             raise ArtifactError(f"{description}: not a model's description: nested too deeply") from None
         except _DAMAGED as error:
@@ -261,6 +269,12 @@ def sidecar_of(path: Path) -> Path:
     """Return the path of the description beside a model file."""
     check_call(sidecar_of, locals())
     return path.with_name(path.name + ".json")
+
+
+def _seen_from(path: Path, folder: Path) -> Path:
+    """Return a path that begins at a folder if it is below it, so that the two can be moved together; else absolute."""
+    path, folder = path.absolute(), folder.absolute()
+    return path.relative_to(folder) if path.is_relative_to(folder) else path
 
 
 def _parsed(content: bytes) -> Any:

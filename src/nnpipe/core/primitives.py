@@ -9,7 +9,7 @@ sums over.  :mod:`nnpipe.analysis.operation_costs` has the rules.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from nnpipe.core.errors import SpecMismatch
@@ -236,11 +236,14 @@ class PlainPrimitive(Primitive):
         The function in the framework's word: ``"relu"``, ``"concat"``.
     axes
         The axes that it works along; empty if they do not matter or are not known.
+    epsilon
+        What a normalisation adds to variances; ``None`` for others, or if it is not known.
     """
 
     plain: PlainKind
     function: str
     axes: tuple[int, ...] = ()
+    epsilon: float | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         """Accept negative axes, which count from the last one."""

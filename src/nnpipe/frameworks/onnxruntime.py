@@ -38,6 +38,8 @@ _LEVELS = {
     "all": "ORT_ENABLE_ALL",
 }
 _EXACT = "session.x64quantprecision"
+_BLOCKS = "session.qdq_matmulnbits_accuracy_level"  # by default, products with 4-bit weights round activations to int8
+_FLOAT = "1"
 _REPLACED = "replace the existing tensor"  # how that option fails where a weight is used twice
 _LARGEST = 1 << 30  # bytes of a model whose optimised graph is written out, with all weights, for a recording
 _FATAL = 4  # log severity: errors are raised, so there is nothing to print
@@ -66,7 +68,8 @@ def open_model(
     optimisation
         Level of graph optimisation: ``"none"``, ``"basic"``, ``"extended"`` or ``"all"``.
     exact_integers
-        Whether to avoid overflow in products of 8-bit numbers on processors without VNNI.
+        Whether to avoid overflow in products of 8-bit numbers on processors without VNNI, and 8-bit activations in
+        products with 4-bit weights.
     content
         A changed model to load instead of the file.
     recording
@@ -99,6 +102,8 @@ def open_model(
         options.inter_op_num_threads = 1  # the default execution mode is sequential, so further threads would be idle
         options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, _LEVELS[optimisation])
         options.add_session_config_entry(_EXACT, "1" if exact else "0")
+        if exact_integers:
+            options.add_session_config_entry(_BLOCKS, _FLOAT)
         for name in file.batch_names if batch is not None else ():
             options.add_free_dimension_override_by_name(name, batch)
         if recording is not None:

@@ -108,7 +108,7 @@ def _read_onnx(path: Path) -> OpenVINOModel:
     file.check_external()
     refuse_wrong(path, "OpenVINO", OPENVINO)
     native = _read(path, model=str(path))
-    _refuse_wrong_pooling(path, native)
+    _refuse_wrong_windows(path, native)
     # A tensor that is an input and an output has the names of both.
     taken = _taken(path, native, tuple(file.inputs))
     given = tuple(_name(path, port.names, file.outputs) for port in native.outputs)
@@ -129,21 +129,48 @@ def _read_onnx(path: Path) -> OpenVINOModel:
     return OpenVINOModel(native, io, taken)
 
 
-def _refuse_wrong_pooling(path: Path, native: Any) -> None:
-    """Reject pooling whose last window lies wholly beyond the input: OpenVINO adds this window, ONNX does not."""
+def _refuse_wrong_windows(path: Path, native: Any) -> None:
+    """Reject pooling and transposed convolutions whose windows OpenVINO places or counts wrongly."""
     for operation in native.get_ordered_ops():
-        if operation.get_type_name() not in ("MaxPool", "AvgPool"):
+        kind = operation.get_type_name()
+        if kind in ("MaxPool", "AvgPool"):
+            fault = _pooling_fault(operation)
+        elif kind.endswith("ConvolutionBackpropData"):
+            fault = _transposed_fault(operation)
+        else:
             continue
-        said = operation.get_attributes()
-        given, made = operation.input(0).get_partial_shape(), operation.output(0).get_partial_shape()
-        if said.get("rounding_type") != "ceil" or given.rank.is_dynamic:
+        if fault:
+            raise NotSupported(f"{path}: OpenVINO computes {kind} {operation.friendly_name!r} wrongly: {fault}")
+
+
+def _pooling_fault(operation: Any) -> str:
+    """Return what is wrong with pooling that rounds up: ONNX has no window that lies wholly beyond the input."""
+    said = operation.get_attributes()
+    given, made = operation.input(0).get_partial_shape(), operation.output(0).get_partial_shape()
+    if said.get("rounding_type") != "ceil" or given.rank.is_dynamic:
+        return ""
+    pads = zip(said["pads_begin"], said["pads_end"], strict=True)
+    for axis, (stride, kernel, (before, behind)) in enumerate(zip(said["strides"], said["kernel"], pads, strict=True), 2):
+        if not given[axis].is_static:
             continue
-        for axis, (stride, pad) in enumerate(zip(said["strides"], said["pads_begin"], strict=True), 2):
-            if given[axis].is_static and (made[axis].get_length() - 1) * stride >= given[axis].get_length() + pad:
-                raise NotSupported(
-                    f"{path}: OpenVINO computes {operation.get_type_name()} {operation.friendly_name!r} wrongly: "
-                    "ceil_mode adds a window that lies wholly beyond the input"
-                )
+        length, last = given[axis].get_length(), (made[axis].get_length() - 1) * stride
+        if last >= length + before:
+            return "ceil_mode adds a window that lies wholly beyond the input"
+        if said.get("exclude-pad") is False and before + behind and last + kernel > length + before + behind:
+            return "with ceil_mode, count_include_pad does not count the padding of the last window"
+    return ""
+
+
+def _transposed_fault(operation: Any) -> str:
+    """Return what is wrong with padding to the same length: with a free axis, even that of the batch, it is left out."""
+    said, given = operation.get_attributes(), operation.input(0).get_partial_shape()
+    if not said["auto_pad"].startswith("same") or given.is_static:
+        return ""
+    kernel = list(operation.input(1).get_partial_shape())[-len(said["strides"]) :]
+    for length, stride, dilation in zip(kernel, said["strides"], said["dilations"], strict=True):
+        if length.is_dynamic or (length.get_length() - 1) * dilation + 1 != stride:
+            return "auto_pad is left out where the batch or another axis is free; export it with fixed lengths"
+    return ""
 
 
 def _taken(path: Path, native: Any, names: tuple[str, ...]) -> tuple[str, ...]:

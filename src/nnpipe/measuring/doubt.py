@@ -36,8 +36,9 @@ OF_QUALITY: tuple[Kind, ...] = (
 )  # fmt: skip
 """The kinds that concern predictions, not times."""
 
-BARRING: tuple[Kind, ...] = ("not finite", "chance", "constant", "collapsed")
-"""The kinds with which a candidate is not chosen by default: a model that predicts nothing is often the fastest."""
+BARRING: tuple[Kind, ...] = ("not finite", "quantised twice", "chance", "constant", "collapsed")
+"""The kinds with which no candidate is chosen, by a comparison, sweep or search: a model that predicts nothing is often
+the fastest."""
 
 
 @dataclass(frozen=True)

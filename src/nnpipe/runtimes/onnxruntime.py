@@ -32,7 +32,9 @@ class ONNXRuntime(Runtime, FixesBatch):
         "all", help="how far ONNX Runtime may rewrite the graph while it loads the model"
     )
     exact_integers: bool = argument(
-        True, help="avoid overflow in products of 8-bit numbers on x86 processors without VNNI, at some cost in speed"
+        True,
+        help="avoid overflow in products of 8-bit numbers on x86 processors without VNNI, and 8-bit activations in "
+        "products with 4-bit weights, at some cost in speed",
     )
     io_binding: bool = argument(
         False, help="pass tensors by I/O binding, which saves some microseconds per call; always done on a GPU"

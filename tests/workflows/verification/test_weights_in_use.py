@@ -160,4 +160,4 @@ def test_a_normalisation_within_the_next_layer_is_not_looked_for(tmp_path: Path,
         ("channels 0 and 1" in told["kernel"] or "channels 0, 1" in told["kernel"]) if swapped else not told["kernel"]
     )
     assert ("dense" in {suspect.name for suspect in where.suspects}) is swapped
-    assert "norm" not in {suspect.name for suspect in where.suspects if "bias is missing" in suspect.told}
+    assert "norm" not in {suspect.name for suspect in where.suspects if "as if its bias were missing" in suspect.told}

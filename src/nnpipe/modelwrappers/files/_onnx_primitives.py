@@ -53,6 +53,7 @@ _NORMALISATIONS = {
     "SimplifiedLayerNormalization": "rms", "MeanVarianceNormalization": "layer",
     "com.microsoft.SkipLayerNormalization": "layer", "com.microsoft.SkipSimplifiedLayerNormalization": "rms",
 }  # fmt: skip
+_EPSILON = 1e-5  # of normalisations that do not state another
 _WEIGHTS = {"Conv": 1, "ConvTranspose": 1, "ConvInteger": 1, "com.microsoft.FusedConv": 1, "QLinearConv": 3}
 _PRODUCTS = {"MatMul": 1, "MatMulInteger": 1, "QLinearMatMul": 3, "com.microsoft.QLinearMatMul": 3}
 _GEMMS = {"Gemm": 1, "com.microsoft.QGemm": 3, "com.microsoft.FusedGemm": 1}
@@ -116,7 +117,8 @@ def _primitive(call: _Call) -> Primitive | None:
     if kind in _RANDOM:
         return PlainPrimitive("elementwise", "random")
     if kind in _NORMALISATIONS:
-        return PlainPrimitive("normalisation", _NORMALISATIONS[kind])
+        epsilon = call.attributes.get("epsilon", _EPSILON)
+        return PlainPrimitive("normalisation", _NORMALISATIONS[kind], epsilon=float(epsilon))
     if kind in _POOLS:
         return PoolingPrimitive(
             _POOLS[kind], call.lengths("kernel_shape"), call.lengths("strides"), call.lengths("dilations")

@@ -148,7 +148,7 @@ def _primitives(call: _Call) -> tuple[Primitive, ...]:
     if name in _RANDOM:
         return (PlainPrimitive("elementwise", "random"),)
     if name in _NORMALISATIONS:
-        return (PlainPrimitive("normalisation", _NORMALISATIONS[name]),)
+        return (PlainPrimitive("normalisation", _NORMALISATIONS[name], epsilon=call.given.get("eps")),)
     if name in _CELLS:
         return _recurrent(call)
     found = _primitive(call)

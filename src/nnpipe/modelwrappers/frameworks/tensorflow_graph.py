@@ -192,7 +192,11 @@ class _Layout:
             self.tensors[output] = TensorSpec(output, tuple(tensor.shape), str(tensor.dtype))
         weights = [self.weight_names[id(v)] for v in getattr(operation, "weights", ())]
         taken = tuple(names[id(tensor)] for tensor in node.input_tensors)
-        shown = Operation(name, type(operation).__name__, (*taken, *weights), tuple(outputs), layer, node)
+        sides = ([tuple(tensor.shape) for tensor in side] for side in (node.input_tensors, node.outputs))
+        shown = Operation(
+            name, type(operation).__name__, (*taken, *weights), tuple(outputs), layer, node,
+            primitives_of(operation, *sides),
+        )  # fmt: skip
         used = {id(tensor): names[id(tensor)] for tensor in node.input_tensors}
         self.steps.append(TracedCall(shown, used, taken, _takes_training(operation), training))
 

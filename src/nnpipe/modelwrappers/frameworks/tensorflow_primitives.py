@@ -95,7 +95,8 @@ def _primitives(call: _Call) -> tuple[Primitive, ...]:
     if name in _PLAINS:
         return (PlainPrimitive(_PLAINS[name], name.lower()),)
     if name in _NORMALISATIONS:
-        return (PlainPrimitive("normalisation", _NORMALISATIONS[name]),)
+        epsilon = getattr(call.layer, "epsilon", None)
+        return (PlainPrimitive("normalisation", _NORMALISATIONS[name], epsilon=epsilon),)
     if name[:-2] in _POOLS and name[-2:] in _RANKS:
         kernel = tuple(getattr(call.layer, "pool_size", ()))
         return (PoolingPrimitive(_POOLS[name[:-2]], kernel, tuple(getattr(call.layer, "strides", ()))),)

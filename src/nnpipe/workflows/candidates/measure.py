@@ -262,4 +262,5 @@ def verify_here(request: Mapping[str, Any]) -> dict[str, Any]:
     reference = Reference.read(Path(request["reference"]))
     with spec.open() as session:
         options = VerifyOptions.from_json(request["verify_options"])
-        return verified(session, reference, options, claims=declared_claims(spec.artifact) or ("float",))
+        claims = reference.with_own_numbers(declared_claims(spec.artifact) or ())
+        return verified(session, reference, options, claims=claims)

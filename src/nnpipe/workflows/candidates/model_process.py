@@ -27,9 +27,11 @@ from nnpipe.core.registry import component_from
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch
+from nnpipe.modelwrappers.files.file_model import FileModel
 from nnpipe.workflows.candidates.spec import CandidateSpec
 from nnpipe.workflows.candidates.stages import suffix
 from nnpipe.workflows.isolation.subprocess_worker import Died, Worker
+from nnpipe.workflows.verification.claims import computing_format
 from nnpipe.workflows.verification.compare_outputs import Reference, prepared_samples
 
 log = logging.getLogger("nnpipe")
@@ -211,7 +213,9 @@ def _run(spec: CandidateSpec, model: LiveModel, request: Mapping[str, Any]) -> s
         )  # fmt: skip
     samples = prepared_samples(wrapper, spec.dataset, request["samples"])
     with _session(spec, model, request["runtime"]) as session:
-        Reference.of(session, wrapper.io, samples).write(Path(request["to"]))
+        # A file states its number format; other models would have to be traced, and compute in floats.
+        numbers = computing_format(model) if isinstance(wrapper, FileModel) else "float"
+        Reference.of(session, wrapper.io, samples, numbers).write(Path(request["to"]))
     return str(request["to"])
 
 

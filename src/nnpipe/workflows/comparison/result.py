@@ -15,6 +15,7 @@ from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import replacing, write_text
 from nnpipe.measuring.comparison import Comparison
 from nnpipe.measuring.constraints import Figure, MetricConstraint, check_consistent, metric_of
+from nnpipe.measuring.doubt import BARRING
 from nnpipe.measuring.quality_doubts import quality_doubts
 from nnpipe.measuring.quantities import Quantity
 from nnpipe.measuring.run import Run
@@ -25,9 +26,6 @@ from nnpipe.report.writers.terminal import to_text
 from nnpipe.workflows.notebook import shown_table
 from nnpipe.workflows.sweep.estimates import Figures
 from nnpipe.workflows.sweep.select import Claim, tell
-
-_SPOILT = ("quantised twice", "chance", "constant", "collapsed")
-"""Kinds of doubts about predictions that keep a candidate from being chosen."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -170,7 +168,7 @@ class ComparisonResult:
             claims = [_judged(each, figures, level, run.title == self.reference) for each in wanted]
             value = figures.of(metric, level).value
             failing = [tell(claim) for claim in claims if not claim.holds]
-            failing += [doubt.reason for doubt in quality_doubts(run) if doubt.kind in _SPOILT]
+            failing += [doubt.reason for doubt in quality_doubts(run) if doubt.kind in BARRING]
             if value is None:
                 failing.append(f"{by} is not known: {figures.of(metric, level).reason}")
             if failing or value is None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
-
 from nnpipe.core.artifact import Artifact, sidecar_of
 from nnpipe.core.claims import Claim, checked
 from nnpipe.core.compiler import ModelCompiler
@@ -59,26 +57,40 @@ def described(path: Path) -> Artifact | None:
 
 def seen_claims(model: LiveModel) -> tuple[Claim, ...]:
     """Return the claims that follow from the numbers in a file: quantised integers, half precision, or neither."""
+    computed = computing_format(model)
+    if computed in ("int8", "int8-weights"):
+        return (computed,)
     try:
         graph = model.get_inference_graph()
         weights = model.get_weights()
     except NNPipeError:
         return ("float",)
-    computed = {tensor for operation in graph.operations for tensor in operation.outputs}
-    kinds = {operation.kind.lower() for operation in graph.operations}
-    if any("dynamicquantize" in kind for kind in kinds):
-        return ("int8-weights",)
-    if any(spec.scale is not None and name in computed for name, spec in graph.tensors.items()) or any(
-        "quantize" in kind and "dequantize" not in kind for kind in kinds
-    ):
-        return ("int8",)
     dtypes = {array.dtype.name for array in weights.values() if array.ndim > 1}
-    if dtypes & {"int8", "uint8"} and (any("dequantize" in kind for kind in kinds) or _scaled(model, weights)):
+    scaled = any(name in graph.tensors and graph.tensors[name].scale is not None for name in weights)
+    if dtypes & {"int8", "uint8"} and (scaled or any("dequantize" in each.kind.lower() for each in graph.operations)):
         return ("int8-weights",)
     tensors = {spec.dtype for spec in graph.tensors.values()} | dtypes
     return next(((claim,) for dtype, claim in _HALVES.items() if dtype in tensors), ("float",))
 
 
-def _scaled(model: LiveModel, weights: dict[str, np.ndarray]) -> bool:
-    tensors = model.get_inference_graph().tensors
-    return any(name in tensors and tensors[name].scale is not None for name in weights)
+def computing_format(model: LiveModel) -> Claim:
+    """Return the number format in which a model computes: its results are only as exact, in any runtime."""
+    try:
+        graph = model.get_inference_graph()
+    except NNPipeError:
+        return "float"
+    kinds = {operation.kind.lower() for operation in graph.operations}
+    if any("dynamicquantize" in kind for kind in kinds):
+        return "int8-weights"
+    computed = [
+        graph.tensors[name]
+        for operation in graph.operations
+        for name in operation.outputs
+        if name in graph.tensors
+    ]
+    if any(spec.scale is not None for spec in computed) or any(
+        "quantize" in kind and "dequantize" not in kind for kind in kinds
+    ):
+        return "int8"
+    dtypes = {spec.dtype for spec in computed}
+    return next((claim for dtype, claim in _HALVES.items() if dtype in dtypes), "float")

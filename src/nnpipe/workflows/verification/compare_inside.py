@@ -17,6 +17,7 @@ from nnpipe.core.tensors import Batch
 from nnpipe.workflows.verification.binding import Binding
 from nnpipe.workflows.verification.first_difference import Divergence, divergence, paired_values
 from nnpipe.workflows.verification.model_weights import source_types, weights_of
+from nnpipe.workflows.verification.undoing import Undoing
 from nnpipe.workflows.verification.weight_suspects import led_by_weights
 from nnpipe.workflows.verification.weights_in_use import excused
 
@@ -53,10 +54,12 @@ def compare_inside(
         absent = set() if weighed is None else _folded(source.get_inference_graph(), weighed[0], weighed[2])
         values = paired_values(source, other, binding, samples, claims, absent)
         where = replace(divergence(values, claims), adopted=adopted)
+        undoing = Undoing(values, claims)
         if weighed is not None and not changes_of(claims):
-            weights = excused(weighed[2], values, *weighed[:2])
+            weights = excused(weighed[2], values, *weighed[:2], undoing.outputs_are_same())
         if isinstance(weights, Weighing) and weights.wrong:
             where = led_by_weights(where, values.graph, values.other_graph, weights)
+        where = replace(where, suspects=undoing.tried(where.suspects))
     except NNPipeError as error:
         return str(error), weights
     return where, weights

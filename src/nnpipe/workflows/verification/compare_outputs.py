@@ -19,7 +19,7 @@ import numpy as np
 from nnpipe.analysis.agreement import AgreementAccumulator, Tolerances, compare
 from nnpipe.core.arguments import argument
 from nnpipe.core.batch_conversion import adapt
-from nnpipe.core.claims import Claim
+from nnpipe.core.claims import Claim, checked, numbers_of
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ArtifactError, NotSupported, SpecMismatch
 from nnpipe.core.files import replacing
@@ -54,21 +54,30 @@ class Reference:
         The specification of its inputs and outputs.
     inputs, outputs
         A batch of one sample each; outputs are floating point.
+    numbers
+        The number format in which it computes; outputs of a conversion need not be closer than that.
     """
 
     io: IOSpec
     inputs: tuple[Batch, ...]
     outputs: tuple[Batch, ...]
+    numbers: Claim = "float"
 
     @classmethod
-    def of(cls, session: InferenceSession, io: IOSpec, samples: Sequence[Batch]) -> Reference:
+    def of(
+        cls, session: InferenceSession, io: IOSpec, samples: Sequence[Batch], numbers: Claim = "float"
+    ) -> Reference:
         """Run the source on samples that agree with ``io``, and return its inputs and outputs."""
         outputs = list(outputs_of(session, io, samples))
         inputs = [session.compared_inputs(*each) for each in zip(samples, outputs, strict=True)]
         changed = [number for number, each in enumerate(inputs) if each is not samples[number]]
         for number, found in zip(changed, outputs_of(session, io, [inputs[n] for n in changed]), strict=True):
             outputs[number] = found
-        return cls(io, tuple(inputs), tuple(outputs))
+        return cls(io, tuple(inputs), tuple(outputs), numbers)
+
+    def with_own_numbers(self, claims: Iterable[Claim]) -> tuple[Claim, ...]:
+        """Return claims of a conversion with the number format of its source: nothing can be closer than that."""
+        return checked((*claims, self.numbers))
 
     def write(self, path: Path) -> None:
         """Write an uncompressed ``.npz`` file.
@@ -78,7 +87,7 @@ class Reference:
         NotSupported
             If a tensor has an element type that such a file cannot hold.
         """
-        arrays: dict[str, Any] = {"io": np.array(json.dumps(self.io.to_json()))}
+        arrays: dict[str, Any] = {"io": np.array(json.dumps(self.io.to_json())), "numbers": np.array(self.numbers)}
         for side, batches in (("i", self.inputs), ("o", self.outputs)):
             for number, batch in enumerate(batches):
                 for place, spec in enumerate(self.io.inputs if side == "i" else self.io.outputs):
@@ -92,6 +101,7 @@ class Reference:
         try:
             with open(path, "rb") as handle, np.load(handle, allow_pickle=False) as content:
                 io = IOSpec.from_json(json.loads(str(content["io"])))
+                numbers = numbers_of([str(content["numbers"])])
                 count = sum(name.startswith("i") and name.endswith(".0") for name in content.files)
                 sides = [
                     tuple(
@@ -102,7 +112,7 @@ class Reference:
                 ]
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
             raise ArtifactError(f"{path}: not what a source took and gave: {error}") from None
-        return cls(io, *sides)
+        return cls(io, *sides, numbers)
 
 
 def chosen(dataset: Dataset, count: int) -> np.ndarray[Any, Any]:

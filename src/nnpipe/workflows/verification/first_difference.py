@@ -43,8 +43,6 @@ class Divergence:
         The file that was inspected, if it is not the artifact itself.
     adopted
         Whether the source computed with the other model's weights, which were changed on purpose.
-    how
-        How suspects were found, if not by their values.
     """
 
     levels: tuple[Level, ...]
@@ -52,7 +50,6 @@ class Divergence:
     coarsest: tuple[Suspect, ...] = ()
     shown: str = ""
     adopted: bool = False
-    how: str = ""
 
     @property
     def compared(self) -> int:
@@ -68,7 +65,6 @@ class Divergence:
             "coarsest": [suspect.to_json() for suspect in self.coarsest],
             "shown": self.shown,
             "adopted": self.adopted,
-            "how": self.how,
         }
 
     @classmethod
@@ -76,14 +72,13 @@ class Divergence:
         """Return the comparison that :meth:`to_json` described."""
         levels = tuple(Level(**level) for level in data["tensors"])
         suspects, rest = (tuple(map(Suspect.from_json, data[key])) for key in ("suspects", "coarsest"))
-        return cls(levels, suspects, rest, data["shown"], data["adopted"], data["how"])
+        return cls(levels, suspects, rest, data["shown"], data["adopted"])
 
     def __str__(self) -> str:
-        where = f" (of {self.shown})" if self.shown else ""
-        seen = f"by {self.how}, as it shows no values" if self.how else f"{self.compared} tensors compared{where}"
+        seen = f"{self.compared} tensors compared"
+        if self.shown:
+            seen += f" (of {self.shown}; of the file itself, only outputs can be compared)"
         if not self.suspects:
-            if self.how:
-                return f"nothing tells which operation does anything else than it should, {seen}"
             with_weights = ", with these weights" if self.adopted else ""
             return f"no operation does anything else than it should{with_weights}: {seen}"
         lines = [f"{place}. {suspect}" for place, suspect in enumerate(self.suspects[:3], 1)]
@@ -106,7 +101,11 @@ class PairedValues:
     recompute
         Runs the source on these samples.
     outputs
-        The tensors of the source's outputs.
+        The other model's tensor for each output of the source.
+    other_rerun
+        Runs the other model on these samples.
+    other_shapes
+        The shapes of the other model's tensors.
     """
 
     source: LiveModel
@@ -114,7 +113,9 @@ class PairedValues:
     other_graph: Graph
     pairs: Sequence[Pair]
     recompute: Rerun
-    outputs: frozenset[str]
+    outputs: Mapping[str, str]
+    other_rerun: Rerun
+    other_shapes: Mapping[str, tuple[int, ...]]
 
     def given(self) -> dict[str, Array]:
         """Return the other model's values by the source's tensors, for the operations that follow."""
@@ -163,7 +164,10 @@ def paired_values(
     ).pairs()  # fmt: skip
     if not pairs:
         raise NotSupported("no intermediate tensor of one side goes with one of the other")
-    return PairedValues(source, graph, other_graph, pairs, recompute, frozenset(outputs))
+    shapes = {name: array.shape for name, array in values.items()}
+    return PairedValues(
+        source, graph, other_graph, pairs, recompute, outputs, Rerun(other, other_graph, turned), shapes
+    )  # fmt: skip
 
 
 def divergence(values: PairedValues, claims: Iterable[Claim]) -> Divergence:
@@ -204,19 +208,32 @@ def _weighted(graph: Graph) -> dict[str, tuple[str, ...]]:
 
 
 def judged(found: Mapping[str, Any], where: Divergence | None, weights: Weighing | None = None) -> dict[str, Any]:
-    """Return the verdict and reason that weights and operations add to those of the outputs, if they change them."""
+    """Return the verdict and reason that weights and operations add to those of the outputs, if they change them.
+
+    What a difference comes from is stated only if undoing it makes the outputs equal; otherwise it is a suspicion.
+    """
     on_purpose = found["verdict"] == "changed on purpose"
     # A model that was changed on purpose computes other values, unless the source is given its weights.
-    if where is not None and where.suspects and (where.adopted or not on_purpose):
-        first = where.suspects[0]
-        told = " with these weights" if where.adopted else ""
-        return {"verdict": "different", "reason": f"{first.name!r} does not compute what it should{told}: {first.told}"}
-    if weights is None:
-        return {"reason": f"{found['reason']}; its weights could not be compared"} if on_purpose else {}
-    if weights.wrong:
-        first_wrong = weights.wrong[0]
-        return {"verdict": "different", "reason": f"weights {first_wrong.name!r}: {first_wrong.wrong}"}
-    return {"reason": f"{found['reason']}; weights: {weights.told()}"} if on_purpose else {}
+    suspects = () if where is None or (on_purpose and not where.adopted) else where.suspects
+    suspects = tuple(each for each in suspects if each.effect != "none")
+    wrong = () if weights is None else weights.wrong
+    if suspects:
+        first = suspects[0]
+        told = " with these weights" if where is not None and where.adopted else ""
+        cause = "the cause is" if first.effect == "all" else "most suspect is"
+        return {"verdict": "different", "reason": f"{_seen(found, told)}: {cause} {first.name!r}: {first.told}"}
+    if wrong:
+        reason = f"{_seen(found)}: most suspect are the weights {wrong[0].name!r}: {wrong[0].wrong}"
+        return {"verdict": "different", "reason": reason}
+    if on_purpose:
+        told = "its weights could not be compared" if weights is None else f"weights: {weights.told()}"
+        return {"reason": f"{found['reason']}; {told}"}
+    return {}
+
+
+def _seen(found: Mapping[str, Any], told: str = "") -> str:
+    outputs = f": {found['reason']}" if found["verdict"] == "different" else ""
+    return f"it does not compute what it should{told}{outputs}"
 
 
 def _at_rest(recompute: Rerun, outputs: Iterable[str]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from nnpipe.analysis.weights import Affine, Layout, Normalisation, Weight, Weigh
 from nnpipe.core.errors import NNPipeError
 from nnpipe.core.graph import Graph, Operation, Selector
 from nnpipe.core.live_model import LiveModel
+from nnpipe.core.primitives import PlainPrimitive
 from nnpipe.core.quantization import dequantize_linear
 from nnpipe.workflows.verification.compare_outputs import real
 from nnpipe.workflows.verification.graph_order import in_order, varying
@@ -209,7 +210,9 @@ def _multiplied_later(operation: Operation, constants: Mapping[str, _Constant], 
 def _normalisation(operation: Operation, constants: Mapping[str, _Constant]) -> Normalisation | None:
     kind = operation.kind.lower().replace("_", "")
     names = [name for name in operation.inputs[1:] if name in constants]
-    if "batchnorm" not in kind or len(names) < _NORMALISED - 1:
+    stated = [each.epsilon for each in operation.primitives if isinstance(each, PlainPrimitive)]
+    epsilon = next((each for each in stated if each is not None), None)
+    if "batchnorm" not in kind or len(names) < _NORMALISED - 1 or epsilon is None:
         return None
     arrays = {name: constants[name].values.astype(np.float64).reshape(-1) for name in names[:4]}
     mean, variance = (arrays[name] for name in names[:4][-2:])
@@ -222,7 +225,7 @@ def _normalisation(operation: Operation, constants: Mapping[str, _Constant]) -> 
             gamma = arrays[name]
     if len({array.shape for array in (gamma, beta, mean, variance)}) > 1:
         return None
-    return Normalisation(operation.name, gamma, beta, mean, variance, beta_name)
+    return Normalisation(operation.name, gamma, beta, mean, variance, float(epsilon), beta_name)
 
 
 def _affine(graph: Graph, live: set[str], constants: Mapping[str, _Constant]) -> dict[str, Affine]:

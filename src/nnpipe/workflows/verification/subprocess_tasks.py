@@ -8,21 +8,19 @@ from pathlib import Path
 from typing import Any
 
 from nnpipe.analysis.agreement import Tolerances
-from nnpipe.core.claims import Claim, changes_of, checked
-from nnpipe.core.errors import NNPipeError, NotSupported
+from nnpipe.core.claims import Claim, checked
+from nnpipe.core.errors import NotSupported
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.registry import component_from
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
-from nnpipe.core.tensors import Batch
 from nnpipe.modelwrappers.files.file_formats import format_of, wrapper_of
 from nnpipe.workflows.candidates.model_files import artifact_of, runtime_for
 from nnpipe.workflows.candidates.spec import CandidateSpec
 from nnpipe.workflows.verification.binding import Binding, bound
 from nnpipe.workflows.verification.claims import declared_claims, described, lineage, seen_claims
 from nnpipe.workflows.verification.compare_inside import compare_inside
-from nnpipe.workflows.verification.compare_outputs import Reference, outputs_of, verified
-from nnpipe.workflows.verification.opaque_files import explained
+from nnpipe.workflows.verification.compare_outputs import Reference, verified
 
 TASKS = __name__
 """The module of these functions, for the subprocess."""
@@ -48,6 +46,8 @@ def run_artifact(task: Mapping[str, Any]) -> dict[str, Any]:
     with session:
         binding = bound(reference.io, session.io, task["pairs"], tuple(task["axes"]))
         claims, told = _claims(path, Path(task["source"]), task["claims"])
+        if not task["claims"] and (own := reference.with_own_numbers(claims)) != claims:
+            claims, told = own, f"{told}; the source computes with {reference.numbers}"
         found = verified(session, reference, Tolerances.from_json(task["tolerances"]), binding, claims)
     bound_by = {"names": dict(binding.names), "axes": list(binding.axes)}
     return {**found, "claims_by": told, "binding": bound_by, "artifact": str(path), "run_by": what}
@@ -93,8 +93,7 @@ def look_inside(task: Mapping[str, Any]) -> dict[str, Any]:
     ----------
     task
         ``reference``, ``artifact`` and ``source`` are paths; ``candidate`` is the source; ``binding``; ``sample``
-        is the number of the worst; ``claims`` of the conversion, and those ``told`` by the user; the ``verdict`` by
-        the outputs alone, and the ``runtime`` that gave them, described, or ``None``.
+        is the number of the worst; ``claims`` of the conversion, and those ``told`` by the user.
 
     Returns
     -------
@@ -111,32 +110,7 @@ def look_inside(task: Mapping[str, Any]) -> dict[str, Any]:
     binding = Binding(task["binding"]["names"], tuple(task["binding"]["axes"]))
     order = sorted(range(len(reference.inputs)), key=lambda number: number != task["sample"])
     samples = [reference.inputs[number] for number in order]
-    found: dict[str, Any] = {}
-    try:
-        other, claims, shown = _shown(path, Path(task["source"]), task)
-    except NNPipeError as error:
-        found, shown = {"weights": str(error), "divergence": str(error)}, str(error)
-    else:
-        found = _compared(source, other, binding, samples, claims, shown)
-    there = found["divergence"]
-    suspected = isinstance(there, dict) and there["suspects"]
-    if shown and not suspected and not changes_of(checked(task["claims"])):
-        # The file that it was made from is correct or missing: the last step may still have a fault.
-        source = candidate.loaded()
-        ours = [reference.outputs[number] for number in order]
-        last = _last_step(task, source, samples, ours, binding)
-        found["divergence"] = last if isinstance(there, str) or last["suspects"] else there
-    return found
-
-
-def _compared(
-    source: LiveModel,
-    other: LiveModel,
-    binding: Binding,
-    samples: Sequence[Batch],
-    claims: tuple[Claim, ...],
-    shown: str,
-) -> dict[str, Any]:
+    other, claims, shown = _shown(path, reference, task)
     where, weights = compare_inside(source, other, binding, samples, claims)
     return {
         "weights": weights if isinstance(weights, str) else weights.to_json(),
@@ -144,21 +118,9 @@ def _compared(
     }
 
 
-def _last_step(
-    task: Mapping[str, Any], source: LiveModel, samples: Sequence[Batch], ours: Sequence[Batch], binding: Binding
-) -> dict[str, Any]:
-    """Compare a source with a file of which only bytes and outputs are known."""
-    path = Path(task["artifact"])
-    session, _ = _artifact_session(path, task["runtime"])
-    with session:
-        theirs = list(outputs_of(session, source.io, samples, binding))
-    different = task["verdict"] == "different"
-    return explained(source, path, samples, ours, theirs, checked(task["claims"]), different).to_json()
-
-
-def _shown(path: Path, source: Path, task: Mapping[str, Any]) -> tuple[LiveModel, tuple[Claim, ...], str]:
+def _shown(path: Path, reference: Reference, task: Mapping[str, Any]) -> tuple[LiveModel, tuple[Claim, ...], str]:
     """Open the artifact, or the nearest file that it was made from whose values can be inspected."""
-    artifact = described(path)
+    artifact, source = described(path), Path(task["source"])
     for made in [None] if artifact is None else lineage(artifact):
         here = path if made in (None, artifact) else made.path
         other = _opened(here, format_of(here) if made in (None, artifact) else made.format)
@@ -168,6 +130,9 @@ def _shown(path: Path, source: Path, task: Mapping[str, Any]) -> tuple[LiveModel
             return other, checked(task["claims"]), ""
         assert made is not None
         made.verify()
-        claims = checked(task["told"]) if task["told"] else declared_claims(made, source) or ("float",)
+        claims = checked(task["told"]) if task["told"] else reference.with_own_numbers(declared_claims(made, source) or ())
         return other, claims, f"{here}, which it was made from"
-    raise NotSupported(f"nothing here shows the intermediate values of {path}")
+    raise NotSupported(
+        f"{path} shows neither weights nor values, nor is a file here that it was made from and that does: its outputs "
+        "were compared, and no tensor can be named"
+    )

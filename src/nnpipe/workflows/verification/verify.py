@@ -201,9 +201,9 @@ def _inside(
 ) -> tuple[Divergence | str, Weighing | str]:
     """Return the comparison by operations and by weights, or the reasons why there is none."""
     request = {
-        **{key: task[key] for key in ("reference", "artifact", "source", "runtime")},
+        **{key: task[key] for key in ("reference", "artifact", "source")},
         "told": task["claims"], "candidate": candidate.to_json(), "binding": found["binding"],
-        "sample": found["worst_sample"], "claims": found["claims"], "verdict": found["verdict"],
+        "sample": found["worst_sample"], "claims": found["claims"],
     }  # fmt: skip
     try:
         with Worker(f"{TASKS}:look_inside") as worker:

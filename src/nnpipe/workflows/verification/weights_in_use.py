@@ -22,10 +22,14 @@ from nnpipe.workflows.verification.model_weights import source_types
 from nnpipe.workflows.verification.weight_suspects import computing_with
 
 _MADE_UP_FOR = "other numbers, for which another operation makes up, as the values show"
+_HARMLESS = "other numbers, with which the outputs are the same"
 _LOST = "other numbers, whose difference is lost in the rounding of what they are added to"
+_PICKING = ("gather", "embedding", "take")  # operations that use only some of the numbers
 
 
-def excused(weighed: Weighing, values: PairedValues, here: Weights, there: Weights) -> Weighing:
+def excused(
+    weighed: Weighing, values: PairedValues, here: Weights, there: Weights, outputs_are_same: bool = False
+) -> Weighing:
     """Return a comparison of weights in which differences that have no effect are remarks, not faults.
 
     A difference is excused if the source's values, recomputed with the other model's numbers, show that the other model
@@ -40,6 +44,9 @@ def excused(weighed: Weighing, values: PairedValues, here: Weights, there: Weigh
         The corresponding tensors of the two models.
     here, there
         The weights of the source and of the other model.
+    outputs_are_same
+        Whether the outputs differ by rounding only.  Then other factors of channels and other vectors have no effect
+        either, such as another epsilon where a variance is 0.
     """
     if not weighed.wrong:
         return weighed
@@ -60,7 +67,20 @@ def excused(weighed: Weighing, values: PairedValues, here: Weights, there: Weigh
         for candidate, adopted in _adopting(together, values):
             if remark := candidate.excuse(adopted, values.source.wrapper.channel_axis):
                 found[candidate.change.name] = replace(candidate.change, wrong="", remark=remark)
-    return replace(weighed, tensors=tuple(found.get(change.name, change) for change in weighed.tensors))
+    tensors = [found.get(change.name, change) for change in weighed.tensors]
+    if outputs_are_same:
+        tensors = [_harmless(change, here, values) for change in tensors]
+    return replace(weighed, tensors=tuple(tensors))
+
+
+def _harmless(change: WeightChange, here: Weights, values: PairedValues) -> WeightChange:
+    """Return a change as a remark, if it consists of factors of channels or is a vector, of which no number is unused."""
+    ranks = {weight.name: weight.values.ndim for weight in here.tensors}
+    if not change.wrong or not (change.rescaled or ranks.get(change.name, 1) == 1):
+        return change
+    users = computing_with(values.graph, varying(values.graph), change.name)
+    picked = any(word in user.kind.lower() for user in users for word in _PICKING)
+    return change if picked else replace(change, wrong="", remark=_HARMLESS)
 
 
 @dataclass(frozen=True)
