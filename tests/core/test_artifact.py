@@ -35,6 +35,26 @@ def test_the_origin_can_be_followed_back(artifact: Artifact) -> None:
     assert (parent.format, parent.frameworks, parent.parent) == ("keras", (("keras", "3"),), None)
 
 
+def test_the_origin_is_found_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, apart = tmp_path / "made", tmp_path / "apart"
+    made.mkdir()
+    apart.mkdir()
+    monkeypatch.chdir(tmp_path)
+    Path("made/m.step0").write_bytes(b"exported")
+    Path("made/m.bin").write_bytes(b"compiled")
+    Path("apart/m.copy").write_bytes(b"linked")
+    first = Artifact.of("made/m.step0", "onnx", IO)
+    Artifact.of("made/m.bin", "bin", IO, parent=first)
+    Artifact.of("apart/m.copy", "bin", IO, parent=Artifact.of("made/m.bin", "bin", IO, parent=first))
+    monkeypatch.chdir(apart)
+    for path in (Path("m.copy"), made / "m.bin", Path("..", "made", "m.bin")):
+        origin = Artifact.read(path).exported
+        origin.verify()
+        assert origin.path.read_bytes() == b"exported"
+    made.rename(tmp_path / "moved")
+    Artifact.read(tmp_path / "moved" / "m.bin").exported.verify()
+
+
 def test_a_moved_pair_is_found_in_its_new_place(artifact: Artifact, tmp_path: Path) -> None:
     folder = tmp_path / "elsewhere"
     folder.mkdir()

@@ -123,6 +123,53 @@ def test_openvino_pools_with_a_window_beyond_the_input_are_refused(tmp_path: Pat
         OpenVINORuntime().load(artifact)
 
 
+@pytest.mark.parametrize(("length", "pads"), [(8, [1] * 4), (7, [1] * 4), (8, [0] * 4)])
+def test_openvino_counts_padding_that_rounding_up_adds(tmp_path: Path, length: int, pads: list[int]) -> None:
+    pytest.importorskip("openvino", reason="OpenVINO is not installed")
+    pool = [
+        node("AveragePool", "x", kernel_shape=[3, 3], strides=[2, 2], pads=pads, ceil_mode=1, count_include_pad=1)
+    ]  # fmt: skip
+    over = 5 if length == 8 and any(pads) else 4
+    artifact = model(tmp_path, pool, {"x": ("float32", [1, 1, length, length])}, ("float32", [1, 1, over, over]))
+    if length == 8 and any(pads):
+        with pytest.raises(NotSupported, match="AvgPool 'y' wrongly: with ceil_mode, count_include_pad"):
+            OpenVINORuntime().load(artifact)
+        return
+    given = np.random.default_rng(0).standard_normal((1, 1, length, length)).astype(np.float32)
+    expected = pytest.importorskip("onnx.reference").ReferenceEvaluator(str(artifact.path)).run(None, {"x": given})[0]
+    with OpenVINORuntime().load(artifact) as session:
+        np.testing.assert_allclose(session.infer({"x": given})["y"], expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("batch", "kernel"), [(None, 3), (1, 3), (None, 2)])
+def test_openvino_leaves_out_padding_to_the_same_length(tmp_path: Path, batch: int | None, kernel: int) -> None:
+    pytest.importorskip("openvino", reason="OpenVINO is not installed")
+    shape = np.array([2, 3, kernel, kernel])
+    nodes = [
+        onnx.helper.make_node(
+            "ConstantOfShape", ["shape"], ["w"], value=onnx.numpy_helper.from_array(np.ones(1, "f4"))
+        ),
+        node("ConvTranspose", "x w", strides=[2, 2], auto_pad="SAME_UPPER"),
+    ]
+    first = "n" if batch is None else batch
+    value = onnx.helper.make_tensor_value_info
+    graph = onnx.helper.make_graph(
+        nodes, "g", [value("x", FLOAT, [first, 2, 4, 4])], [value("y", FLOAT, [first, 3, 8, 8])],
+        [onnx.numpy_helper.from_array(shape, "shape")],
+    )  # fmt: skip
+    path = tmp_path / "model.onnx"
+    opset = [onnx.helper.make_opsetid("", 18)]
+    onnx.save_model(onnx.helper.make_model(graph, opset_imports=opset, ir_version=9), str(path))
+    specs = [(TensorSpec(name, (batch, *rest), "float32"),) for name, rest in (("x", (2, 4, 4)), ("y", (3, 8, 8)))]
+    artifact = Artifact.of(path, "onnx", IOSpec(*specs))
+    if batch is None and kernel == 3:
+        with pytest.raises(NotSupported, match="ConvolutionBackpropData 'y' wrongly: auto_pad is left out"):
+            OpenVINORuntime().load(artifact)
+        return
+    with OpenVINORuntime().load(artifact) as session:
+        assert session.infer({"x": np.ones((1, 2, 4, 4), np.float32)})["y"].shape == (1, 3, 8, 8)
+
+
 @pytest.mark.parametrize("number", [np.inf, -np.inf, 1e300])
 def test_openvino_refuses_float64_that_float32_cannot_hold(tmp_path: Path, number: float) -> None:
     pytest.importorskip("openvino", reason="OpenVINO is not installed")

@@ -258,3 +258,27 @@ def test_the_mnist_network_is_as_accurate_as_published(shared_data: Path) -> Non
     with ONNXRuntime().load(Artifact(path, "onnx", io, "")) as session:
         found = [session.infer({name: image})[io.outputs[0].name].argmax() for image in images]
     assert np.mean(np.array(found) == labels) == pytest.approx(0.989, abs=0.0005)
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_products_with_weights_of_4_bits_are_exact_unless_that_is_not_asked_for(tmp_path: Path, exact: bool) -> None:
+    random = np.random.default_rng(0)
+    levels, scales = random.integers(-7, 8, (128, 32)), random.uniform(0.01, 0.1, (4, 32)).astype(np.float32)
+    nodes = [
+        onnx.helper.make_node("DequantizeLinear", ["levels", "scales"], ["w"], axis=0, block_size=32),
+        onnx.helper.make_node("MatMul", ["x", "w"], ["y"]),
+    ]
+    constants = [
+        onnx.helper.make_tensor("levels", onnx.TensorProto.INT4, [128, 32], levels.ravel().tolist()),
+        onnx.numpy_helper.from_array(scales, "scales"),
+    ]
+    graph = onnx.helper.make_graph(nodes, "g", [value("x", ["n", 128])], [value("y", ["n", 32])], constants)
+    path = tmp_path / "blocks.onnx"
+    opset = [onnx.helper.make_opsetid("", 21)]
+    onnx.save_model(onnx.helper.make_model(graph, opset_imports=opset, ir_version=10), str(path))
+    x = random.standard_normal((5, 128)).astype(np.float32)
+    expected = x @ (levels * np.repeat(scales, 32, 0)).astype(np.float32)
+    runtime = ONNXRuntime(exact_integers=exact)
+    with runtime.load(bare(path, runtime)) as session:
+        off = np.abs(session.infer({"x": x})["y"] - expected).max() / np.abs(expected).max()
+    assert off < 1e-6 if exact else off < 0.1

@@ -14,6 +14,7 @@ _LOUD = 0.3  # of a channel's greatest number: rounding of larger numbers does n
 _SCALED = 0.02  # relative median difference of a channel above which it may be a multiple
 _EXACT = 1e-5  # mean difference of factors that were not rounded
 _TINY = 1e-300
+_SOME = 0.1  # of the channels, if exact, tell what was done; the others may have another epsilon
 _PART = 0.5  # the share of the difference that a factor must explain
 
 
@@ -68,9 +69,9 @@ def expected_of(pair: WeightPair, source: Weights, other: Weights) -> Expected:
     source, other
         The weights of both models.
     """
-    # Both explain a kernel of zeros, but only a normalisation with scales of 0 makes one.
-    candidates = list(_candidates(pair, source, other))[::-1]
-    best = min(candidates, key=lambda made: _difference(made.numbers, made.found, made.axis))
+    plain, *folded = _candidates(pair, source, other)
+    # Both explain a kernel of zeros, but only a normalisation with scales of 0 makes one: the first of equals is taken.
+    best = min((*folded, plain), key=lambda made: (_difference(made, _SOME) > _EXACT, _difference(made)))
     made, left = _multiplied(best)
     for folded in _after_affine(pair, source) if made.norm is None and left > _EXACT else ():
         candidate, rest = _multiplied(folded)
@@ -81,11 +82,11 @@ def expected_of(pair: WeightPair, source: Weights, other: Weights) -> Expected:
 
 def _multiplied(made: Expected) -> tuple[Expected, float]:
     """Return expected values with the factors of channels, if these explain most of a difference, and what is left."""
-    off = _difference(made.numbers, made.found, made.axis)
+    off = _difference(made)
     if off <= _SCALED:
         return made, off
     ratio = _ratios(made.numbers, made.found, made.axis)
-    left = _difference(made.numbers * along(ratio, made.numbers.ndim, made.axis), made.found, made.axis)
+    left = _difference(replace(made, numbers=made.numbers * along(ratio, made.numbers.ndim, made.axis)))
     return (replace(made, factors=ratio), left) if left < _PART * off else (made, off)
 
 
@@ -139,13 +140,14 @@ def _ratios(one: Array, two: Array, axis: int) -> Array:
     return np.array([np.median(q[m] / p[m]) if m.any() else 0.0 for p, q, m in zip(a, b, loud, strict=True)])
 
 
-def _difference(numbers: Array, found: Array, axis: int) -> float:
-    """Return the median over channels of their relative difference; numbers that became 0 do not count."""
-    a, b = (np.moveaxis(each, axis, 0).reshape(each.shape[axis], -1) for each in (numbers, found))
+def _difference(made: Expected, quantile: float = 0.5) -> float:
+    """Return a quantile over channels of their relative difference; numbers that became 0 do not count."""
+    a, b = (np.moveaxis(each, made.axis, 0).reshape(each.shape[made.axis], -1) for each in (made.numbers, made.found))
     kept = b != 0
     signal, noise = np.sum(np.square(a) * kept, axis=1), np.sum(np.square(a - b) * kept, axis=1)
     heard = (signal > 0) | (noise > 0)
-    return float(np.median(np.sqrt(noise[heard] / np.maximum(signal[heard], _TINY)))) if heard.any() else 0.0
+    off = np.sqrt(noise[heard] / np.maximum(signal[heard], _TINY))
+    return float(np.quantile(off, quantile)) if heard.any() else 0.0
 
 
 def along(values: Array, rank: int, axis: int) -> Array:

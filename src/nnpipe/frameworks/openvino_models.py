@@ -147,10 +147,12 @@ def _pooling_fault(operation: Any) -> str:
     """Return what is wrong with pooling that rounds up: ONNX has no window that lies wholly beyond the input."""
     said = operation.get_attributes()
     given, made = operation.input(0).get_partial_shape(), operation.output(0).get_partial_shape()
-    if said.get("rounding_type") != "ceil" or given.rank.is_dynamic:
+    if not said["rounding_type"].startswith("ceil") or given.rank.is_dynamic:
         return ""
     pads = zip(said["pads_begin"], said["pads_end"], strict=True)
-    for axis, (stride, kernel, (before, behind)) in enumerate(zip(said["strides"], said["kernel"], pads, strict=True), 2):
+    for axis, (stride, kernel, (before, behind)) in enumerate(
+        zip(said["strides"], said["kernel"], pads, strict=True), 2
+    ):
         if not given[axis].is_static:
             continue
         length, last = given[axis].get_length(), (made[axis].get_length() - 1) * stride
@@ -162,7 +164,7 @@ def _pooling_fault(operation: Any) -> str:
 
 
 def _transposed_fault(operation: Any) -> str:
-    """Return what is wrong with padding to the same length: with a free axis, even that of the batch, it is left out."""
+    """Return what is wrong with padding to the same length: with a free axis, such as the batch, it is left out."""
     said, given = operation.get_attributes(), operation.input(0).get_partial_shape()
     if not said["auto_pad"].startswith("same") or given.is_static:
         return ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,12 @@ import pytest
 from nnpipe.analysis import quality_intervals
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.evaluation import Evaluation
+from nnpipe.measuring.comparison import Comparison, ComparisonPlan
 from nnpipe.measuring.constraints import MetricConstraint, metric_of
 from nnpipe.measuring.run import Run
 from nnpipe.measuring.series import Series
 from nnpipe.report.inputs.candidate import Candidate
+from nnpipe.workflows.comparison.result import ComparisonResult
 from nnpipe.workflows.journal import Outcome
 from nnpipe.workflows.sweep import estimates
 from nnpipe.workflows.sweep.estimates import Figures, drawn
@@ -130,6 +133,27 @@ def test_what_predicts_nothing_is_not_chosen_unless_told(accepted: list[str]) ->
     reasons = why_none(judged, {second.title: "x"})
     assert ("accept_doubts: [chance, constant] would let it be chosen" in reasons[0]) == (not accepted)
     assert "barred: chance, constant" in table(sweep, judged) or accepted
+
+
+def test_samples_that_were_quantised_twice_bar_a_candidate_of_a_sweep_as_of_a_comparison() -> None:
+    sweep = Sweep.from_settings(
+        {
+            "dataset": "DigitsDataset",
+            "models": [{"title": "CNN", "class": "PyTorchDigitsCNN", "path": "cnn.pt"}],
+            "runtimes": [{"class": "PyTorchRuntime"}],
+            "as_trained": False,
+            "objectives": ["latency_median"],
+        }
+    )
+    (point,) = sweep.points
+    arrived = {"x": {"sample_dtype": "int8", "taken_dtype": "int8"}}
+    preparation = {"source": "description", "by": "", "meaning": {}, "overridden": {}, "arrived": arrived}
+    doubtful = dataclasses.replace(run(point.title, 0), preparation=preparation)
+    (judged,) = judge(sweep, [Done(point, "0", Outcome(doubtful), None)])
+    assert [doubt.kind for doubt in judged.barred] == ["quantised twice"]
+    comparison = Comparison("c", ComparisonPlan(), (doubtful,))
+    with pytest.raises(ConfigError, match="quantised"):
+        ComparisonResult(comparison, {point.title: Path("m.pt")}, point.title).best()
 
 
 def test_only_doubts_that_bar_can_be_accepted() -> None:

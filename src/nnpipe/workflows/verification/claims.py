@@ -83,10 +83,7 @@ def computing_format(model: LiveModel) -> Claim:
     if any("dynamicquantize" in kind for kind in kinds):
         return "int8-weights"
     computed = [
-        graph.tensors[name]
-        for operation in graph.operations
-        for name in operation.outputs
-        if name in graph.tensors
+        graph.tensors[name] for operation in graph.operations for name in operation.outputs if name in graph.tensors
     ]
     if any(spec.scale is not None for spec in computed) or any(
         "quantize" in kind and "dequantize" not in kind for kind in kinds

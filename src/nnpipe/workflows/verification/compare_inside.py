@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from nnpipe.analysis.adopted_weights import adopted_weights
+from nnpipe.analysis.adopted_weights import adopted_weights, counterparts
 from nnpipe.analysis.weight_changes import Weighing
 from nnpipe.analysis.weight_comparison import weigh
 from nnpipe.analysis.weights import Weights
@@ -19,7 +19,7 @@ from nnpipe.workflows.verification.first_difference import Divergence, divergenc
 from nnpipe.workflows.verification.model_weights import source_types, weights_of
 from nnpipe.workflows.verification.undoing import Undoing
 from nnpipe.workflows.verification.weight_suspects import led_by_weights
-from nnpipe.workflows.verification.weights_in_use import excused
+from nnpipe.workflows.verification.weights_in_use import excused, numbers_to_adopt
 
 
 def compare_inside(
@@ -55,8 +55,11 @@ def compare_inside(
         values = paired_values(source, other, binding, samples, claims, absent)
         where = replace(divergence(values, claims), adopted=adopted)
         undoing = Undoing(values, claims)
-        if weighed is not None and not changes_of(claims):
-            weights = excused(weighed[2], values, *weighed[:2], undoing.outputs_are_same())
+        if weighed is not None and weighed[2].wrong and not changes_of(claims):
+            here, theirs = weighed[0], counterparts(*weighed[:2])
+            weights = excused(weighed[2], values, here, theirs, undoing.outputs_are_same())
+            adopted_names = [name for _, name in numbers_to_adopt(weights, values, here, theirs)]
+            undoing = replace(undoing, wrong={name: theirs[name] for name in adopted_names})
         if isinstance(weights, Weighing) and weights.wrong:
             where = led_by_weights(where, values.graph, values.other_graph, weights)
         where = replace(where, suspects=undoing.tried(where.suspects))

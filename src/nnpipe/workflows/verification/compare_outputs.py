@@ -64,9 +64,7 @@ class Reference:
     numbers: Claim = "float"
 
     @classmethod
-    def of(
-        cls, session: InferenceSession, io: IOSpec, samples: Sequence[Batch], numbers: Claim = "float"
-    ) -> Reference:
+    def of(cls, session: InferenceSession, io: IOSpec, samples: Sequence[Batch], numbers: Claim = "float") -> Reference:
         """Run the source on samples that agree with ``io``, and return its inputs and outputs."""
         outputs = list(outputs_of(session, io, samples))
         inputs = [session.compared_inputs(*each) for each in zip(samples, outputs, strict=True)]

@@ -130,7 +130,7 @@ def _shown(path: Path, reference: Reference, task: Mapping[str, Any]) -> tuple[L
             return other, checked(task["claims"]), ""
         assert made is not None
         made.verify()
-        claims = checked(task["told"]) if task["told"] else reference.with_own_numbers(declared_claims(made, source) or ())
+        claims = checked(task["told"] or reference.with_own_numbers(declared_claims(made, source) or ()))
         return other, claims, f"{here}, which it was made from"
     raise NotSupported(
         f"{path} shows neither weights nor values, nor is a file here that it was made from and that does: its outputs "

@@ -8,7 +8,7 @@ is only the most suspect.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -21,7 +21,11 @@ from nnpipe.analysis.weights_in_use import has_no_effect
 from nnpipe.core.claims import INTEGERS, Claim, numbers_of
 from nnpipe.core.errors import NNPipeError
 from nnpipe.workflows.verification.first_difference import PairedValues, weighted_within
+from nnpipe.workflows.verification.graph_order import varying
+from nnpipe.workflows.verification.weight_suspects import computing_with
+from nnpipe.workflows.verification.weights_in_use import with_numbers
 
+_ORDER: tuple[Effect, ...] = ("all", "", "none")
 _TRIED = 3  # suspects that are shown
 _LEFT, _LEFT_BY_INTEGERS = 0.01, 0.1  # the greatest share of the difference that may remain if its cause is undone
 
@@ -36,20 +40,22 @@ class Undoing:
         The corresponding tensors of the two models.
     claims
         The claims of the conversion.
+    wrong
+        The other model's numbers for weights that are not as they should be, by the source's names.
     """
 
     values: PairedValues
     claims: tuple[Claim, ...]
+    wrong: Mapping[str, Array] = field(default_factory=dict)
 
     def outputs_are_same(self) -> bool:
         """Return whether the outputs differ by rounding only."""
         return bool(self._outputs) and self._agreement(self._found).max_relative <= Tolerances().same_tolerance
 
     def tried(self, suspects: Collection[Suspect]) -> tuple[Suspect, ...]:
-        """Return suspects with the effect of undoing the first of them; causes come first, those without effect last."""
+        """Return suspects with the effect of undoing the first of them: causes come first, others without one last."""
         first = [self._with_effect(each) for each in list(suspects)[:_TRIED]]
-        order: tuple[Effect, ...] = ("all", "", "none")
-        return (*sorted(first, key=lambda each: order.index(each.effect)), *list(suspects)[_TRIED:])
+        return (*sorted(first, key=lambda each: _ORDER.index(each.effect)), *list(suspects)[_TRIED:])
 
     @cached_property
     def _outputs(self) -> tuple[Pair, ...]:
@@ -77,16 +83,35 @@ class Undoing:
         within = weighted_within(self.values)
         wanted = {tensor for tensor, names in within.items() if not set(suspect.within).isdisjoint(names)}
         pairs = [p for p in self.values.pairs if p.source.tensor in {suspect.level.tensor, *wanted}]
-        if not pairs or not self._outputs:
-            return suspect
-        try:
-            undone = self._undone(pairs)
-        except NNPipeError:
-            return suspect
-        return replace(suspect, effect=self._effect(undone))
+        effects: list[Effect] = []
+        for undo in (lambda: self._undone(pairs), lambda: self._without(self._wrong_in(suspect))):
+            try:
+                undone = undo() if self._outputs else {}
+            except NNPipeError:
+                continue
+            effects += [self._effect(undone)] if undone else []
+        return replace(suspect, effect=min(effects, key=_ORDER.index, default=""))
+
+    def _wrong_in(self, suspect: Suspect) -> dict[str, Array]:
+        """Return the other model's numbers for the wrong weights of a suspect."""
+        graph, live = self.values.graph, varying(self.values.graph)
+        return {
+            name: numbers
+            for name, numbers in self.wrong.items()
+            if any(operation.name in suspect.within for operation in computing_with(graph, live, name))
+        }
+
+    def _without(self, numbers: Mapping[str, Array]) -> dict[str, Array]:
+        """Return the other model's outputs without what its numbers for some weights change in the source's outputs."""
+        if not numbers:
+            return {}
+        spoilt = with_numbers(numbers, self.values)
+        return {tensor: own - (spoilt[tensor] - self._found[tensor]) for tensor, own in self._own.items()}
 
     def _undone(self, pairs: Collection[Pair]) -> dict[str, Array]:
         """Return the other model's outputs if it continues with the source's results at some pairs."""
+        if not pairs:
+            return {}
         given = {pair.other.tensor: self._as_other(pair) for pair in pairs}
         results = {pair.source.tensor: pair.expected for pair in pairs}
         found = {}
@@ -117,5 +142,5 @@ class Undoing:
 
     def _distance(self, found: Mapping[str, Array]) -> float:
         """Return the power of the difference of outputs from the source's, relative to that of the source's."""
-        sums = [float(power((found[t] - own).ravel())) / (float(power(own.ravel())) or 1) for t, own in self._own.items()]
-        return sum(sums)
+        off = {tensor: float(power((found[tensor] - own).ravel())) for tensor, own in self._own.items()}
+        return sum(off[tensor] / (float(power(own.ravel())) or 1.0) for tensor, own in self._own.items())

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from nnpipe.analysis.adopted_weights import counterparts
 from nnpipe.analysis.channel_noise import Array, noise_to_signal
 from nnpipe.analysis.suspect_operations import sure_for
 from nnpipe.analysis.tensor_pairing import Pair
@@ -28,7 +28,7 @@ _PICKING = ("gather", "embedding", "take")  # operations that use only some of t
 
 
 def excused(
-    weighed: Weighing, values: PairedValues, here: Weights, there: Weights, outputs_are_same: bool = False
+    weighed: Weighing, values: PairedValues, here: Weights, theirs: Mapping[str, Array], outputs_are_same: bool
 ) -> Weighing:
     """Return a comparison of weights in which differences that have no effect are remarks, not faults.
 
@@ -42,26 +42,22 @@ def excused(
         The comparison of weights.
     values
         The corresponding tensors of the two models.
-    here, there
-        The weights of the source and of the other model.
+    here
+        The weights of the source.
+    theirs
+        The other model's numbers for these, see :func:`~nnpipe.analysis.adopted_weights.counterparts`.
     outputs_are_same
         Whether the outputs differ by rounding only.  Then other factors of channels and other vectors have no effect
         either, such as another epsilon where a variance is 0.
     """
     if not weighed.wrong:
         return weighed
-    theirs = counterparts(here, there)
-    betas = {norm.name: norm.beta_name for norm in here.normalised.values()}
-    own = {weight.name: weight.values for weight in here.tensors}
-    held = values.source.get_weights()
     candidates = []
-    for change in weighed.wrong:
-        name = change.name if change.name in own else betas.get(change.folded, "")
-        if name not in theirs or not (change.rescaled or own[name].ndim == 1):
-            continue
-        pair = _first_after(values, name, weighed.claims)
-        if pair is not None and _is_reshaped(held.get(name), own[name]):
-            candidates.append(_Candidate(change, name, theirs[name].reshape(held[name].shape), pair))
+    for change, name in numbers_to_adopt(weighed, values, here, theirs):
+        if change.rescaled or theirs[name].ndim == 1:
+            pair = _first_after(values, name, weighed.claims)
+            if pair is not None:
+                candidates.append(_Candidate(change, name, theirs[name], pair))
     found = {}
     for together in _rounds(candidates):
         for candidate, adopted in _adopting(together, values):
@@ -73,8 +69,21 @@ def excused(
     return replace(weighed, tensors=tuple(tensors))
 
 
+def numbers_to_adopt(
+    weighed: Weighing, values: PairedValues, here: Weights, theirs: Mapping[str, Array]
+) -> Iterator[tuple[WeightChange, str]]:
+    """Yield wrong weights that the source can be given as the other model has them, with their names in the source."""
+    betas = {norm.name: norm.beta_name for norm in here.normalised.values()}
+    own = {weight.name: weight.values for weight in here.tensors}
+    held = values.source.get_weights()
+    for change in weighed.wrong:
+        name = change.name if change.name in own else betas.get(change.folded, "")
+        if name in theirs and name in own and _is_reshaped(held.get(name), own[name]):
+            yield change, name
+
+
 def _harmless(change: WeightChange, here: Weights, values: PairedValues) -> WeightChange:
-    """Return a change as a remark, if it consists of factors of channels or is a vector, of which no number is unused."""
+    """Return a change as a remark, if it is one of factors of channels, or of a vector of which each number is used."""
     ranks = {weight.name: weight.values.ndim for weight in here.tensors}
     if not change.wrong or not (change.rescaled or ranks.get(change.name, 1) == 1):
         return change
@@ -156,14 +165,21 @@ def _is_reshaped(held: np.ndarray[Any, Any] | None, used: Array) -> bool:
 
 
 def _adopting(together: Sequence[_Candidate], values: PairedValues) -> Iterator[tuple[_Candidate, Array]]:
-    """Yield candidates with the tensors that the source computes with their numbers; then restore its weights."""
-    source = values.source
-    changed = {candidate.name: candidate.numbers for candidate in together}
-    before = {name: array for name, array in source.get_weights().items() if name in changed}
-    source.set_weights(source_types(source, changed))
-    try:
-        computed = values.recompute(values.given())
-    finally:
-        source.set_weights(before)
+    """Yield candidates with the tensors that the source computes with their numbers."""
+    computed = with_numbers({candidate.name: candidate.numbers for candidate in together}, values, values.given())
     for candidate in together:
         yield candidate, np.asarray(computed[candidate.pair.source.tensor], np.float64)
+
+
+def with_numbers(
+    numbers: Mapping[str, Array], values: PairedValues, given: Mapping[str, Array] = MappingProxyType({})
+) -> dict[str, Any]:
+    """Return all tensors that the source computes with other numbers in some weights, and restore its own."""
+    source = values.source
+    before = source.get_weights(numbers)
+    changed = {name: array.reshape(before[name].shape) for name, array in numbers.items()}
+    source.set_weights(source_types(source, changed))
+    try:
+        return values.recompute(given)
+    finally:
+        source.set_weights(before)
