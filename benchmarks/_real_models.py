@@ -44,6 +44,8 @@ class Model:
     live: LiveModel
     samples: np.ndarray[Any, Any]
     ways: Mapping[str, tuple[tuple[str, ...], ...]]
+    origin: LiveModel | None = None
+    """What is exported, if that is not the model itself."""
 
     def batches(self, numbers: Sequence[int]) -> list[Batch]:
         """Return samples as batches of one."""

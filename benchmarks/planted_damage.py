@@ -104,7 +104,7 @@ def converted(
 ) -> Converted | None:
     """Convert a model, unless the folder holds it converted; ``None``, and a word, where that does not work here."""
     start = folder / f"{model.name}{_suffix(format)}"
-    exported = Artifact.read(start) if start.is_file() else model.live.export(start, format)
+    exported = Artifact.read(start) if start.is_file() else (model.origin or model.live).export(start, format)
     try:
         chain = tuple(_compiler(step) for step in way)
         name = re.sub(r"\W+", "-", " ".join((model.name, format, *way)))
@@ -148,12 +148,14 @@ def opened(path: Path, format: str) -> LiveModel | None:
 def held(made: Converted, artifact: Artifact, numbers: list[int]) -> tuple[str, Divergence]:
     """Hold a file against its source as ``verify`` does: the verdict, and where they part."""
     try:
-        return _held(made, artifact, numbers)
+        found, where = verdict_on(made, artifact, numbers)
+        return str(found["verdict"]), where
     except NNPipeError as error:
         return f"unknown ({error})", Divergence((), ())
 
 
-def _held(made: Converted, artifact: Artifact, numbers: list[int]) -> tuple[str, Divergence]:
+def verdict_on(made: Converted, artifact: Artifact, numbers: list[int]) -> tuple[dict[str, Any], Divergence]:
+    """Hold a file against its source as ``verify`` does: the verdict with its reason, and where they part."""
     source, samples = made.model.live, made.model.batches(numbers)
     with source.session() as session:
         reference = Reference.of(session, source.io, samples, computing_format(source))
@@ -167,7 +169,7 @@ def _held(made: Converted, artifact: Artifact, numbers: list[int]) -> tuple[str,
     if inside:
         where, weights = compare_inside(source, inside, binding, samples, claims)
     where = Divergence((), ()) if isinstance(where, str) else where
-    return str({**found, **judged(found, where, None if isinstance(weights, str) else weights)}["verdict"]), where
+    return {**found, **judged(found, where, None if isinstance(weights, str) else weights)}, where
 
 
 def planted(made: Converted, kind: str, folder: Path, random: np.random.Generator) -> tuple[Plant, Artifact] | None:

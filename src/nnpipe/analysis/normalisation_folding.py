@@ -71,10 +71,10 @@ def expected_of(pair: WeightPair, source: Weights, other: Weights) -> Expected:
     """
     plain, *folded = _candidates(pair, source, other)
     # Both explain a kernel of zeros, but only a normalisation with scales of 0 makes one: the first of equals is taken.
-    best = min((*folded, plain), key=lambda made: (_difference(made, _SOME) > _EXACT, _difference(made)))
-    made, left = _multiplied(best)
-    for folded in _after_affine(pair, source) if made.norm is None and left > _EXACT else ():
-        candidate, rest = _multiplied(folded)
+    nearest = min((*folded, plain), key=lambda made: (_difference(made, _SOME) > _EXACT, _difference(made)))
+    made, left = _multiplied(nearest)
+    for after in _after_affine(pair, source) if made.norm is None and left > _EXACT else ():
+        candidate, rest = _multiplied(after)
         if rest < left:
             made, left = candidate, rest
     return made

@@ -19,7 +19,7 @@ import numpy as np
 from nnpipe.analysis.agreement import AgreementAccumulator, Tolerances, compare
 from nnpipe.core.arguments import argument
 from nnpipe.core.batch_conversion import adapt
-from nnpipe.core.claims import Claim, checked, numbers_of
+from nnpipe.core.claims import Claim, checked
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ArtifactError, NotSupported, SpecMismatch
 from nnpipe.core.files import replacing
@@ -99,7 +99,7 @@ class Reference:
         try:
             with open(path, "rb") as handle, np.load(handle, allow_pickle=False) as content:
                 io = IOSpec.from_json(json.loads(str(content["io"])))
-                numbers = numbers_of([str(content["numbers"])])
+                numbers = checked([str(content["numbers"])])[0]
                 count = sum(name.startswith("i") and name.endswith(".0") for name in content.files)
                 sides = [
                     tuple(
@@ -110,7 +110,7 @@ class Reference:
                 ]
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
             raise ArtifactError(f"{path}: not what a source took and gave: {error}") from None
-        return cls(io, *sides, numbers)
+        return cls(io, sides[0], sides[1], numbers)
 
 
 def chosen(dataset: Dataset, count: int) -> np.ndarray[Any, Any]:

@@ -7,7 +7,7 @@ is only the most suspect.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -83,10 +83,15 @@ class Undoing:
         within = weighted_within(self.values)
         wanted = {tensor for tensor, names in within.items() if not set(suspect.within).isdisjoint(names)}
         pairs = [p for p in self.values.pairs if p.source.tensor in {suspect.level.tensor, *wanted}]
+        if not self._outputs:
+            return suspect
+        ways: tuple[Callable[[], dict[str, Array]], ...] = (
+            lambda: self._undone(pairs), lambda: self._without(self._wrong_in(suspect)),
+        )  # fmt: skip
         effects: list[Effect] = []
-        for undo in (lambda: self._undone(pairs), lambda: self._without(self._wrong_in(suspect))):
+        for undo in ways:
             try:
-                undone = undo() if self._outputs else {}
+                undone = undo()
             except NNPipeError:
                 continue
             effects += [self._effect(undone)] if undone else []
@@ -127,8 +132,9 @@ class Undoing:
     def _as_other(self, pair: Pair) -> Array:
         """Return what the source computes, in the other model's order of axes."""
         if pair.order is None:
-            return pair.expected.reshape(self.values.other_shapes[pair.other.tensor])
-        return pair.expected.transpose(tuple(map(int, np.argsort(pair.order))))
+            found: Array = pair.expected.reshape(self.values.other_shapes[pair.other.tensor])
+            return found
+        return np.transpose(pair.expected, tuple(map(int, np.argsort(pair.order))))
 
     def _effect(self, undone: Mapping[str, Array]) -> Effect:
         if self.outputs_are_same():
