@@ -48,7 +48,7 @@ if __name__ == "__main__":
     rows, truth = data.read(data.split("train"))
     columns = encoded(rows)["features"].shape[1]
     weights = balanced_weights(truth["label"], len(data.spec.class_names))
-    options = {"num_epochs": 20, "monitor": "data/test/label/roc_auc", "monitor_mode": "max", "patience": 5}
+    options = {"num_epochs": 20, "monitor": "data/test/label/roc_auc", "patience": 5}
     trainer = Trainer(TrainerOptions(**options, weights="best", checkpoint_every=10), [EpochSummary()])
     how = {"optimiser": AdamW(rate=3e-3), "metrics": {"label": ["roc_auc"]}}
     history = trainer.fit(trainer.build(Net, columns, weights), splits, folder=sys.argv[1], **how)

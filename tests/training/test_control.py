@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import copy
+import json
 import logging
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -17,7 +19,9 @@ pytest.importorskip("safetensors", reason="safetensors is not installed")
 import training_toys as toys
 
 from nnpipe.core.errors import ConfigError, TrainingError
+from nnpipe.core.quality_metric import QualityMetric
 from nnpipe.training._recomputation import recomputing
+from nnpipe.training.callbacks.best_figures import BestFigures
 from nnpipe.training.callbacks.callback import Callback
 from nnpipe.training.checkpoints import read_weights
 from nnpipe.training.optimization import SGD, AdamW, Cosine, Milestones, TorchSchedule
@@ -164,6 +168,118 @@ def test_the_weights_of_the_best_epochs_by_any_metric_are_kept(monitor: str, mod
     left.touch()  # by a process that was killed just before it removed this
     fit(toys.fresh(), folder=tmp_path / "two", **options)
     assert states(tmp_path / "one").keys() == states(tmp_path / "two").keys()
+
+
+class Scripted:
+    """An object as of torchmetrics, whose figures are given; it says which way they are better, or not."""
+
+    values: ClassVar[Sequence[float]] = ()
+    epoch: ClassVar[int] = 1
+
+    def __init__(self, higher_is_better: bool | None = None) -> None:
+        self.higher_is_better = higher_is_better
+
+    def update(self, output: Any, target: Any) -> None: ...
+
+    def reset(self) -> None: ...
+
+    def compute(self) -> float:
+        return self.values[self.epoch - 1]
+
+    def state_dict(self) -> Any:
+        return {}
+
+    def load_state_dict(self, state: Any) -> None: ...
+
+
+class Counting(Callback):
+    """Tells scripted metrics the epoch."""
+
+    def on_epoch_begin(self, fit: Any) -> None:
+        Scripted.epoch = fit.epoch
+
+
+def monitored(figures: Sequence[float], metric: Any, name: str = "mine", **options: Any) -> tuple[list[float], int]:
+    """Train while a metric has these figures; return those of the history, and the epoch whose weights were kept."""
+    Scripted.values, Scripted.epoch = figures, 1
+    asked = {"num_epochs": len(figures), "weights": "best", **options}
+    asked = {"monitor": f"blobs/test/label/{name}", **asked}
+    history = Trainer(TrainerOptions(**asked), [Counting()]).fit(
+        toys.fresh(), toys.sequences(48), optimiser=AdamW(rate=0.1), metrics={"label": {name: metric}}
+    )
+    return history[asked["monitor"]].tolist(), history.about["epoch"]
+
+
+RISES = [0.2, 0.5, 0.9, 0.6]
+
+
+@pytest.mark.parametrize(("higher", "epoch"), [(True, 3), (False, 1)])
+def test_the_metric_says_which_epoch_is_the_best(higher: bool, epoch: int) -> None:
+    assert monitored(RISES, Scripted(higher)) == (RISES, epoch)
+
+
+@pytest.mark.parametrize("figure", ["loss", "label/accuracy", "label/mean_sensitivity", "label/calibration_error"])
+def test_each_figure_keeps_its_best_weights(figure: str) -> None:
+    name = figure.rpartition("/")[2]
+    own = {"metrics": {"label": [name]}} if name not in ("loss", "accuracy") else {}
+    asked = TrainerOptions(num_epochs=6, monitor=f"blobs/test/{figure}", weights="best")
+    data = toys.sequences(48)
+    history = Trainer(asked).fit(toys.fresh(), data, optimiser=AdamW(rate=0.3), **own)
+    figures = history[f"blobs/test/{figure}"].tolist()
+    best = min(figures) if name in ("loss", "calibration_error") else max(figures)
+    assert figures[history.about["epoch"] - 1] == best
+    assert min(figures) < max(figures)
+
+
+def test_a_metric_of_ones_own_says_which_epoch_is_the_best(tmp_path: Path) -> None:
+    for less in (True, False):
+        metric = QualityMetric(
+            "mine", "Mine", "Mine", "nothing", "ratio", less, values=lambda found: found.arrays["rank"]
+        )
+        figures, epoch = monitored([0] * 4, metric)
+        assert figures[epoch - 1] == (min if less else max)(figures)
+        assert min(figures) < max(figures)
+    Trainer(TrainerOptions(num_epochs=4), [BestFigures()]).fit(
+        toys.fresh(), toys.sequences(48), optimiser=AdamW(rate=0.1), metrics={"label": [metric]}, folder=tmp_path
+    )
+    rows = json.loads((tmp_path / "tables" / "best.json").read_text())
+    assert {row["figure"]: "best" in row for row in rows}["blobs/test/label/mine"]
+
+
+def test_a_figure_that_does_not_say_it_is_asked_for_before_the_first_epoch() -> None:
+    with pytest.raises(ConfigError, match="nothing says whether less of 'blobs/test/label/mine' is better; give mon"):
+        monitored(RISES, Scripted())
+    assert monitored(RISES, Scripted(), monitor_mode="max") == (RISES, 3)
+    assert monitored(RISES, Scripted(), monitor_mode="min") == (RISES, 1)
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
+@pytest.mark.parametrize("higher", [True, False])
+def test_a_figure_that_is_not_finite_is_never_the_best(
+    number: float, higher: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    figures = [number, 0.5, number, number, 0.1]
+    assert monitored(figures, Scripted(higher), patience=2)[1] == 2
+    assert Scripted.epoch == 4  # two that are not finite in a row are not better
+    assert "which counts as the worst" in caplog.text
+
+
+def test_a_metric_of_outputs_that_are_no_numbers_is_no_number() -> None:
+    class Losing(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = toys.fresh()
+
+        def forward(self, batch: dict[str, Any]) -> Any:
+            found = self.inner(batch)["label"]
+            if not self.training:
+                found.output = found.output * torch.where(batch["sample_id"] % 2 == 0, 1.0, float("nan"))[:, None]
+            return {"label": found}
+
+    figures = Trainer(TrainerOptions()).evaluate(Losing(), toys.sequences(48))
+    shown = {name: value for name, value in figures.items() if name.startswith("blobs/test/")}
+    assert set(shown) >= {"blobs/test/loss", "blobs/test/label/accuracy"}
+    assert all(math.isnan(value) for value in shown.values())
 
 
 # -- divergence ---------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.naming import nearest
+from nnpipe.training.figure_direction import less_is_better
 from nnpipe.training.fit import Fit
 
 
@@ -26,8 +27,10 @@ def splits_of(fit: Fit) -> list[str]:
 def better(fit: Fit, name: str, value: float) -> bool:
     """Return whether a figure is the best so far; stop the training after ``patience`` evaluations without a better."""
     options = fit.options
-    gain = (value - fit.best) if options.monitor_mode == "max" else (fit.best - value)
-    if not math.isnan(value) and (fit.best_epoch == 0 or gain > options.min_delta):
+    gain = (fit.best - value) if _least_is_best(fit, name) else (value - fit.best)
+    if not math.isfinite(value):
+        fit.log.warning("epoch %d: %s is %s, which counts as the worst", fit.epoch, name, value)
+    elif fit.best_epoch == 0 or gain > options.min_delta:
         fit.best, fit.best_epoch, fit.waited = value, fit.epoch, 0
         return True
     fit.waited += 1
@@ -36,14 +39,30 @@ def better(fit: Fit, name: str, value: float) -> bool:
     return False
 
 
-def keep(fit: Fit, value: float) -> tuple[bool, int | None]:
+def _least_is_best(fit: Fit, name: str) -> bool:
+    """Return whether the least value of a monitored figure is the best.
+
+    Raises
+    ------
+    ConfigError
+        If neither the options nor the figure say it.
+    """
+    if fit.options.monitor_mode is not None:
+        return fit.options.monitor_mode == "min"
+    least = less_is_better(name, fit.metrics)
+    if least is None:
+        raise ConfigError(f"monitor: nothing says whether less of {name!r} is better; give monitor_mode, min or max")
+    return least
+
+
+def keep(fit: Fit, name: str, value: float) -> tuple[bool, int | None]:
     """Return whether an epoch is one of the ``keep_best`` best so far, and which epoch is no longer one of them.
 
     Epochs with equal figures keep their order.  A single one has no file besides that of the best weights.
     """
-    if math.isnan(value) or fit.options.keep_best == 1:
+    if not math.isfinite(value) or fit.options.keep_best == 1:
         return False, None
-    sign = -1 if fit.options.monitor_mode == "max" else 1
+    sign = 1 if _least_is_best(fit, name) else -1
     fit.kept = sorted([*fit.kept, (fit.epoch, value)], key=lambda one: (sign * one[1], one[0]))
     dropped = [epoch for epoch, _ in fit.kept[fit.options.keep_best :]]
     fit.kept = fit.kept[: fit.options.keep_best]
@@ -65,7 +84,7 @@ def check_monitor(fit: Fit, figures: Callable[[str, str], Iterable[str]], others
     Raises
     ------
     ConfigError
-        If no split is evaluated, or there is no figure of the name that was given.
+        If no split is evaluated, there is no figure of the name that was given, or nothing says which way it is better.
     """
     options, name = fit.options, fit.options.monitor
     if name is None:
@@ -75,10 +94,10 @@ def check_monitor(fit: Fit, figures: Callable[[str, str], Iterable[str]], others
             raise ConfigError(f"{wanted} needs a figure to watch, and no split is evaluated; name one as monitor")
         return
     where = next((split for split in splits_of(fit) if name.startswith(split + "/")), None)
-    if where is None and any(name.startswith(split + "/") for split in others):
-        return
     known = [f"{split}/loss" for split in splits_of(fit)]
     if where is not None:
         known = [f"{where}/{figure}" for figure in figures(*where.split("/", 1))]
-    if known and name not in known:
+    is_other = where is None and any(name.startswith(split + "/") for split in others)
+    if known and name not in known and not is_other:
         raise ConfigError(f"there is no figure {name!r} to monitor; there are {', '.join(known)}{nearest(name, known)}")
+    _least_is_best(fit, name)

@@ -56,8 +56,8 @@ class Rate:
             return
         if not hasattr(self._torch, "patience"):  # ReduceLROnPlateau
             self._torch.step()
-        elif figure is not None and math.isfinite(figure):
-            self._torch.step(figure)
+        elif figure is not None:
+            self._torch.step(figure if math.isfinite(figure) else math.nan)  # never better than another
 
     def scale(self, factor: float) -> None:
         """Multiply the present rates, and all that the schedule makes of them, with a factor."""

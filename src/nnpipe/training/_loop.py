@@ -257,7 +257,7 @@ class Loop:
                 return None, EpochVerdict()
             raise ConfigError(f"there is no figure {name!r} to monitor; there are {', '.join(row)}")
         best = better(fit, name, row[name])
-        kept, dropped = keep(fit, row[name])
+        kept, dropped = keep(fit, name, row[name])
         return row[name], EpochVerdict(name, row[name], best, kept, dropped)
 
     def _choose_final_weights(self) -> None:

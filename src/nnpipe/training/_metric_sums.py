@@ -78,6 +78,10 @@ class MetricSums:
         """
         self.fetch()
         found = {name: figure(*kept) for name, kept in self._sums.items()}
+        for name in [name for name, value in found.items() if name.endswith("/loss") and math.isnan(value)]:
+            # Some outputs are no numbers; a metric that compares or selects might hide that.
+            output = name.removesuffix("loss")
+            found |= {each: math.nan for each in found if each.startswith(output)}
         scaled = {name: f"{name.removesuffix('/loss')}/scaled" for name in found if name.endswith("/loss")}
         losses = [found.get(other, found[name]) for name, other in scaled.items()]
         single = [name for name, other in scaled.items() if len(scaled) == 1 and other not in found]

@@ -63,7 +63,9 @@ class TrainerOptions(Component):
     monitor: str | None = argument(
         None, help="figure that tells the best epoch; by default the loss of the first split that is evaluated"
     )
-    monitor_mode: Literal["min", "max"] = argument("min", help="whether less of the monitored figure is better")
+    monitor_mode: Literal["min", "max"] | None = argument(
+        None, help="whether the least or the greatest monitored figure is best; by default as its metric says"
+    )
     weights: Literal["last", "best", "average"] | None = argument(
         None,
         help="weights that the model has at the end: of the last step, of the best epoch, or their moving average; "

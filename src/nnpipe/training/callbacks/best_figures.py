@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from nnpipe.core.task import quality_metric
 from nnpipe.experiment.state import State
 from nnpipe.training.callbacks.writing_callback import WritingCallback, write_table, writes_after
+from nnpipe.training.figure_direction import less_is_better
 
 if TYPE_CHECKING:
     from nnpipe.training.fit import Fit
 
 _OTHERS = ("epoch", "step", "learning_rate")
-_LESS_IS_BETTER = frozenset({"loss", "mae", "rmse", "error_rate", "distance", "penalty"})
-_MORE_IS_BETTER = frozenset(
-    {"accuracy", "precision", "recall", "f1", "dice", "iou", "agreement", "found", "ordered", "top"}
-)
 
 
 class BestFigures(WritingCallback):
     """Write for each figure its best, first and last value and the best epoch, into ``tables/best.json``.
 
-    The best value is the least of losses and errors and the greatest of accuracies and the like, as the metrics of
-    tasks say.  Of a figure of which neither is known, the table has the least and the greatest value.
+    The best value is the least of losses and errors and the greatest of accuracies and the like, as metrics of tasks,
+    a ``QualityMetric`` and objects of torchmetrics say.  Of a figure of which neither is known, the table has the
+    least and the greatest value.
     """
 
     frameworks = ("torch", "keras")
@@ -69,35 +65,15 @@ class BestFigures(WritingCallback):
 
     def _write(self, fit: Fit) -> None:
         figures = self.state.figures
-        write_table(fit, "best", (_row(name, kept, fit.history.last) for name, kept in sorted(figures.items())))
+        write_table(fit, "best", (_row(fit, name, kept) for name, kept in sorted(figures.items())))
 
 
-def _row(name: str, kept: list[Any], last: Mapping[str, Any]) -> dict[str, Any]:
+def _row(fit: Fit, name: str, kept: list[Any]) -> dict[str, Any]:
     first, least, least_epoch, greatest, greatest_epoch = kept
-    less = less_is_better(name)
+    less = less_is_better(name, fit.metrics)
     row: dict[str, Any] = {"figure": name}
     if less is None:
         row |= {"least": least, "least_epoch": least_epoch, "greatest": greatest, "greatest_epoch": greatest_epoch}
     else:
         row |= {"best": least if less else greatest, "best_epoch": least_epoch if less else greatest_epoch}
-    return row | {"first": first, "last": last.get(name)}
-
-
-@functools.lru_cache(maxsize=1000)
-def less_is_better(figure: str) -> bool | None:
-    """Return whether smaller values of a figure of the history are better; None if it is not known.
-
-    Parameters
-    ----------
-    figure
-        Its name, such as ``digits/test/digit/accuracy``.
-    """
-    name = figure.rpartition("/")[2]
-    if name in _LESS_IS_BETTER:
-        return True
-    if name in _MORE_IS_BETTER or name.rstrip("0123456789") in _MORE_IS_BETTER:
-        return False
-    try:
-        return quality_metric(name).less_is_better
-    except KeyError:
-        return None  # one of the user's own
+    return row | {"first": first, "last": fit.history.last.get(name)}
