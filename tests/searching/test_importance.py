@@ -35,7 +35,7 @@ def added(**values: float) -> float:
     [("random", 100), ("tpe", 100), *(pytest.param(kind, 1000, marks=pytest.mark.slow) for kind in ("random", "tpe"))],
 )
 def test_the_shares_of_a_sum_are_in_the_right_order(sampler: str, trials: int) -> None:
-    found = nnpipe.search(added, SPACE, sampler=sampler, trials=trials)
+    found = nnpipe.search(added, SPACE, objectives={"value": "minimize"}, sampler=sampler, trials=trials)
     begin = time.process_time()
     effects = found.importance().effects
     if trials == 1000:
@@ -51,7 +51,11 @@ def test_choices_and_conditions_count_and_are_shown() -> None:
         "idle": {"kind": "uniform", "low": 0, "high": 1},
     }
     found = nnpipe.search(
-        lambda kind, idle, momentum=0.0: 10.0 * (kind == "adam") + momentum, space, sampler="random", trials=60
+        lambda kind, idle, momentum=0.0: 10.0 * (kind == "adam") + momentum,
+        space,
+        sampler="random",
+        trials=60,
+        objectives={"value": "minimize"},
     )
     importance = found.importance()
     assert importance.effects.effects[0].name == "kind"
@@ -64,7 +68,7 @@ def test_choices_and_conditions_count_and_are_shown() -> None:
 
 @pytest.mark.slow
 def test_fanova_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
-    found = nnpipe.search(added, SPACE, sampler="random", trials=20)
+    found = nnpipe.search(added, SPACE, objectives={"value": "minimize"}, sampler="random", trials=20)
     with caplog.at_level(logging.WARNING, "nnpipe"):
         shares = found.importance_by("fanova")
     assert set(shares) == set(WEIGHTS)

@@ -85,6 +85,14 @@ def test_scores_of_another_shape_are_refused(shape):
         judged_by("classification", {"scores": np.zeros(shape)}, {"label": np.arange(3)}, NAMES)
 
 
+@pytest.mark.parametrize(("given", "wanted"), [((4, 1), (4,)), ((4,), (4, 1)), ((4, 1, 3), (4, 3)), ((1, 1), (1,))])
+def test_axes_of_length_1_do_not_matter_to_a_regression(given, wanted):
+    value = np.arange(np.prod(wanted), dtype=np.float32).reshape(wanted)
+    judged = judged_by("regression", {"y": value.reshape(given) + 1}, {"value": value})
+    assert judged.arrays["predicted"].shape == wanted
+    assert task_named("regression").metric("mae").of(judged) == 1
+
+
 def test_numbers_are_kept_beside_the_truth():
     judged = judged_by("regression", {"y": np.ones((4, 2))}, {"value": np.zeros((4, 2), np.float32)})
     assert judged.arrays["predicted"].dtype == np.float32

@@ -80,7 +80,9 @@ def from_files() -> list[Path | None]:
     boards: tuple[nn.Device, ...] = fleet.chosen(["arm"])
     print([board.price(fleet.currency) for board in boards])
     swept: nn.SweepResult = nn.sweep("sweep.yaml", retry_failed=len(planned.points) > 1)
-    searched: nn.SearchResult = nn.search(lambda x: x, {"x": {"kind": "bool"}}, sampler="grid", trials=2)
+    searched: nn.SearchResult = nn.search(
+        lambda x: x, {"x": {"kind": "bool"}}, objectives={"value": "minimize"}, sampler="grid", trials=2
+    )
     print(searched.best.values, searched.arguments)
     tried: nn.TestrunResult = nn.testrun("model.onnx", "scans.npy", "out", plugin="plugin.py", keep_going=True)
     vectors: nn.ConformanceResult = nn.conformance("vectors.tar.gz", only=[SignRuntime], jobs=2)

@@ -44,7 +44,8 @@ def broken(n):
     raise ValueError("out of cheese")
 """
 SEARCH: dict[str, Any] = {
-    "title": "workers", "function": "worked_on_module.slow", "sampler": "random", "trials": 12,
+    "title": "workers", "function": "worked_on_module.slow", "objectives": {"value": "minimize"},
+    "sampler": "random", "trials": 12,
     "space": {"n": {"kind": "int", "low": 0, "high": 99}},
 }  # fmt: skip
 

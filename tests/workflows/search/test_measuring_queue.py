@@ -184,7 +184,7 @@ def test_a_function_cannot_be_trained_here_and_measured_there(
 ) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "measured_module.py").write_text("def f(x):\n    return x\n", "utf-8")
-    settings = {"function": "measured_module.f", "space": {"x": {"kind": "bool"}}}
+    settings = {"function": "measured_module.f", "objectives": {"value": "minimize"}, "space": {"x": {"kind": "bool"}}}
     (tmp_path / "function.yaml").write_text(yaml.safe_dump(settings), "utf-8")
     assert main(["function.yaml", "--workers", "2", "--measure-on", platform.node()]) == 2
     assert "--measure-on: is for models" in capsys.readouterr().err

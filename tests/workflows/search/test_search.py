@@ -27,7 +27,7 @@ def parabola(x: float, n: int = 3) -> float:
 
 def test_the_best_configuration_of_a_function_is_found() -> None:
     seen: list[SearchTrial] = []
-    found = nnpipe.search(parabola, SPACE, trials=60, watch=seen.append)
+    found = nnpipe.search(parabola, SPACE, objectives={"value": "minimize"}, trials=60, watch=seen.append)
     assert found.best.values["value"] < 0.3
     assert found.front == (found.best,)
     assert [trial.number for trial in seen] == list(range(60))
@@ -50,8 +50,10 @@ def test_what_the_space_has_come_to_exclude_is_never_the_best(how: dict[str, Any
 
 def test_trials_of_a_store_are_gone_on_with_in_several_threads() -> None:
     store = MemoryTrials()
-    nnpipe.search(parabola, SPACE, trials=5, sampler="random", store=store)
-    found = nnpipe.search(parabola, SPACE, trials=24, sampler="random", store=store, workers=3)
+    nnpipe.search(parabola, SPACE, objectives={"value": "minimize"}, trials=5, sampler="random", store=store)
+    found = nnpipe.search(
+        parabola, SPACE, objectives={"value": "minimize"}, trials=24, sampler="random", store=store, workers=3
+    )
     assert len(found.finished) == 24
 
 
@@ -79,11 +81,13 @@ def test_a_failed_trial_is_told_and_the_search_goes_on() -> None:
             raise ValueError("x is\ntoo large")
         return x
 
-    found = nnpipe.search(picky, {"x": SPACE["x"]}, trials=12, sampler="random")
+    found = nnpipe.search(picky, {"x": SPACE["x"]}, objectives={"value": "minimize"}, trials=12, sampler="random")
     messages = {trial.message for trial in found.trials if trial.state == "failed"}
     assert messages == {"ValueError: x is too large"}
     assert found.best.values["value"] < 0
-    assert nnpipe.search(lambda x: float("nan") if x > 0 else x, {"x": SPACE["x"]}, trials=12).finished
+    assert nnpipe.search(
+        lambda x: float("nan") if x > 0 else x, {"x": SPACE["x"]}, objectives={"value": "minimize"}, trials=12
+    ).finished
 
 
 def test_values_have_names_where_there_are_several() -> None:
@@ -100,6 +104,7 @@ def test_values_have_names_where_there_are_several() -> None:
         ({"y": SPACE["x"]}, {}, "space: parabola takes no argument 'y'; it takes: x, n"),
         ({"n": SPACE["n"]}, {}, "space: parabola needs the argument 'x', which is no parameter"),
         (SPACE, {"objectives": {"loss": "least"}}, "objectives.loss: expected minimize or maximize, found 'least'"),
+        (SPACE, {"objectives": None}, "nothing says whether less of what the function returns is better"),
         (SPACE, {"sampler": "tpee"}, "sampler: expected an object with a kind"),
         (SPACE, {"trials": 0}, "trials"),
         (SPACE, {"constraints": ["x <"]}, "constraints.0: 'x <' is no expression"),
@@ -107,7 +112,7 @@ def test_values_have_names_where_there_are_several() -> None:
 )
 def test_what_does_not_fit_is_refused_in_one_line(space: Any, more: Any, said: str) -> None:
     with pytest.raises(ConfigError, match=said) as error:
-        nnpipe.search(parabola, space, **more)
+        nnpipe.search(parabola, space, **{"objectives": {"value": "minimize"}, **more})
     assert "\n" not in str(error.value)
 
 
@@ -116,7 +121,7 @@ def test_a_function_that_always_fails_ends_the_search() -> None:
         raise RuntimeError("out of cheese")
 
     with pytest.raises(ConfigError, match="the first 5 trials failed, the last one with RuntimeError: out of cheese"):
-        nnpipe.search(broken, {"x": SPACE["x"]})
+        nnpipe.search(broken, {"x": SPACE["x"]}, objectives={"value": "minimize"})
 
 
 @pytest.mark.slow
@@ -163,6 +168,6 @@ def test_a_study_of_optuna_holds_the_very_values_states_and_reports(tmp_path: Pa
 
 
 def test_a_search_is_a_study_of_optuna() -> None:
-    study = nnpipe.search(parabola, SPACE, trials=12).to_optuna()
+    study = nnpipe.search(parabola, SPACE, objectives={"value": "minimize"}, trials=12).to_optuna()
     assert len(study.trials) == 12
     assert study.best_value == min(trial.value for trial in study.trials)

@@ -33,7 +33,8 @@ def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunDat
 
 def settings(**changes: Any) -> Any:
     return read_search({
-        "title": "second", "function": "warm_search_module.trained", "space": SPACE, "sampler": "random", "trials": 3,
+        "title": "second", "function": "warm_search_module.trained", "objectives": {"value": "minimize"},
+        "space": SPACE, "sampler": "random", "trials": 3,
         "warm_start": "experiment = first or experiment = single", **changes,
     })  # fmt: skip
 

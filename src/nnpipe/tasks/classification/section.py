@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from nnpipe.analysis.classification import ClassificationMetrics
-from nnpipe.core.errors import ArtifactError
 from nnpipe.report.charts import Dots, Floats, Heatmap
 from nnpipe.report.document import Block, Cell, Paragraph, Plot, Section, Table, Tile, Tiles
 from nnpipe.report.formatting import clean, share
@@ -19,7 +19,7 @@ from nnpipe.report.task_section import TaskSection
 from nnpipe.tasks.classification.score_metrics import SCORE_METRICS, SCORES
 from nnpipe.tasks.classification.task import Classification
 
-_MOST_CLASSES = 4096  # a confusion matrix of this size takes 134 MB
+_LARGEST_MATRIX = 4096  # classes: a confusion matrix of this size takes 134 MB
 _MANY = 40  # with more classes the matrix is only a picture, and tables show the worst classes
 _CONFUSIONS = 10
 _PIXELS = 250
@@ -48,21 +48,61 @@ class ClassificationSection(TaskSection):
         return Section("Classification", tuple(parts))
 
 
-def metrics_of(candidate: Candidate) -> ClassificationMetrics | None:
-    """Return the figures of all classes; ``None`` if no classes were predicted.
+@dataclass(frozen=True, eq=False)
+class _ManyClasses:
+    """The figures of more classes than a matrix can hold, named as those of :class:`ClassificationMetrics`."""
 
-    Raises
-    ------
-    ArtifactError
-        If there are more classes than a report can show.
-    """
+    class_names: Sequence[str]
+    support: npt.NDArray[np.int64]
+    precision: Floats
+    sensitivity: Floats
+    f1: Floats
+    pairs: npt.NDArray[np.int64]
+    """Samples of each true class that were taken for another one: true class, predicted class, number."""
+
+    @classmethod
+    def of(
+        cls, names: Sequence[str], truth: npt.NDArray[np.integer], predicted: npt.NDArray[np.integer]
+    ) -> _ManyClasses:
+        """Count predictions of classes."""
+        right = truth == predicted
+        hits, support, told = (np.bincount(each, minlength=len(names)) for each in (truth[right], truth, predicted))
+        ratios = []
+        for above, below in ((hits, told), (hits, support), (2 * hits, support + told)):
+            ratios.append(np.divide(above, below, out=np.full(len(names), np.nan), where=below > 0))
+        wrong = np.stack([truth[~right], predicted[~right]], axis=1).astype(np.int64)
+        pairs, counts = np.unique(wrong, axis=0, return_counts=True)
+        return cls(names, support, *ratios, np.column_stack([pairs, counts]))
+
+
+def _many_classes(candidate: Candidate) -> tuple[Block, ...] | None:
+    """Return the figures of a candidate with too many classes for a matrix; ``None`` if it has fewer."""
     quality = candidate.quality
     if quality is None or quality.task.name != Classification.name:
         return None
     arrays = quality.evaluation.arrays
     names = quality.evaluation.class_names or _numbered(arrays["truth"], arrays["predicted"])
-    if len(names) > _MOST_CLASSES:
-        raise ArtifactError(f"{len(names):,} classes are more than a report can show ({_MOST_CLASSES:,})")
+    if len(names) <= _LARGEST_MATRIX:
+        return None
+    tiles = []
+    for metric in quality.task.metrics:
+        value = metric.of(quality.evaluation)
+        if np.isfinite(value):
+            tiles.append(Tile(metric.title, share(value), metric.meaning))
+    found = _ManyClasses.of([clean(name, 80) or "unnamed" for name in names], arrays["truth"], arrays["predicted"])
+    said = f"There are {len(names):,} classes, of which a confusion matrix would be too large."
+    return Tiles(tuple(tiles)), Paragraph(said, "note"), _confusions(found, found.pairs), _classes(found)
+
+
+def metrics_of(candidate: Candidate) -> ClassificationMetrics | None:
+    """Return the figures of all classes; ``None`` if no classes were predicted, or too many for a matrix."""
+    quality = candidate.quality
+    if quality is None or quality.task.name != Classification.name:
+        return None
+    arrays = quality.evaluation.arrays
+    names = quality.evaluation.class_names or _numbered(arrays["truth"], arrays["predicted"])
+    if len(names) > _LARGEST_MATRIX:
+        return None
     return ClassificationMetrics.from_predictions(
         arrays["truth"], arrays["predicted"], [clean(name, 80) or "unnamed" for name in names], arrays.get("rank")
     )
@@ -70,12 +110,12 @@ def metrics_of(candidate: Candidate) -> ClassificationMetrics | None:
 
 def _numbered(*labels: npt.NDArray[np.integer]) -> Sequence[str]:
     greatest = max(int(array.max()) for array in labels)
-    if greatest >= _MOST_CLASSES:
-        raise ArtifactError(f"class number {greatest:,} is more than a report can show ({_MOST_CLASSES:,})")
     return [f"class {number}" for number in range(greatest + 1)]
 
 
 def _blocks(candidate: Candidate, quality: ClassificationMetrics | None, prefix: str) -> tuple[Block, ...]:
+    if quality is None and (of_many := _many_classes(candidate)) is not None:
+        return of_many
     if quality is None:
         evaluation = candidate.run.evaluation
         missing = "No predictions were stored in this run, so its quality cannot be told."
@@ -85,7 +125,10 @@ def _blocks(candidate: Candidate, quality: ClassificationMetrics | None, prefix:
     blocks: list[Block] = [_tiles(candidate, quality), _matrix_figure(candidate, quality, prefix)]
     if len(quality.class_names) <= _MANY:
         blocks.append(_class_figure(candidate, quality, prefix))
-    blocks += [_confusions(quality), _classes(quality)]
+    wrong = quality.confusion_matrix.copy()
+    np.fill_diagonal(wrong, 0)
+    places = np.nonzero(wrong)
+    blocks += [_confusions(quality, np.column_stack([*places, wrong[places]])), _classes(quality)]
     if len(quality.class_names) <= _MANY:
         blocks.append(_matrix_table(quality))
     return tuple(blocks)
@@ -152,23 +195,18 @@ def _class_figure(candidate: Candidate, quality: ClassificationMetrics, prefix: 
     )
 
 
-def _confusions(quality: ClassificationMetrics) -> Block:
-    wrong = quality.confusion_matrix.copy()
-    np.fill_diagonal(wrong, 0)
-    flat = wrong.reshape(-1)
-    if not flat.any():
+def _confusions(quality: ClassificationMetrics | _ManyClasses, pairs: npt.NDArray[np.int64]) -> Block:
+    """Return the most common confusions of ``pairs``, rows of a true class, another one, and the number of samples."""
+    if not len(pairs):
         return Paragraph("No sample was taken for another class.")
-    count = min(_CONFUSIONS, int(np.count_nonzero(flat)))
-    places = np.argpartition(-flat, count - 1)[:count]
     rows = []
-    for place in places[np.lexsort((places, -flat[places]))]:
-        truth, predicted = divmod(int(place), len(wrong))
-        part = flat[place] / quality.support[truth]
+    for truth, predicted, count in pairs[np.argsort(-pairs[:, 2], kind="stable")[:_CONFUSIONS]].tolist():
+        part = count / quality.support[truth]
         rows.append(
             (
                 quality.class_names[truth],
                 quality.class_names[predicted],
-                Cell(f"{flat[place]:,}", float(flat[place])),
+                Cell(f"{count:,}", float(count)),
                 Cell(share(part, 1), float(part)),
             )
         )
@@ -176,7 +214,7 @@ def _confusions(quality: ClassificationMetrics) -> Block:
     return Table(header, tuple(rows), sortable=True, caption="Most common confusions")
 
 
-def _classes(quality: ClassificationMetrics) -> Table:
+def _classes(quality: ClassificationMetrics | _ManyClasses) -> Table:
     numbers, caption = np.arange(len(quality.class_names)), "Every class"
     if len(numbers) > _MANY:
         # A class without samples cannot be judged, so it is not among the worst.

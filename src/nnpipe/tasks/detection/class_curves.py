@@ -11,7 +11,7 @@ from nnpipe.core.errors import ArtifactError
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.tasks.detection.matching import matches_of
 
-_MOST_CLASSES = 4096
+_MOST_CLASSES = 1 << 16  # 101 numbers of each
 RECALLS = np.linspace(0.0, 1.0, 101)
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]

@@ -20,7 +20,7 @@ class Regression(Task):
     """Numbers for each sample.
 
     Targets are ``"value"``, ``(n, ...)``.  Predictions are ``"value"``, or a single tensor of any name, of the same
-    shape.
+    shape; axes of length 1 do not matter.
 
     An evaluation holds ``truth`` and ``predicted``, float32 ``(n, ...)``.
     """
@@ -36,11 +36,14 @@ class Regression(Task):
     def _judge(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
         """Evaluate predicted numbers."""
         predicted, value = only(predictions, "value"), truth["value"]
-        if predicted.shape != value.shape:
+        wanted, given = ([length for length in each.shape[1:] if length != 1] for each in (value, predicted))
+        if len(predicted) != len(value) or given != wanted:
             raise SpecMismatch(
                 f"values must have the shape {show_shape(value.shape)}, not {show_shape(predicted.shape)}"
             )
-        return Evaluation(self.name, {"truth": value.astype(np.float32), "predicted": predicted.astype(np.float32)})
+        return Evaluation(self.name, {
+            "truth": value.astype(np.float32), "predicted": predicted.astype(np.float32).reshape(value.shape)
+        })  # fmt: skip
 
     def check(self, evaluation: Evaluation) -> None:
         """Check that truth and prediction are numbers of one shape."""

@@ -174,9 +174,14 @@ def _given(data: Mapping[str, Any]) -> tuple[SearchSubject, SearchSpace, Objecti
     return subject, space, subject.choice.searched(subject.choice.limits())
 
 
+NO_OBJECTIVES = (
+    "objectives: nothing says whether less of what the function returns is better; say it, such as {value: minimize}"
+)
+
+
 def _objectives(given: Any) -> Objectives:
     if given is None:
-        return Objectives({"value": "minimize"})
+        raise ConfigError(NO_OBJECTIVES)
     if not isinstance(given, dict):
         raise ConfigError("objectives: expected names, each with minimize or maximize")
     return Objectives(given)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from nnpipe.core.argument_checks import check_call, check_range
+from nnpipe.core.errors import ConfigError
 from nnpipe.searching.engine import SearchEngine
 from nnpipe.searching.memory_trials import MemoryTrials
 from nnpipe.searching.objectives import Objectives
@@ -17,7 +18,7 @@ from nnpipe.searching.sampler import SearchSampler
 from nnpipe.searching.samplers import sampler_from_json
 from nnpipe.searching.space import SearchSpace
 from nnpipe.searching.trial_store import TrialStore
-from nnpipe.workflows.search.file import facts_of
+from nnpipe.workflows.search.file import NO_OBJECTIVES, facts_of
 from nnpipe.workflows.search.result import SearchResult
 from nnpipe.workflows.search.subjects import SearchedFunction
 from nnpipe.workflows.search.workers import Evaluate, SearchWorkers, Watch
@@ -56,7 +57,7 @@ def search(
         objects of :mod:`nnpipe.searching.parameters`.  With ``"when": "optimiser == 'sgd'"`` one exists only where this
         holds; without a value the function's own default counts.
     objectives
-        ``minimize`` or ``maximize`` by name; by default the returned number is minimised.
+        ``minimize`` or ``maximize`` by name, such as ``{"value": "minimize"}`` where a single number is returned.
     constraints
         Expressions that hold for every configuration, such as ``"units * layers <= 4096"``.
     trials
@@ -100,13 +101,15 @@ def search(
     >>> found = nnpipe.search(loss, {
     ...     "rate": {"kind": "power", "low": -4, "high": -1},
     ...     "units": {"kind": "int", "low": 1, "high": 64},
-    ... }, trials=40)
+    ... }, objectives={"value": "minimize"}, trials=40)
     >>> sorted(found.best.configuration)
     ['rate', 'units']
     """
     check_call(search, locals())
     declared = SearchSpace.from_json(space, list(constraints))
-    goals = Objectives({"value": "minimize"} if objectives is None else objectives)
+    if objectives is None:
+        raise ConfigError(NO_OBJECTIVES)
+    goals = Objectives(objectives)
     subject = SearchedFunction(function)
     subject.check(declared, goals)
     chooses, prunes = sampler_from_json(sampler), None if pruner is None else pruner_from_json(pruner)
