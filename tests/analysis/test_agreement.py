@@ -36,6 +36,20 @@ def test_errors_are_those_of_the_definition() -> None:
     assert found.mean_relative == pytest.approx((0.5 / 4 + 0.25 / level) / 3)
 
 
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
+def test_what_is_not_finite_in_both_is_counted_and_gets_no_class(number: float) -> None:
+    ours = scores()
+    ours[:20] = number
+    found = against(ours, ours)
+    assert (found.not_finite, found.same_class) == (20, 30)
+    assert found.verdict(Tolerances()) == (
+        "same", "no relative error is above 0.0001; outputs for 20 of 50 samples are NaN or infinite"
+    )  # fmt: skip
+    assert Agreement.from_json(json.loads(json.dumps(found.to_json(), allow_nan=False))) == found
+    rounded = ours * np.linspace(1, 1.001, 10, dtype=np.float32)
+    assert against(ours, rounded).verdict(Tolerances())[0] == "close"
+
+
 def test_quantiles_are_of_each_samples_largest_error() -> None:
     ours = np.ones((100, 3))
     theirs = ours.copy()

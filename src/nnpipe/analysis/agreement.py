@@ -18,6 +18,7 @@ from nnpipe.core.arguments import argument
 from nnpipe.core.claims import Claim, changes_of, numbers_of
 from nnpipe.core.component import Component
 from nnpipe.core.errors import ConfigError, SpecMismatch
+from nnpipe.core.evaluation import samples_not_finite
 from nnpipe.core.tensors import Batch, show_shape
 
 __all__ = [
@@ -98,11 +99,14 @@ class Agreement:
     same_class
         The number of samples for which both models give the largest score of the
         first output to the same class; None if that output has no scores.
+    not_finite
+        The number of samples for which one of the models, or both, give NaN or infinity; they get no class.
     """
 
     samples: int
     tensors: tuple[TensorAgreement, ...]
     same_class: int | None = None
+    not_finite: int = 0
 
     @property
     def class_agreement(self) -> float | None:
@@ -121,7 +125,12 @@ class Agreement:
 
     def verdict(self, tolerances: Tolerances, claims: Iterable[Claim] = ("float",)) -> tuple[Verdict, str]:
         """Return whether the two are the same, close, different, or changed on purpose, and the reason."""
-        claims = tuple(claims)
+        verdict, reason = self._verdict(tolerances, tuple(claims))
+        if self.not_finite:
+            reason += f"; outputs for {self.not_finite:,} of {self.samples:,} samples are NaN or infinite"
+        return verdict, reason
+
+    def _verdict(self, tolerances: Tolerances, claims: tuple[Claim, ...]) -> tuple[Verdict, str]:
         for tensor in self.tensors:
             if not np.isfinite(tensor.max_absolute):
                 return "different", f"{tensor.name!r} is not finite where the other side is, or the other way round"
@@ -139,12 +148,12 @@ class Agreement:
                 f"above {bound:g} for {numbers_of(claims)}"
             )
         told = f"the mean relative error is {worst.mean_relative:.3g}, the largest {self.max_relative:.3g}"
-        wanted = tolerances.close_class_agreement
-        if self.same_class is None or self.same_class >= wanted * self.samples:
+        wanted, judged = tolerances.close_class_agreement, self.samples - self.not_finite
+        if self.same_class is None or self.same_class >= wanted * judged:
             return "close", told
-        same = f"{self.same_class} of {self.samples} samples get the same class"
+        same = f"{self.same_class} of {judged} samples get the same class"
         # With few samples, the share alone is unreliable, so its whole interval must be below the limit.
-        if wilson_interval(self.same_class, self.samples)[1] < wanted:
+        if wilson_interval(self.same_class, judged)[1] < wanted:
             return "different", f"{same}, and surely fewer than {wanted:.4g} of all would"
         return "close", f"{told}; {same}, too few samples to tell whether {wanted:.4g} of all would"
 
@@ -156,6 +165,8 @@ class Agreement:
             found["same_class"] = self.same_class
             found["class_agreement"] = self.class_agreement
             found["class_agreement_interval"] = list(wilson_interval(self.same_class, self.samples))
+        if self.not_finite:
+            found["not_finite_samples"] = self.not_finite
         if tolerances is not None:
             verdict, reason = self.verdict(tolerances, claims)
             said = {**tolerances.to_json(), "close_tolerance": tolerances.close_for(claims)}
@@ -167,7 +178,8 @@ class Agreement:
         """Make a comparison from the output of :meth:`to_json`."""
         tensors = tuple(map(TensorAgreement.from_json, data["tensors"]))
         same = data.get("same_class")
-        return cls(int(data["samples"]), tensors, None if same is None else int(same))
+        lost = int(data.get("not_finite_samples", 0))
+        return cls(int(data["samples"]), tensors, None if same is None else int(same), lost)
 
 
 @dataclass
@@ -177,6 +189,7 @@ class AgreementAccumulator:
     _tensors: dict[str, TensorErrors] = field(default_factory=dict)
     _samples: int = 0
     _same_class: int | None = 0
+    _not_finite: int = 0
 
     def add(self, source: Batch, other: Batch, samples: int | None = None) -> None:
         """Compare the outputs of one call.
@@ -208,10 +221,14 @@ class AgreementAccumulator:
             self._tensors.setdefault(name, TensorErrors()).add(ours, other[name])
             if position == 0:
                 count = samples if samples is not None else len(ours) if ours.ndim else 1
+                lost = samples_not_finite(source, count) | samples_not_finite(other, count)
                 self._samples += count
-                self._count_classes(ours, other[name], count)
+                self._not_finite += int(lost.sum())
+                self._count_classes(ours, other[name], count, ~lost)
 
-    def _count_classes(self, ours: npt.NDArray[Any], theirs: npt.NDArray[Any], samples: int) -> None:
+    def _count_classes(
+        self, ours: npt.NDArray[Any], theirs: npt.NDArray[Any], samples: int, finite: npt.NDArray[np.bool_]
+    ) -> None:
         # A row of scores for each sample; there may be further axes of length 1.
         long = [length for length in ours.shape[1:] if length != 1]
         scores = len(long) == 1 and long[0] > 1 and len(ours) == samples and ours.dtype.kind not in "OUSTb"
@@ -219,14 +236,17 @@ class AgreementAccumulator:
             self._same_class = None
             return
         one, two = ours.reshape(samples, -1), theirs.reshape(samples, -1)
-        self._same_class += int(np.count_nonzero(one.argmax(1) == two.argmax(1)))
+        self._same_class += int(np.count_nonzero((one.argmax(1) == two.argmax(1)) & finite))
 
     def result(self) -> Agreement:
         """Return the result for all added batches; raise :class:`ConfigError` if there are none."""
         if not self._samples:
             raise ConfigError("nothing was compared: no samples were given")
         return Agreement(
-            self._samples, tuple(errors.result(name) for name, errors in self._tensors.items()), self._same_class
+            self._samples,
+            tuple(errors.result(name) for name, errors in self._tensors.items()),
+            self._same_class,
+            self._not_finite,
         )
 
 

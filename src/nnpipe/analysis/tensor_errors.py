@@ -8,7 +8,7 @@ Errors of element ``i`` between the source's output ``a`` and the other's ``b``:
   zero does not give large errors.
 
 If only one of the two is NaN, the error is infinite.  Equal infinities agree, and
-so do two NaN.
+so do two NaN; :class:`~nnpipe.analysis.agreement.Agreement` counts the samples with such outputs.
 """
 
 from __future__ import annotations

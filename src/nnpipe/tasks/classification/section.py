@@ -67,12 +67,14 @@ class _ManyClasses:
         """Count predictions of classes."""
         right = truth == predicted
         hits, support, told = (np.bincount(each, minlength=len(names)) for each in (truth[right], truth, predicted))
-        ratios = []
-        for above, below in ((hits, told), (hits, support), (2 * hits, support + told)):
-            ratios.append(np.divide(above, below, out=np.full(len(names), np.nan), where=below > 0))
+
+        def ratio(above: npt.NDArray[np.int64], below: npt.NDArray[np.int64]) -> Floats:
+            return np.asarray(np.divide(above, below, out=np.full(len(names), np.nan), where=below > 0))
+
         wrong = np.stack([truth[~right], predicted[~right]], axis=1).astype(np.int64)
         pairs, counts = np.unique(wrong, axis=0, return_counts=True)
-        return cls(names, support, *ratios, np.column_stack([pairs, counts]))
+        f1 = ratio(2 * hits, support + told)
+        return cls(names, support, ratio(hits, told), ratio(hits, support), f1, np.column_stack([pairs, counts]))
 
 
 def _many_classes(candidate: Candidate) -> tuple[Block, ...] | None:
@@ -222,7 +224,7 @@ def _classes(quality: ClassificationMetrics | _ManyClasses) -> Table:
         caption = f"The {_MANY} classes with the least F1, of {len(quality.class_names):,}"
     rows = tuple(
         (
-            Cell(quality.class_names[n]),
+            Cell(quality.class_names[int(n)]),
             _share_cell(quality.precision[n]),
             _share_cell(quality.sensitivity[n]),
             _share_cell(quality.f1[n]),
