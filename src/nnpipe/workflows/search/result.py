@@ -50,7 +50,9 @@ class SearchResult:
     --------
     >>> import nnpipe
     >>> space = {"n": {"kind": "int", "low": 0, "high": 9}}
-    >>> found = nnpipe.search(lambda n: (n - 3) ** 2, space, sampler="grid", trials=20)
+    >>> found = nnpipe.search(
+    ...     lambda n: (n - 3) ** 2, space, objectives={"value": "minimize"}, sampler="grid", trials=20
+    ... )
     >>> len(found.trials), found.best.values, found.arguments
     (5, {'value': 1.0}, {'n': 2})
     """
