@@ -215,6 +215,10 @@ class Task(Component):
         first, second = ({**each.settings, "decoder": None} for each in (one, other))
         return first == second
 
+    def unlike_work(self, one: Evaluation, other: Evaluation) -> str:
+        """Return why the calls of two models are not the same work; empty, as by default, if their times compare."""
+        return ""
+
     def same_samples(self, one: Evaluation, other: Evaluation) -> bool:
         """Return whether two evaluations are of the same samples in the same order, judged by their truth."""
         return len(one) == len(other) and one.same_in(other, self.truth)

@@ -7,11 +7,15 @@ import dataclasses
 import numpy as np
 import pytest
 
+from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.evaluation import Evaluation
+from nnpipe.core.generation import LOG_LIKELIHOOD, PROMPT_TOKENS, REFERENCE_TOKENS, REQUEST_NS, TOKEN_NS, TOKENS
 from nnpipe.measuring.comparison import Comparison, with_turns
 from nnpipe.measuring.interleaving import Block, Record, Turn
 from nnpipe.measuring.paired_comparison import ComparisonPlan, Verdict
 from nnpipe.measuring.run import Run
+from nnpipe.report.document import Tiles
+from nnpipe.report.render import render
 from nnpipe.report.sections.comparison_findings import (
     comparison_table,
     leader,
@@ -21,6 +25,7 @@ from nnpipe.report.sections.comparison_findings import (
     sentences,
 )
 from nnpipe.report.writers.terminal import to_text
+from nnpipe.tasks.generation.task import Generation
 
 NAMES = ("A", "B", "C")
 
@@ -122,6 +127,32 @@ def test_all_that_is_to_be_told_is_told(comparison):
     assert sum("are right and wrong on the same of 400 samples" in line for line in told) == 2
     assert any(line.startswith("Mind that C kept 18 % of a core busy while others had their turn") for line in told)
     assert told[-1] == "D fell out: crashed badly"
+
+
+def answers(lengths):
+    """Answers of so many tokens, each a millisecond."""
+    count, most = len(lengths), max(lengths)
+    times = np.where(np.arange(most) < np.array(lengths)[:, np.newaxis], 1_000_000, -1)
+    predictions = {
+        "text": np.array(["x"] * count, object),
+        TOKENS: np.where(times < 0, -1, 5), TOKEN_NS: times, REQUEST_NS: np.where(times < 0, 0, times).sum(axis=1),
+        PROMPT_TOKENS: np.full(count, 12), REFERENCE_TOKENS: np.full(count, 4), LOG_LIKELIHOOD: np.full(count, -4.0),
+    }  # fmt: skip
+    truth = {"sample": np.arange(count), "answer": np.array([""] * count, object)}
+    return Generation().judge(predictions, truth, DatasetSpec(Generation.name, (), ()))
+
+
+def test_answers_of_unlike_lengths_have_no_fastest(comparison):
+    lengths = {"A": [8] * 20, "B": [32] * 20, "C": [8] * 20}
+    runs = tuple(dataclasses.replace(run, evaluation=answers(lengths[run.title])) for run in comparison.runs)
+    told = sentences(dataclasses.replace(comparison, runs=runs))
+    unlike = [line for line in told if "not of the same work" in line]
+    assert len(unlike) == 1
+    assert "8.0 and 32.0 tokens" in unlike[0] or "32.0 and 8.0 tokens" in unlike[0]
+    assert not any("faster than B" in line or "B is faster" in line for line in told)
+    page = render([run for run in runs if run.title != "C"], "T")
+    tiles = next(block for block in page.sections[0].blocks if isinstance(block, Tiles)).items
+    assert not any("times as fast" in tile.note for tile in tiles)
 
 
 def test_the_table_has_a_row_for_each_that_ran_and_ratios_to_the_fastest(comparison):

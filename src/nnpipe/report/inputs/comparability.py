@@ -40,6 +40,13 @@ def unlike_samples(judged: Sequence[tuple[str, Quality | None]]) -> str:
     )
 
 
+def unlike_work(first: Quality | None, other: Quality | None) -> str:
+    """Return why the times of two candidates' calls are not of the same work; empty if they are, or it is not known."""
+    if first is None or other is None or first.task.name != other.task.name:
+        return ""
+    return first.task.unlike_work(first.evaluation, other.evaluation)
+
+
 def leading_quality(candidates: Sequence[Candidate]) -> Quality | None:
     """Return the quality of the first judged candidate, whose metric the headings of tables name."""
     return next((c.quality for c in candidates if c.quality is not None), None)

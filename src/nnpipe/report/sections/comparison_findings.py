@@ -20,7 +20,7 @@ from nnpipe.measuring.run import Run
 from nnpipe.measuring.slow_candidates import slow_doubts
 from nnpipe.report.document import Cell, Table
 from nnpipe.report.formatting import NOTHING, Scale, clean, count, digits, share
-from nnpipe.report.inputs.comparability import unlike_samples
+from nnpipe.report.inputs.comparability import unlike_samples, unlike_work
 from nnpipe.report.inputs.quality import Quality, comparable
 from nnpipe.report.quantity_text import difference_text, kinds, written
 
@@ -46,7 +46,15 @@ def sentences(comparison: Comparison) -> list[str]:
     best = leader(found)
     against = [each for each in found if best in (each.first, each.second)]
     per_start = comparison.seconds / max(1, max(each.starts for each in found))
-    told = [sentence(each, names, comparison.plan, per_start) for each in against]
+    judged = [Quality.of(run) for run in runs]
+    told = []
+    for each in against:
+        unlike = unlike_work(judged[each.first], judged[each.second])
+        if unlike:
+            both = f"{names[each.first]} and {names[each.second]}"
+            told.append(f"The times of {both} are not of the same work: {unlike}.")
+        else:
+            told.append(sentence(each, names, comparison.plan, per_start))
     for part in comparison.parts:
         of_part = [each for each in comparison.verdicts(part=part) if best in (each.first, each.second)]
         told += [f"In {part.upper()}, {sentence(each, names, comparison.plan, per_start)}" for each in of_part]

@@ -8,7 +8,7 @@ from nnpipe.measuring.quantities import in_sentence
 from nnpipe.report.document import Block, Paragraph, Tile, Tiles
 from nnpipe.report.formatting import count, digits, duration, size
 from nnpipe.report.inputs.candidate import Candidate
-from nnpipe.report.inputs.comparability import leading_quality, on_the_same_samples, pairing
+from nnpipe.report.inputs.comparability import leading_quality, on_the_same_samples, pairing, unlike_work
 from nnpipe.report.inputs.pareto_front import Standing
 from nnpipe.report.quantity_text import written
 from nnpipe.report.sections.grouping import grouped_reasons
@@ -43,6 +43,9 @@ def _fastest(candidates: Sequence[Candidate]) -> Tile | None:
     mine, theirs = latency.percentile(0.5).interval, runner_up.percentile(0.5).interval
     note = f"median {duration(latency.median)}"
     slowest, slow = timed[-1]
+    unlike = next((why for c, _ in timed[1:] if (why := unlike_work(best.quality, c.quality))), "")
+    if unlike:
+        return Tile("Least time of a call", best.name, f"{note}; not of the same work: {unlike}")
     if mine is None or theirs is None or mine[1] >= theirs[0]:
         note += f", not clearly ahead of {second.name}"
     elif latency.median > 0:

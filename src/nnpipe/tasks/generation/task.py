@@ -127,6 +127,13 @@ class Generation(Task):
         same[places] = unlike == 0
         return np.asarray(same, np.bool_)
 
+    def unlike_work(self, one: Evaluation, other: Evaluation) -> str:
+        """Return how long the answers are if their lengths differ: a longer answer takes longer."""
+        first, second = (each.ragged["token"].counts.mean() if len(each) else 0.0 for each in (one, other))
+        if first == second:
+            return ""
+        return f"their answers have {first:.1f} and {second:.1f} tokens on average; compare the times of tokens"
+
     def doubts(self, evaluation: Evaluation) -> Iterator[tuple[str, str]]:
         """Doubt times that do not add up, and answers without tokens."""
         rows, whole = evaluation.ragged["token_ns"], float(evaluation.arrays["request_ns"].sum())
