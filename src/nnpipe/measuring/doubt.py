@@ -25,6 +25,7 @@ Kind = Literal[
     "chance",
     "constant",
     "collapsed",
+    "different",
     "settings",
     "slow",
 ]
@@ -32,11 +33,11 @@ Kind = Literal[
 
 OF_QUALITY: tuple[Kind, ...] = (
     "preprocessing", "overridden", "range", "quantised twice", "saturation", "not finite", "chance",
-    "constant", "collapsed",
+    "constant", "collapsed", "different",
 )  # fmt: skip
 """The kinds that concern predictions, not times."""
 
-BARRING: tuple[Kind, ...] = ("not finite", "quantised twice", "chance", "constant", "collapsed")
+BARRING: tuple[Kind, ...] = ("not finite", "quantised twice", "chance", "constant", "collapsed", "different")
 """The kinds with which no candidate is chosen, by a comparison, sweep or search: a model that predicts nothing is often
 the fastest."""
 

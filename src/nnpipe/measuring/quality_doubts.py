@@ -31,7 +31,7 @@ SCALED = (0.125, 32.0)
 
 def quality_doubts(run: Run) -> tuple[Doubt, ...]:
     """Return the reasons to distrust the predictions of a run; empty if none is found."""
-    return (*_of_preparation(run.preparation), *_of_saturation(run), *_of_predictions(run))
+    return (*_of_preparation(run.preparation), *_of_saturation(run), *_of_predictions(run), *_of_agreement(run))
 
 
 def prepared_unknown(run: Run) -> bool:
@@ -145,6 +145,12 @@ def _of_predictions(run: Run) -> Iterator[Doubt]:
         yield Doubt("not finite", f"{clause}, and count as the worst answer")
     for kind, reason in task.doubts(run.evaluation):
         yield Doubt(cast("Kind", kind), reason)
+
+
+def _of_agreement(run: Run) -> Iterator[Doubt]:
+    if run.verification.get("verdict") == "different":
+        reason = str(run.verification.get("reason", ""))[:300]
+        yield Doubt("different", f"its outputs are not those of the model that it was made from: {reason}")
 
 
 def _range(ends: tuple[float, float]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from pathlib import Path
@@ -91,6 +92,17 @@ def test_each_metric_has_its_best_and_the_predictions_of_the_best_say_something(
     assert str(choice).startswith("small: latency_median ")
     assert str(choice).endswith(", latency_median >= 2.5 ms, latency_median <= 3.5 ms")
     assert result.best("size <= 1 kB", confidence=0.9).figure == result.figure("fast", "latency_median", 0.9)
+
+
+def test_a_candidate_that_is_not_its_source_is_told_and_not_chosen(tmp_path: Path) -> None:
+    verdict = {"verdict": "different", "reason": "the mean relative error of 'feat' is 0.301"}
+    spoilt = dataclasses.replace(run("spoilt", 380, 100), verification=verdict)
+    found = result_of(tmp_path, exact=(4e6, run("exact", 380, None)), spoilt=(1e6, spoilt))
+
+    assert found.best().title == "exact"
+    assert "of 'feat' is 0.301" in str(found)
+    with pytest.raises(ConfigError, match=r"spoilt: its outputs are not those of the model .* 'feat' is 0.301"):
+        found.best("latency_median <= 2 ms")
 
 
 def test_a_loss_of_accuracy_is_judged_against_the_reference(result: nn.ComparisonResult) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ from nnpipe.report.inputs.candidate import Candidate
 from nnpipe.workflows.comparison.result import ComparisonResult
 from nnpipe.workflows.journal import Outcome
 from nnpipe.workflows.sweep import estimates
+from nnpipe.workflows.sweep.certificate import certificate
+from nnpipe.workflows.sweep.confirm import Confirmed
 from nnpipe.workflows.sweep.estimates import Figures, drawn
 from nnpipe.workflows.sweep.file import Sweep
 from nnpipe.workflows.sweep.run import Done
@@ -154,6 +157,39 @@ def test_samples_that_were_quantised_twice_bar_a_candidate_of_a_sweep_as_of_a_co
     comparison = Comparison("c", ComparisonPlan(), (doubtful,))
     with pytest.raises(ConfigError, match="quantised"):
         ComparisonResult(comparison, {point.title: Path("m.pt")}, point.title).best()
+
+
+@pytest.mark.parametrize("accepted", [[], ["different"]])
+def test_what_is_not_its_source_is_not_chosen_unless_told(accepted: list[str], tmp_path: Path) -> None:
+    for name in ("onnx", "onnxruntime", "torch"):
+        pytest.importorskip(name, reason=f"{name} is not installed")
+    weights = tmp_path / "cnn.pt"
+    weights.write_bytes(b"weights")
+    sweep = Sweep.from_settings(
+        {
+            "dataset": "DigitsDataset",
+            "models": [{"title": "CNN", "class": "PyTorchDigitsCNN", "path": str(weights)}],
+            "runtimes": [{"class": "ONNXRuntime"}],
+            "objectives": ["latency_median"],
+            "accept_doubts": accepted,
+        }
+    )
+    trained, compiled = sweep.points
+    verdict = {"verdict": "different", "reason": "the mean relative error is 0.3"}
+    different = dataclasses.replace(run(compiled.title, 1, 400), verification=verdict)
+    done = [
+        Done(trained, "0", Outcome(dataclasses.replace(run(trained.title, 0, 400), artifact={"size": 7})), None),
+        Done(compiled, "1", Outcome(different), None),
+    ]
+    judged = judge(sweep, done)
+    assert [one.qualifies for one in judged] == [True, bool(accepted)]
+    again = judge(sweep, [Done(each.point, "2", Outcome(run(each.point.title, 2, 400)), None) for each in done])
+    told = [
+        certificate(sweep, each, Confirmed(each, two.run, two.claims, {}, two.figures, two.doubts), (), np.arange(4))
+        for each, two in zip(judged, again, strict=True)
+    ]
+    assert told[0]["artifact"]["sha256"] == hashlib.sha256(b"weights").hexdigest()
+    assert [doubt["kind"] for doubt in told[1]["doubts"]][-1] == "different"
 
 
 def test_only_doubts_that_bar_can_be_accepted() -> None:

@@ -119,22 +119,14 @@ def as_source(candidate: Candidate) -> str:
 
 
 def departures(candidates: Sequence[Candidate]) -> list[Block]:
-    """Return paragraphs about candidates whose outputs differ from their source's, or could not be compared with it."""
+    """Return paragraphs about candidates that could not be compared with their source; a difference is a doubt."""
 
     def called(name: str) -> str:
         return name if len(candidates) > 1 else "This model"
 
-    return [
-        *grouped_reasons(
-            [(c.name, c.verdict_reason) for c in candidates if c.verdict == "different"],
-            lambda name: f"{called(name)} does not give what the model that it was made from gives: ",
-            f"of {len(candidates):,} candidates do not give what the models that they were made from give.",
-            "warning",
-        ),
-        *grouped_reasons(
-            [(c.name, c.verdict_reason) for c in candidates if c.verdict == "unknown"],
-            lambda name: f"{called(name)} could not be held against the model that it was made from: ",
-            f"of {len(candidates):,} candidates could not be held against the models that they were made from.",
-            "note",
-        ),
-    ]
+    return grouped_reasons(
+        [(c.name, c.verdict_reason) for c in candidates if c.verdict == "unknown"],
+        lambda name: f"{called(name)} could not be held against the model that it was made from: ",
+        f"of {len(candidates):,} candidates could not be held against the models that they were made from.",
+        "note",
+    )

@@ -208,7 +208,8 @@ def _tell(run: Run) -> None:
     if (reason := run.timing.get("energy", {}).get("reason")) is not None:
         log.warning("%s: its energy was not measured: %s", run.title, reason)
     for doubt in quality_doubts(run):
-        log.warning("%s: %s", run.title, doubt.reason)
+        if doubt.kind != "different":  # which has been told
+            log.warning("%s: %s", run.title, doubt.reason)
     if run.preparation.get("source") == "description":
         log.info("%s: samples are prepared as %s says", run.title, run.preparation["by"])
     search = run.timing.get("load", {}).get("search")

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from nnpipe.core.files import sha256_of
 from nnpipe.measuring.constraints import Figure
 from nnpipe.measuring.quantities import Quantity
 from nnpipe.measuring.run import Run
@@ -55,6 +56,9 @@ def certificate(
     confirmation, artifact = found.run, chosen.done.artifact
     path = artifact if artifact is not None else chosen.done.point.model.path
     point = chosen.done.point
+    told = {doubt.kind for doubt in found.doubts}
+    # Agreement with the source is judged the first time alone.
+    before = [doubt for doubt in chosen.doubts if doubt.kind == "different" and doubt.kind not in told]
     return {
         "schema": SCHEMA,
         "kind": "nnpipe certificate",
@@ -62,8 +66,8 @@ def certificate(
         "artifact": {
             "path": _relative(path, sweep.output),
             "bytes": path.stat().st_size,
-            "sha256": confirmation.artifact.get("sha256", ""),
-            "format": confirmation.artifact.get("format", ""),
+            "sha256": sha256_of(path),
+            "format": confirmation.artifact.get("format", point.model.wrapper.weights_format),
         },
         "model": point.model.wrapper.describe(),
         "compilers": [compiler.describe() for compiler in point.compilers],
@@ -82,7 +86,7 @@ def certificate(
         "cannot_be_told_from": list(level),
         "front_share": chosen.front_share,
         "verification": dict(confirmation.verification or chosen.run.verification),
-        "doubts": [{"kind": doubt.kind, "reason": doubt.reason} for doubt in found.doubts],
+        "doubts": [{"kind": doubt.kind, "reason": doubt.reason} for doubt in (*found.doubts, *before)],
         "host": {key: value for key, value in confirmation.host.items() if key not in ("before", "after")},
         "frameworks": dict(confirmation.frameworks),
         "measured": confirmation.created,
