@@ -8,6 +8,12 @@
 Every name of ``__all__`` is imported when it is first used, so that importing nnpipe costs nothing.
 """
 
+import os as _os
+
+from nnpipe.core.telemetry import switch_off_telemetry as _switch_off_telemetry
+
+_switch_off_telemetry(_os.environ)  # here, since it must come before any import of the packages that read it
+
 __version__ = "0.1.0"
 
 # Where each name is at home.  ``__init__.pyi`` says the same to type checkers; a test holds the two together.

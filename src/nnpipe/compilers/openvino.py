@@ -24,7 +24,6 @@ from nnpipe.core.errors import CompileError, MissingDependency
 from nnpipe.core.messages import one_line
 from nnpipe.core.processor import adds_bytes_in_16_bits
 from nnpipe.core.tensors import Batch, IOSpec
-from nnpipe.frameworks.openvino import import_nncf
 from nnpipe.frameworks.openvino_files import write_openvino
 from nnpipe.frameworks.openvino_models import OpenVINOModel, openvino_message, read_model
 
@@ -242,11 +241,12 @@ def _widen_biases(native: Any) -> None:
 
 def _nncf() -> Any:
     try:
-        return import_nncf()
+        import nncf
     except ImportError:
         raise MissingDependency(
             "OpenVINOCompiler needs nncf for int8, which is not installed: pip install 'nnpipe[openvino]'"
         ) from None
+    return nncf
 
 
 def _in_order(taken: tuple[str, ...], batch: Batch) -> dict[int, np.ndarray]:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import numpy as np
 
@@ -18,7 +16,7 @@ from nnpipe.core.session import WARMUP_RUNS, InferenceSession, timed_runs
 from nnpipe.core.tensors import Batch, IOSpec
 from nnpipe.frameworks.openvino_models import OpenVINOModel, openvino_message, read_model
 
-__all__ = ["OpenVINOModel", "OpenVINOSession", "compile_model", "import_nncf", "read_model"]
+__all__ = ["OpenVINOModel", "OpenVINOSession", "compile_model", "read_model"]
 
 _MICROSECOND = timedelta(microseconds=1)
 _LARGEST = float(np.finfo(np.float32).max)
@@ -180,10 +178,3 @@ def _property(compiled: Any, name: str) -> Any:
     if isinstance(value, (int, str)):
         return value
     return list(map(str, value)) if isinstance(value, (list, tuple)) else value.get_type_name()
-
-
-def import_nncf() -> Any:
-    """Return NNCF, the quantiser, imported with its telemetry off unless it was imported before."""
-    with mock.patch.dict(os.environ, {"NNCF_CI": "1"}):
-        import nncf
-    return nncf
