@@ -16,7 +16,7 @@ from installed import needs
 
 from nnpipe.core.telemetry import SWITCHES
 from nnpipe.testing.model_files import write_onnx_network
-from nnpipe.workflows.ways import ways
+from nnpipe.workflows.ways import AS_IS, ways
 
 _SOURCE = Path(__file__).resolve().parents[1] / "src"
 _OWN = re.compile(
@@ -38,13 +38,11 @@ import numpy as np
 import nnpipe
 rng = np.random.default_rng(0)
 inputs = {"image": rng.standard_normal((40, 1, 8, 8)), "extra": rng.standard_normal((40, 3))}
-data = {name: array.astype("float32") for name, array in inputs.items()}, rng.integers(0, 3, 40)
+data = {name: array.astype("float32") for name, array in inputs.items()}, rng.integers(0, 5, 40)
 options = dict(max_seconds=1, calibration_samples=8, preparation={"result_output": "scores"})
 if __name__ == "__main__":
-    try:
-        nnpipe.compare(sys.argv[1], data=data, ways=[sys.argv[2]], **options)
-    except nnpipe.ConfigError as error:  # the way is not for this model
-        print(error)
+    found = nnpipe.compare(sys.argv[1], data=data, ways=[sys.argv[2]], **options)
+    print(sorted(found.failures), len(found.titles))
 """
 
 _TRAINING = """
@@ -104,7 +102,8 @@ def test_the_switches_are_set_before_any_package_is_imported() -> None:
     """Whatever of nnpipe is imported, its first line of all sets them."""
     first = ast.parse((_SOURCE / "nnpipe" / "__init__.py").read_text()).body
     imports = [node for node in first if isinstance(node, (ast.Import, ast.ImportFrom))]
-    assert [getattr(node, "module", None) or node.names[0].name for node in imports] == ["os", "nnpipe.core.telemetry"]
+    modules = [getattr(node, "module", None) or node.names[0].name for node in imports]
+    assert modules == ["os", "nnpipe.core.telemetry"]
     asked = "import os, sys; import nnpipe.core.naming; print([os.environ.get(name) for name in sys.argv[1:]])"
     kept = {name: value for name, value in os.environ.items() if name not in SWITCHES}
     command = [sys.executable, "-c", asked, *SWITCHES]
@@ -126,12 +125,13 @@ def test_the_documentation_lists_every_switch() -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("strace")
-@pytest.mark.parametrize("way", ways())
+@pytest.mark.parametrize("way", [way for way in ways() if way not in (AS_IS, "keras")])
 def test_no_way_looks_up_a_foreign_host(way: str, tmp_path: Path) -> None:
+    """The uncompiled model takes part in each comparison; Keras runs no ONNX files, and is watched as it trains."""
     needs("onnx", "onnxruntime")
     model = write_onnx_network(tmp_path / "network.onnx")
     assert foreign_calls(_COMPARISON, [str(model.path), way], tmp_path) == []
-    print((tmp_path / "said").read_text())
+    assert (tmp_path / "said").read_text().split() == ["[]", "2"]
     assert traces_of_telemetry(tmp_path / "home") == []
 
 

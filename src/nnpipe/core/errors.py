@@ -30,9 +30,13 @@ says what is wrong, where, and how to correct it.
 
 from __future__ import annotations
 
+from nnpipe.core.foreign_text import harmless
+
 
 class NNPipeError(Exception):
     """Base of all errors that a user can correct.
+
+    Messages name tensors, files and addresses: without their control characters and passwords, wherever they are shown.
 
     Examples
     --------
@@ -43,6 +47,9 @@ class NNPipeError(Exception):
     ...     print("DigitsDataset" in str(error))
     True
     """
+
+    def __str__(self) -> str:
+        return harmless(super().__str__())
 
 
 class ConfigError(NNPipeError, ValueError):

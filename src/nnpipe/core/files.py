@@ -238,15 +238,17 @@ def shortened_path(path: str | bytes | os.PathLike[str]) -> str:
     return text if len(text) <= 200 else f"{text[:120]}…{text[-60:]}"
 
 
-def write_bytes(path: str | os.PathLike[str], data: bytes, *, durable: bool = True) -> None:
-    """Write ``data`` to ``path`` atomically; see :func:`replacing`."""
+def write_bytes(path: str | os.PathLike[str], data: bytes, *, durable: bool = True, private: bool = False) -> None:
+    """Write ``data`` to ``path`` atomically, see :func:`replacing`; if ``private``, no other user may ever read it."""
     with replacing(path, durable=durable) as temporary:
+        if private:
+            os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         temporary.write_bytes(data)
 
 
-def write_text(path: str | os.PathLike[str], text: str, *, durable: bool = True) -> None:
-    """Write ``text`` as UTF-8 to ``path`` atomically; see :func:`replacing`."""
-    write_bytes(path, text.encode("utf-8"), durable=durable)
+def write_text(path: str | os.PathLike[str], text: str, *, durable: bool = True, private: bool = False) -> None:
+    """Write ``text`` as UTF-8 to ``path``; see :func:`write_bytes`."""
+    write_bytes(path, text.encode("utf-8"), durable=durable, private=private)
 
 
 def sha256_of(path: str | os.PathLike[str]) -> str:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from nnpipe.core.foreign_text import harmless
+from nnpipe.core.secret import without_secrets
+
 
 def one_line(error: object, limit: int = 300) -> str:
-    """Return an error's message, or a text, as one line of at most ``limit`` characters.
+    """Return an error's message, or a text, as one harmless line of at most ``limit`` characters.
 
     Examples
     --------
@@ -17,7 +20,7 @@ def one_line(error: object, limit: int = 300) -> str:
     >>> one_line("a report of several lines", 10)
     'a report …'
     """
-    text = " ".join(str(error).split()) or type(error).__name__
+    text = " ".join(harmless(str(error)).split()) or type(error).__name__
     if isinstance(error, KeyError) and error.args:  # its message is the key alone
         text = f"{type(error).__name__}: {text}"
     return text if len(text) <= limit else text[: limit - 1] + "…"
@@ -25,5 +28,5 @@ def one_line(error: object, limit: int = 300) -> str:
 
 def shown(value: object) -> str:
     """Return a value as a message shows it: as Python writes it, and not for long."""
-    text = repr(value)
+    text = without_secrets(repr(value))
     return text if len(text) <= 60 else text[:59] + "…"

@@ -1,7 +1,5 @@
 """The switches that keep other packages from reporting what is done with them to their makers."""
 
-from __future__ import annotations
-
 from collections.abc import MutableMapping
 
 # Most packages read their variable while they are imported, ONNX Runtime when it creates its first session.

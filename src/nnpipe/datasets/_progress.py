@@ -6,6 +6,8 @@ import sys
 import time
 from typing import Any, TextIO
 
+from nnpipe.core.foreign_text import drawn_on, harmless
+
 _SECONDS_BETWEEN_LINES = 15.0
 
 
@@ -78,4 +80,7 @@ def _tqdm_bar(name: str, position: int, total: int | None, stream: TextIO) -> An
         from tqdm import tqdm
     except ImportError:
         return None
-    return tqdm(desc=name, initial=position, total=total, unit="B", unit_scale=True, file=stream, dynamic_ncols=True)
+    return tqdm(
+        desc=harmless(name), initial=position, total=total, unit="B", unit_scale=True, file=drawn_on(stream),
+        dynamic_ncols=True,
+    )  # fmt: skip

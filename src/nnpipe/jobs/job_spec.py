@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from nnpipe.core.errors import ConfigError
+from nnpipe.core.secret import Variables, revealed, shown_command
 from nnpipe.experiment.settings import read_settings
+from nnpipe.storage.storage import open_storage
 
 _LARGEST_SCRIPT = 16 << 20
 SETTINGS = frozenset({".yaml", ".yml", ".json"})
@@ -52,7 +54,7 @@ class JobSpec:
     arguments: Sequence[str] = ()
     outputs: Sequence[str] = ()
     directory: Path = field(default_factory=Path.cwd)
-    environment: Mapping[str, str] = field(default_factory=dict)
+    environment: Variables = field(default_factory=dict, repr=False)
     variables: Sequence[str] = ()
     python: str = sys.executable
     grace: float = 10.0
@@ -85,9 +87,17 @@ class JobSpec:
                 raise ConfigError("an output has no name")
             if (self.directory / name).is_dir():
                 raise ConfigError(f"output {name} is a folder; name the files in it")
-        for text in (*self.arguments, *self.environment, *self.environment.values()):
+        for text in (*self.arguments, *self.environment, *revealed(self.environment).values()):
             if "\0" in text:
                 raise ConfigError("an argument or a variable holds a NUL")
+        for number, (word, shown) in enumerate(zip(self.arguments, shown_command(self.arguments), strict=True), 1):
+            if word != shown:
+                raise ConfigError(
+                    f"argument {number} of {self.file.name} holds a password or a token, which every user of a machine "
+                    "can read in its list of processes; give it in a variable, --env NAME=VALUE"
+                )
+        if self.storage is not None:
+            open_storage(self.storage)
         if self.of_nnpipe:
             read_settings(self.file)
         else:

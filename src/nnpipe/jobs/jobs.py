@@ -9,6 +9,7 @@ from typing import Any
 
 from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.core.progress_file import MOST_METRICS, Reader, Report
+from nnpipe.core.secret import Variables
 from nnpipe.experiment.configuration import Configuration
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.experiment.database.jobs import (
@@ -190,7 +191,7 @@ def cancel(database: RunDatabase, job: JobRecord, grace: float | None = None) ->
     return job
 
 
-def resume(database: RunDatabase, job: JobRecord, environment: Mapping[str, str] | None = None) -> JobRecord:
+def resume(database: RunDatabase, job: JobRecord, environment: Variables | None = None) -> JobRecord:
     """Resume a failed or cancelled job in the same folder.
 
     Parameters

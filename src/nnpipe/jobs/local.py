@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import write_bytes
+from nnpipe.core.secret import revealed
 from nnpipe.jobs.agent import control, files, status
 from nnpipe.jobs.agent.status import TAIL
 from nnpipe.jobs.agent_archive import NAME, agent
@@ -58,7 +59,7 @@ class LocalPlace(Place):
             raise JobError(f"{error.filename or path}: cannot be written: {error.strerror or error}") from None
         told = {
             "id": job, "command": self._command(path, work), "directory": str(work.directory.absolute()),
-            "environment": {**_our_path(work), **work.environment}, "outputs": list(work.outputs),
+            "environment": {**_our_path(work), **revealed(work.environment)}, "outputs": list(work.outputs),
             "grace": work.grace, "afterwards": [sys.executable, "-m", "nnpipe.jobs.collect_results_command"],
             "every": None if work.storage is None else _EVERY,
             "afterwards_environment": {**afterwards, "PYTHONPATH": _path()},
@@ -82,7 +83,7 @@ class LocalPlace(Place):
 
         def again() -> None:
             write_bytes(path / NAME, agent())
-            control.resume(path, command, attempt, self._program(path), work.environment)
+            control.resume(path, command, attempt, self._program(path), revealed(work.environment))
 
         self._do(path, again)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from nnpipe.core.errors import ConfigError
+from nnpipe.core.messages import one_line
 from nnpipe.jobs.local import HERE, LocalPlace
 from nnpipe.jobs.place import Place
 from nnpipe.jobs.ray import SCHEMES, RayCluster
@@ -32,4 +33,4 @@ def place_at(address: str, root: Path | None = None) -> Place:
         return Ssh.at(address)
     if address.startswith(SCHEMES):
         return RayCluster.at(address)
-    raise ConfigError(f"{address[:80]}: a job runs here, on ssh://USER@HOST or on ray+http://HOST:8265")
+    raise ConfigError(f"{one_line(address, 80)}: a job runs here, on ssh://USER@HOST or on ray+http://HOST:8265")

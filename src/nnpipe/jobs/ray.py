@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 from nnpipe.core.errors import ConfigError, MissingDependency
 from nnpipe.core.leases import temporary_folder
 from nnpipe.core.messages import one_line
+from nnpipe.core.secret import revealed
 from nnpipe.experiment.database.jobs import CANCELLED, CREATING, FAILED, INITIALISING
 from nnpipe.jobs.agent.cluster_entrypoint import REPORTS, SENT, TASK
 from nnpipe.jobs.agent.relay import separated
@@ -55,7 +56,7 @@ class RayCluster(Place):
     def at(cls, address: str) -> RayCluster:
         """Return the place with this address; raise :class:`ConfigError` if it is malformed."""
         if not _ADDRESS.fullmatch(address):
-            raise ConfigError(f"{address[:80]}: expected ray+http://HOST:8265, where Ray's dashboard is")
+            raise ConfigError(f"{one_line(address, 80)}: expected ray+http://HOST:8265, where Ray's dashboard is")
         return cls(address.removeprefix("ray+"), address)
 
     def folder(self, job: str) -> str:
@@ -114,7 +115,7 @@ class RayCluster(Place):
         task = {
             "id": job, "attempt": attempt, "file": work.file.name,
             "command": work.command(SENT, REPORTS, again=attempt > 1), "directory": str(work.directory.absolute()),
-            "environment": dict(work.environment), "outputs": list(work.outputs), "grace": min(work.grace, _GRACE),
+            "environment": revealed(work.environment), "outputs": list(work.outputs), "grace": min(work.grace, _GRACE),
             "afterwards": None,
         }  # fmt: skip
         with temporary_folder() as sent:

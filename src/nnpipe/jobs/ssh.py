@@ -20,6 +20,8 @@ from typing import Any
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import replacing, sha256_of
+from nnpipe.core.messages import one_line
+from nnpipe.core.secret import revealed
 from nnpipe.jobs.agent.status import TAIL
 from nnpipe.jobs.agent_archive import NAME, agent
 from nnpipe.jobs.job_spec import JobSpec
@@ -70,7 +72,9 @@ class Ssh(Place):
         try:
             connection = CommandConnection.at(address.removeprefix(SCHEME).removesuffix("/"))
         except ConfigError:
-            raise ConfigError(f"{address[:80]}: expected ssh://HOST, ssh://USER@HOST or ssh://USER@HOST:PORT") from None
+            raise ConfigError(
+                f"{one_line(address, 80)}: expected ssh://HOST, ssh://USER@HOST or ssh://USER@HOST:PORT"
+            ) from None
         return cls(dataclasses.replace(connection, shown=address), address)
 
     def folder(self, job: str) -> str:
@@ -85,7 +89,7 @@ class Ssh(Place):
         self._unpack(work, folder, parts)
         told = {
             "id": job, "command": self._command(work), "directory": self._absolute(folder),
-            "environment": dict(work.environment), "outputs": list(work.outputs), "grace": work.grace,
+            "environment": revealed(work.environment), "outputs": list(work.outputs), "grace": work.grace,
             "afterwards": None,
         }  # fmt: skip
         self._begin(folder, "start", {"job": told})
@@ -101,7 +105,11 @@ class Ssh(Place):
     def resume(self, job: str, folder: str, work: JobSpec, attempt: int) -> None:
         """Send the script again and resume the job; see :class:`Place`."""
         self._unpack(work, folder, _tar({NAME: agent()}, [work.file]), again=True)
-        told = {"command": self._command(work, again=True), "attempt": attempt, "environment": dict(work.environment)}
+        told = {
+            "command": self._command(work, again=True),
+            "attempt": attempt,
+            "environment": revealed(work.environment),
+        }
         self._begin(folder, "resume", told)
 
     def fetch(self, folder: str, outputs: Sequence[Mapping[str, Any]], directory: Path) -> None:

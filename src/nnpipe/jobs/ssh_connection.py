@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from nnpipe.core.errors import ConfigError
+from nnpipe.core.messages import one_line
 from nnpipe.jobs.agent.files import REPLY
 from nnpipe.jobs.place import JobError, Unreached
 
@@ -64,7 +65,7 @@ class CommandConnection:
         """
         found = _ADDRESS.fullmatch(address)
         if found is None or int(found["port"] or 0) > _LAST_PORT:
-            raise ConfigError(f"{address[:80]!r}: expected HOST, USER@HOST or USER@HOST:PORT")
+            raise ConfigError(f"{one_line(address, 80)!r}: expected HOST, USER@HOST or USER@HOST:PORT")
         user, host, port = found["user"], found["host"].strip("[]"), found["port"]
         options = ["-p", port] if port else []
         return cls((*options, f"{user}@{host}" if user else host), address)

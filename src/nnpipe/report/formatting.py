@@ -4,35 +4,30 @@ from __future__ import annotations
 
 import math
 import re
-import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+
+from nnpipe.core.foreign_text import harmless
 
 NOTHING = "–"
 _TIMES = (("s", 1e9), ("ms", 1e6), ("µs", 1e3), ("ns", 1.0))
 _ENERGIES = (("J", 1.0), ("mJ", 1e-3), ("µJ", 1e-6), ("nJ", 1e-9))
 _SIZES = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("B", 1.0))
-# Cc, Cs and Cn break files or cannot be encoded; Cf holds the marks that change the direction of text.
-_UNSAFE = frozenset({"Cc", "Cf", "Cs", "Cn", "Co"})
 _COUNTS = (("G", 1e9), ("M", 1e6), ("k", 1e3), ("", 1.0))
 _HOLD = "\u00a0"  # keeps a number and its unit on one line
 _SPACES = re.compile(r"[^\S\u00a0]+")
-_JOINERS = "\u200c\u200d"  # invisible characters that words in some scripts need
 
 
 def clean(text: object, limit: int = 1000) -> str:
-    """Return text from outside as one line of at most ``limit`` characters that can be encoded.
+    """Return text from outside as one harmless line of at most ``limit`` characters; white space becomes single spaces.
 
-    Control characters, lone surrogates, invisible formatting and unassigned
-    characters become ``U+FFFD``; white space becomes single spaces.
+    See :func:`~nnpipe.core.foreign_text.harmless`.
     """
     try:
         line = _SPACES.sub(" ", str(text)[: 4 * limit]).strip()
     except RecursionError:  # lists in lists in lists
         return "…"
-    if not (line.isascii() and line.isprintable()):
-        line = "".join(c if unicodedata.category(c) not in _UNSAFE or c in _JOINERS else "\ufffd" for c in line)
-    return shortened(line, limit)
+    return shortened(harmless(line), limit)
 
 
 def shortened(text: str, limit: int) -> str:

@@ -36,7 +36,7 @@ from nnpipe.jobs.publishing import summary
 from nnpipe.scenarios._cli.command import execute, parse
 from nnpipe.scenarios._cli.job_progress import follow, watch
 from nnpipe.scenarios._cli.job_table import listing
-from nnpipe.scenarios._cli.option_types import assignment, output_file
+from nnpipe.scenarios._cli.option_types import output_file, secret_assignment
 from nnpipe.scenarios._cli.run_database import add_database, database_of
 from nnpipe.workflows.background_jobs import cancel_jobs, list_jobs, resume_job, submit_job
 
@@ -77,7 +77,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--env",
         action="append",
-        type=assignment,
+        type=secret_assignment,
         default=[],
         metavar="NAME=VALUE",
         help="submit, resume: a variable of its environment; the run database holds its name alone",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import html
 import json
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from urllib.parse import quote
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import write_text
+from nnpipe.core.foreign_text import html_text
 from nnpipe.training.final_weights import TABLE
 from nnpipe.training.run_folder import RunFolder
 from nnpipe.training.run_status import read_status
@@ -68,30 +68,30 @@ def write_run_page(folder: str | Path) -> Path:
         raise ConfigError(f"{folder}: there is no such folder; a training writes one where it is given a folder")
     sections: dict[str, list[str]] = {}
     for path in own.pictures():
-        name, address = html.escape(_title(path.stem)), _address(folder, path)
+        name, address = html_text(_title(path.stem)), _address(folder, path)
         sections.setdefault(_section(path.stem), []).append(
             f'<a href="{address}"><img src="{address}" alt="{name}" loading="lazy"></a>'
         )
     tables = own.tables()
     rows = {path.stem for path in tables if path.suffix != ".txt"}
     for path in tables:
-        link = f'<p><a href="{_address(folder, path)}">{html.escape(path.name)}</a></p>'
+        link = f'<p><a href="{_address(folder, path)}">{html_text(path.name)}</a></p>'
         # A table that exists as rows and as text is shown once.
         shown = [] if path.suffix == ".txt" and path.stem in rows else [_shown(path)]
         sections.setdefault(_section(path.stem), []).extend([*shown, link])
     names = sorted(sections, key=_place)
     others = [
-        f'<li><a href="{_address(folder, path)}">{html.escape(path.relative_to(folder).as_posix())}</a>, '
+        f'<li><a href="{_address(folder, path)}">{html_text(path.relative_to(folder).as_posix())}</a>, '
         f"{path.stat().st_size:,} bytes</li>"
         for path in own.others()[:_ROWS]
     ]
     what, name = _what(own), folder.resolve().name
-    title = html.escape(what or name)
-    body = [f"<h1>{title}</h1>", *([f"<p>{html.escape(name)}</p>"] if what else []), *_result(own), *_settings(own)]
-    body.append("<nav>" + "".join(f'<a href="#{quote(n)}">{html.escape(_title(n))}</a>' for n in names) + "</nav>")
+    title = html_text(what or name)
+    body = [f"<h1>{title}</h1>", *([f"<p>{html_text(name)}</p>"] if what else []), *_result(own), *_settings(own)]
+    body.append("<nav>" + "".join(f'<a href="#{quote(n)}">{html_text(_title(n))}</a>' for n in names) + "</nav>")
     for name in names:
         text = "\n".join(sections[name])
-        body.append(f'<section id="{html.escape(quote(name))}"><h2>{html.escape(_title(name))}</h2>\n{text}</section>')
+        body.append(f'<section id="{html_text(quote(name))}"><h2>{html_text(_title(name))}</h2>\n{text}</section>')
     if others:
         body.append("<section><h2>Other files</h2><ul>" + "\n".join(others) + "</ul></section>")
     page = (
@@ -126,13 +126,13 @@ def _result(own: RunFolder) -> list[str]:
     try:
         status = read_status(own)
     except ConfigError as error:
-        return [f"<p>{html.escape(str(error))}</p>"]
+        return [f"<p>{html_text(str(error))}</p>"]
     history = _history(own)
     lines = []
     if status is not None:
         what = f"epoch {status.epoch:,} of {status.epochs:,}, {status.changed}".rstrip(", ")
         lines += _tiles("", [("Training", status.state, what, status.state)])
-        lines += [f"<p>{html.escape(status.reason)}</p>"] if status.reason else []
+        lines += [f"<p>{html_text(status.reason)}</p>"] if status.reason else []
     if not history:
         return lines
     best = status.best_epoch if status is not None else 0
@@ -157,10 +157,10 @@ def _result(own: RunFolder) -> list[str]:
 def _tiles(title: str, tiles: list[tuple[str, str, str, str]]) -> list[str]:
     """Return the HTML of tiles below a title; each has a label, a value in HTML, a note and a class."""
     texts = (
-        f'<div class="{kind}"><dt>{html.escape(label)}</dt><dd>{value}</dd><dt>{html.escape(note)}</dt></div>'
+        f'<div class="{kind}"><dt>{html_text(label)}</dt><dd>{value}</dd><dt>{html_text(note)}</dt></div>'
         for label, value, note, kind in tiles
     )
-    heading = [f"<h3>{html.escape(title)}</h3>"] if title and tiles else []
+    heading = [f"<h3>{html_text(title)}</h3>"] if title and tiles else []
     return [*heading, f'<dl class="tiles">{"".join(texts)}</dl>'] if tiles else []
 
 
@@ -214,7 +214,7 @@ def _place(name: str) -> tuple[int, bool, str]:
 
 
 def _address(folder: Path, path: Path) -> str:
-    return html.escape(quote(path.relative_to(folder).as_posix()))
+    return html_text(quote(path.relative_to(folder).as_posix()))
 
 
 def _title(name: str) -> str:
@@ -232,21 +232,21 @@ def _shown(path: Path) -> str:
             return _text(text)
         rows = list(csv.DictReader(text.splitlines())) if path.suffix == ".csv" else json.loads(text)
     except (ValueError, csv.Error) as error:
-        return f"<p>{html.escape(path.name)} cannot be read: {html.escape(str(error))}</p>"
+        return f"<p>{html_text(path.name)} cannot be read: {html_text(str(error))}</p>"
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        return f"<pre>{html.escape(json.dumps(rows, indent=1)[:20_000])}</pre>"
+        return f"<pre>{html_text(json.dumps(rows, indent=1)[:20_000])}</pre>"
     return _table(rows)
 
 
 def _text(text: str) -> str:
     lines = text.splitlines()
     left_out = f"<p>the last {_ROWS} of {len(lines):,} lines</p>" if len(lines) > _ROWS else ""
-    return f"{left_out}<pre>{html.escape(chr(10).join(lines[-_ROWS:]))}</pre>"
+    return f"{left_out}<pre>{html_text(chr(10).join(lines[-_ROWS:]))}</pre>"
 
 
 def _table(rows: list[dict[str, Any]]) -> str:
     names = list(dict.fromkeys(str(name) for row in rows for name in row))
-    head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
+    head = "".join(f"<th>{html_text(name)}</th>" for name in names)
     left_out = f"<p>the last {_ROWS} of {len(rows):,} rows</p>" if len(rows) > _ROWS else ""
     lines = ("<tr>" + "".join(f"<td>{_cell(row.get(name))}</td>" for name in names) + "</tr>" for row in rows[-_ROWS:])
     whole = f'<div class="table"><table><thead><tr>{head}</tr></thead><tbody>\n' + "\n".join(lines)
@@ -262,11 +262,11 @@ def _cell(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.5g}"
     if isinstance(value, dict):
-        return "<br>".join(f"{html.escape(str(name))}: {_cell(item)}" for name, item in value.items())
+        return "<br>".join(f"{html_text(str(name))}: {_cell(item)}" for name, item in value.items())
     if isinstance(value, list):
         return ", ".join(_cell(item) for item in value[:20]) + (", ..." if len(value) > 20 else "")
     text = str(value)
     try:
         return text if text.isdigit() else f"{float(text):.5g}"
     except ValueError:
-        return html.escape(text)
+        return html_text(text)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError, NNPipeError
+from nnpipe.core.secret import Variables
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.experiment.database.jobs import JobRecord
 from nnpipe.jobs.job_spec import JobSpec
@@ -48,7 +49,7 @@ def submit_job(
     name: str | None = None,
     directory: str | Path | None = None,
     send: Sequence[str | Path] = (),
-    environment: Mapping[str, str] | None = None,
+    environment: Variables | None = None,
     python: str | None = None,
     grace: float | None = None,
     storage: str | None = None,
@@ -193,7 +194,7 @@ def cancel_jobs(database: RunDatabase, jobs: Sequence[str], *, grace: float | No
     return JobsResult(tuple(ended), faults)
 
 
-def resume_job(database: RunDatabase, job: str, environment: Mapping[str, str] | None = None) -> tuple[JobRecord, bool]:
+def resume_job(database: RunDatabase, job: str, environment: Variables | None = None) -> tuple[JobRecord, bool]:
     """Start a failed or cancelled job again, in the same folder.
 
     Parameters

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
-from html import escape
 from time import monotonic
 from typing import Any, TypeVar
+
+from nnpipe.core.foreign_text import html_text
 
 T = TypeVar("T")
 
@@ -63,4 +64,4 @@ def bar_html(what: str, done: int, total: int | None, seconds: float) -> str:
         else:
             words.append(f"{seconds:,.1f} s")
     value = "" if total is None else f' value="{done}" max="{max(total, 1)}"'
-    return f"<div>{escape(what)} <progress{value}></progress> {', '.join(words)}</div>"
+    return f"<div>{html_text(what)} <progress{value}></progress> {', '.join(words)}</div>"

@@ -8,8 +8,10 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import TypeVar
 
+from nnpipe.core.foreign_text import drawn_on
 from nnpipe.core.progress import Progress
 from nnpipe.core.progress_file import VARIABLE, ProgressFile
+from nnpipe.report.formatting import clean
 from nnpipe.workflows.notebook_bar import in_notebook, notebook_bar
 
 T = TypeVar("T")
@@ -46,7 +48,7 @@ def bar(items: Iterable[T], what: str, total: int | None = None) -> Iterable[T]:
         return _LOG(items, what, total)
     from tqdm import tqdm
 
-    return tqdm(items, desc=what, total=total, file=sys.stderr, dynamic_ncols=True)
+    return tqdm(items, desc=clean(what), total=total, file=drawn_on(sys.stderr), dynamic_ncols=True)
 
 
 def reported(environment: Mapping[str, str]) -> Progress:
@@ -67,11 +69,11 @@ def byte_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
 
     terminal = sys.stderr.isatty()
     with tqdm(
-        desc=what,
+        desc=clean(what),
         total=total,
         unit="B",
         unit_scale=True,
-        file=sys.stderr,
+        file=drawn_on(sys.stderr),
         dynamic_ncols=terminal,
         mininterval=0.1 if terminal else _LOG_INTERVAL,
         delay=0.0 if terminal else _LOG_INTERVAL,

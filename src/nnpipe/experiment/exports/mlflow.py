@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from nnpipe.core.errors import ConfigError, MissingDependency
+from nnpipe.core.messages import one_line
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.experiment.exports.curves import points
 from nnpipe.experiment.settings import leaves
@@ -90,10 +91,10 @@ def mlflow_client(address: str, experiment: str) -> Iterator[tuple[Any, str]]:
         yield client, own
     except ModuleNotFoundError as error:
         raise MissingDependency(
-            f"MLflow at {_shown(address)} needs {error.name}, which is not installed: pip install 'nnpipe[tracking]'"
+            f"MLflow at {address} needs {error.name}, which is not installed: pip install 'nnpipe[tracking]'"
         ) from None
     except (MlflowException, OSError, ImportError) as error:
-        raise ConfigError(_shown(f"MLflow at {address}: {str(error).splitlines()[0]}")[:400]) from error
+        raise ConfigError(one_line(f"MLflow at {address}: {str(error).splitlines()[0]}", 400)) from None
 
 
 def tracking_uri(address: str) -> str:
@@ -149,8 +150,3 @@ def mlflow_key(text: str) -> str:
 def _batches(values: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
     for begin in range(0, len(values), size):
         yield values[begin : begin + size]
-
-
-def _shown(text: str) -> str:
-    """Return a text with passwords in addresses removed."""
-    return re.sub(r"//[^/\s]*@", "//***@", text)

@@ -37,10 +37,14 @@ def read(folder: Path, name: str) -> dict[str, Any] | None:
 
 
 def write(folder: Path, name: str, value: dict[str, Any]) -> None:
-    """Write an object atomically: after a power failure, the old file or the new one exists."""
+    """Write an object atomically: after a power failure, the old file or the new one exists.
+
+    No other user may read it, since variables and addresses hold passwords.
+    """
     temporary = folder / f".{name}.{secrets.token_hex(4)}.partial"
     try:
-        with open(temporary, "w", encoding="utf-8") as handle:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with open(descriptor, "w", encoding="utf-8") as handle:
             json.dump(value, handle)
             handle.flush()
             os.fsync(handle.fileno())

@@ -6,10 +6,10 @@ import base64
 import re
 import struct
 import zlib
-from html import escape
 
 import numpy as np
 
+from nnpipe.core.foreign_text import html_text
 from nnpipe.report.charts import Floats
 from nnpipe.report.drawing.shapes import COLOURS, Drawing, Path, Photo, Raster, Shape, Words
 from nnpipe.report.formatting import clean
@@ -39,7 +39,7 @@ def inline(drawing: Drawing, body: str, description: str) -> str:
     description
         The description for screen readers.
     """
-    text = escape(clean(description))
+    text = html_text(clean(description))
     return f'<svg class="plot" role="img" aria-label="{text}" viewBox="{_box(drawing)}">{body}</svg>'
 
 
@@ -50,7 +50,7 @@ def standalone(drawing: Drawing, body: str, title: str, description: str) -> str
     return (
         '<?xml version="1.0" encoding="UTF-8"?>\n'
         f'<svg xmlns="http://www.w3.org/2000/svg" role="img" {size} font-family="{_FONTS}">\n'
-        f"<title>{escape(clean(title))}</title>\n<desc>{escape(clean(description))}</desc>\n"
+        f"<title>{html_text(clean(title))}</title>\n<desc>{html_text(clean(description))}</desc>\n"
         f'<rect width="100%" height="100%" fill="{COLOURS["page"]}"/>\n{plain}\n</svg>\n'
     )
 
@@ -76,7 +76,7 @@ def _path(shape: Path) -> str:
         look.append(f'opacity="{shape.opacity:.3g}"')
     if shape.dashed:
         look.append('stroke-dasharray="4 2"')
-    inside = f"><title>{escape(clean(shape.tip))}</title></path>" if shape.tip else "/>"
+    inside = f"><title>{html_text(clean(shape.tip))}</title></path>" if shape.tip else "/>"
     return f'<path d="{data}" {" ".join(look)}{inside}'
 
 
@@ -95,7 +95,7 @@ def _outline(part: Floats, closed: bool) -> str:
 
 
 def _words(shape: Words) -> str:
-    text = escape(shape.text)
+    text = html_text(shape.text)
     place = f'x="{shape.x:.1f}" y="{shape.y:.1f}"'
     if shape.upright:
         place = f'transform="translate({shape.x:.1f} {shape.y:.1f})rotate(-90)"'

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from html import escape
 from pathlib import Path
 from urllib.parse import quote
 
 from nnpipe.core.files import write_text
+from nnpipe.core.foreign_text import html_text
 from nnpipe.report.document import Block, Cell, CommandLine, Document, Paragraph, Plot, Section, Table, Tiles
 from nnpipe.report.drawing.pictures import Pictures
 from nnpipe.report.formatting import clean
@@ -105,7 +105,7 @@ def _table(table: Table) -> Iterator[str]:
     numeric = [turned or any(cell.value is not None for cell in column) for column in zip(*rows, strict=True)]
     caption = clean(table.caption)
     if table.folded:
-        yield from ("<details>", f"<summary>{escape(caption) or 'Table'}</summary>", "")
+        yield from ("<details>", f"<summary>{html_text(caption) or 'Table'}</summary>", "")
     elif caption:
         yield from (escaped(caption), "")
     yield _row(rows[0])

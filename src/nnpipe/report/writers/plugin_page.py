@@ -8,13 +8,13 @@ to run or load anything.  HTML pages that a plugin wrote are shown as source cod
 from __future__ import annotations
 
 import base64
-import html
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from nnpipe.core.files import write_text
+from nnpipe.core.foreign_text import html_text
 from nnpipe.report.formatting import clean, size
 from nnpipe.report.inputs.plugin_files import OutputFile
 from nnpipe.report.writers.plugin_tables import rows_of, safe, table_of
@@ -142,20 +142,20 @@ def _content(file: OutputFile, folder: str) -> tuple[str, bool]:
     if file.kind == "other":
         name = "".join(c if c.isalnum() or c in "-_." else "-" for c in file.name.rpartition("/")[2])
         address = _inline("application/octet-stream", data)
-        return f'<p><a href="{address}" download="{html.escape(name)}">Save this file</a></p>', False
+        return f'<p><a href="{address}" download="{html_text(name)}">Save this file</a></p>', False
     text = data.decode("utf-8", "replace")
     rows = rows_of(file, text)
     if rows is not None:
         return table_of(rows)
     if file.kind == "json":
         text = _laid_out(text)
-    return f'<pre tabindex="0"><code>{html.escape(safe(text))}</code></pre>', max(map(len, text.split("\n"))) > 60
+    return f'<pre tabindex="0"><code>{html_text(safe(text))}</code></pre>', max(map(len, text.split("\n"))) > 60
 
 
 def _link(file: OutputFile, folder: str) -> str:
     if file.address is None:
         return "" if file.refused else f"<p>It lies in {_line(folder)}.</p>"
-    return f'<p><a href="{html.escape(folder)}/{html.escape(file.address)}">Open this file</a></p>'
+    return f'<p><a href="{html_text(folder)}/{html_text(file.address)}">Open this file</a></p>'
 
 
 def _inline(mime: str, data: bytes) -> str:
@@ -171,4 +171,4 @@ def _laid_out(text: str) -> str:
 
 
 def _line(text: str) -> str:
-    return html.escape(clean(text, _MOST_LETTERS))
+    return html_text(clean(text, _MOST_LETTERS))

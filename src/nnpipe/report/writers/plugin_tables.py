@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import csv
-import html
 import io
 import json
-import unicodedata
 from typing import Any
 
+from nnpipe.core.foreign_text import harmless, html_text
 from nnpipe.report.formatting import clean
 from nnpipe.report.inputs.plugin_files import OutputFile, separator
 
-_UNSAFE = frozenset({"Cc", "Cf", "Cs", "Cn", "Co"})
 _MOST_ROWS, _MOST_COLUMNS, _MOST_LETTERS = 200, 50, 300
 _WIDE_TABLE = 4  # tables with more columns than this need the whole width of the page
 
@@ -53,7 +51,7 @@ def table_of(rows: list[list[Any]]) -> tuple[str, bool]:
     def line(row: list[Any], tag: str) -> str:
         cells = [*row[:_MOST_COLUMNS], *[""] * (min(columns, _MOST_COLUMNS) - len(row))]
         return "<tr>" + "".join(
-            f'<{tag}{" class=number" if number else ""}>{html.escape(clean(_told(cell), _MOST_LETTERS))}</{tag}>'
+            f'<{tag}{" class=number" if number else ""}>{html_text(clean(_told(cell), _MOST_LETTERS))}</{tag}>'
             for cell, number in zip(cells, numeric, strict=True)
         ) + "</tr>"  # fmt: skip
 
@@ -81,11 +79,5 @@ def _is_number(value: Any) -> bool:
 
 
 def safe(text: str) -> str:
-    """Return a text in which characters that break files or change the direction of text are replaced.
-
-    Line breaks and tabs are kept.
-    """
-    if text.isascii() and text.replace("\n", "").isprintable():
-        return text
-    text = text.replace("\r\n", "\n").replace("\r", "\n")
-    return "".join(c if c in "\n\t" or unicodedata.category(c) not in _UNSAFE else "\ufffd" for c in text)
+    """Return the text of a file made harmless, whichever line ends it has."""
+    return harmless(text.replace("\r\n", "\n").replace("\r", "\n"))

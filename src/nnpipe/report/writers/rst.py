@@ -16,6 +16,7 @@ from nnpipe.report.writers.text_tables import as_table, cell_on_line, rows_on_pa
 
 _UNDERLINES = "=-~^"
 _ENUMERATOR = re.compile(r"\(?(\w+|#)[.)](\s|$)")
+_NO_ELEMENTS = str.maketrans("<>", "\u2039\u203a")
 _DIRECTIVES = {"note": "note", "warning": "warning"}
 
 
@@ -113,7 +114,8 @@ def _block(block: Block, depth: int, places: dict[str, str]) -> Iterator[str]:
         yield from _table(as_table(block))
     elif isinstance(block, Plot):
         yield f".. figure:: {_path(places[block.name])}"
-        yield f"   :alt: {clean(block.alt) or block.name}"
+        # docutils shows this option as it stands, so nothing in it can be escaped.
+        yield f"   :alt: {clean(block.alt).translate(_NO_ELEMENTS) or block.name}"
         yield from ("", f"   {escaped(block.caption)}", "")
     elif isinstance(block, CommandLine) and (text := clean(block.text, 4000)):
         yield from ("::", "", f"   {text}", "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from nnpipe.report.document import Table
+from nnpipe.report.formatting import clean
 
 _GAP = "  "
 
@@ -12,7 +13,10 @@ def to_text(table: Table) -> str:
 
     Notes below cells are left out; the best value of a column has a ``*``.
     """
-    rows = [table.header, *(tuple(cell.text + "*" * cell.best for cell in row) for row in table.cells())]
+    rows = [
+        tuple(map(clean, table.header)),
+        *(tuple(clean(cell.text) + "*" * cell.best for cell in row) for row in table.cells()),
+    ]
     # Stars are to the right of the column, so that the digits of all rows are aligned.
     padded = [[text if text.endswith("*") else text + " " for text in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*padded, strict=True)]

@@ -16,10 +16,12 @@ import itertools
 import logging
 import shlex
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
 from typing import NoReturn
 
 from nnpipe.core.argument_kinds import Kind
@@ -27,10 +29,13 @@ from nnpipe.core.arguments import Argument
 from nnpipe.core.component import Component
 from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.core.files import shortened_path
+from nnpipe.core.foreign_text import harmless, harmless_streams
 from nnpipe.core.leases import private_temporary_files
 from nnpipe.core.naming import nearest
 from nnpipe.core.registry import find
+from nnpipe.core.secret import hide_in_process_list, shown_command
 from nnpipe.scenarios._cli.joined_options import join_options
+from nnpipe.scenarios._cli.option_types import secret_flags
 from nnpipe.scenarios._cli.standard_streams import prepare_standard_streams
 from nnpipe.workflows.isolation.signals import INTERRUPTED, ending_like_ctrl_c
 
@@ -68,7 +73,7 @@ class CommandParser(argparse.ArgumentParser):
 
 @dataclass(frozen=True)
 class Parsed:
-    """A parsed command line with its options and the classes by role."""
+    """A parsed command line with its options and the classes by role; ``command`` has no secrets, for results."""
 
     options: argparse.Namespace
     classes: dict[str, list[type[Component]]]
@@ -138,9 +143,11 @@ def parse(
     join_options(parser, prog, joined)
     _check_flags(parser, given, joined)
     options = parser.parse_intermixed_args(given)
+    shown = shown_command(given, secret_flags(parser))
+    hide_in_process_list(given, shown)
     logging.basicConfig(format="%(message)s", stream=sys.stderr)
     logging.getLogger("nnpipe").setLevel(options.verbosity)
-    return Parsed(options, classes, ("nnpipe", prog, *given))
+    return Parsed(options, classes, ("nnpipe", prog, *shown))
 
 
 def component_options(words: str, prog: str, cls: type[Component]) -> argparse.Namespace:
@@ -210,9 +217,17 @@ def execute(body: Callable[[Sequence[str] | None], int | None], argv: Sequence[s
     in a folder of the command.
     """
     prepare_standard_streams()
-    with ending_like_ctrl_c() as signals:
-        status = _run(body, argv, prog)
+    with ending_like_ctrl_c() as signals, harmless_streams():
+        try:
+            status = _run(body, argv, prog)
+        except Exception:
+            sys.excepthook = _print_traceback  # Python prints it when the streams are as they were
+            raise
     return signals.status if status == INTERRUPTED else status
+
+
+def _print_traceback(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    sys.stderr.write(harmless("".join(traceback.format_exception(kind, error, trace))))
 
 
 def _run(body: Callable[[Sequence[str] | None], int | None], argv: Sequence[str] | None, prog: str) -> int:

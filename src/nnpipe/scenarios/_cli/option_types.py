@@ -10,6 +10,7 @@ from pathlib import Path
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import check_writable
 from nnpipe.core.graph_sizes import stated_shape
+from nnpipe.core.secret import Secret
 
 
 def output_file(text: str) -> Path:
@@ -28,6 +29,19 @@ def assignment(text: str) -> tuple[str, str]:
     if not sign or not name:
         raise argparse.ArgumentTypeError(f"{text}: expected NAME=VALUE")
     return name, value
+
+
+def secret_assignment(text: str) -> tuple[str, Secret]:
+    """Return the name and the value of ``NAME=VALUE``, whose value no result, report or list of processes shows."""
+    name, sign, value = text.partition("=")
+    if not sign or not name:
+        raise argparse.ArgumentTypeError("expected NAME=VALUE")
+    return name, Secret(value)
+
+
+def secret_flags(parser: argparse.ArgumentParser) -> list[str]:
+    """Return the options of a parser whose values are secrets."""
+    return [flag for action in parser._actions if action.type is secret_assignment for flag in action.option_strings]
 
 
 def input_shape(text: str) -> tuple[str, tuple[int, ...]]:

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from nnpipe.core.argument_kinds import Kind
-from nnpipe.scenarios._cli.option_types import assignment
+from nnpipe.scenarios._cli.option_types import secret_assignment
 from nnpipe.workflows.workers.worker_options import WorkerOptions
 from nnpipe.workflows.workers.worker_place import MOST_WORKERS, places_of
 
@@ -33,7 +33,7 @@ def add_workers(parser: argparse.ArgumentParser, what: str) -> None:
         help="a file or folder that workers on other machines need; may be given several times",
     )  # fmt: skip
     parser.add_argument(
-        "--env", action="append", type=assignment, default=[], metavar="NAME=VALUE",
+        "--env", action="append", type=secret_assignment, default=[], metavar="NAME=VALUE",
         help="a variable of the workers' environment",
     )  # fmt: skip
     parser.add_argument("--folder", type=Path, metavar="FOLDER", help="folder for the jobs of workers on this machine")

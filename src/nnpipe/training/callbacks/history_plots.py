@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.files import write_text
+from nnpipe.core.foreign_text import csv_text
 from nnpipe.training.callbacks.writing_callback import WritingCallback, folder_of, new_figure, save_figure, writes_after
 
 if TYPE_CHECKING:
@@ -49,11 +48,7 @@ class HistoryPlots(WritingCallback):
     def _write(self, fit: Fit) -> None:
         history = fit.history
         names = history.names
-        text = io.StringIO()
-        writer = csv.DictWriter(text, names, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(history.rows())
-        write_text(folder_of(fit).table("history", ending="csv"), text.getvalue())
+        write_text(folder_of(fit).table("history", ending="csv"), csv_text(names, history.rows()))
 
         panels: dict[str, list[tuple[str, str]]] = {}
         for name in names:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import os
 from typing import IO, TYPE_CHECKING, Any, ClassVar
 
+from nnpipe.core.foreign_text import csv_text
 from nnpipe.experiment.state import State
 from nnpipe.training.callbacks.writing_callback import WritingCallback, folder_of
 
@@ -54,13 +53,8 @@ class HistoryTable(WritingCallback):
             self.state.names = list(fit.history.names)
             file.truncate(0)
             file.seek(0)
-        text = io.StringIO()
-        writer = csv.DictWriter(text, self.state.names, lineterminator="\n")
-        if anew:
-            writer.writeheader()
         rows: Any = fit.history.rows() if anew else [fit.history.last]
-        writer.writerows(rows)
-        file.write(text.getvalue().encode())
+        file.write(csv_text(self.state.names, rows, header=anew).encode())
         file.flush()
         os.fsync(file.fileno())
         self.state.size = file.tell()

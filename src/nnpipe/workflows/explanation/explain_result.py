@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import sys
 from dataclasses import asdict, dataclass
@@ -17,6 +15,7 @@ from nnpipe.analysis.roofline import Ceilings, RoofShare
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import write_text
+from nnpipe.core.foreign_text import csv_text
 from nnpipe.core.tensors import TensorSpec
 from nnpipe.report.charts import BoxGraph, Lines, StackedBars
 from nnpipe.report.document import Table
@@ -291,8 +290,4 @@ class ExplainResult:
         if self.errors is not None:
             added = error_columns(self.errors, self._covered)
             rows = [{**row, **more} for row, more in zip(rows, added, strict=True)]
-        text = io.StringIO()
-        writer = csv.DictWriter(text, rows[0] if rows else OPERATION_COLUMNS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-        write_text(path, text.getvalue())
+        write_text(path, csv_text(tuple(rows[0]) if rows else OPERATION_COLUMNS, rows))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import sys
 from collections import Counter
@@ -16,6 +14,7 @@ from nnpipe.analysis.kernel_table import KernelTable
 from nnpipe.analysis.kernels import FusedKernel
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.files import write_text
+from nnpipe.core.foreign_text import csv_text
 from nnpipe.report.document import Table
 from nnpipe.report.formatting import NOTHING, Scale, clean, count, duration, share, shortened
 from nnpipe.report.writers.terminal import to_text
@@ -237,12 +236,9 @@ class PredictResult:
             If the file cannot be written.
         """
         check_call(PredictResult.save_csv, locals())
-        text = io.StringIO()
         rows = [{"network": each.title, **_row(kernel)} for each in self.predictions for kernel in each.kernels]
-        writer = csv.DictWriter(text, tuple(rows[0]) if rows else ("network",), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows({**row, "operations": " ".join(row["operations"])} for row in rows)
-        write_text(path, text.getvalue())
+        joined = ({**row, "operations": " ".join(row["operations"])} for row in rows)
+        write_text(path, csv_text(tuple(rows[0]) if rows else ("network",), joined))
 
 
 def kernel_table(prediction: Prediction) -> Table:

@@ -6,12 +6,13 @@ import importlib
 import inspect
 import sysconfig
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from nnpipe.core.errors import ConfigError
+from nnpipe.core.secret import Variables
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.experiment.settings import read_settings
 from nnpipe.searching.database_trials import DatabaseTrials
@@ -65,7 +66,7 @@ def coordinate(
         measuring = database.searches.open(f"{settings.title}: measuring", settings.objectives.by_name)
         queue = DatabaseTrials(database, measuring)
 
-    def environment(name: str, here: bool) -> Mapping[str, str]:
+    def environment(name: str, here: bool) -> Variables:
         directory = str(Path.cwd()) if here else ""
         task = WorkerTask(name, address, artifacts, search, directory, location)
         return {**options.environment, **task.environment()}

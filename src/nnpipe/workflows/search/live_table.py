@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TextIO
 
+from nnpipe.core.foreign_text import harmless
 from nnpipe.report.formatting import clean
 from nnpipe.searching.trial_store import TrialStore
 from nnpipe.workflows.search.search_progress import SearchProgress
@@ -84,7 +85,7 @@ class LiveTable:
     def _write(self, above: Sequence[str], table: Sequence[str]) -> None:
         columns = max(self._width() - 1, 20)
         back = _UP.format(self._drawn) if self._drawn else ""
-        lines = [*above, *(f"{_DIM}{clean(line, columns)}{_PLAIN}" for line in table)]
+        lines = [*map(harmless, above), *(f"{_DIM}{clean(line, columns)}{_PLAIN}" for line in table)]
         self._stream.write(f"{back}{_CLEAR}" + "".join(f"{line}\n" for line in lines))
         self._stream.flush()
         self._drawn = len(table)

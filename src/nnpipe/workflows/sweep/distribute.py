@@ -14,6 +14,7 @@ from typing import Any
 from nnpipe.core.artifact import sidecar_of
 from nnpipe.core.closing import Closing
 from nnpipe.core.errors import ConfigError, NNPipeError
+from nnpipe.core.secret import Variables
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.measuring.run import Run
 from nnpipe.searching.database_trials import DatabaseTrials
@@ -153,7 +154,7 @@ class SweepWorkers(Closing):
         address, artifacts = self._database.opened_by
         run = self._runs["trainings"]
 
-        def environment(name: str, here: bool) -> Mapping[str, str]:
+        def environment(name: str, here: bool) -> Variables:
             directory = str(Path.cwd()) if here else ""
             task = WorkerTask(name, address, artifacts, run, directory, self._location)
             return {**options.environment, **task.environment()}

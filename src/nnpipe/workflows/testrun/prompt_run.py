@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from nnpipe.core.files import write_text
+from nnpipe.core.foreign_text import csv_text
 from nnpipe.core.generation import NONE, PROMPT, REQUEST_NS, TOKENS
 from nnpipe.core.model import ModelWrapper
 from nnpipe.datasets.prompts import PromptsDataset
@@ -47,14 +48,15 @@ def carry_out(request: Mapping[str, Any]) -> list[dict[str, Any]]:
     differing = [len({text for text, *_ in answers}) > 1 for *_, answers in rows]
     several = len(request["candidates"]) > 1
     names = [f" ({number})" if several else "" for number in range(1, len(request["candidates"]) + 1)]
-    with open(folder / "answers.csv", "w", newline="", encoding="utf-8") as file:
-        table = csv.writer(file)
-        columns = [f"{what}{name}" for name in names for what in ("answer", "tokens", "milliseconds")]
-        table.writerow(["prompt number", "prompt", "reference", *columns])
-        for place in np.argsort(~np.array(differing, bool), kind="stable").tolist():
-            number, prompt, reference, answers = rows[place]
-            cells = [cell for text, tokens, ms in answers for cell in (clean(text, _LONGEST), tokens, f"{ms:.3g}")]
-            table.writerow([number + 1, clean(prompt, _LONGEST), clean(reference, _LONGEST), *cells])
+    columns = [f"{what}{name}" for name in names for what in ("answer", "tokens", "milliseconds")]
+    columns = ["prompt number", "prompt", "reference", *columns]
+    lines = []
+    for place in np.argsort(~np.array(differing, bool), kind="stable").tolist():
+        number, prompt, reference, answers = rows[place]
+        cells = [cell for text, tokens, ms in answers for cell in (clean(text, _LONGEST), tokens, f"{ms:.3g}")]
+        line = [number + 1, clean(prompt, _LONGEST), clean(reference, _LONGEST), *cells]
+        lines.append(dict(zip(columns, line, strict=True)))
+    write_text(folder / "answers.csv", csv_text(columns, lines))
     beside = f", {sum(differing):,} of which the models answer differently come first" if several else ""
     return [Tried(f"{len(rows):,} prompts{beside}", OUTPUT).to_json()]
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from nnpipe.core.closing import Closing
 from nnpipe.core.errors import ConfigError, NNPipeError
+from nnpipe.core.secret import Variables
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.experiment.database.jobs import COMPLETED, JobRecord
 from nnpipe.jobs.job_spec import JobSpec
@@ -55,7 +56,7 @@ class WorkerProgram:
 
     script: Path
     send: Sequence[Path]
-    environment: Callable[[str, bool], Mapping[str, str]]
+    environment: Callable[[str, bool], Variables]
     python: str = "python3"
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from nnpipe.core.errors import ConfigError
+from nnpipe.core.secret import Variables
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.workflows.workers.machine_turns import is_of_kind
 from nnpipe.workflows.workers.worker_place import WorkerPlace
@@ -38,7 +39,7 @@ class WorkerOptions:
     places: Sequence[WorkerPlace]
     python: str = "python3"
     send: Sequence[Path] = ()
-    environment: Mapping[str, str] = field(default_factory=dict)
+    environment: Variables = field(default_factory=dict, repr=False)
     folder: Path = Path("build/workers")
     storage: str = ""
     measure_on: str = ""

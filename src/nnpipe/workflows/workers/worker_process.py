@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from nnpipe.core.errors import ConfigError, NNPipeError
@@ -50,7 +50,7 @@ class WorkerTask:
     worker
         Its name.
     address, store
-        The run database, and the folder of its artifacts.
+        The run database, whose address may hold a password, and the folder of its artifacts.
     search
         The identity of the run whose trials it carries out.
     directory
@@ -60,7 +60,7 @@ class WorkerTask:
     """
 
     worker: str
-    address: str
+    address: str = field(repr=False)
     store: str | None
     search: str
     directory: str = ""
@@ -103,7 +103,7 @@ def write_script(folder: Path, module: str, settings: Mapping[str, object]) -> P
     settings
         The settings in the form of JSON.
     """
-    write_text(folder / SETTINGS, json.dumps(settings))
+    write_text(folder / SETTINGS, json.dumps(settings), private=True)  # it may hold addresses with passwords
     script = folder / "worker.py"
     write_text(script, _SCRIPT.format(module=module))
     return script

@@ -1,0 +1,119 @@
+"""Text from models, files, databases and libraries, made harmless for where it is shown: one function for each place.
+
+Such text may hold control sequences of terminals, marks that turn the direction of text, formulas of spreadsheets,
+and elements of HTML.  :mod:`nnpipe.report.writers` has the functions for RST and Markdown.
+"""
+
+from __future__ import annotations
+
+import csv
+import html
+import io
+import sys
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from typing import Any, TextIO, cast
+
+from nnpipe.core.secret import without_secrets
+
+REPLACED = "\ufffd"
+# Cc, Cs and Cn break files or cannot be encoded; Cf holds the marks that change the direction of text; Zl and Zp end
+# lines.
+_UNSAFE = frozenset({"Cc", "Cf", "Cs", "Cn", "Co", "Zl", "Zp"})
+_JOINERS = "\u200c\u200d"  # invisible characters that words in some scripts need
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def harmless(text: str) -> str:
+    """Return a text whose characters can do nothing but be shown, and the line breaks and tabs among them.
+
+    Control characters, lone surrogates, invisible formatting and unassigned characters become ``U+FFFD``.  Passwords
+    in addresses are hidden.
+
+    Examples
+    --------
+    >>> harmless("\\x1b[31mred, \\u202egnp.exe")
+    '\ufffd[31mred, \ufffdgnp.exe'
+    """
+    if not (text.isascii() and text.replace("\n", "").isprintable()):
+        text = "".join(
+            c if c in "\n\t" or unicodedata.category(c) not in _UNSAFE or c in _JOINERS else REPLACED for c in text
+        )
+    return without_secrets(text)
+
+
+def html_text(text: object) -> str:
+    """Return text as the content of an element, or the quoted value of an attribute, of HTML and SVG."""
+    return html.escape(harmless(str(text)))
+
+
+def csv_cell(value: Any) -> Any:
+    """Return a value as a cell that no spreadsheet computes: texts that would be formulas begin with an apostrophe.
+
+    Examples
+    --------
+    >>> csv_cell("=HYPERLINK(1)"), csv_cell("-0.5"), csv_cell(-0.5)
+    ("'=HYPERLINK(1)", '-0.5', -0.5)
+    """
+    if not isinstance(value, str):
+        return value
+    text = harmless(value)
+    return f"'{text}" if text.lstrip(" ").startswith(_FORMULA) and not _is_number(text) else text
+
+
+def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, Any]], *, header: bool = True) -> str:
+    """Return rows as CSV; cells of what a row lacks are empty."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    if header:
+        writer.writerow(map(csv_cell, columns))
+    writer.writerows([csv_cell(row.get(name, "")) for name in columns] for row in rows)
+    return text.getvalue()
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+class _HarmlessStream:
+    """A standard stream that shows only harmless text, whoever prints to it."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.beneath = stream
+
+    def write(self, text: str) -> int:
+        """Write a text made harmless; bars of libraries begin with a carriage return, to write over their line."""
+        begin = "\r" if text.startswith("\r") else ""
+        self.beneath.write(begin + harmless(text[len(begin) :]))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """Write lines made harmless."""
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.beneath, name)
+
+
+@contextmanager
+def harmless_streams() -> Iterator[None]:
+    """Let only harmless text reach the terminal inside the block, by ``print``, ``logging`` and libraries in Python."""
+    if sys.stdout is None or sys.stderr is None or isinstance(sys.stdout, _HarmlessStream):
+        yield
+        return
+    with (
+        redirect_stdout(cast(TextIO, _HarmlessStream(sys.stdout))),
+        redirect_stderr(cast(TextIO, _HarmlessStream(sys.stderr))),
+    ):
+        yield
+
+
+def drawn_on(stream: TextIO) -> TextIO:
+    """Return a stream to which control sequences may be written, for bars and tables whose texts are harmless."""
+    return stream.beneath if isinstance(stream, _HarmlessStream) else stream

@@ -1,0 +1,119 @@
+"""Secrets: values that are passed on and shown nowhere, and texts from which those of addresses are taken out."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+
+HIDDEN = "***"
+"""What stands wherever a secret would."""
+
+_NAMES = r"password|passwd|pwd|token|secret|api[-_]?key|access[-_]?key|private[-_]?key|credentials?|signature"
+# A password may hold all characters but white space and quotes: what is hidden ends at the last @.
+_PASSWORD = re.compile(r"(://[^\s:/@'\"]*:)[^\s'\"]*(?=@)")
+_ONLY_TOKEN = re.compile(r"(https?://)[^\s:/@'\"]+(?=@)", re.IGNORECASE)
+_QUERY = re.compile(rf"([?&;](?:[\w.-]*(?:{_NAMES})|sig)=)[^\s&;#'\"]+", re.IGNORECASE)
+_TELLING = re.compile(rf"--?(?:[\w-]*[-_])?(?:{_NAMES})", re.IGNORECASE)
+
+
+class Secret:
+    """A text that is shown as ``***`` and cannot be written to JSON; only :meth:`reveal` gives it away.
+
+    Examples
+    --------
+    >>> token = Secret("wxyz")
+    >>> print(token, [token], token.reveal())
+    *** [***] wxyz
+    """
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str | Secret) -> None:
+        self._text: str = text._text if isinstance(text, Secret) else text
+
+    def reveal(self) -> str:
+        """Return the text, for the one place that needs it."""
+        return self._text
+
+    def __repr__(self) -> str:
+        return HIDDEN
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and self._text == other._text
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+
+Variables = Mapping[str, "str | Secret"]
+"""Environment variables by name."""
+
+
+def revealed(variables: Variables) -> dict[str, str]:
+    """Return environment variables for the process that needs them."""
+    return {name: Secret(value).reveal() for name, value in variables.items()}
+
+
+def without_secrets(text: str) -> str:
+    """Return a text with the passwords and tokens of the addresses in it hidden.
+
+    Examples
+    --------
+    >>> without_secrets("cannot reach postgresql://ann:pw@host/runs?sslpassword=pw2")
+    'cannot reach postgresql://ann:***@host/runs?sslpassword=***'
+    >>> without_secrets("https://ghp_16C7e42F292c@github.com/a/b")
+    'https://***@github.com/a/b'
+    """
+    if "@" in text and "://" in text:
+        text = _ONLY_TOKEN.sub(rf"\1{HIDDEN}", _PASSWORD.sub(rf"\1{HIDDEN}", text))
+    return _QUERY.sub(rf"\1{HIDDEN}", text) if "=" in text else text
+
+
+def shown_command(words: Sequence[str], secret: Collection[str] = ()) -> tuple[str, ...]:
+    """Return a command line as it may be shown and stored.
+
+    Hidden are the values of the options in ``secret`` (of ``NAME=VALUE`` the value), those of options whose name says
+    that they take a password or a token, and passwords in addresses.
+
+    Examples
+    --------
+    >>> shown_command(["submit", "--env", "KEY=wxyz", "--api-key=wxyz", "a.py"], ["--env"])
+    ('submit', '--env', 'KEY=***', '--api-key=***', 'a.py')
+    """
+    found, hide = [], False
+    for word in words:
+        flag, sign, value = word.partition("=")
+        if hide:
+            found.append(f"{flag}={HIDDEN}" if sign and flag.isidentifier() else HIDDEN)
+        elif sign and (flag in secret or _TELLING.fullmatch(flag)):
+            name, inner, _ = value.partition("=")
+            found.append(f"{flag}={name}={HIDDEN}" if inner and flag in secret else f"{flag}={HIDDEN}")
+        else:
+            found.append(without_secrets(word))
+        hide = not hide and not sign and (word in secret or bool(_TELLING.fullmatch(word)))
+    return tuple(found)
+
+
+def hide_in_process_list(words: Sequence[str], shown: Sequence[str]) -> None:
+    """Overwrite arguments of this process that hold secrets, so that ``ps`` shows them as ``shown``.
+
+    Linux reads the list of arguments from the process's own memory.  Elsewhere nothing is done.
+    """
+    differing = [(word, other) for word, other in zip(words, shown, strict=True) if word != other]
+    if not differing:
+        return
+    try:
+        fields = Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()
+        begin, end = int(fields[45]), int(fields[46])  # arg_start and arg_end of proc(5), counted from the state on
+    except (OSError, IndexError, ValueError):
+        return
+    if not 0 < begin < end:
+        return
+    memory = b"\0" + ctypes.string_at(begin, end - begin)
+    for word, other in differing:
+        given = word.encode("utf-8", "surrogateescape")
+        place = memory.find(b"\0" + given + b"\0")
+        if place >= 0:
+            ctypes.memmove(begin + place, other.encode().ljust(len(given), b"*"), len(given))
