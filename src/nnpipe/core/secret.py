@@ -11,9 +11,10 @@ HIDDEN = "***"
 """What stands wherever a secret would."""
 
 _NAMES = r"password|passwd|pwd|token|secret|api[-_]?key|access[-_]?key|private[-_]?key|credentials?|signature"
-# A password may hold all characters but white space and quotes: what is hidden ends at the last @.
-_PASSWORD = re.compile(r"(://[^\s:/@'\"]*:)[^\s'\"]*(?=@)")
-_ONLY_TOKEN = re.compile(r"(https?://)[^\s:/@'\"]+(?=@)", re.IGNORECASE)
+# A password may hold all characters but white space and quotes: what is hidden ends at the last @.  Paths that were made
+# of an address have one slash.
+_PASSWORD = re.compile(r"(:/{1,2}[^\s:/@'\"]*:)[^\s'\"]*(?=@)")
+_ONLY_TOKEN = re.compile(r"(https?:/{1,2})[^\s:/@'\"]+(?=@)", re.IGNORECASE)
 _QUERY = re.compile(rf"([?&;](?:[\w.-]*(?:{_NAMES})|sig)=)[^\s&;#'\"]+", re.IGNORECASE)
 _TELLING = re.compile(rf"--?(?:[\w-]*[-_])?(?:{_NAMES})", re.IGNORECASE)
 
@@ -66,7 +67,7 @@ def without_secrets(text: str) -> str:
     >>> without_secrets("https://ghp_16C7e42F292c@github.com/a/b")
     'https://***@github.com/a/b'
     """
-    if "@" in text and "://" in text:
+    if "@" in text and ":/" in text:
         text = _ONLY_TOKEN.sub(rf"\1{HIDDEN}", _PASSWORD.sub(rf"\1{HIDDEN}", text))
     return _QUERY.sub(rf"\1{HIDDEN}", text) if "=" in text else text
 
