@@ -43,6 +43,16 @@ def harmless(text: str) -> str:
     return without_secrets(text)
 
 
+def lines_of(lines: Iterable[str]) -> str:
+    """Return lines as a text that has no others: a line break within one, as of the name of a tensor, makes none."""
+    return "\n".join(harmless(line).replace("\n", REPLACED) for line in lines)
+
+
+def show_text(text: str) -> None:
+    """Print a text made harmless."""
+    sys.stdout.write(harmless(f"{text}\n"))
+
+
 def html_text(text: object) -> str:
     """Return text as the content of an element, or the quoted value of an attribute, of HTML and SVG."""
     return html.escape(harmless(str(text)))

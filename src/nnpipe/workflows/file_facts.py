@@ -11,6 +11,7 @@ from typing import Any
 from nnpipe.core.arguments import arguments_of
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.errors import ConfigError, NNPipeError
+from nnpipe.core.foreign_text import lines_of
 from nnpipe.core.meaning import Meaning
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.preparation import Preparation
@@ -46,14 +47,14 @@ def describe_file(path: Path) -> str:
     lines += [f"note        {remark}" for remark in getattr(wrapper, "remarks", ())]
     lines += _refused(format, path)
     if why := _why_not(wrapper, path):
-        return "\n".join([*lines, "", f"it cannot be run here: {why}"])
+        return lines_of([*lines, "", f"it cannot be run here: {why}"])
     lines += [
         "",
         "measure it with",
         f"  nnpipe inference_performance {cls.__name__} DATASET OUT.json --model-path {shlex.quote(str(path))}",
         f"nnpipe info {cls.__name__} explains the options for what it wants of samples",
     ]
-    return "\n".join(lines)
+    return lines_of(lines)
 
 
 def _refused(format: str, path: Path) -> list[str]:

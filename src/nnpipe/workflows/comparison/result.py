@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import shutil
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from pathlib import Path
 from nnpipe.core.artifact import sidecar_of
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import replacing, write_text
+from nnpipe.core.foreign_text import lines_of, show_text
 from nnpipe.measuring.comparison import Comparison
 from nnpipe.measuring.constraints import Figure, MetricConstraint, check_consistent, metric_of
 from nnpipe.measuring.doubt import BARRING
@@ -80,11 +80,11 @@ class ComparisonResult:
 
     def show(self) -> None:
         """Print the table and its conclusions in words."""
-        sys.stdout.write(f"{self}\n")
+        show_text(str(self))
 
     def __str__(self) -> str:
         """Return the table and its conclusions in words."""
-        return "\n".join((to_text(self.table), "", *sentences(self.comparison)))
+        return "\n\n".join((to_text(self.table), lines_of(sentences(self.comparison))))
 
     __repr__ = __str__  # an interactive prompt shows the table, not all measurements
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from nnpipe.analysis.roofline import Ceilings, RoofShare
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import write_text
-from nnpipe.core.foreign_text import csv_text
+from nnpipe.core.foreign_text import csv_text, lines_of, show_text
 from nnpipe.core.tensors import TensorSpec
 from nnpipe.report.charts import BoxGraph, Lines, StackedBars
 from nnpipe.report.document import Table
@@ -126,18 +125,18 @@ class ExplainResult:
     def show(self, breakdown: bool = False) -> None:
         """Print the tables; with ``breakdown`` only the sums by kind."""
         check_call(ExplainResult.show, locals())
-        sys.stdout.write(f"{self.text(breakdown)}\n")
+        show_text(self.text(breakdown))
 
     def text(self, breakdown: bool = False) -> str:
         """Return the tables and totals as text; with ``breakdown`` only the sums by kind and the totals."""
         check_call(ExplainResult.text, locals())
         if self.times is not None:
             tables = [] if breakdown else [to_text(self._with_errors(layer_table(self.times, self.roof)))]
-            tables += [to_text(kind_time_table(self.times)), "\n".join(self._sentences())]
+            tables += [to_text(kind_time_table(self.times)), lines_of(self._sentences())]
         else:
             tables = [] if breakdown else [to_text(self._with_errors(operation_table(self.cost)))]
-            tables += [to_text(kind_table(self.cost)), "\n".join(self._sentences())]
-        return "\n\n".join((self.title, *tables))
+            tables += [to_text(kind_table(self.cost)), lines_of(self._sentences())]
+        return "\n\n".join((lines_of([self.title]), *tables))
 
     def _sentences(self) -> list[str]:
         told = [] if self.times is None else time_sentences(self.times)
@@ -183,7 +182,7 @@ class ExplainResult:
         """Return :meth:`beside` as a table in text, and below it what a run takes there, and the doubts."""
         check_call(ExplainResult.beside_text, locals())
         first, second = self._both(other)
-        return "\n\n".join((to_text(side_by_side_table(first, second)), "\n".join(time_sentences(second))))
+        return "\n\n".join((to_text(side_by_side_table(first, second)), lines_of(time_sentences(second))))
 
     def _both(self, other: ExplainResult) -> tuple[LayerTimes, LayerTimes]:
         if self.times is None or other.times is None:

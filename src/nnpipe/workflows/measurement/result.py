@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import ConfigError
+from nnpipe.core.foreign_text import lines_of, show_text
 from nnpipe.core.naming import nearest
 from nnpipe.measuring.constraints import Figure
 from nnpipe.measuring.doubt import Doubt
@@ -57,13 +57,15 @@ class Measurement:
 
     def show(self) -> None:
         """Print the table and the doubts."""
-        sys.stdout.write(f"{self}\n")
+        show_text(str(self))
 
     def __str__(self) -> str:
         """Return the table and the doubts as text."""
         candidate, table = Candidate.of(self.run), self.table
         told = [f"doubt: {doubt.kind}: {doubt.reason}" for doubt in candidate.doubts]
-        return "\n".join((f"{candidate.name}, {table.caption}", to_text(table), *told))
+        return "\n".join(
+            (lines_of([f"{candidate.name}, {table.caption}"]), to_text(table), *(lines_of([each]) for each in told))
+        )
 
     def _repr_html_(self) -> str:
         """Return HTML for a notebook."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 from nnpipe.analysis.quality_intervals import QualityDifference, quality_difference
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.files import write_text
+from nnpipe.core.foreign_text import lines_of, show_text
 from nnpipe.core.quality_metric import QualityMetric
 from nnpipe.measuring.quantities import in_sentence
 from nnpipe.report.charts import ChartPoint, Scatter
@@ -153,13 +153,13 @@ class MixResult:
 
     def __str__(self) -> str:
         tables = [to_text(self.noisiest)] if self.ranking else []
-        return "\n\n".join((*tables, to_text(self.table), str(self.comparison), "\n".join(self.sentences())))
+        return "\n\n".join((*tables, to_text(self.table), str(self.comparison), lines_of(self.sentences())))
 
     __repr__ = __str__
 
     def show(self) -> None:
         """Print the tables and conclusions."""
-        sys.stdout.write(f"{self}\n")
+        show_text(str(self))
 
     def _repr_html_(self) -> str:
         """Return HTML for a notebook."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.core.files import check_writable
+from nnpipe.core.foreign_text import show_text
 from nnpipe.core.progress import Progress, tell
 from nnpipe.measuring.run import Run
 from nnpipe.report.sections.outcome import Failure
@@ -84,7 +84,7 @@ class PipelineResult:
 
     def show(self) -> None:
         """Print the summary and the path of the report."""
-        sys.stdout.write(f"{self}\n")
+        show_text(str(self))
 
     def __str__(self) -> str:
         """Return the summary and the path of the report."""

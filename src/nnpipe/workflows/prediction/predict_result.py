@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ from nnpipe.analysis.kernel_table import KernelTable
 from nnpipe.analysis.kernels import FusedKernel
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.files import write_text
-from nnpipe.core.foreign_text import csv_text
+from nnpipe.core.foreign_text import csv_text, lines_of, show_text
 from nnpipe.report.document import Table
 from nnpipe.report.formatting import NOTHING, Scale, clean, count, duration, share, shortened
 from nnpipe.report.writers.terminal import to_text
@@ -154,13 +153,13 @@ class PredictResult:
     def show(self, kernels: bool = True) -> None:
         """Print the tables; with several networks, or without ``kernels``, a row for each."""
         check_call(PredictResult.show, locals())
-        sys.stdout.write(f"{self.text(kernels)}\n")
+        show_text(self.text(kernels))
 
     def text(self, kernels: bool = True) -> str:
         """Return the tables as text; with several networks, or without ``kernels``, a row for each."""
         check_call(PredictResult.text, locals())
         tables = [to_text(kernel_table(self.predictions[0]))] if kernels and len(self.predictions) == 1 else []
-        return "\n\n".join((self.title, *tables, to_text(self.overview()), "\n".join(self.sentences())))
+        return "\n\n".join((self.title, *tables, to_text(self.overview()), lines_of(self.sentences())))
 
     def __str__(self) -> str:
         return self.text()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
+from nnpipe.core.foreign_text import show_text
 from nnpipe.workflows.reduction.symptom import Symptom
 
 
@@ -62,4 +62,4 @@ class ReduceResult:
 
     def show(self) -> None:
         """Print the result."""
-        sys.stdout.write(f"{self}\n")
+        show_text(str(self))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 from nnpipe.analysis.roofline import Ceiling, Ceilings
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.files import write_text
+from nnpipe.core.foreign_text import show_text
 from nnpipe.report.charts import Lines
 from nnpipe.report.document import Table
 from nnpipe.report.drawing import svg
@@ -44,7 +44,7 @@ class RooflineResult:
 
     def show(self) -> None:
         """Print the ceilings."""
-        sys.stdout.write(f"{self.text()}\n")
+        show_text(self.text())
 
     def text(self) -> str:
         """Return the ceilings as text."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from nnpipe.core.foreign_text import show_text
 from nnpipe.report.inputs.sweep_file import Found
 from nnpipe.report.sections.sweep_devices import cost_sentence, device_table, model_table
 from nnpipe.report.writers.terminal import to_text
@@ -98,7 +98,7 @@ class SweepResult:
 
     def show(self) -> None:
         """Print the candidates, and the chosen one or why there is none."""
-        sys.stdout.write(f"{self}\n")
+        show_text(str(self))
 
     def __str__(self) -> str:
         """Return a table of the candidates, and the chosen one or why there is none."""

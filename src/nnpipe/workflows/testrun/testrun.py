@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from nnpipe import __version__
 from nnpipe.core.argument_checks import check_call, check_range
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import check_writable, replacing_folder, sha256_of
+from nnpipe.core.foreign_text import show_text
 from nnpipe.core.registry import find
 from nnpipe.core.runtime import Runtime
 from nnpipe.plugins.plugin import checked_source
@@ -74,7 +74,7 @@ class TestrunResult:
 
     def show(self) -> None:
         """Print the number of failed steps and the path of the page."""
-        sys.stdout.write(f"{self}\n")
+        show_text(str(self))
 
     def __str__(self) -> str:
         """Return the number of failed steps and the path of the page."""

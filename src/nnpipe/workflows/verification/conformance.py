@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -14,6 +13,7 @@ from typing import Any
 from nnpipe.core.argument_checks import check_call, check_range
 from nnpipe.core.component import Component
 from nnpipe.core.errors import ConfigError
+from nnpipe.core.foreign_text import show_text
 from nnpipe.core.leases import temporary_folder
 from nnpipe.core.progress import Progress
 from nnpipe.core.registry import find
@@ -65,7 +65,7 @@ class ConformanceResult:
 
     def show(self) -> None:
         """Print a table of each format, and the causes of cases that did not pass."""
-        sys.stdout.write(f"{self}\n")
+        show_text(str(self))
 
     def __str__(self) -> str:
         """Return a Markdown table of each format, and the causes of cases that did not pass."""

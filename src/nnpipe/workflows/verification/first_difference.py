@@ -15,6 +15,7 @@ from nnpipe.analysis.weight_changes import Weighing
 from nnpipe.core.batch_conversion import adapt
 from nnpipe.core.claims import Claim
 from nnpipe.core.errors import NotSupported
+from nnpipe.core.foreign_text import lines_of
 from nnpipe.core.graph import Graph, Selector
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.tensors import Batch
@@ -83,7 +84,7 @@ class Divergence:
             return f"no operation does anything else than it should{with_weights}: {seen}"
         lines = [f"{place}. {suspect}" for place, suspect in enumerate(self.suspects[:3], 1)]
         more = f", the first 3 of {len(self.suspects)}" if len(self.suspects) > 3 else ""
-        return "\n".join([f"suspects{more}; {seen}:", *lines])
+        return lines_of([f"suspects{more}; {seen}:", *lines])
 
 
 @dataclass(frozen=True)

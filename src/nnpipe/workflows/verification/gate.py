@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any, Literal
 
 from nnpipe.core.argument_checks import check_call, check_range
 from nnpipe.core.errors import ConfigError
+from nnpipe.core.foreign_text import lines_of, show_text
 from nnpipe.measuring.comparison import Comparison
 from nnpipe.measuring.constraints import MetricConstraint
 from nnpipe.measuring.diagnosis import diagnose
@@ -59,11 +59,11 @@ class GateResult:
 
     def show(self) -> None:
         """Print one line for each criterion, and one for each doubt."""
-        sys.stdout.write(f"{self}\n")
+        show_text(str(self))
 
     def __str__(self) -> str:
         """Return one line for each criterion, and one for each doubt."""
-        return "\n".join([*map(self._told, self.criteria), *(f"mind: {doubt}" for doubt in self.doubts)])
+        return lines_of([*map(self._told, self.criteria), *(f"mind: {doubt}" for doubt in self.doubts)])
 
     def to_json(self) -> dict[str, Any]:
         """Return the criteria and the doubts as JSON can hold them."""

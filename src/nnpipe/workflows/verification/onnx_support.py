@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import Any
 
 from nnpipe.core.argument_checks import check_call, check_range
 from nnpipe.core.errors import ConfigError, MissingDependency, NNPipeError
+from nnpipe.core.foreign_text import show_text
 from nnpipe.core.leases import temporary_folder
 from nnpipe.core.onnx_conversion import ONNXConversion
 from nnpipe.core.progress import Progress
@@ -70,7 +70,7 @@ class ONNXSupport:
 
     def show(self) -> None:
         """Print the table, and the causes of failures."""
-        sys.stdout.write(f"{self}\n")
+        show_text(str(self))
 
     def __str__(self) -> str:
         """Return the table in Markdown, and the causes of failures."""

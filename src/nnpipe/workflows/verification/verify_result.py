@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,8 @@ from nnpipe.analysis.classification import wilson_interval
 from nnpipe.analysis.weight_changes import Weighing
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.claims import Claim
+from nnpipe.core.foreign_text import show_text
+from nnpipe.core.messages import one_line
 from nnpipe.workflows.verification.first_difference import Divergence
 
 _RANK: dict[Verdict, int] = {"same": 2, "close": 1, "changed on purpose": 1, "different": 0}
@@ -82,7 +83,7 @@ class VerifyResult:
 
     def show(self) -> None:
         """Print the errors of each output, the suspected operations and weights, and the verdict."""
-        sys.stdout.write(f"{self}\n")
+        show_text(str(self))
 
     def __str__(self) -> str:
         """Return the errors of each output, the suspected operations and weights, and the verdict as text."""
@@ -120,13 +121,13 @@ class VerifyResult:
 
 
 def _table(agreement: Agreement) -> Iterator[str]:
-    width = max(6, *(len(tensor.name) for tensor in agreement.tensors))
+    width = max(6, *(len(one_line(tensor.name)) for tensor in agreement.tensors))
     heads = ("mean", "max", "50 %", "90 %", "99 %")
     yield f"{'output':<{width}}  {'error':<8}" + "".join(f"{head:>11}" for head in heads)
     for tensor in agreement.tensors:
         for kind in ("absolute", "relative"):
             figures = [getattr(tensor, f"mean_{kind}"), getattr(tensor, f"max_{kind}")]
             figures += getattr(tensor, f"{kind}_quantiles").values()
-            name = tensor.name if kind == "absolute" else ""
+            name = one_line(tensor.name) if kind == "absolute" else ""
             yield f"{name:<{width}}  {kind:<8}" + "".join(f"{figure:>11.3g}" for figure in figures)
     yield "(quantiles are of each sample's largest error)\n"
