@@ -52,8 +52,8 @@ BRIEFLY = ["--measure-seconds", "0.2"]
 # Complete command lines whose work leaves files, each with a secret in every place that can hold one; what a command
 # lacks here has no option for a secret, and is in test_no_message_of_any_command_holds_a_secret like all others.
 COMPLETE: Sequence[Sequence[str]] = (
-    ("jobs", "submit", "train.py", "--env", f"API_KEY={SECRET}", "--output", "length.txt", "--storage", "store", "--folder", "jobs",
-     "--watch"),
+    ("jobs", "submit", "train.py", "--env", f"API_KEY={SECRET}", "--output", "length.txt", "--storage", "store",
+     "--folder", "jobs", "--watch"),
     ("jobs", "list", "--json", "jobs.json"),
     ("jobs", "logs", "train.py"),
     ("runs", "list"),

@@ -11,8 +11,8 @@ HIDDEN = "***"
 """What stands wherever a secret would."""
 
 _NAMES = r"password|passwd|pwd|token|secret|api[-_]?key|access[-_]?key|private[-_]?key|credentials?|signature"
-# A password may hold all characters but white space and quotes: what is hidden ends at the last @.  Paths that were made
-# of an address have one slash.
+# A password may hold all characters but white space and quotes: what is hidden ends at the last @.  A path
+# that was made of an address has one slash.
 _PASSWORD = re.compile(r"(:/{1,2}[^\s:/@'\"]*:)[^\s'\"]*(?=@)")
 _ONLY_TOKEN = re.compile(r"(https?:/{1,2})[^\s:/@'\"]+(?=@)", re.IGNORECASE)
 _QUERY = re.compile(rf"([?&;](?:[\w.-]*(?:{_NAMES})|sig)=)[^\s&;#'\"]+", re.IGNORECASE)

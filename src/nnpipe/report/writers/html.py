@@ -138,7 +138,7 @@ def _folds(sections: Sequence[Section]) -> int:
 def _parts(sections: Sequence[Section], taken: set[str], level: int, many: bool = False) -> tuple[Part, ...]:
     found = []
     for section in sections:
-        anchor = _anchor(section.title, taken)
+        anchor = _anchor(clean(section.title), taken)
         groups = []
         for kind, blocks in groupby(section.blocks, _kind):
             members: tuple[Any, ...] = tuple(blocks)
