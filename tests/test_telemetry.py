@@ -124,6 +124,7 @@ def test_the_documentation_lists_every_switch() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.usefixtures("strace")
 @pytest.mark.parametrize("way", [way for way in ways() if way not in (AS_IS, "keras")])
 def test_no_way_looks_up_a_foreign_host(way: str, tmp_path: Path) -> None:

@@ -66,8 +66,8 @@ COMPLETE: Sequence[Sequence[str]] = (
     ("inference_performance", *MEASURED[:2], "result.json", *MEASURED[2:], *BRIEFLY),
     ("inference_tester", "ONNXModel", "none", "ONNXRuntime", "ArraysDataset", "result.json", *MEASURED[2:], *BRIEFLY),
     ("runs", "list", "--columns", "configuration.title"),
-    ("render_report", "results", "report.html", "result.json", "--report-types", "performance"),
-    ("render_report", "results", "report.rst", "result.json", "--report-types", "performance"),
+    ("render_report", "result.json", "results", "report.html"),
+    ("render_report", "result.json", "results", "report.rst"),
     ("storage", "put", "model.onnx", "untrained-models", "--at", "store"),
     ("storage", "list", "--at", "s3://bucket/x", "--endpoint", f"http://ann:{SECRET}@127.0.0.1:9"),
 )  # fmt: skip
@@ -196,6 +196,7 @@ def database(kind: str) -> Iterator[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("kept_in", ["sqlite", "postgresql"])
 def test_nothing_that_commands_write_or_show_holds_a_secret(kept_in: str, home: Path) -> None:
     databases = [option.command for option in options() if option.name == "--database"]
