@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from nnpipe.experiment.configuration import Configuration
-from nnpipe.experiment.provenance import Origin, environment, origin_of, origin_of_object, origins
+from nnpipe.experiment.provenance import CURRENT_FOLDER, Origin, environment, origin_of, origin_of_object, origins
 
 
 def git(folder: Path, *words: str) -> str:
@@ -96,7 +96,22 @@ def test_python_itself_is_told():
     assert origin_of("json.nothing") is None
 
 
-def test_every_class_of_a_configuration_has_an_origin():
+def test_the_commit_of_the_users_folder_is_told(tree: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tree)
+    (found,) = origins(Configuration({"a": 1}))
+    assert found.path == CURRENT_FOLDER
+    assert (found.commit, found.dirty) == (git(tree, "rev-parse", "HEAD"), False)
+    (tree / "script.py").write_text("new = 1\n")
+    assert origins(Configuration({"a": 1}))[0].told.endswith(", changed since")
+
+
+def test_versions_of_the_process_that_was_measured_count():
+    found = environment({"onnxruntime": "0.0.1", "numpy": "0.0.2"})["packages"]
+    assert (found["onnxruntime"], found["numpy"]) == ("0.0.1", "0.0.2")
+
+
+def test_every_class_of_a_configuration_has_an_origin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
     found = origins(
         Configuration(
             {

@@ -13,10 +13,14 @@ import sys
 import sysconfig
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from nnpipe.core.files import sha256_of
 from nnpipe.experiment.configuration import Configuration
+
+CURRENT_FOLDER = "current folder"
+"""The path of the origin that is the commit of the folder in which a command was started."""
 
 _TIMEOUT = 30.0  # seconds; time limit of a git command
 
@@ -70,11 +74,15 @@ class Origin:
 
 
 def origins(configuration: Configuration) -> list[Origin]:
-    """Return the origin of each class in a configuration.
+    """Return the origin of each class in a configuration, and the commit of the current folder if it has one.
 
-    Modules are imported, as for building.  A class that cannot be found is left out; building will name it.
+    The latter is that of the user's files; classes may all be of installed packages.  Modules are imported, as for
+    building.  A class that cannot be found is left out; building will name it.
     """
     found = {}
+    commit, dirty = _commit(Path.cwd() / "any file")
+    if commit:
+        found[CURRENT_FOLDER] = Origin(path=CURRENT_FOLDER, module="", commit=commit, dirty=dirty)
     for path in _classes(configuration.tree):
         origin = origin_of(path)
         if origin is not None:
@@ -116,8 +124,11 @@ def origin_of_object(thing: Any, path: str | None = None) -> Origin:
     )  # fmt: skip
 
 
-def environment() -> dict[str, Any]:
-    """Return the environment of a run: Python, the platform, and the versions of the imported packages."""
+def environment(packages: Mapping[str, str] = MappingProxyType({})) -> dict[str, Any]:
+    """Return the environment of a run: Python, the platform, and the versions of the imported packages.
+
+    ``packages`` are versions of others, which were imported by the process that was measured.
+    """
     used = {name.partition(".")[0] for name in list(sys.modules)}
     versions: dict[str, str] = {}
     for package in sorted(used):
@@ -128,7 +139,7 @@ def environment() -> dict[str, Any]:
         "python": platform.python_version(),
         "platform": platform.platform(),
         "machine": platform.machine(),
-        "packages": dict(sorted(versions.items(), key=lambda item: item[0].lower())),
+        "packages": dict(sorted({**versions, **packages}.items(), key=lambda item: item[0].lower())),
     }
 
 

@@ -35,7 +35,8 @@ def record_measurement(options: argparse.Namespace, wrapper: ModelWrapper, datas
         values["not_finite_samples"] = lost
     tree = Configuration({**run.components, "title": run.title, "timing": {"batch_size": run.timing["batch_size"]}})
     with RunDatabase(options.database, store=options.store) as database:
-        recorded = database.runs.create(experiment_of(options, wrapper, dataset), tree, environment=environment())
+        around = environment(run.frameworks)
+        recorded = database.runs.create(experiment_of(options, wrapper, dataset), tree, environment=around)
         known = origins(tree)
         database.artifacts.put_file(recorded, "result", Path(options.output))
         with database.together():
