@@ -15,6 +15,7 @@ from nnpipe.core.errors import DatasetError
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.preprocessing import IMAGE_SIZE
 from nnpipe.core.tensors import Batch
+from nnpipe.datasets.digits import DigitsDataset
 from nnpipe.datasets.in_memory import InMemoryDataset, Samples
 from nnpipe.measuring.sample_pictures import CURVE, LARGEST, PICTURE, with_worst_samples
 
@@ -101,3 +102,17 @@ def test_a_measurement_outlives_a_sample_that_is_gone() -> None:
             raise DatasetError("it is not there any more")
 
     assert with_worst_samples(JUDGED, Gone(), np.arange(12), 6) is JUDGED
+
+
+def test_pixels_from_0_to_16_are_drawn_from_black_to_white() -> None:
+    needs("PIL")
+    from PIL import Image
+
+    digits = DigitsDataset()
+    digits.prepare()
+    truth = digits.samples.targets["label"][:12]
+    arrays = {"truth": truth.astype(np.int32), "predicted": ((truth + 1) % 10).astype(np.int32)}
+    judged = Evaluation("classification", {**arrays, "rank": np.ones(12, np.int64)}, digits.spec.class_names)
+    content = with_worst_samples(judged, digits, np.arange(12), 1).ragged[PICTURE][0].tobytes()
+    with Image.open(io.BytesIO(content), formats=("JPEG",)) as image:
+        assert image.getextrema()[1] > 200
