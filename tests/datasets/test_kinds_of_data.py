@@ -616,7 +616,10 @@ def as_flags(arguments: Mapping[str, Any]) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", FIXED + DRAWN, ids=lambda kind: kind.__name__)
 def test_the_command_or_compare_says_the_same(
-    kind: Callable[[Path, Draw], Case], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    kind: Callable[[Path, Draw], Case],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     case = kind(tmp_path, first)
     if not (isinstance(case.data, tuple) and isinstance(case.data[0], str)):
@@ -629,7 +632,7 @@ def test_the_command_or_compare_says_the_same(
     options = as_flags({**arguments, **case.preparation})
     measured = ["inference_performance", "ONNXModel", name, str(out), "--model-path", str(case.model)]
     status = main([*measured, "--measure-seconds", "0", *options])
-    said = capfd.readouterr().err
+    said = capsys.readouterr().err
     if case.said:
         assert status == 2
         (line,) = [line for line in said.splitlines() if line.startswith("nnpipe inference_performance: ")]
@@ -637,6 +640,6 @@ def test_the_command_or_compare_says_the_same(
         assert all(part in line for part in case.said)
         return
     assert status == 0, said
-    assert case.told in said
+    assert case.told in caplog.text
     right(case, nnp.Run.read(out))
     assert json.loads(out.read_text())["preparation"]["read"]

@@ -304,6 +304,16 @@ def test_charts_of_many_samples_are_small(make_run):
             assert all(len(line.x) <= 400 for line in figure.chart.lines)
 
 
+def test_provenance_tells_how_the_data_were_read(make_run):
+    run = dataclasses.replace(
+        make_run("The one"), preparation={"read": ["splits: Training is train", "2 classes: a, <b>"]}
+    )
+    document = only(render([run], "T"), "Provenance")
+    assert "The data were read so: splits: Training is train; 2 classes: a, <b>." in words(document)
+    for strange in ({"read": 5}, {"read": [None, {}]}, {"read": "a"}):
+        assert render([dataclasses.replace(run, preparation=strange)], "T")
+
+
 def test_provenance_leads_back_to_the_first_model(make_run):
     document = only(render([make_run("The one")], "T"), "Provenance")
     assert "'The one'" in blocks(document, CommandLine)[0].text

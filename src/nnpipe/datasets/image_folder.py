@@ -17,8 +17,9 @@ class ImageFolderDataset(ImageFilesDataset):
 
     With ``ROOT/CLASS/*.jpg``, the split follows the fractions.  With
     ``ROOT/train/CLASS/*.jpg``, ``ROOT/test/CLASS/*.jpg`` and
-    ``ROOT/validation/CLASS/*.jpg`` (or ``val``), some of which may be missing or
-    empty, the folders define the split.  Class names are sorted.
+    ``ROOT/validation/CLASS/*.jpg``, some of which may be missing or empty, the
+    folders define the split; they may also be called ``val``, ``Training``,
+    ``test_set`` and the like.  Class names are sorted.
 
     If a model has more classes than there are folders, ``class_list`` names the
     file with the model's classes and their order.

@@ -34,6 +34,8 @@ def _origin(candidate: Candidate) -> Iterator[Block]:
     run = candidate.run
     yield Paragraph(f"Measured {clean(run.created, 60) or 'at an unknown time'} by this command:")
     yield CommandLine(" ".join(_quoted(word) for word in run.command) or NOTHING)
+    if read := [clean(note, 600) for note in islice(listed(run.preparation.get("read")), _BESIDE)]:
+        yield Paragraph(f"The data were read so: {'; '.join(read)}.")
     rows = [
         (
             clean(role, 40),
