@@ -76,7 +76,8 @@ def test_a_source_without_its_functions_is_refused(compiled: Artifact, tmp_path:
 
 def test_tensors_that_the_library_does_not_know_are_named(compiled: Artifact, tmp_path: Path) -> None:
     path = tmp_path / "fewer.c"
-    text = "void *nn_input(int n) { return 0; }\nconst void *nn_output(int n) { return 0; }\nvoid nn_run(void) {}\n"
+    text = "void *nn_input(int n) { return 0; }\nconst void *nn_output(int n) { return 0; }\n"
+    text += "void nn_reset(void) {}\nvoid nn_run(void) {}\n"
     write_c_source(path, text, compiled.io, {})
     with pytest.raises(ArtifactError, match="the library knows no tensor"):
         CRuntime().load(Artifact.of(path, "c", compiled.io))

@@ -11,6 +11,7 @@ from nnpipe.core.arguments import argument
 from nnpipe.core.compiler import Calibration
 from nnpipe.core.errors import CompileError
 from nnpipe.frameworks.torch_program import LoadedProgram, quiet, tensors_of
+from nnpipe.frameworks.torch_state import kept_buffers
 
 log = logging.getLogger("nnpipe")
 
@@ -75,6 +76,10 @@ class DistillingCompiler(TorchProgramCompiler):
         """
         import torch
 
+        if kept := kept_buffers(loaded.native):
+            raise CompileError(
+                f"it keeps {', '.join(kept)} from one run to the next, so it cannot be trained further here"
+            )
         samples = [tensors_of(batch) for batch in calibration()]
         count = max(1, round(_HELD_BACK * len(samples))) if careful else 0
         if careful and len(samples) < 2:

@@ -13,10 +13,10 @@ from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.claims import Claim
 from nnpipe.core.compiler import Calibration
-from nnpipe.core.errors import CompileError
+from nnpipe.core.errors import CompileError, ConfigError
 from nnpipe.core.tensors import IOSpec
 from nnpipe.formats.tflite_program import read_program
-from nnpipe.frameworks.c_source import FORMAT, read_c_source, write_c_source
+from nnpipe.frameworks.c_source import FORMAT, PREFIX, is_prefix, read_c_source, write_c_source
 
 
 class CCompiler(WritingCompiler):
@@ -38,6 +38,17 @@ class CCompiler(WritingCompiler):
     own_operators: tuple[str, ...] = argument(
         (), help="your own operators, such as mine.Pow; those of installed plugins need no option", metavar="CLASS"
     )
+    prefix: str = argument(
+        PREFIX, help="what the names of the file's functions begin with; models in one program need different ones"
+    )
+
+    def validate(self) -> None:
+        """Check that the prefix can begin a name in C."""
+        if not is_prefix(self.prefix):
+            raise ConfigError(
+                f"--prefix {self.prefix!r} cannot begin the name of a function: take letters, digits and underscores, "
+                "at most 40, and first no digit"
+            )
 
     def claims(self) -> tuple[Claim, ...]:
         """Return that the model computes the same."""
@@ -59,14 +70,17 @@ class CCompiler(WritingCompiler):
     def _write(self, artifact: Artifact, destination: Path, calibration: Calibration | None) -> IOSpec:
         program = read_program(artifact.path)
         try:
-            source = source_of(program, self.arena_seconds, own_kernels(self.own_operators))
+            source = source_of(program, self.arena_seconds, own_kernels(self.own_operators), self.prefix)
         except (MemoryError, OverflowError) as error:
             raise CompileError(f"its sizes are too large ({type(error).__name__})") from None
-        notes = {
+        notes: dict[str, int | str] = {
             "arena_bytes": source.plan.size,
             "arena_lower_bound": source.plan.lower_bound,
             "constant_bytes": source.constant_bytes,
+            "state_bytes": source.state_bytes,
         }
+        if self.prefix != PREFIX:
+            notes["prefix"] = self.prefix
         write_c_source(destination, f"/* Made by nnpipe's CCompiler. */\n{source.text}", source.io, notes)
         return source.io
 

@@ -18,7 +18,7 @@ from nnpipe.core.compiler import Calibration
 from nnpipe.core.errors import CompileError, ConfigError
 from nnpipe.core.tensors import IOSpec, random_batch
 from nnpipe.formats.sealed import SealedFile, read_sealed, write_sealed
-from nnpipe.frameworks.executorch import FORMAT, MOST, load_method
+from nnpipe.frameworks.executorch import FORMAT, MOST, STATE, load_method
 from nnpipe.frameworks.framework_output import hushed
 from nnpipe.frameworks.torch_bounded import (
     bounded_lengths,
@@ -31,6 +31,7 @@ from nnpipe.frameworks.torch_bounded import (
 from nnpipe.frameworks.torch_computed_kernels import store_kernels
 from nnpipe.frameworks.torch_integers import keep_integers
 from nnpipe.frameworks.torch_program import load_program
+from nnpipe.frameworks.torch_state import buffers_put_back
 
 
 class ExecuTorchCompiler(FloatKeepingCompiler, FixesBatch):
@@ -100,8 +101,10 @@ class ExecuTorchCompiler(FloatKeepingCompiler, FixesBatch):
         found = io_of_program(program, io)
         fit_windows(program)
         with hushed():
-            content, slow = self._lowered(program)
+            content, slow, keeps_state = self._lowered(program)
         notes: dict[str, Any] = {SLOW_PARTS: slow} if slow else {}
+        if keeps_state:
+            notes[STATE] = True
         if any(spec.shape[:1] == (None,) for spec in found.inputs):
             notes[MOST] = self.max_batch
         self._check(content, with_longest(found, lengths), artifact.path)
@@ -126,15 +129,18 @@ class ExecuTorchCompiler(FloatKeepingCompiler, FixesBatch):
         before = steps_of(module, [spec.name for spec in io.inputs])
         prepared = prepare_pt2e(module, keeping_types(quantiser, self._kept if self.keep_float else None, before))
         for tensors in samples:
-            prepared(*tensors)
+            with buffers_put_back(program, prepared):
+                prepared(*tensors)
         widen_results(prepared)
         converted = convert_pt2e(prepared)
         check_quantised(converted, "xnnpack")  # in the compiled program, XNNPACK's part says nothing of types
         return converted
 
-    def _lowered(self, program: Any) -> tuple[bytes, list[str]]:
+    def _lowered(self, program: Any) -> tuple[bytes, list[str], bool]:
+        import torch
         from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
         from executorch.exir.passes import MemoryPlanningPass
+        from executorch.exir.passes.init_mutable_pass import InitializedMutableBufferPass
 
         partitioners = []
         if self.backend == "xnnpack":
@@ -151,7 +157,13 @@ class ExecuTorchCompiler(FloatKeepingCompiler, FixesBatch):
         # Inputs stay in the caller's memory: planned memory would be reused for other tensors.
         planning = MemoryPlanningPass(alloc_graph_input=False)
         slow = slow_parts(program, lowered) if partitioners else []  # else all kernels are, which is a handicap
-        return bytes(edge.to_executorch(ExecutorchBackendConfig(memory_planning_pass=planning)).buffer), slow
+        # Without it, what the program keeps from one run to the next begins with anything.
+        kept = lowered.graph_signature.buffers_to_mutate.values()
+        buffers = lowered.graph_signature.inputs_to_buffers.items()
+        first_values = InitializedMutableBufferPass([name for name, buffer in buffers if buffer in kept])
+        config = ExecutorchBackendConfig(passes=[first_values] if kept else [], memory_planning_pass=planning)
+        with torch.no_grad():
+            return bytes(edge.to_executorch(config).buffer), slow, bool(kept)
 
     def _check(self, content: bytes, io: IOSpec, source: Path) -> None:
         """Check that the program takes one sample and the largest batch asked for."""

@@ -20,6 +20,7 @@ from nnpipe.core.tensors import IOSpec
 from nnpipe.frameworks.torch_computed_kernels import store_kernels
 from nnpipe.frameworks.torch_integers import keep_integers
 from nnpipe.frameworks.torch_program import QUANTISED, LoadedProgram, exported_anew, load_program, quiet, tensors_of
+from nnpipe.frameworks.torch_state import buffers_put_back
 
 
 class TorchPT2EQuantizer(DistillingCompiler, FloatKeepingCompiler):
@@ -101,7 +102,8 @@ class TorchPT2EQuantizer(DistillingCompiler, FloatKeepingCompiler):
         calibrated = prepare_pt2e(*self._annotated(loaded, training=False))
         with torch.no_grad():
             for batch in calibration():
-                loaded.call(calibrated, tensors_of(batch))
+                with buffers_put_back(loaded.native, calibrated):
+                    loaded.call(calibrated, tensors_of(batch))
         if not self.fine_tuning_steps:
             return calibrated
         module, rules = self._annotated(loaded, training=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
@@ -24,7 +24,11 @@ class InferenceSession(Closing):
     check specifications and the order of calls.  Authors write ``_put``, ``_run``,
     ``_get`` and, if something must be released, ``_close``.  An author may also write
     ``_infer`` to do all three in one step, ``_stream`` to overlap batches, or
-    ``_profile`` to take the times of single operations.
+    ``_profile`` to take the times of single operations.  A session whose model keeps
+    something from one run to the next sets ``keeps_state`` and writes ``_reset``.
+
+    Each batch starts afresh, so that its outputs do not depend on what ran before;
+    :meth:`start_stream` is for batches that follow from one another.
 
     Only one thread may use a session at a time.  A batch given to ``put`` must not
     be changed before ``run`` has returned.  Arrays from ``get`` belong to the
@@ -36,6 +40,9 @@ class InferenceSession(Closing):
         The inputs and outputs of the model; the author's constructor sets them.
     varying
         Outputs that differ from run to run although the inputs are the same, such as times.
+    keeps_state
+        Whether the model keeps something from one run to the next, as recurrent layers may; known after the first run
+        at the latest.
 
     Examples
     --------
@@ -56,8 +63,10 @@ class InferenceSession(Closing):
 
     io: IOSpec
     varying: ClassVar[frozenset[str]] = frozenset()
+    keeps_state: bool = False
 
     _state: str = "empty"
+    _streaming: bool = False
 
     def put(self, batch: Batch) -> None:
         """Set the inputs of the next run.
@@ -70,15 +79,25 @@ class InferenceSession(Closing):
         self._check_open()
         self.io.check_inputs(batch)
         self._state = "empty"  # if _put fails, the inputs of an earlier batch must not be used
-        self._put(batch)
+        self._put_next(batch)
         self._state = "loaded"
+
+    def prepare_run(self) -> None:
+        """Forget what the last run has left, if the same batch is to run again; :meth:`run` does this itself.
+
+        Callers that time runs of a batch call it before each, so that the time of forgetting does not count.
+        """
+        if self._state == "done":
+            self._state = "loaded"
+            if self.keeps_state and not self._streaming:
+                self._reset()
 
     def run(self) -> None:
         """Compute the outputs; return only when they are complete."""
         self._check_open()
         if self._state == "empty":
             raise NNPipeError("nothing to run: put a batch first")
-        self._state = "loaded"
+        self.prepare_run()
         self._run()
         self._state = "done"
 
@@ -94,9 +113,27 @@ class InferenceSession(Closing):
         self._check_open()
         self.io.check_inputs(batch)
         self._state = "empty"
-        outputs = self._infer(batch)
+        outputs = self._infer_next(batch)
         self._state = "done"
         return outputs
+
+    def start_stream(self) -> None:
+        """Start afresh, and let what the model keeps pass from each batch to the next from now on.
+
+        Raises
+        ------
+        NotSupported
+            If the session keeps nothing: then the outputs would be those of independent samples.
+        """
+        self._check_open()
+        if not self.keeps_state:
+            raise NotSupported(
+                f"a stream needs a model that keeps something from one sample to the next, and {type(self).__name__} "
+                "keeps nothing: the model has no state, its conversion has dropped it, or it runs on a target, which "
+                "starts each sample afresh"
+            )
+        self._streaming = True
+        self._reset()
 
     def stream(self, batches: Iterable[Batch]) -> Iterator[dict[str, np.ndarray]]:
         """Run batches in order, overlapping them if the session can, and yield the outputs of each.
@@ -229,6 +266,22 @@ class InferenceSession(Closing):
         if self._state == "closed":
             raise NNPipeError("the session is closed")
 
+    def _put_next(self, batch: Batch) -> None:
+        """Start afresh unless batches are a stream, and set the inputs, which have been checked."""
+        if self.keeps_state and not self._streaming:
+            self._reset()
+        self._put(batch)
+
+    def _infer_next(self, batch: Batch) -> dict[str, np.ndarray]:
+        """Start afresh unless batches are a stream, and put, run and get a batch that has been checked."""
+        if self.keeps_state and not self._streaming:
+            self._reset()
+        return self._infer(batch)
+
+    def _asker(self) -> Callable[[Batch], dict[str, np.ndarray]]:
+        """Return what infers batches that have been checked; a model that keeps nothing pays for no question."""
+        return self._infer_next if self.keeps_state else self._infer
+
     @abstractmethod
     def _put(self, batch: Batch) -> None:
         """Set the inputs; they have been checked."""
@@ -249,7 +302,11 @@ class InferenceSession(Closing):
 
     def _stream(self, batches: Iterable[Batch]) -> Iterator[dict[str, np.ndarray]]:
         """Put, run and get each of the batches, which have been checked."""
-        return map(self._infer, batches)
+        return map(self._asker(), batches)
+
+    def _reset(self) -> None:
+        """Forget what earlier runs have left; called only where ``keeps_state`` is set, and outside of timed runs."""
+        raise NotImplementedError
 
     def _profile(self, batch: Batch, runs: int) -> OperationTimes:
         """Return the times of operations of this many runs of a checked batch, in a session opened for this alone.
@@ -270,6 +327,7 @@ def timed_runs(session: InferenceSession, runs: int) -> Nanoseconds:
     """Run the batch that was put this often, and return the wall time of each run in nanoseconds, ``(runs,)``."""
     found = np.zeros(runs)
     for number in range(runs):
+        session.prepare_run()
         start = time.perf_counter_ns()
         session.run()
         found[number] = time.perf_counter_ns() - start

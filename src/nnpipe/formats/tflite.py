@@ -26,8 +26,11 @@ _DTYPES = (
 ).split()
 _MODEL_VERSION, _MODEL_OPERATOR_CODES, _MODEL_SUBGRAPHS, _MODEL_BUFFERS, _MODEL_SIGNATURES = 0, 1, 2, 4, 7
 _GRAPH_TENSORS, _GRAPH_INPUTS, _GRAPH_OUTPUTS, _GRAPH_OPERATORS = 0, 1, 2, 3
-_TENSOR_SHAPE, _TENSOR_TYPE, _TENSOR_BUFFER, _TENSOR_NAME, _TENSOR_QUANTIZATION, _TENSOR_SIGNATURE = 0, 1, 2, 3, 4, 7
-_OPERATOR_CODE, _OPERATOR_INPUTS, _OPERATOR_OUTPUTS = 0, 1, 2
+_TENSOR_SHAPE, _TENSOR_TYPE, _TENSOR_BUFFER, _TENSOR_NAME, _TENSOR_QUANTIZATION = 0, 1, 2, 3, 4
+_TENSOR_VARIABLE, _TENSOR_SIGNATURE = 5, 7
+_OPERATOR_CODE, _OPERATOR_INPUTS, _OPERATOR_OUTPUTS, _OPERATOR_OPTIONS = 0, 1, 2, 4
+_CODE_DEPRECATED, _CODE_BUILTIN, _CALL_ONCE_GRAPH = 0, 3, 0
+_CALL_ONCE, _ASSIGN_VARIABLE = 129, 144
 _QUANT_SCALE, _QUANT_ZERO, _QUANT_AXIS = 2, 3, 6
 _SIGNATURE_INPUTS, _SIGNATURE_OUTPUTS, _SIGNATURE_KEY, _SIGNATURE_GRAPH = 0, 1, 2, 4
 _MAP_NAME, _MAP_TENSOR = 0, 1
@@ -48,11 +51,21 @@ class TFLiteFile:
         or with their own names if there is no signature.
     inputs, outputs
         Index of each tensor in the file's first graph, by name.
+    state_tensors, state_resources
+        Whether the model keeps values from one run to the next: in tensors of its graphs, as recurrent layers do, and
+        in resources that operators assign to.
     """
 
     io: IOSpec
     inputs: Mapping[str, int]
     outputs: Mapping[str, int]
+    state_tensors: bool = False
+    state_resources: bool = False
+
+    @property
+    def keeps_state(self) -> bool:
+        """Whether the model keeps anything from one run to the next."""
+        return self.state_tensors or self.state_resources
 
 
 def read_tflite(path: str | Path) -> TFLiteFile:
@@ -94,7 +107,32 @@ def _parsed(data: memoryview) -> TFLiteFile:
         tuple(_spec(name, tensors[number]) for name, number in inputs.items()),
         tuple(_spec(name, tensors[number]) for name, number in outputs.items()),
     )
-    return TFLiteFile(io, inputs, outputs)
+    state_tensors = any(
+        tensor.integer(_TENSOR_VARIABLE, "<b")
+        for graph in model.tables(_MODEL_SUBGRAPHS)
+        for tensor in graph.tables(_GRAPH_TENSORS)
+    )
+    return TFLiteFile(io, inputs, outputs, state_tensors, _assigns_resources(model))
+
+
+def _assigns_resources(model: FlatBufferTable) -> bool:
+    """Return whether a graph assigns to resources; those that only give the first values run once."""
+    codes = [
+        max(table.integer(_CODE_DEPRECATED, "<b"), table.integer(_CODE_BUILTIN, "<i"))
+        for table in model.tables(_MODEL_OPERATOR_CODES)
+    ]
+    if _ASSIGN_VARIABLE not in codes:
+        return False
+    assigning, once = set(), set()
+    for number, graph in enumerate(model.tables(_MODEL_SUBGRAPHS)):
+        for operator in graph.tables(_GRAPH_OPERATORS):
+            code = codes[operator.integer(_OPERATOR_CODE, "<I")]
+            options = operator.table(_OPERATOR_OPTIONS)
+            if code == _ASSIGN_VARIABLE:
+                assigning.add(number)
+            elif code == _CALL_ONCE and options is not None:
+                once.add(options.integer(_CALL_ONCE_GRAPH, "<i"))
+    return bool(assigning - once)
 
 
 def _check_references(model: FlatBufferTable) -> None:

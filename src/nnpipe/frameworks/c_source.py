@@ -1,7 +1,8 @@
 """C sources of models: the file, how this computer's C compiler builds it, and the session that runs the result.
 
-A file holds one translation unit of C99 with ``nn_input``, ``nn_output`` and ``nn_run``.  A comment in its last line
-states inputs and outputs as JSON, and the SHA-256 of everything before that line.
+A file holds one translation unit of C99 with ``nn_input``, ``nn_output``, ``nn_run`` and ``nn_reset``, or names with
+another prefix.  A comment in its last line states inputs and outputs as JSON, and the SHA-256 of everything before that
+line.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ import ctypes
 import hashlib
 import json
 import math
+import re
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +26,22 @@ from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 
 FORMAT = "c"
+PREFIX = "nn"
+"""What the names of functions begin with unless the file's notes say otherwise."""
+FUNCTIONS = ("input", "output", "run", "reset")
 _BEGIN, _END = "/* nnpipe-c-1 ", " */\n"
 _LIMIT = 1 << 30  # bytes of a file
 _FLAGS = ("-std=c99", "-O3", "-ffp-contract=off", "-w", "-shared", "-fPIC")
+
+
+def is_prefix(text: str) -> bool:
+    """Return whether names of functions in C can begin with a text."""
+    return re.fullmatch(r"[A-Za-z_]\w{,39}", text, re.ASCII) is not None
+
+
+def function_names(notes: Mapping[str, Any]) -> list[str]:
+    """Return the names of a file's functions, in the order of :data:`FUNCTIONS`, from its notes."""
+    return [f"{notes.get('prefix', PREFIX)}_{function}" for function in FUNCTIONS]
 
 
 def write_c_source(path: Path, text: str, io: IOSpec, notes: Mapping[str, Any]) -> None:
@@ -60,13 +75,17 @@ def read_c_source(path: Path) -> tuple[IOSpec, Mapping[str, Any]]:
         raise ArtifactError(f"{path}: the description in its last line is damaged: {error}") from None
     if hashlib.sha256(data[:at]).hexdigest() != digest:
         raise ArtifactError(f"{path}: damaged: its content does not agree with its last line")
+    if not is_prefix(str(notes.get("prefix", PREFIX))):
+        raise ArtifactError(f"{path}: the description in its last line is damaged: it names no prefix of functions")
     if any(None in spec.shape for spec in io):
         raise ArtifactError(f"{path}: the description in its last line is damaged: it leaves a length free")
     return io, notes
 
 
-def load_c_source(path: Path, needed_by: str) -> ctypes.CDLL:
-    """Build a C source and load the library, which can run its machine code.
+def load_c_source(path: Path, notes: Mapping[str, Any], needed_by: str) -> list[Any]:
+    """Build a C source, and return the functions that it has by its notes, which can run its machine code.
+
+    The functions' memory is their own, so a session needs them for itself.
 
     Raises
     ------
@@ -84,11 +103,12 @@ def load_c_source(path: Path, needed_by: str) -> ctypes.CDLL:
             told = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr.strip() or "?")
             raise ArtifactError(f"{path}: {compiler} cannot compile it: {' '.join(told.split())[:300]}")
         try:
-            found = ctypes.CDLL(str(library))
-            found.nn_input.restype = found.nn_output.restype = ctypes.c_void_p
-            found.nn_run.restype = None
+            loaded = ctypes.CDLL(str(library))
+            found = [getattr(loaded, name) for name in function_names(notes)]
         except (OSError, AttributeError) as error:
             raise ArtifactError(f"{path}: what {compiler} made of it cannot be loaded: {error}") from None
+    for function, result in zip(found, (ctypes.c_void_p, ctypes.c_void_p, None, None), strict=True):
+        function.restype = result
     return found
 
 
@@ -97,8 +117,8 @@ class CSession(InferenceSession):
 
     Parameters
     ----------
-    library
-        The library; its memory is its own, so a session needs a library for itself.
+    functions
+        What :func:`load_c_source` returned.
     io
         Inputs and outputs of the session.
     found
@@ -107,12 +127,13 @@ class CSession(InferenceSession):
         What the source says of itself.
     """
 
-    def __init__(self, library: ctypes.CDLL, io: IOSpec, found: IOSpec, notes: Mapping[str, Any]) -> None:
+    def __init__(self, functions: Sequence[Any], io: IOSpec, found: IOSpec, notes: Mapping[str, Any]) -> None:
         self.io = io
+        self.keeps_state = bool(notes.get("state_bytes"))
         self._notes = notes
-        self._run_all = library.nn_run
-        inputs = {spec.name: _view(library.nn_input(n), spec) for n, spec in enumerate(found.inputs)}
-        outputs = {spec.name: _view(library.nn_output(n), spec) for n, spec in enumerate(found.outputs)}
+        input_at, output_at, self._run_all, self._reset_all = functions
+        inputs = {spec.name: _view(input_at(n), spec) for n, spec in enumerate(found.inputs)}
+        outputs = {spec.name: _view(output_at(n), spec) for n, spec in enumerate(found.outputs)}
         self._inputs = [(spec.name, inputs[spec.name]) for spec in io.inputs]
         self._outputs = [(spec.name, outputs[spec.name]) for spec in io.outputs]
         self._batch: dict[str, np.ndarray] = {}
@@ -125,6 +146,9 @@ class CSession(InferenceSession):
         for name, place in self._inputs:
             place[...] = self._batch[name]
         self._run_all()
+
+    def _reset(self) -> None:
+        self._reset_all()
 
     def _get(self) -> dict[str, np.ndarray]:
         return {name: place.copy() for name, place in self._outputs}

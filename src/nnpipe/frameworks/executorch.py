@@ -21,6 +21,8 @@ from nnpipe.frameworks.torch_session import array_of, tensor_of
 FORMAT = "executorch"
 MOST = "max_batch"
 """Key of the note in a file that states the greatest batch size."""
+STATE = "keeps_state"
+"""Key of the note in a file that states that the program keeps values from one run to the next."""
 
 
 def load_method(content: bytes, path: Path, recording: bool = False) -> Any:
@@ -71,6 +73,7 @@ class ExecuTorchSession(InferenceSession):
 
     def __init__(self, file: SealedFile, io: IOSpec, path: Path, num_threads: int, recording: bool = False) -> None:
         self.io = io
+        self.keeps_state = bool(file.notes.get(STATE))
         self._file = file
         self._path = path
         self._content = file.content  # the program refers to its memory
@@ -133,6 +136,12 @@ class ExecuTorchSession(InferenceSession):
             self._method.execute()
         except Exception as error:  # its errors share no base but Exception
             raise self._failed(error) from None
+
+    def _reset(self) -> None:
+        with hushed():
+            self._method = self._program.load_method("forward")  # with the first values of what it keeps
+            if self._inputs:
+                self._method.set_inputs(self._inputs)
 
     def _get(self) -> dict[str, np.ndarray]:
         tensors = self._method.get_outputs(True)  # copies

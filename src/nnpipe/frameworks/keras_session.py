@@ -53,7 +53,11 @@ class KerasSession(InferenceSession):
         function = inference_function(model, fixed)
         self.io = io if batch is None else narrowed(io, IOSpec(fixed.inputs, _outputs_of(function, io)))
         self._traced = function
-        ready = _frozen(function) if freeze else function
+        # Stateful layers and others that assign to variables.
+        changing = [each for each in function.variables if not each.trainable] if _assigns(function) else []
+        self._held = [(each, each.numpy()) for each in changing]
+        self.keeps_state = bool(self._held)
+        ready = _frozen(function) if freeze and not self.keeps_state else function
         names = sorted(spec.name for spec in io.outputs)  # dictionaries are flattened in the order of their keys
         if recording:
             from nnpipe.frameworks.keras_profile import executed  # a target does not need it
@@ -77,6 +81,10 @@ class KerasSession(InferenceSession):
         if self._synchronises:  # a GPU may still compute after the call; a CPU has finished
             self._tensorflow.test.experimental.sync_devices()
 
+    def _reset(self) -> None:
+        for variable, value in self._held:
+            variable.assign(value)
+
     def _get(self) -> dict[str, np.ndarray]:
         # numpy() returns a view of TensorFlow's memory; the caller gets a copy.
         return {spec.name: np.array(self._outputs[spec.name].numpy()) for spec in self.io.outputs}
@@ -97,7 +105,9 @@ class KerasSession(InferenceSession):
 
     def _close(self) -> None:
         self._inputs, self._outputs = [], {}
-        del self._function, self._traced, self._again, self._model
+        if self.keeps_state:
+            self._reset()
+        del self._function, self._traced, self._again, self._model, self._held
 
 
 def _cannot_run(error: Exception) -> NNPipeError:
@@ -107,6 +117,13 @@ def _cannot_run(error: Exception) -> NNPipeError:
             "oneDNN: set the environment variable TF_ENABLE_ONEDNN_OPTS to 1"
         )
     return ArtifactError(f"TensorFlow cannot run the model: {one_line(error)}")
+
+
+def _assigns(function: Any) -> bool:
+    """Return whether a concrete function, or one that it calls, changes variables."""
+    graph = function.graph.as_graph_def()
+    nodes = [*graph.node, *(node for inner in graph.library.function for node in inner.node_def)]
+    return any(node.op.startswith(("Assign", "ResourceScatter")) for node in nodes)
 
 
 def _outputs_of(function: Any, io: IOSpec) -> tuple[TensorSpec, ...]:

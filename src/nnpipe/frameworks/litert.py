@@ -95,14 +95,25 @@ class LiteRTSession(InferenceSession):
     """Runs an interpreter with a loaded model; tensors are bound by their numbers in the file.
 
     ``recorded`` runs arrays, by the numbers of their tensors, repeatedly in another model and returns the times of
-    operators; without it, there are none.
+    operators; without it, there are none.  ``again`` opens the interpreter anew; it is needed for a file whose model
+    keeps values in resources, which LiteRT does not reset.
     """
 
     def __init__(
-        self, interpreter: Any, io: IOSpec, file: TFLiteFile, path: Path, recorded: Recorded | None = None
+        self,
+        interpreter: Any,
+        io: IOSpec,
+        file: TFLiteFile,
+        path: Path,
+        recorded: Recorded | None = None,
+        again: Callable[[], Any] | None = None,
     ) -> None:
         self.io = io
+        self.keeps_state = file.keeps_state
+        self._state_tensors = file.state_tensors
         self._recorded = recorded
+        self._again = again if file.state_resources else None
+        self._batch: Batch = {}
         self._interpreter = interpreter
         self._path = path
         self._inputs = [(spec.name, file.inputs[spec.name]) for spec in io.inputs]
@@ -115,6 +126,15 @@ class LiteRTSession(InferenceSession):
             self._resize(shapes)
         for name, number in self._inputs:
             self._interpreter.set_tensor(number, np.ascontiguousarray(batch[name]).reshape(batch[name].shape))
+        if self._again is not None:
+            self._batch = batch
+
+    def _reset(self) -> None:
+        if self._again is None:
+            self._interpreter.reset_all_variables()
+        elif self._batch:
+            self._interpreter, self._shapes = self._again(), {}
+            self._put(self._batch)
 
     def _resize(self, shapes: dict[int, tuple[int, ...]]) -> None:
         self._shapes = {}  # unknown if resizing fails
@@ -141,12 +161,17 @@ class LiteRTSession(InferenceSession):
         return {name: self._interpreter.get_tensor(number) for name, number in self._outputs}
 
     def _profile(self, batch: Batch, runs: int) -> OperationTimes:
+        if self._state_tensors:  # its profiler does not load them
+            raise NotSupported(
+                f"{self._path}: LiteRT gives no times of operations for models that keep state in tensors"
+            )
         if self._recorded is None:
             raise NotSupported(f"{self._path}: LiteRT gives times of operations for its own kernels only")
         return self._recorded({number: np.asarray(batch[name]) for name, number in self._inputs}, runs)
 
     def _close(self) -> None:
-        del self._interpreter, self._recorded
+        self._batch = {}
+        del self._interpreter, self._recorded, self._again
 
 
 def interpreter_module() -> Any:

@@ -97,6 +97,7 @@ class OpenVINOSession(InferenceSession):
         self._model = model
         self._counted = counted
         self._request = compiled.create_infer_request()
+        self.keeps_state = bool(self._request.query_state())  # pairs of ReadValue and Assign
         self._path = path
         self._tensor = Tensor
         # Bypasses the Python wrapper, which collects the outputs into a dictionary.
@@ -123,6 +124,9 @@ class OpenVINOSession(InferenceSession):
             self._native_call(self._request, {}, share_outputs=True, decode_strings=False)
         except Exception as error:  # its errors share no base but Exception
             raise ArtifactError(f"{self._path}: OpenVINO cannot run it: {openvino_message(error)}") from None
+
+    def _reset(self) -> None:
+        self._request.reset_state()
 
     def _get(self) -> dict[str, np.ndarray]:
         outputs = {name: self._request.get_output_tensor(place).data.copy() for name, place in self._picks}

@@ -9,12 +9,13 @@ from typing import Any
 from nnpipe.core.errors import ArtifactError
 from nnpipe.core.messages import one_line
 from nnpipe.core.tensors import IOSpec
+from nnpipe.frameworks.torch_state import TorchState, state_of_program
 
 
 def program_call(
     native: Any, io: IOSpec, bound: IOSpec, device: str, path: Path, channels_last: bool = False
-) -> Callable[..., tuple[Any, ...]]:
-    """Return a function that runs a program.
+) -> tuple[Callable[..., tuple[Any, ...]], TorchState | None]:
+    """Return a function that runs a program, and the values that its calls may change.
 
     Parameters
     ----------
@@ -73,7 +74,7 @@ def program_call(
             raise ArtifactError(f"{path}: PyTorch cannot run it: {one_line(error)}") from None
         return tuple(outputs[pick] for pick in picks)
 
-    return call
+    return call, state_of_program(native, held)
 
 
 def _kernels(native: Any) -> set[str]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from nnpipe.core.errors import ArtifactError
+from nnpipe.core.errors import ArtifactError, CompileError
 from nnpipe.core.external_tools import CXX
 from nnpipe.core.messages import one_line
 from nnpipe.core.tensors import IOSpec, random_batch
@@ -17,6 +17,7 @@ from nnpipe.formats.sealed import SealedFile
 from nnpipe.frameworks.framework_output import hushed
 from nnpipe.frameworks.torch_bounded import io_of_program
 from nnpipe.frameworks.torch_program import LoadedProgram, exported_anew, is_quantised
+from nnpipe.frameworks.torch_state import TorchState, kept_buffers, state_of_program
 
 FORMAT = "aoti"
 _TORCH, _MACHINE, _VECTORS = "torch", "machine", "vectors"
@@ -41,6 +42,11 @@ def compiled_package(loaded: LoadedProgram, tuned: bool, batch: int | None = Non
     """
 
     module = loaded.module()
+    if is_quantised(module) and kept_buffers(loaded.native):
+        raise CompileError(
+            "it keeps values from one run to the next, which machine code of a quantised program does not forget; "
+            "compile the program before it is quantised"
+        )
     notes = {_TORCH: release(), _MACHINE: platform.machine(), _VECTORS: vectors()}
     taken = loaded.io
     if batch is not None:
@@ -130,13 +136,16 @@ def floats_instead(file: SealedFile) -> str:
     return "" if told == _USED else told
 
 
-def compiled_call(loaded: LoadedProgram, bound: IOSpec, path: Path) -> Callable[..., tuple[Any, ...]]:
+def compiled_call(
+    loaded: LoadedProgram, bound: IOSpec, path: Path
+) -> tuple[Callable[..., tuple[Any, ...]], TorchState | None]:
     """Return a program that ``torch.compile`` compiles in its first call, and again for another batch size.
 
     Returns
     -------
-    callable
-        A function of the inputs of ``bound`` that returns its outputs, both in order.
+    tuple
+        A function of the inputs of ``bound`` that returns its outputs, both in order; and the values that its calls may
+        change.
     """
     import torch
 
@@ -165,7 +174,7 @@ def compiled_call(loaded: LoadedProgram, bound: IOSpec, path: Path) -> Callable[
         seen.add(shapes)
         return tuple(found[pick] for pick in picks)
 
-    return call
+    return call, state_of_program(loaded.native, dict(module.named_buffers()))
 
 
 def load_package(file: SealedFile, bound: IOSpec, path: Path) -> Callable[..., tuple[Any, ...]]:

@@ -15,6 +15,7 @@ from nnpipe.core.session import WARMUP_RUNS, InferenceSession, timed_runs
 from nnpipe.core.tensors import Batch, IOSpec
 from nnpipe.frameworks.framework_output import hushed
 from nnpipe.frameworks.recorded_calls import RecordedCall, times_of_calls
+from nnpipe.frameworks.torch_state import TorchState
 
 _BFLOAT16 = "bfloat16"
 _MARK = "nnpipe run"
@@ -41,14 +42,24 @@ class TorchSession(InferenceSession):
         Threads that one run may use; 0 leaves it to PyTorch.  The number applies to
         the whole process from the first ``put`` until ``close``, which restores
         the previous one.
+    state
+        The values that the function may change from one call to the next; ``None`` if it changes none.
     """
 
-    def __init__(self, io: IOSpec, call: Callable[..., tuple[Any, ...]], device: str, num_threads: int) -> None:
+    def __init__(
+        self,
+        io: IOSpec,
+        call: Callable[..., tuple[Any, ...]],
+        device: str,
+        num_threads: int,
+        state: TorchState | None = None,
+    ) -> None:
         import torch
 
         self.io = io
         self._torch = torch
         self._call = call
+        self._held = state
         self._device = device
         self._num_threads = num_threads
         self._threads_before = torch.get_num_threads()
@@ -87,7 +98,18 @@ class TorchSession(InferenceSession):
             self._outputs = self._call(*inputs)
         self._changes_inputs = [tensor._version for tensor in inputs] != versions
         memory = {tensor.untyped_storage().data_ptr() for tensor in inputs}
+        if self._held is not None:
+            self._outputs = tuple(output.clone() for output in self._outputs)  # they may be the state itself
+            self.keeps_state = self._held.find(self._call_again)
         self._leans_on_inputs = any(output.untyped_storage().data_ptr() in memory for output in self._outputs)
+
+    def _call_again(self) -> None:
+        with self._torch.inference_mode():
+            self._call(*self._copies())
+
+    def _reset(self) -> None:
+        if self._held is not None:
+            self._held.restore()
 
     def _copies(self) -> tuple[Any, ...]:
         return tuple(tensor.clone() for tensor in self._inputs)
@@ -97,7 +119,7 @@ class TorchSession(InferenceSession):
         return {spec.name: array.copy() for spec, array in zip(self.io.outputs, arrays, strict=True)}
 
     def _profile(self, batch: Batch, runs: int) -> OperationTimes:
-        with TorchSession(self.io, self._call, self._device, self._num_threads) as session:
+        with TorchSession(self.io, self._call, self._device, self._num_threads, self._held) as session:
             session.put(batch)
             timed_runs(session, WARMUP_RUNS)
             # Recording the arguments takes time, so it has a run of its own.
@@ -114,8 +136,10 @@ class TorchSession(InferenceSession):
     def _close(self) -> None:
         if self._num_threads:
             self._torch.set_num_threads(self._threads_before)
+        if self.keeps_state:
+            self._reset()
         self._inputs = self._outputs = ()
-        del self._call
+        del self._call, self._held
 
     def _set_threads(self) -> None:
         # Another session may have changed the number; setting an equal number would slow the next run down.

@@ -41,7 +41,7 @@ def closed(
     ask: Callable[[Any], Any] | None = None,
 ) -> None:
     """Send each query when the previous one has been answered: one batch, unless ``ask`` takes something else."""
-    ask = ask or session._infer
+    ask = ask or session._asker()
     for i, query in enumerate(queries):
         start = clock()
         found = ask(query)
@@ -131,7 +131,7 @@ class ScheduledLoop:
         outputs: list[Any] | None,
     ) -> None:
         """Run one chunk."""
-        ask = _in_calls(session) if self._in_calls else session._infer
+        ask = _in_calls(session) if self._in_calls else session._asker()
         wait = self._wait
         due = self._schedule(len(queries), clock)
         end = clock()

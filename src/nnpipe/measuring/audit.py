@@ -202,7 +202,7 @@ def _after_reading(
     ends: memoryview,
     outputs: list[Any] | None,
 ) -> None:
-    ask = session._infer
+    ask = session._asker()
     for i, batch in enumerate(batches):
         for array in batch.values():
             array.tobytes()

@@ -1,11 +1,12 @@
 """The measuring loop: one pair of timestamps around the inference alone.
 
-Everything but the inference happens outside the two timestamps.  As much as
+Everything but the inference happens outside the two timestamps, starting afresh
+included where a model keeps a state.  As much as
 possible is done before the first call: inputs are checked, buffers are allocated
 and touched, and garbage is collected, after which the collector is off.  Each call
-consists of ``_put``, a timestamp, ``_run``, a timestamp, two stores and ``_get``.
+consists of ``_put_next``, a timestamp, ``_run``, a timestamp, two stores and ``_get``.
 
-The loop calls ``_put``, ``_run`` and ``_get`` of the session directly, after it has
+The loop calls ``_put_next``, ``_run`` and ``_get`` of the session directly, after it has
 checked what ``put``, ``run`` and ``get`` would check.
 """
 
@@ -197,7 +198,7 @@ def _stamp(
     outputs: list[Any] | None,
 ) -> None:
     """Run a chunk.  Each statement here adds to every call, so none may be slow."""
-    put, run, get = session._put, session._run, session._get
+    put, run, get = session._put_next, session._run, session._get
     for i, batch in enumerate(batches):
         put(batch)
         start = clock()

@@ -199,7 +199,7 @@ class _Rhythm:
         outputs: list[Any] | None,
     ) -> None:
         """Run a chunk; its first call is due one period after its beginning."""
-        put, run, get = session._put, session._run, session._get
+        put, run, get = session._put_next, session._run, session._get
         period, sleep = self._period_ns, self._sleep
         due = clock()
         for i, batch in enumerate(batches):

@@ -37,4 +37,4 @@ class CRuntime(Runtime):
     def _load(self, artifact: Artifact) -> InferenceSession:
         found, notes = read_c_source(artifact.path)
         io = agreed_io(artifact, found)
-        return CSession(load_c_source(artifact.path, type(self).__name__), io, found, notes)
+        return CSession(load_c_source(artifact.path, notes, type(self).__name__), io, found, notes)

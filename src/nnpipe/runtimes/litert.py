@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -59,7 +60,7 @@ class LiteRTRuntime(Runtime):
         io = agreed_io(artifact, file.io)
         check_tensors(io, artifact.path)
         resolver = "BUILTIN_REF" if self.reference_kernels else ""
-        interpreter = open_interpreter(artifact.path, self.num_threads, self.delegates_list, resolver)
+        opened = partial(open_interpreter, artifact.path, self.num_threads, self.delegates_list, resolver)
 
         def recorded(arrays: Mapping[int, np.ndarray], runs: int) -> OperationTimes:
             from nnpipe.frameworks.litert_profile import record  # a target does not need it
@@ -67,4 +68,4 @@ class LiteRTRuntime(Runtime):
             return record(artifact.path, None, arrays, self.num_threads, runs)
 
         own = not self.delegates_list and not self.reference_kernels
-        return LiteRTSession(interpreter, io, file, artifact.path, recorded if own else None)
+        return LiteRTSession(opened(), io, file, artifact.path, recorded if own else None, opened)

@@ -79,13 +79,13 @@ class PyTorchRuntime(Runtime):
         try:
             native = load_checked(program)
             if self.compile:
-                call = compiled_call(LoadedProgram(native, program.io), io, artifact.path)
+                call, state = compiled_call(LoadedProgram(native, program.io), io, artifact.path)
             else:
-                call = program_call(
+                call, state = program_call(
                     native, program.io, io, self.device, artifact.path, self.channels_last and self.device == "cpu"
                 )
         except NNPipeError:
             raise
         except Exception as error:  # its errors share no base but Exception
             raise ArtifactError(f"{artifact.path}: PyTorch cannot load it: {one_line(error)}") from None
-        return TorchSession(io, call, self.device, self.num_threads)
+        return TorchSession(io, call, self.device, self.num_threads, state)

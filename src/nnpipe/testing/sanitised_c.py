@@ -14,7 +14,7 @@ import numpy as np
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 
 _FLAGS = ("-std=c99", "-O0", "-g1", "-w", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
-_OWN_NAMES = re.compile(r"\b(nn_arena|nn_input|nn_output|nn_run|nn_constant_\d+|NN_ARENA_BYTES)\b")
+_OWN_NAMES = re.compile(r"\b(nn_arena|nn_input|nn_output|nn_run|nn_reset|nn_constant_\d+|NN_ARENA_BYTES)\b")
 _SECONDS = 300
 _MAIN = """
 #include <stdio.h>

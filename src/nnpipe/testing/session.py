@@ -77,6 +77,43 @@ class InferenceSessionContract:
         with open_session() as fresh:
             self.assert_same(session.infer(batch), fresh.infer(batch))
 
+    def test_outputs_do_not_depend_on_the_order_of_samples(
+        self, open_session: OpenSession, batch: Batch, other_batch: Batch
+    ) -> None:
+        samples, expected = [batch, other_batch], []
+        for sample in samples:
+            with open_session() as fresh:
+                expected.append(fresh.infer(sample))
+        forwards_backwards_and_twice = [0, 1, 1, 0, 0, 1]
+        with open_session() as session:
+            for number in forwards_backwards_and_twice:
+                self.assert_same(session.infer(samples[number]), expected[number])
+            for number in forwards_backwards_and_twice:
+                session.put(samples[number])
+                for _ in range(2):
+                    session.run()
+                    self.assert_same(session.get(), expected[number])
+            outputs = session.stream(samples[number] for number in forwards_backwards_and_twice)
+            for number, found in zip(forwards_backwards_and_twice, outputs, strict=True):
+                self.assert_same(found, expected[number])
+
+    def test_a_stream_starts_afresh_or_is_refused_in_one_line(
+        self, session: InferenceSession, batch: Batch, other_batch: Batch
+    ) -> None:
+        expected = session.infer(batch)
+        if not session.keeps_state:
+            with pytest.raises(NotSupported, match="keeps nothing") as caught:
+                session.start_stream()
+            assert_one_line(caught.value)
+            return
+        passes = []
+        for _ in range(2):
+            session.start_stream()
+            passes.append([session.infer(batch), session.infer(other_batch)])
+        self.assert_same(passes[0][0], expected)
+        for first, second in zip(*passes, strict=True):
+            self.assert_same(first, second)
+
     def test_other_inputs_give_other_results(self, session: InferenceSession, batch: Batch, other_batch: Batch) -> None:
         first, second = session.infer(batch), session.infer(other_batch)
         assert any(not np.array_equal(first[name], second[name]) for name in first)

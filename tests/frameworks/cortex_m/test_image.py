@@ -48,7 +48,7 @@ def test_the_header_says_what_it_needs(image: bytes, source: Artifact, tmp_path:
         (lambda data: data[:40], "no model for a Cortex-M"),
         (lambda data: data[:-8], "damaged"),
         (lambda data: data[:-1] + bytes([data[-1] ^ 4]), "damaged"),
-        (lambda data: data[:6] + b"\x02\x00" + data[8:], "another version"),
+        (lambda data: data[:6] + b"\x03\x00" + data[8:], "another version"),
     ],
 )
 def test_damage_is_told(image: bytes, spoil: object, said: str, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ static uint32_t said_bytes;
 static uint64_t offered, had;
 static struct nnpipe_target target;
 static const struct nnpipe_tensor inputs[] = {{arena, 5}, {arena + 5, 16}}, outputs[] = {{arena + 21, 3}, {arena + 24, 4}};
-static struct nnpipe_model model = {inputs, outputs, 2, 2, kept, "{\"io\":{},\"about\":{}}"};
+static struct nnpipe_model model = {inputs, outputs, 2, 2, kept, 0, "{\"io\":{},\"about\":{}}"};
 
 static void write_bytes(void *context, const uint8_t *bytes, uint32_t count) {
     (void)context;

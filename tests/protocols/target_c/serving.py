@@ -29,6 +29,7 @@ void *nn_input(int32_t number) { return number == 0 ? nn_arena.bytes : number ==
 const void *nn_output(int32_t number) {
     return number == 0 ? nn_arena.bytes + 48 : number == 1 ? nn_arena.bytes + 56 : 0;
 }
+void nn_reset(void) { for (int i = 80; i < 84; i++) nn_arena.bytes[i] = 0; }
 void nn_run(void) {
     uint8_t *image = nn_arena.bytes;
     float *mask = (float *)(nn_arena.bytes + 16), *scores = (float *)(nn_arena.bytes + 56);
@@ -61,6 +62,7 @@ _LARGE_SOURCE = """#include <stdint.h>
 static union { int64_t whole; double real; uint8_t bytes[NN_ARENA_BYTES]; } nn_arena;
 void *nn_input(int32_t number) { return number == 0 ? nn_arena.bytes : 0; }
 const void *nn_output(int32_t number) { return number == 0 ? nn_arena.bytes + 100000 : 0; }
+void nn_reset(void) {}
 void nn_run(void) { for (int i = 0; i < 100000; i++) nn_arena.bytes[100000 + i] = (uint8_t)(nn_arena.bytes[i] + 1); }
 """
 

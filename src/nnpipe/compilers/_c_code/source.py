@@ -50,6 +50,8 @@ class Source:
         The arena that it needs.
     constant_bytes
         Bytes of its constants.
+    state_bytes
+        Bytes of what it keeps from one run to the next.
     """
 
     kernels: tuple[str, ...]
@@ -57,6 +59,7 @@ class Source:
     io: IOSpec
     plan: ArenaPlan
     constant_bytes: int
+    state_bytes: int
 
     @property
     def text(self) -> str:
@@ -64,7 +67,9 @@ class Source:
         return "\n".join([*self.kernels, self.body])
 
 
-def source_of(program: TFLiteProgram, seconds: int, own: Mapping[str, Builder] = MappingProxyType({})) -> Source:
+def source_of(
+    program: TFLiteProgram, seconds: int, own: Mapping[str, Builder] = MappingProxyType({}), prefix: str = "nn"
+) -> Source:
     """Return the C source of a graph.
 
     Parameters
@@ -75,6 +80,8 @@ def source_of(program: TFLiteProgram, seconds: int, own: Mapping[str, Builder] =
         Processor time for the search of the smallest arena.
     own
         What makes the steps of operators that have no kernel here, by the names of the operators.
+    prefix
+        What the names of its functions begin with.
 
     Raises
     ------
@@ -106,7 +113,7 @@ def source_of(program: TFLiteProgram, seconds: int, own: Mapping[str, Builder] =
         else:
             inputs = [same.get(n, n) for n in operator.inputs]
             steps.append((name, step, inputs, operator.outputs))
-    return _Writer(program, steps, same, seconds).source()
+    return _Writer(program, steps, same, seconds).source(prefix)
 
 
 class _Writer:
@@ -200,7 +207,16 @@ class _Writer:
             yield f"        {call}"
             yield "    }"
 
-    def source(self) -> Source:
+    def _resets(self) -> Iterator[str]:
+        """Yield what gives the states the zeros that they begin with."""
+        for number in self._states():
+            place = f"nn_arena.bytes[{self._offsets[number]} + n]"
+            yield f"    for (int32_t n = 0; n < {self._bytes(number)}; n++) {place} = 0;"
+
+    def _states(self) -> list[int]:
+        return [number for number in self._lives if self._keeps(number)]
+
+    def source(self, prefix: str) -> Source:
         calls = list(self._statements())
         outputs = [self._place(number) for number in self._outputs]
         inputs = [self._place(number, True) for number in self._inputs]
@@ -214,24 +230,30 @@ class _Writer:
             *(_definition(name, array) for name, array in self._constants.values()),
             "",
             "/* Where to write an input before a run: it may be overwritten by the run. */",
-            "void *nn_input(int32_t number) {",
+            f"void *{prefix}_input(int32_t number) {{",
             *(f"    if (number == {n}) return {place};" for n, place in enumerate(inputs)),
             "    return 0;",
             "}",
             "",
             "/* Where to read an output after a run. */",
-            "const void *nn_output(int32_t number) {",
+            f"const void *{prefix}_output(int32_t number) {{",
             *(f"    if (number == {n}) return {place};" for n, place in enumerate(outputs)),
             "    return 0;",
             "}",
             "",
-            "void nn_run(void) {",
+            "/* Forget what earlier runs have left: to be called before a run that does not continue the last one. */",
+            f"void {prefix}_reset(void) {{",
+            *self._resets(),
+            "}",
+            "",
+            f"void {prefix}_run(void) {{",
             *calls,
             "}",
             "",
         ]
         kernels = (_HEAD, *_kernel_texts([kernel for _, step, _, _ in self._steps for kernel in step.kernels]))
-        return Source(kernels, "\n".join(lines), self._io(), self._plan, weights)
+        states = sum(map(self._bytes, self._states()))
+        return Source(kernels, "\n".join(lines), self._io(), self._plan, weights, states)
 
     def _io(self) -> IOSpec:
         def fixed(spec: TensorSpec, number: int) -> TensorSpec:

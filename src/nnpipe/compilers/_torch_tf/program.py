@@ -11,6 +11,7 @@ from nnpipe.compilers._torch_tf.values import TO_LAST, Value, cast, type_name
 from nnpipe.core.errors import CompileError
 from nnpipe.core.messages import one_line
 from nnpipe.frameworks.torch_program import QUANTISED, LoadedProgram, quiet
+from nnpipe.frameworks.torch_state import changes_values
 
 ALREADY_QUANTISED = "it is quantised already; start from the floats it came from, with --precision int8"
 _SHOWN = 5
@@ -36,8 +37,13 @@ def function_of(loaded: LoadedProgram) -> Call:
     if any(QUANTISED in str(node.target) for node in native.graph.nodes):
         raise CompileError(ALREADY_QUANTISED)
     constants = _constants(native)
-    if _changes_tensors(native) or _unknown(native, operators, constants):
+    if changes_values(native) or _unknown(native, operators, constants):
         native = _decomposed(native, operators)
+        kept = native.graph_signature.buffers_to_mutate.values()
+        if kept:
+            raise CompileError(
+                f"it keeps {', '.join(sorted(kept))} from one run to the next, which files made here cannot"
+            )
         constants = _constants(native)
         still = _unknown(native, operators, constants)
         if still:
@@ -138,12 +144,6 @@ def _decomposed(native: Any, operators: Mapping[str, Any]) -> Any:
 def _aliases(schema: Any) -> bool:
     """Return whether an operator may return a view, or writes; PyTorch must decompose these."""
     return bool(schema.is_mutable) or any(part.alias_info is not None for part in (*schema.arguments, *schema.returns))
-
-
-def _changes_tensors(native: Any) -> bool:
-    """Return whether operators write into tensors, which others may see; decomposed programs have none of these."""
-    schemas = (getattr(node.target, "_schema", None) for node in native.graph.nodes)
-    return any(getattr(schema, "is_mutable", False) for schema in schemas)
 
 
 def _unknown(native: Any, operators: Mapping[str, Any], constants: Mapping[str, Any]) -> list[str]:

@@ -14,7 +14,7 @@ struct nnpipe_image_tensor {
 
 struct nnpipe_image {
     uint8_t magic[6]; /* "nncode" */
-    uint16_t version; /* 1 */
+    uint16_t version; /* 2 */
     uint32_t core;    /* 3, 4, 7 or 55 */
     uint32_t address; /* where the file must lie */
     uint32_t size;    /* bytes of the file */
@@ -26,6 +26,7 @@ struct nnpipe_image {
     void *(*input)(int32_t);
     const void *(*output)(int32_t);
     void (*run)(void);
+    void (*reset)(void); /* forgets what earlier runs have left */
     uint32_t inputs, outputs;
     struct nnpipe_image_tensor tensors[]; /* inputs, then outputs */
 };

@@ -11,7 +11,7 @@ import math
 import struct
 import subprocess
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,15 +23,15 @@ from nnpipe.core.errors import ArtifactError, CompileError
 from nnpipe.core.leases import temporary_folder
 from nnpipe.core.tensors import IOSpec, TensorSpec
 from nnpipe.frameworks.c_source import FORMAT as C_SOURCE
-from nnpipe.frameworks.c_source import read_c_source
+from nnpipe.frameworks.c_source import FUNCTIONS, function_names, read_c_source
 from nnpipe.frameworks.cortex_m.cores import ARM_GCC, CORES, Core
 from nnpipe.frameworks.cortex_m.stack_depth import stack_depth
 
 FORMAT = "cortex-m"
 SOURCES = Path(__file__).parent
 TYPES = {"float32": 1, "int8": 2, "uint8": 3, "int16": 4, "int32": 5, "int64": 6, "bool": 7, "uint16": 8, "uint32": 9}
-_MAGIC, _VERSION = b"nncode", 1
-_HEADER = struct.Struct("<6sH14I")
+_MAGIC, _VERSION = b"nncode", 2
+_HEADER = struct.Struct("<6sH15I")
 _CHECK_AT, _STACK_AT = 20, 40
 _MOST_RANK, _LIMIT = 6, 1 << 30
 
@@ -93,13 +93,14 @@ def image_of(artifact: Artifact, core: Core, address: int, level: str, needed_by
     CompileError
         If the compiler refuses the source.
     """
-    found, _ = read_c_source(artifact.path)
+    found, notes = read_c_source(artifact.path)
     io = agreed_io(artifact, found)
     compiler = ARM_GCC.check(needed_by)
     flags = [*core.flags, level, "-ffp-contract=off", "-w", "-fcallgraph-info=su"]
     with temporary_folder() as folder:
         header = folder / "header.c"
-        header.write_text(_header_source(io, found, core))
+        functions = function_names(notes)
+        header.write_text(_header_source(io, found, core, functions))
         objects: list[str] = []
         for path, extra in (
             (artifact.path.absolute(), ("-std=c99", "-x", "c")),
@@ -111,12 +112,12 @@ def image_of(artifact: Artifact, core: Core, address: int, level: str, needed_by
         linked, image = folder / "linked.elf", folder / "image.bin"
         run_gcc([
             compiler, *flags, "-nostdlib", "-T", str(SOURCES / "image.ld"), f"-Wl,--defsym=_address={address:#x}",
-            "-Wl,--gc-sections", *objects, "-lgcc", "-o", str(linked),
+            "-Wl,--gc-sections,-e,nnpipe_image", *objects, "-lgcc", "-o", str(linked),
         ])  # fmt: skip
         run_gcc([compiler.replace("-gcc", "-objcopy"), "-O", "binary", str(linked), str(image)])
         graphs = [path.read_text() for path in sorted(folder.glob("*.ci"))]
         content = bytearray(image.read_bytes())
-    struct.pack_into("<I", content, _STACK_AT, stack_depth(graphs))
+    struct.pack_into("<I", content, _STACK_AT, stack_depth(graphs, functions[FUNCTIONS.index("run")]))
     struct.pack_into("<I", content, _CHECK_AT, zlib.crc32(content))
     return bytes(content)
 
@@ -173,7 +174,8 @@ def run_gcc(command: Iterable[str]) -> None:
         raise CompileError(f"{words[0]} refuses it: {' '.join(told.split())[:300]}")
 
 
-def _header_source(io: IOSpec, found: IOSpec, core: Core) -> str:
+def _header_source(io: IOSpec, found: IOSpec, core: Core, functions: Sequence[str]) -> str:
+    input_at, output_at, run, reset = functions
     tensors = ",\n".join(
         _tensor(spec, [own.name for own in stated].index(spec.name))
         for described, stated in ((io.inputs, found.inputs), (io.outputs, found.outputs))
@@ -181,15 +183,16 @@ def _header_source(io: IOSpec, found: IOSpec, core: Core) -> str:
     )
     return f"""#include "image.h"
 
-void *nn_input(int32_t number);
-const void *nn_output(int32_t number);
-void nn_run(void);
+void *{input_at}(int32_t number);
+const void *{output_at}(int32_t number);
+void {run}(void);
+void {reset}(void);
 extern uint8_t _image_start[], _image_bytes[], _flash_bytes[], _data_bytes[], _zeros[], _zero_bytes[];
 
 __attribute__((section(".nnpipe_image"), used)) const struct nnpipe_image nnpipe_image = {{
     "{_MAGIC.decode()}", {_VERSION}, {core.number}, (uint32_t)_image_start, (uint32_t)_image_bytes, 0,
     (uint32_t)_zeros, (uint32_t)_zero_bytes, (uint32_t)_flash_bytes, (uint32_t)_data_bytes, 0,
-    nn_input, nn_output, nn_run, {len(io.inputs)}, {len(io.outputs)},
+    {input_at}, {output_at}, {run}, {reset}, {len(io.inputs)}, {len(io.outputs)},
     {{
 {tensors}
     }}

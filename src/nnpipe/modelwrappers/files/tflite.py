@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -66,12 +67,12 @@ class TFLiteModel(FileModel):
         source: TFLiteSource = live.native
         check_tensors(self.io, source.path)
         content = None if source.content is None else bytes(source.content)
-        interpreter = open_interpreter(source.path, self.num_threads, content=content)
+        opened = partial(open_interpreter, source.path, self.num_threads, content=content)
 
         def recorded(arrays: Mapping[int, np.ndarray], runs: int) -> OperationTimes:
             return record(source.path, content, arrays, self.num_threads, runs)
 
-        return LiteRTSession(interpreter, self.io, read_tflite(source.path), source.path, recorded)
+        return LiteRTSession(opened(), self.io, read_tflite(source.path), source.path, recorded, opened)
 
     # -- analysis ---------------------------------------------------------------------------------
 

@@ -103,8 +103,8 @@ class TorchExportModel(FileModel):
     def session(self, live: LiveModel) -> InferenceSession:
         """Return a session that runs the program with its present weights."""
         source: TorchSource = live.native
-        call = program_call(source.program, self.io, self.io, self.device, source.path)
-        return TorchSession(self.io, call, self.device, self.num_threads)
+        call, state = program_call(source.program, self.io, self.io, self.device, source.path)
+        return TorchSession(self.io, call, self.device, self.num_threads, state)
 
     def export(self, live: LiveModel, path: str | Path, format: str) -> Artifact:
         """Write the program as ``"torch-export"`` or ``"onnx"``.

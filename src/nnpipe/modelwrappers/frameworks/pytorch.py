@@ -23,6 +23,7 @@ from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, random_batch
 from nnpipe.core.training import TrainingHistory, TrainingOptions
 from nnpipe.frameworks.torch_session import TorchSession, check_device
+from nnpipe.frameworks.torch_state import state_of_module
 from nnpipe.modelwrappers.frameworks import (
     pytorch_export,
     pytorch_graph,
@@ -166,7 +167,7 @@ class PyTorchWrapper(ModelWrapper):
         def call(*tensors: Any) -> tuple[Any, ...]:
             return finish(pytorch_training_data.as_tuple(module(*tensors)))
 
-        return TorchSession(self.io, call, self.device, self.num_threads)
+        return TorchSession(self.io, call, self.device, self.num_threads, state_of_module(module))
 
     def start(self, live: LiveModel, options: TrainingOptions) -> None:
         """Draw initial weights from the seed and call :meth:`start_training`, if the model has no weights yet."""

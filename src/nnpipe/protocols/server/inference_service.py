@@ -107,6 +107,7 @@ class Service:
         collecting = gc.isenabled()
         gc.disable()
         try:
+            session.prepare_run()
             started = time.perf_counter_ns()
             session.run()
             stopped = time.perf_counter_ns()

@@ -124,6 +124,7 @@ static uint16_t run(struct nnpipe_target *target, uint64_t received, uint8_t sta
         for (uint32_t i = 0; i < model->inputs[n].bytes; i++) model->inputs[n].place[i] = from[i];
         from += model->inputs[n].bytes + nnpipe_padding_after(model->inputs, model->input_count, n);
     }
+    if (model->reset) model->reset(); /* each run starts afresh */
     if (owner->phase) owner->phase(target->context, NNPIPE_RUNNING, target->number);
     ran[0] = owner->count(target->context);
     code = owner->run(target->context, ran);

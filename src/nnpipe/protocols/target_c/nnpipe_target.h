@@ -25,6 +25,7 @@ struct nnpipe_model {
     const struct nnpipe_tensor *inputs, *outputs; /* in the order of the model's description, of fixed shapes */
     uint32_t input_count, output_count;
     uint8_t *kept;     /* room for a payload of inputs, or 0: then a run uses them up, and another run needs new ones */
+    void (*reset)(void); /* makes it forget what earlier runs have left; or 0 */
     const char *about; /* {"io":...,"about":...} in JSON for the answer to MODEL end, or 0 */
 };
 

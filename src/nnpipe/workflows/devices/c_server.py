@@ -19,14 +19,13 @@ import numpy as np
 from nnpipe.core.errors import CompileError, ConfigError, MissingTool
 from nnpipe.core.external_tools import C
 from nnpipe.core.tensors import IOSpec, TensorSpec
-from nnpipe.frameworks.c_source import FORMAT, read_c_source
+from nnpipe.frameworks.c_source import FORMAT, FUNCTIONS, function_names, read_c_source
 from nnpipe.protocols.target_c import CORE, FOLDER, PROOF, SERVER
 from nnpipe.workflows.devices.trial_models import write_trial_models
 
 _MODEL = ("-std=c99", "-O2", "-ffp-contract=off", "-w")
 _SERVER = ("-std=gnu11", "-Os", "-D_GNU_SOURCE", "-Wall", "-Wextra")
 _SECTIONS = ("-ffunction-sections", "-fdata-sections")
-_FUNCTIONS = ("nn_input", "nn_output", "nn_run")
 _ALIGN, _LOAD = 8, 1
 _COMPILERS = {".tflite": "TFLiteModel CCompiler", ".onnx": "ONNXModel ONNXToTorch,TorchToTFLite,CCompiler"}
 
@@ -147,22 +146,22 @@ class _Entry:
 
 
 def _entry(path: Path, number: int, folder: Path) -> _Entry:
-    io, _ = read_c_source(path)
+    io, notes = read_c_source(path)
     content = path.read_bytes()
     digest = hashlib.sha256(content)
     sizes = [_bytes(spec) for spec in io]
     source = folder / f"source{number}.c"
     source.write_bytes(content)
     wrapper = folder / f"model{number}.c"
-    names = [f"m{number}_{function}" for function in _FUNCTIONS]
-    renamed = "".join(f"#define {old} {new}\n" for old, new in zip(_FUNCTIONS, names, strict=True))
+    names = [f"m{number}_{function}" for function in FUNCTIONS]
+    renamed = "".join(f"#define {old} {new}\n" for old, new in zip(function_names(notes), names, strict=True))
     wrapper.write_text(
         f'{renamed}#include "{source.name}"\n'
         f"uint8_t *const m{number}_arena = nn_arena.bytes;\nconst uint32_t m{number}_arena_bytes = NN_ARENA_BYTES;\n"
     )
-    given, found, run = names
+    given, found, run, reset = names
     declared = (
-        f"void *{given}(int32_t); const void *{found}(int32_t); void {run}(void);\n"
+        f"void *{given}(int32_t); const void *{found}(int32_t); void {run}(void); void {reset}(void);\n"
         f"extern uint8_t *const m{number}_arena; extern const uint32_t m{number}_arena_bytes;\n"
         f"static const uint32_t m{number}_sizes[] = {{{', '.join(map(str, sizes))}}};\n"
     )
@@ -170,8 +169,8 @@ def _entry(path: Path, number: int, folder: Path) -> _Entry:
     row = (
         f"    {{{_literal(path.name)}, {{{', '.join(map(str, digest.digest()))}}}, {len(content)}u,\n"
         f"     {_literal(described)},\n"
-        f"     {given}, {found}, {run}, &m{number}_arena, &m{number}_arena_bytes, {len(io.inputs)}, {len(io.outputs)}, "
-        f"m{number}_sizes}},\n"
+        f"     {given}, {found}, {run}, {reset}, &m{number}_arena, &m{number}_arena_bytes, "
+        f"{len(io.inputs)}, {len(io.outputs)}, m{number}_sizes}},\n"
     )
     return _Entry(path.name, digest.hexdigest(), row, declared, wrapper, _payload(io), len(sizes))
 

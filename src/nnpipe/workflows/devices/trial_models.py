@@ -35,6 +35,7 @@ static union { int64_t whole; float numbers[12]; uint8_t bytes[NN_ARENA_BYTES]; 
 
 void *nn_input(int32_t number) { return number == 0 || number == 1 ? nn_arena.bytes + 16 * number : 0; }
 const void *nn_output(int32_t number) { return number == 0 ? nn_arena.bytes + 32 : 0; }
+void nn_reset(void) {}
 void nn_run(void) {
     for (int32_t n = 0; n < 4; n++) nn_arena.numbers[8 + n] = nn_arena.numbers[n] - nn_arena.numbers[4 + n];
 }

@@ -111,7 +111,7 @@ static uint16_t check_image(void) {
     uint32_t differs = arrived < sizeof *image, count, end, room;
     written = 0;
     for (int i = 0; i < 6 && !differs; i++) differs |= (uint8_t)magic[i] ^ image->magic[i];
-    if (differs || image->version != 1)
+    if (differs || image->version != 2)
         return refuse(NNPIPE_CODE_MODEL, "this is no machine code of nnpipe for a Cortex-M");
     if (image->core != BOARD_CORE)
         return refuse_sizes(NNPIPE_CODE_MODEL, "it is for a cortex-m", image->core, ", this is a cortex-m", BOARD_CORE,
@@ -187,6 +187,7 @@ static uint16_t load(void *context, uint64_t *counts, const struct nnpipe_model 
     model.input_count = image->inputs;
     model.output_count = image->outputs;
     model.kept = bytes <= (uint32_t)(_model_end - end) ? end : 0;
+    model.reset = image->reset;
     model.about = described();
     touched = 0;
     *loaded = &model;

@@ -111,15 +111,25 @@ static const struct nnpipe_owner *doorkeeper(void) {
 
 /* -- the handshake ------------------------------------------------------------------------------ */
 
-static struct guest *free_place(void) {
+static uint64_t full_until; /* until then no client is accepted: there is no descriptor for one */
+
+uint64_t pause_of_listening(void) { return now() < full_until ? full_until - now() : 0; }
+
+/* Send the client away that has been here longest without being served; 0 if there is none. */
+static struct guest *forget_oldest(void) {
     struct guest *oldest = 0;
     for (int n = 0; n < GUESTS; n++) {
-        if (guests[n].state == GONE) return &guests[n];
         if (guests[n].state != GREETING && guests[n].state != LEAVING) continue;
         if (!oldest || guests[n].arrived < oldest->arrived) oldest = &guests[n];
     }
     if (oldest) forget(oldest);
     return oldest;
+}
+
+static struct guest *free_place(void) {
+    for (int n = 0; n < GUESTS; n++)
+        if (guests[n].state == GONE) return &guests[n];
+    return forget_oldest();
 }
 
 void let_in(int listener) {
@@ -129,7 +139,9 @@ void let_in(int listener) {
     uint8_t nonce[16];
     int yes = 1, found = accept(listener, (struct sockaddr *)&address, &size);
     if (found < 0) {
-        if (errno == EMFILE || errno == ENFILE) free_place();
+        int left = errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR || errno == ECONNABORTED;
+        /* Out of descriptors or memory; the client still waits, so that asking at once would only ask again. */
+        if (!left && !forget_oldest()) full_until = now() + SECOND / 10;
         return; /* else the client left before it was accepted */
     }
     guest = free_place();

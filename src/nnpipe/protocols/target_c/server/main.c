@@ -106,10 +106,14 @@ static void listen_to_signals(void) {
 static void step(void) {
     struct pollfd waits[GUESTS + 2] = {{.fd = listener, .events = POLLIN}, {.fd = wake[0], .events = POLLIN}};
     struct guest *of[GUESTS + 2] = {0};
-    uint64_t due = next_deadline(), time = now();
+    uint64_t due = next_deadline(), time = now(), pause = pause_of_listening();
     nfds_t count = 2;
     int most = served() ? 100 : 60000;
     char bytes[64];
+    if (pause) {
+        waits[0].fd = -1;
+        if (time + pause < due) due = time + pause;
+    }
     for (int n = 0; n < GUESTS; n++) {
         struct guest *guest = &guests[n];
         short events = guest->state == SERVED || guest->state == WAITING ? POLLRDHUP : POLLIN;

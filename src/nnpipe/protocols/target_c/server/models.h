@@ -12,6 +12,7 @@ struct nnpipe_linked_model {
     void *(*input)(int32_t);
     const void *(*output)(int32_t);
     void (*run)(void);
+    void (*reset)(void);
     uint8_t *const *arena; /* zeros in it mean that nothing has run yet */
     const uint32_t *arena_bytes;
     uint32_t input_count, output_count;

@@ -60,6 +60,7 @@ extern struct page *page;
 /* -- guests.c: the handshake with several clients at a time -- */
 extern struct guest guests[GUESTS];
 void let_in(int listener);
+uint64_t pause_of_listening(void); /* nanoseconds for which nobody can be let in */
 void attend(struct guest *guest);
 void send_away(struct guest *guest, uint16_t code, const char *text); /* code 0: without a word */
 void hear_out(struct guest *guest);                                    /* drop what one who leaves still says */

@@ -109,6 +109,7 @@ static uint16_t load(void *context, uint64_t *counts, const struct nnpipe_model 
     model.inputs = nnpipe_places, model.outputs = nnpipe_places + offered->input_count;
     model.input_count = offered->input_count, model.output_count = offered->output_count;
     model.kept = nnpipe_kept_inputs;
+    model.reset = offered->reset;
     model.about = about(offered);
     loaded = offered;
     *counts = loaded_in = now() - begun;

@@ -1,0 +1,170 @@
+"""What PyTorch modules and programs keep from one call to the next: found by the first call, and put back."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
+from typing import Any
+
+# Modules of PyTorch itself keep nothing while they are not trained.
+_OWN_MODULES = "torch.nn.modules"
+_BUFFERS = "_buffers"
+_NOT_VALUES = frozenset({"training", "_parameters", "_modules", _BUFFERS, "_non_persistent_buffers_set"})
+
+_Place = tuple[MutableMapping[str, Any], str]
+_Places = dict[tuple[int, str], tuple[_Place, Any, Any]]
+"""Where a value lies, the value itself, and a copy of it."""
+
+
+class TorchState:
+    """The values that calls may change, which a session puts back before each independent sample.
+
+    Two calls tell what is kept: a value that the first call sets and the second leaves as it is, such as a table of
+    positions, is kept to save time, and does not change results.  Values in objects of other classes than tensors,
+    numbers and their containers are not found.
+
+    Parameters
+    ----------
+    tables
+        Where values lie by name: attributes, or buffers.
+    """
+
+    def __init__(self, tables: Iterable[MutableMapping[str, Any]]) -> None:
+        self._tables = list(tables)
+        self._first = self._places()
+        self._kept: list[tuple[_Place, Any, Any]] = []
+        self._made: list[_Place] = []
+
+    def find(self, again: Callable[[], object]) -> bool:
+        """Return whether the call that has been made, and another one by ``again``, change what is kept; put it back.
+
+        ``again`` is called only if the first call has changed something.
+        """
+        before = self._places()
+        if all(_same(self._first.get(key), place) for key, place in before.items()):
+            return False
+        again()
+        now = self._places()
+        changed = [key for key, place in now.items() if not _same(before.get(key), place)]
+        self._kept = [self._first[key] for key in changed if key in self._first]
+        # Values that were not there before the first call, which sets them where they are missing.
+        self._made = [now[key][0] for key in changed if key not in self._first]
+        self.restore()
+        return bool(changed)
+
+    def restore(self) -> None:
+        """Put back what was there before the first call."""
+        import torch
+
+        with torch.inference_mode():
+            for (table, name), value, held in self._kept:
+                if isinstance(value, torch.Tensor):
+                    value.copy_(held)
+                table[name] = value if isinstance(value, torch.Tensor) else _copied(held)
+        for table, name in self._made:
+            table.pop(name, None)
+
+    def _places(self) -> _Places:
+        return {
+            (number, name): ((table, name), value, _copied(value))
+            for number, table in enumerate(self._tables)
+            for name, value in table.items()
+            if name not in _NOT_VALUES and _is_plain(value)
+        }
+
+
+def state_of_module(module: Any) -> TorchState:
+    """Return the values that calls of a module may change: buffers and attributes of its parts."""
+
+    def tables() -> Iterator[MutableMapping[str, Any]]:
+        for part in module.modules():
+            if part.training or not type(part).__module__.startswith(_OWN_MODULES):
+                yield part.__dict__
+                yield part.__dict__[_BUFFERS]
+
+    return TorchState(tables())
+
+
+def state_of_program(native: Any, held: Mapping[str, Any]) -> TorchState | None:
+    """Return the values among ``held`` that calls of an exported program may change; ``None`` if it changes none."""
+    import torch
+
+    if not changes_values(native):
+        return None
+    return TorchState([{name: value for name, value in held.items() if not isinstance(value, torch.nn.Parameter)}])
+
+
+def kept_buffers(native: Any) -> list[str]:
+    """Return the names of the buffers of an exported program that its calls change."""
+    if not changes_values(native):
+        return []
+    return list(native.run_decompositions({}).graph_signature.buffers_to_mutate.values())
+
+
+@contextmanager
+def buffers_put_back(native: Any, module: Any) -> Iterator[None]:
+    """Put back, after calls of a module of an exported program in the block, the buffers of the program."""
+    import torch
+
+    named = dict(module.named_buffers()) if changes_values(native) else {}
+    before = {
+        name: buffer.clone() for name, buffer in named.items() if name in {**native.state_dict, **native.constants}
+    }
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for name, values in before.items():
+                named[name].copy_(values)
+
+
+def changes_values(native: Any) -> bool:
+    """Return whether an exported program has an operation that changes a tensor in its place, maybe a buffer."""
+    nodes = (node for part in native.graph_module.modules() if hasattr(part, "graph") for node in part.graph.nodes)
+    schemas = (getattr(node.target, "_schema", None) for node in nodes)
+    return bool(native.graph_signature.buffers_to_mutate) or any(
+        schema is not None and schema.is_mutable for schema in schemas
+    )
+
+
+def _is_plain(value: Any) -> bool:
+    import torch
+
+    if type(value) in (list, tuple, deque, set):
+        return all(map(_is_plain, value))
+    if type(value) is dict:
+        return all(map(_is_plain, value.values()))
+    return value is None or isinstance(value, (bool, int, float, str, torch.Tensor))
+
+
+def _copied(value: Any) -> Any:
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        return value.detach().clone()
+    if type(value) is deque:
+        return deque(map(_copied, value), value.maxlen)
+    if type(value) in (list, tuple, set):
+        return type(value)(map(_copied, value))
+    return {key: _copied(held) for key, held in value.items()} if type(value) is dict else value
+
+
+def _same(one: tuple[_Place, Any, Any] | None, other: tuple[_Place, Any, Any]) -> bool:
+    return one is not None and _equal(one[2], other[2])
+
+
+def _equal(one: Any, other: Any) -> bool:
+    import torch
+
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, torch.Tensor):
+        if one.shape != other.shape or one.dtype != other.dtype:
+            return False
+        return bool(((one == other) | ((one != one) & (other != other))).all())
+    if isinstance(one, (list, tuple, deque)):
+        return len(one) == len(other) and all(map(_equal, one, other))
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(_equal(one[key], other[key]) for key in one)
+    return bool(one == other)
