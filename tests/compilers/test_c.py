@@ -18,7 +18,7 @@ from nnpipe.compilers._c_code.operators.catalogue import BUILDERS
 from nnpipe.compilers._c_code.source import source_of
 from nnpipe.compilers.c import CCompiler
 from nnpipe.core.artifact import Artifact
-from nnpipe.core.errors import CompileError, MissingTool
+from nnpipe.core.errors import CompileError, ConfigError, MissingTool
 from nnpipe.core.external_tools import C
 from nnpipe.core.tensors import Batch, IOSpec
 from nnpipe.formats.tflite import read_tflite
@@ -232,6 +232,48 @@ def test_a_run_can_be_repeated_although_it_overwrites_its_inputs(tmp_path: Path)
         first = session.get()
         session.run()
         np.testing.assert_equal(session.get(), first)
+
+
+_BOTH = """
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+void *first_input(int32_t); void *second_input(int32_t);
+const void *first_output(int32_t); const void *second_output(int32_t);
+void first_run(void); void second_run(void); void first_reset(void); void second_reset(void);
+int main(void) {
+    float values[8] = {5, 6, 7, 8, 1, 1, 1, 1};
+    first_reset(), second_reset();
+    memcpy(first_input(FIRST), values, 16), memcpy(first_input(1 - FIRST), values + 4, 16), first_run();
+    memcpy(second_input(FIRST), first_output(0), 16), memcpy(second_input(1 - FIRST), values + 4, 16), second_run();
+    for (int n = 0; n < 4; n++) printf("%g ", ((const float *)second_output(0))[n]);
+    return 0;
+}
+"""
+
+
+def test_two_models_with_prefixes_make_one_program(tmp_path: Path) -> None:
+    source = write_tflite_difference(tmp_path / "difference.tflite", batch=1)
+    parts = []
+    for prefix in ("first", "second"):
+        made = CCompiler(prefix=prefix).compile(source, tmp_path / f"{prefix}.c")
+        with CRuntime().load(made) as session:
+            found = session.infer({"first": np.full((1, 4), 3, np.float32), "second": np.ones((1, 4), np.float32)})
+        np.testing.assert_array_equal(found["difference"], np.full((1, 4), 2))
+        parts.append(str(made.path))
+    order = [spec.name for spec in CRuntime().io_of(parts[0]).inputs]
+    main = tmp_path / "main.c"
+    main.write_text(_BOTH)
+    command = ["cc", "-std=c99", f"-DFIRST={order.index('first')}", "-o", str(tmp_path / "both"), str(main), *parts]
+    subprocess.run(command, check=True, capture_output=True)
+    assert subprocess.run([tmp_path / "both"], check=True, capture_output=True, text=True).stdout == "3 4 5 6 "
+
+
+@pytest.mark.parametrize("prefix", ["", "2nd", "a b", "a;", "é", "x" * 41])
+def test_a_prefix_that_cannot_begin_a_name_is_refused(prefix: str) -> None:
+    with pytest.raises(ConfigError, match="--prefix") as caught:
+        CCompiler(prefix=prefix)
+    assert_one_line(caught.value)
 
 
 def test_damage_in_the_middle_is_noticed(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.component import Component
-from nnpipe.core.errors import ConfigError, SpecMismatch
+from nnpipe.core.errors import ConfigError, NotSupported, SpecMismatch
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 from nnpipe.measuring import benchmark as module
@@ -346,3 +346,48 @@ def test_whoever_made_the_file_counts_too(measured: Measured, tmp_path: Path) ->
     source = Artifact(tmp_path / "model.so", "onnx", io, "0" * 64)
     made = Artifact.of(tmp_path / "model.so", "tvm", io, producer=TVMCompiler().describe(), parent=source)
     assert measured(artifact=made).timing["settings"] == ["TVM without tuning"]
+
+
+class Keeping(FakeSession):
+    """Notes which samples run, and when what it keeps is forgotten."""
+
+    keeps_state = True
+
+    def _run(self) -> None:
+        super()._run()
+        self.calls[-1] = f"run {int(self._inputs[0][0, 0])}"
+
+    def _reset(self) -> None:
+        self.calls.append("reset")
+
+
+def _kept(calls: list[str]) -> list[str]:
+    return [call for call in calls if call.startswith(("run", "reset"))]
+
+
+def test_each_independent_sample_starts_afresh(measured: Measured) -> None:
+    sessions = [Keeping()]
+    measured(lambda: sessions[0], samples=30)
+    calls = _kept(sessions[0].calls)
+    assert calls[0::2] == ["reset"] * (len(calls) // 2)
+    assert "reset" not in calls[1::2]
+
+
+def test_a_stream_runs_from_its_first_sample_to_its_last_without_a_break(dataset: Any, wrapper: Any) -> None:
+    class Stream(type(dataset)):  # type: ignore[misc]
+        is_stream = True
+
+    stream, session = Stream(), Keeping()
+    run = benchmark(lambda: session, dataset=stream, wrapper=wrapper, indices=np.arange(3), options=ONCE)
+    calls = _kept(session.calls)
+    assert calls[-4:] == ["reset", "run 0", "run 1", "run 2"]
+    assert run.evaluation is not None
+    for wrong, told in (
+        ({"indices": np.array([0, 2])}, "test-fraction 1"),
+        ({"options": MeasureOptions(inference_batch_size=8)}, "batches of one"),
+    ):
+        given = {"indices": np.arange(3), "options": ONCE} | wrong
+        with pytest.raises(ConfigError, match=told):
+            benchmark(Keeping, dataset=stream, wrapper=wrapper, **given)
+    with pytest.raises(NotSupported, match="keeps nothing"):
+        benchmark(FakeSession, dataset=stream, wrapper=wrapper, indices=np.arange(3), options=ONCE)

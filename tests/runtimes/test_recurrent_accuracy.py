@@ -69,6 +69,7 @@ def test_the_first_pictures_are_classified_alike_in_any_order(way: str, tmp_path
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)  # 30,000 runs on an emulated board
 @pytest.mark.parametrize("way", ["LiteRT", "LiteRT reference", "C", "board"])
 def test_all_pictures_give_97_93_percent_in_any_order(way: str, tmp_path: Path) -> None:
     assert _right(way, _ALL, tmp_path) == [9793] * 3

@@ -113,6 +113,11 @@ class Dataset(Component):
         """The task of ``spec``, which judges predictions; a data set may return it with other arguments."""
         return task_named(self.spec.task)
 
+    @property
+    def is_stream(self) -> bool:
+        """Whether samples follow from one another, so that what a model keeps passes from each to the next."""
+        return False
+
     def evaluate(self, predictions: Batch, truth: Batch) -> Evaluation:
         """Reduce the predictions and truth of a batch to the arrays that quality metrics need."""
         return self.task.judge(predictions, truth, self.spec)

@@ -90,6 +90,12 @@ class ArraysDataset(InMemoryDataset):
         None, help="text file with all classes, one per line in order of number; labels are then names or numbers"
     )
 
+    stream: bool = argument(
+        False,
+        help="samples follow from one another in time: what a model keeps passes from each to the next; without it, "
+        "each sample starts afresh",
+    )
+
     def validate(self) -> None:
         """Check the form of the options."""
         if self.task_name != Classification.name or self.task_options:
@@ -123,6 +129,11 @@ class ArraysDataset(InMemoryDataset):
         if not self.task_options:
             return task
         return type(task).from_json(arguments_in(type(task), self.task_options))
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether that was said of the samples."""
+        return self.stream
 
     def load(self) -> Samples:
         """Return the samples; arrays are memory-mapped where their files allow it."""

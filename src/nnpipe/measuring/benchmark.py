@@ -143,7 +143,7 @@ def benchmark(
     check_call(benchmark, locals())
     options, load = options or MeasureOptions(), load or LoadOptions()
     options.check_with(load)
-    indices = chosen_samples(indices, options.measure_samples)
+    indices = chosen_samples(indices, options.measure_samples, dataset.is_stream)
     before = host_state()
     parties: dict[str, Component | Sequence[Component]] = {"dataset": dataset, "wrapper": wrapper}
     parties |= {**(components or {}), "measurement": options}
@@ -156,6 +156,8 @@ def benchmark(
     queries = Queries((), ())
     with session:
         size = call_size(load, fixed_size(session.io), options.inference_batch_size)
+        if dataset.is_stream:
+            _check_stream(indices, size)
         pipeline = SampleRoute(dataset, wrapper, model_io or wrapper.io, session.io, size)
         what = f"{'judging' if load.wanted else 'measuring'} {title}".rstrip()
         items = iter(progress(pipeline.items(indices), what, -(-len(indices) // size)))
@@ -165,6 +167,8 @@ def benchmark(
         if load.wanted or load.audit:
             queries = Queries.of(pipeline, indices, load)
         if load.wanted:
+            if dataset.is_stream:
+                session.start_stream()
             parts = judged(session, pipeline, itertools.chain([first], items))
         before["counters"] = counters()  # not before loading, which also waits and is preempted
         if load.wanted:
@@ -173,7 +177,7 @@ def benchmark(
             inference, origin_ns, timing["window_ns"] = found.series, found.origin_ns, found.busy_ns
         else:
             window, sampler, parts, ring = _measured(
-                session, pipeline, first, items, options, timing["first_ns"], clock
+                session, pipeline, first, items, options, timing["first_ns"], clock, dataset.is_stream
             )
             inference, origin_ns, timing["window_ns"] = window.series(), window.origin_ns, window.busy_ns
         series = {"inference": _divided(session, inference, origin_ns, timing), "resources": sampler.series(origin_ns)}
@@ -220,18 +224,24 @@ def _measured(
     options: MeasureOptions,
     call_ns: int,
     clock: Clock,
+    stream: bool,
 ) -> tuple[Window, UsageSampler, list[Evaluation], list[Item]]:
     """Warm up, run all samples, and repeat them if that was too short; the first sample has already been run once.
 
-    The repeated items are also returned.
+    The repeated items are also returned.  Of a ``stream``, no call comes between the samples that are evaluated.
     """
     output_bytes = sum(array.nbytes for array in session.get().values())
     parts: list[Evaluation] = []
     ring: list[Item] = []
-    with UsageSampler(options.sampling_interval, clock) as sampler, Window(session, clock) as window:
+    with (
+        UsageSampler(options.sampling_interval, clock) as sampler,
+        Window(session, clock, settling=not stream) as window,
+    ):
         if options.warmup_runs:
             warmup_ns, _ = _timed(lambda: window.warm_up([first.inputs], options.warmup_runs), clock)
             call_ns = warmup_ns // options.warmup_runs
+        if stream:
+            session.start_stream()
         most_calls = min(max(_CHUNK_NS // max(call_ns, 1), 1), _CHUNK_CALLS)
         for chunk in chunks(itertools.chain([first], rest), _CHUNK_BYTES, output_bytes, most_calls):
             batches, samples = [item.inputs for item in chunk], [item.samples for item in chunk]
@@ -264,12 +274,27 @@ def _of_target(session: InferenceSession, origin_ns: int) -> dict[str, Series]:
     return {"target": Series(target)}
 
 
-def chosen_samples(indices: npt.NDArray[Any], count: int | None) -> npt.NDArray[Any]:
-    """Return the samples to measure from the ``(n,)`` indices of a split: ``count`` of them, or all."""
+def _check_stream(indices: npt.NDArray[Any], size: int) -> None:
+    if size != 1:
+        raise ConfigError("samples of a stream come one at a time, so take batches of one (--inference-batch-size 1)")
+    if (np.diff(indices) != 1).any():
+        raise ConfigError(
+            "samples of a stream follow from one another, and those of the test split do not: give an array 'split' "
+            "that keeps them together, or --test-fraction 1"
+        )
+
+
+def chosen_samples(indices: npt.NDArray[Any], count: int | None, stream: bool = False) -> npt.NDArray[Any]:
+    """Return the samples to measure from the ``(n,)`` indices of a split: ``count`` of them, or all.
+
+    Of a ``stream``, they are the first ones.
+    """
     if not len(indices):
         raise ConfigError("nothing to measure: the split that was asked for is empty")
     if count is None or count >= len(indices):
         return indices
+    if stream:
+        return indices[:count]
     # Chosen at random, since a split may be sorted by class; sorted, since files are then read faster.
     return np.sort(np.random.default_rng(0).choice(indices, count, replace=False))
 

@@ -21,12 +21,16 @@ class CallTime:
         The definition: when the time begins and ends.
     column
         The column of the series ``inference`` that holds it.
+    ranks
+        Whether it tells which model is faster.  A round trip to a target without a clock does not: an emulator's time
+        is that of the machine on which it runs, and a line's is the line's.
     """
 
     name: str
     title: str
     meaning: str
     column: str
+    ranks: bool = True
 
 
 LATENCY = CallTime(
@@ -40,7 +44,11 @@ BETWEEN = CallTime(
     "between", "time between answers", "from one answer to the next, with all queries there", "latency_ns"
 )
 ROUND_TRIP = CallTime(
-    "round_trip", "round trip", "from the request on this side to the answer on this side, line included", "latency_ns"
+    "round_trip",
+    "round trip",
+    "from the request on this side to the answer on this side, line included",
+    "latency_ns",
+    ranks=False,
 )
 PACED = CallTime("paced", "time at the pace of use", f"{LATENCY.meaning}, after a sleep between calls", "latency_ns")
 

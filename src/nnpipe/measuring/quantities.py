@@ -130,6 +130,7 @@ def _heading(time: CallTime, word: str) -> str:
     ] + f" {word.lower()}"
 
 
+_SIZE = "of the model and its weight files; of C, code and constants as built for a board, else constants alone"
 _TABLE = (
     *_timed(LATENCY),
     *_timed(RESPONSE),
@@ -168,7 +169,7 @@ _TABLE = (
         "it was measured to be subtracted",
         "series.energy.joules by calls, less timing.energy.idle_watts if there are any", True,
     ),
-    Quantity("size", "Size", "Model size", "bytes", True, "of the model and its weight files", "artifact.size", True),
+    Quantity("size", "Size", "Model size", "bytes", True, _SIZE, "artifact.size", True),
     Quantity(
         "agreement", "Same as trained", "Agreement with the model as trained", "share", False,
         "share of the test samples for which it predicts the same as the model as trained",

@@ -97,7 +97,7 @@ def _test(argv: Sequence[str] | None) -> None:
     record_measurement(options, wrapper, dataset, found.run)
     print(f"\n{found}\n")
     assert found.artifact is not None
-    print(f"compiled model: {found.artifact.path} ({found.run.artifact['size']:,} bytes)")
+    print(f"compiled model: {found.artifact.path} ({found.artifact.size:,} bytes)")
     print(f"result: {options.output}")
 
 

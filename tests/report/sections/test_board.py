@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
 
 from nnpipe.measuring.run import Run
 from nnpipe.measuring.series import Series
-from nnpipe.report.document import Table
+from nnpipe.report.document import Plot, Table, Tile, Tiles
 from nnpipe.report.inputs.candidate import candidates_of
+from nnpipe.report.inputs.pareto_front import standings
 from nnpipe.report.render import render
 from nnpipe.report.sections.board import board_section
+from nnpipe.report.sections.performance import performance
 from nnpipe.report.sections.summary import summary
+from nnpipe.report.sections.verdict import verdict
 
 BOARD = {"flash_bytes": 32816, "ram_bytes": 16648, "arena_bytes": 16256, "data_bytes": 0, "stack_bytes": 392}
 ABOUT = {"board": "mps2-an386", "core": "cortex-m4", "stack_predicted_bytes": 392}
@@ -64,3 +68,51 @@ def test_comparisons_have_columns_of_flash_and_memory() -> None:
     ]
     (column,) = [place for place, name in enumerate(tables[0].header) if name == "Flash, kB"]
     assert [row[column] for row in texts(tables[0])] == ["32.8", "40.0"]
+
+
+def timed(title: str, counts: int, latency: int, resources: dict[str, Series] | None = None) -> Run:
+    columns = {
+        "start_ns": np.arange(9) * 1000, "latency_ns": np.full(9, latency), "samples": np.ones(9, np.int64),
+        "target_counts": np.full(9, counts),
+    }  # fmt: skip
+    session = {"counter": "instructions", "board": BOARD, "target": ABOUT}
+    series = {"inference": Series(columns), **(resources or {})}
+    return Run(title, (), {"protocol": {}}, {}, {}, {"session": session}, series)
+
+
+def tiles(runs: list[Run]) -> dict[str, Tile]:
+    candidates = candidates_of(runs)
+    blocks = verdict(candidates, standings(candidates))
+    return {tile.label: tile for block in blocks if isinstance(block, Tiles) for tile in block.items}
+
+
+def test_boards_that_keep_no_time_are_ranked_by_what_they_count() -> None:
+    found = tiles([timed("m3", 9_000_000, 900), timed("m55", 4_500_000, 2_100)])
+    assert "Fastest" not in found
+    assert found["Fewest instructions"].value == "m55"
+    assert "m3 needs 2.0 times as many" in found["Fewest instructions"].note
+
+
+def test_a_round_trip_makes_nobody_the_fastest() -> None:
+    assert not {"Fastest", "Fewest instructions"} & tiles([timed("a", 5, 900), run("b", BOARD), _cycles("c")]).keys()
+
+
+def _cycles(title: str) -> Run:
+    other = timed(title, 5, 100)
+    return dataclasses.replace(other, timing={"session": {**other.timing["session"], "counter": "cycles"}})
+
+
+def test_each_curve_of_resources_tells_whose_it_is() -> None:
+    columns = {"time_ns": np.arange(5) * 10**8, "process_bytes": np.full(5, 6.0e7), "cpu_percent": np.full(5, 90.0)}
+    target = {"time_ns": np.arange(5) * 10**8, "process_bytes": np.full(5, 2.0e3)}
+    found = timed("board", 5, 900, {"resources": Series(columns), "target": Series(target)})
+    captions = [block.caption for block in performance(candidates_of([found])).blocks if isinstance(block, Plot)]
+    memory = [caption for caption in captions if caption.startswith("Memory of the process")]
+    assert [caption.partition(":")[0] for caption in memory] == [
+        "Memory of the process, on the target",
+        "Memory of the process, on the host, where the model does not run",
+    ]
+    assert "kB" in memory[0]
+    assert "MB" in memory[1]
+    here = dataclasses.replace(found, components={}, series={"resources": Series(columns)})
+    assert not any("host" in str(block) for block in performance(candidates_of([here])).blocks)

@@ -80,6 +80,7 @@ class Candidate:
     round_trip: Summary | None
     inference: Series
     resources: Series
+    target: Series | None
     paced: Series
     quality: Quality | None
     import_ns: float | None
@@ -112,7 +113,8 @@ class Candidate:
         timed = call_time(inference.columns, run.timing)
         remote = "protocol" in run.components
         # The process that runs the model is on the target.
-        running = _series(run, "target", "time_ns", (), RESOURCES) if remote else resources
+        target = _series(run, "target", "time_ns", (), RESOURCES) if remote else None
+        running = resources if target is None else target
         memory = known(running, "process_bytes")[1]
         session = run.timing.get("session")
         loaded = session if remote and isinstance(session, Mapping) and "load_ns" in session else run.timing
@@ -130,6 +132,7 @@ class Candidate:
             round_trip=Summary.of(inference["latency_ns"]) if timed is ON_TARGET else None,
             inference=inference,
             resources=resources,
+            target=target,
             paced=paced,
             quality=Quality.of(run),
             import_ns=_number(run.timing, "import_ns"),

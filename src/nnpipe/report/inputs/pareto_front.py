@@ -43,7 +43,7 @@ def standings(candidates: Sequence[Candidate]) -> dict[int, Standing]:
         same samples.
     """
     chosen = [(c, c.latency, c.quality) for c in candidates if c.latency is not None and c.quality is not None]
-    alike = len({c.timed.name for c, _, _ in chosen}) == 1
+    alike = len({c.timed.name for c, _, _ in chosen}) == 1 and chosen[0][0].timed.ranks
     if len(chosen) < 2 or not alike or not on_the_same_samples(candidates):
         return {}
     medians = np.array([latency.median for _, latency, _ in chosen])

@@ -13,7 +13,7 @@ from nnpipe.report.document import Cell, Table
 from nnpipe.report.formatting import NOTHING, count
 from nnpipe.report.inputs.candidate import Candidate
 from nnpipe.report.quantity_text import interval, kinds, written
-from nnpipe.report.sections.verdict import as_source
+from nnpipe.report.sections.verdict import as_source, size_of
 from nnpipe.report.writers.json_figures import costs_of
 
 
@@ -47,7 +47,10 @@ def headline(candidate: Candidate) -> Table:
     """
     rows, judged = [], candidate.quality
     for q, known in headline_figures(candidate):
-        rows.append((q.title, Cell(written(q, known.value), known.value), interval(q, known) or known.reason))
+        text = interval(q, known) or known.reason
+        if q.name == "size":
+            text = text or size_of(candidate)
+        rows.append((q.title, Cell(written(q, known.value), known.value), text))
         if judged is None or q.name != judged.metric.name:
             continue
         for metric in judged.task.metrics[1:]:

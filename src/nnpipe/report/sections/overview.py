@@ -78,7 +78,7 @@ def _quality_against_time(candidates: Sequence[Candidate], found: Mapping[int, S
     chosen = [each for each in judged if each[2].is_known]
     alike = len({(c.timed.name, quality.metric.name) for c, _, quality in chosen}) == 1
     # If all are equally good, the plot would only show the times, which the plot above shows.
-    if len(chosen) < 2 or not alike or len({quality.value for _, _, quality in chosen}) == 1:
+    if len(chosen) < 2 or not alike or not chosen[0][0].timed.ranks or len({each.value for _, _, each in chosen}) == 1:
         return None
     axis = QualityAxis.of(chosen[0][2])
     title = chosen[0][0].timed.title

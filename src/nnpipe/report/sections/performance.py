@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from nnpipe.measuring.early_stopping import EarlyStoppingEstimate, early_stopping
+from nnpipe.measuring.series import Series
 from nnpipe.measuring.statistics import Percentile, Summary
 from nnpipe.report.charts import Areas, Histogram, Lines
 from nnpipe.report.document import Block, Cell, Paragraph, Plot, Section, Table
@@ -210,18 +211,35 @@ def _shares_figure(candidate: Candidate, scale: Scale, prefix: str) -> Plot:
 
 
 def _resources(candidate: Candidate, prefix: str) -> list[Block]:
-    resources = candidate.resources
+    if candidate.target is None:
+        return _of_machine(candidate, candidate.resources, prefix, "")
+    target = _of_machine(candidate, candidate.target, f"{prefix}target-", ", on the target")
+    return [
+        *target,
+        *_of_machine(candidate, candidate.resources, prefix, ", on the host, where the model does not run"),
+    ]
+
+
+def _of_machine(candidate: Candidate, resources: Series, prefix: str, where: str) -> list[Block]:
     if not len(resources):
-        return [Paragraph("CPU, memory and GPU were not sampled in this run.", "note")]
-    figures = [_curves(candidate, prefix, *each) for each in _CURVES]
+        return [Paragraph(f"CPU, memory and GPU were not sampled in this run{where}.", "note")]
+    figures = [_curves(candidate, resources, prefix, where, *each) for each in _CURVES]
     blocks: list[Block] = [figure for figure in figures if figure is not None]
     if "gpu_percent" not in resources and "gpu_bytes" not in resources:
-        blocks.append(Paragraph("No GPU was measured.", "note"))
+        blocks.append(Paragraph(f"No GPU was measured{where}.", "note"))
     return blocks
 
 
-def _curves(candidate: Candidate, prefix: str, name: str, title: str, columns: Mapping[str, str]) -> Plot | None:
-    observed = {label: known(candidate.resources, column) for column, label in columns.items()}
+def _curves(
+    candidate: Candidate,
+    resources: Series,
+    prefix: str,
+    where: str,
+    name: str,
+    title: str,
+    columns: Mapping[str, str],
+) -> Plot | None:
+    observed = {label: known(resources, column) for column, label in columns.items()}
     observed = {label: curve for label, curve in observed.items() if len(curve[0])}
     if not observed:
         return None
@@ -234,7 +252,7 @@ def _curves(candidate: Candidate, prefix: str, name: str, title: str, columns: M
         mean, least, greatest = (scale.text(float(f(values))) for f in (np.mean, np.min, np.max))
         found = f"{mean}\u00a0{scale.unit} on average, from {least} to {greatest}\u00a0{scale.unit}"
         figures.append(f"{label} {found}{_WHOLE[label]}" if label else found)
-    text = f"{title}: {'; '.join(figures)}"
+    text = f"{title}{where}: {'; '.join(figures)}"
     label = title.split(" of ")[0]
     return Plot(
         Lines(

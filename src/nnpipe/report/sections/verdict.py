@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from nnpipe.measuring.counted_figure import counted_figure, counter_of
 from nnpipe.measuring.quantities import in_sentence
 from nnpipe.report.document import Block, Paragraph, Tile, Tiles
-from nnpipe.report.formatting import count, digits, duration, size
+from nnpipe.report.formatting import clean, count, digits, duration, size
 from nnpipe.report.inputs.candidate import Candidate
 from nnpipe.report.inputs.comparability import leading_quality, on_the_same_samples, pairing, unlike_work
 from nnpipe.report.inputs.pareto_front import Standing
@@ -39,6 +40,8 @@ def _fastest(candidates: Sequence[Candidate]) -> Tile | None:
     timed = sorted(((c, c.latency) for c in candidates if c.latency is not None), key=lambda pair: pair[1].median)
     if len(timed) < 2 or len({c.timed.name for c, _ in timed}) > 1:
         return None
+    if not timed[0][0].timed.ranks:
+        return _fewest(candidates)
     (best, latency), (second, runner_up) = timed[:2]
     mine, theirs = latency.percentile(0.5).interval, runner_up.percentile(0.5).interval
     note = f"median {duration(latency.median)}"
@@ -51,6 +54,22 @@ def _fastest(candidates: Sequence[Candidate]) -> Tile | None:
     elif latency.median > 0:
         note += f", {digits(slow.median / latency.median, 2)} times as fast as {slowest.name}"
     return Tile("Fastest", best.name, note)
+
+
+def _fewest(candidates: Sequence[Candidate]) -> Tile | None:
+    """Return the candidate with the fewest instructions or cycles, if all targets count the same."""
+    (counter, *others) = {counter_of(c.run) for c in candidates}
+    if others or not counter:
+        return None
+    counted = [(counted_figure(c.run, counter).value, c) for c in candidates]
+    known = sorted(((value, c) for value, c in counted if value is not None), key=lambda pair: pair[0])
+    if len(known) < 2:
+        return None
+    (least, best), (most, greatest) = known[0], known[-1]
+    note = f"{digits(least)} {counter}"
+    if 0 < least < most:
+        note += f", {greatest.name} needs {digits(most / least, 2)} times as many"
+    return Tile(f"Fewest {counter}", best.name, f"{note}; how long they take is not known")
 
 
 def _best_quality(candidates: Sequence[Candidate]) -> Tile | None:
@@ -78,7 +97,14 @@ def _no_clear_difference(one: Candidate, two: Candidate) -> bool:
 
 
 def _smallest(candidates: Sequence[Candidate]) -> Tile | None:
-    return _least("Smallest", [(c, c.size) for c in candidates], "model file")
+    kinds = dict.fromkeys(size_of(c) or "model file" for c in candidates)
+    what = next(iter(kinds)) if len(kinds) == 1 else f"unlike sizes ({' or '.join(kinds)}):"
+    return _least("Smallest", [(c, c.size) for c in candidates], what)
+
+
+def size_of(candidate: Candidate) -> str:
+    """Return of what the size of a model is, such as of its constants; empty for that of its files."""
+    return clean(candidate.run.artifact.get("size_of", ""), 80)
 
 
 def _thriftiest(candidates: Sequence[Candidate]) -> Tile | None:

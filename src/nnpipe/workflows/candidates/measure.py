@@ -19,12 +19,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from nnpipe.core.arguments import arguments_of
+from nnpipe.core.artifact import Artifact
 from nnpipe.core.component import Component
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import CompileError, NNPipeError, RemoteProtocolError, TransportError
 from nnpipe.core.leases import temporary_folder
 from nnpipe.core.model import ModelWrapper
+from nnpipe.frameworks.c_source import FORMAT as C_SOURCE
 from nnpipe.measuring.benchmark import benchmark
+from nnpipe.measuring.board_figures import board_bytes
 from nnpipe.measuring.load_options import LoadOptions
 from nnpipe.measuring.measure_options import MeasureOptions
 from nnpipe.measuring.quality_doubts import quality_doubts
@@ -253,7 +256,17 @@ def measure_here(request: Mapping[str, Any]) -> Run:
         load=LoadOptions.from_json(request["load"]),
         progress=bar,
     )
-    return run if artifact is None else replace(run, artifact={**run.artifact, "size": model_size(artifact)})
+    return run if artifact is None else replace(run, artifact={**run.artifact, **_occupied(run, artifact)})
+
+
+def _occupied(run: Run, artifact: Artifact) -> dict[str, Any]:
+    """Return the bytes that the model occupies, and of what they are unless they are those of its files."""
+    built = board_bytes(run).get("flash_bytes")
+    if built is not None:
+        return {"size": built, "size_of": "code and constants, as built for the board"}
+    if artifact.format == C_SOURCE:
+        return {"size": model_size(artifact), "size_of": "constants; its code is not built for a device"}
+    return {"size": model_size(artifact)}
 
 
 def verify_here(request: Mapping[str, Any]) -> dict[str, Any]:

@@ -21,6 +21,8 @@ from nnpipe.formats.genai_folder import CONFIGURATION as GENAI_CONFIGURATION
 from nnpipe.formats.model_folder import LISTING, listed_size
 from nnpipe.formats.onnx import read_onnx
 from nnpipe.formats.transformers_folder import CONFIGURATION
+from nnpipe.frameworks.c_source import FORMAT as C_SOURCE
+from nnpipe.frameworks.c_source import read_c_source
 from nnpipe.modelwrappers.files.file_formats import FORMATS, told_format, wrapper_of
 
 
@@ -140,7 +142,9 @@ def artifact_of(path: Path, format: str, runtime: Runtime | None) -> Artifact:
 
 
 def model_size(artifact: Artifact) -> int:
-    """Return the bytes of a model file and of the files that hold its weights."""
+    """Return the bytes of a model file and of the files of its weights; of a C source, those of its constants."""
+    if artifact.format == C_SOURCE:  # its text is as long as it is written
+        return int(read_c_source(artifact.path)[1].get("constant_bytes", 0))
     if artifact.format == "onnx":
         with contextlib.suppress(ArtifactError):  # a runtime may read what is unknown here
             return read_onnx(artifact.path).bytes_in_all

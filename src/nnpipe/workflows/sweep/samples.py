@@ -45,7 +45,7 @@ def chosen_places(dataset: Dataset, count: int, fewer: int) -> npt.NDArray[np.in
 
 @functools.lru_cache(maxsize=16)
 def _chosen(dataset: Dataset, count: int | None) -> npt.NDArray[np.int64]:
-    chosen = chosen_samples(dataset.split("test"), count)
+    chosen = chosen_samples(dataset.split("test"), count, dataset.is_stream)
     if not len(chosen):
         raise ConfigError("the test split is empty")
     return np.asarray(chosen)
