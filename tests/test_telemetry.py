@@ -80,7 +80,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 def traces_of_telemetry(home: Path) -> list[str]:
     """Return the files at home by which packages recognise a machine again."""
-    names = ("Microsoft", "DeveloperTools", "deviceid", "openvino_telemetry", "openvino_ga_cid", "mlflow_telemetry")
+    names = ("Microsoft", "DeveloperTools", "deviceid", "intel", "openvino_ga_cid", "mlflow_telemetry")
     return [str(path) for path in home.rglob("*") if path.name in names]
 
 
@@ -103,12 +103,19 @@ def test_the_switches_are_set_before_any_package_is_imported() -> None:
     first = ast.parse((_SOURCE / "nnpipe" / "__init__.py").read_text()).body
     imports = [node for node in first if isinstance(node, (ast.Import, ast.ImportFrom))]
     modules = [getattr(node, "module", None) or node.names[0].name for node in imports]
-    assert modules == ["os", "nnpipe.core.telemetry"]
+    assert modules == ["os", "sys", "nnpipe.core.telemetry"]
     asked = "import os, sys; import nnpipe.core.naming; print([os.environ.get(name) for name in sys.argv[1:]])"
     kept = {name: value for name, value in os.environ.items() if name not in SWITCHES}
     command = [sys.executable, "-c", asked, *SWITCHES]
     told = subprocess.run(command, env={**kept, "PYTHONPATH": str(_SOURCE)}, capture_output=True, text=True, check=True)
     assert ast.literal_eval(told.stdout) == list(SWITCHES.values())
+
+
+def test_an_import_of_openvino_leaves_no_identity_of_the_machine(tmp_path: Path) -> None:
+    needs("openvino")
+    command = [sys.executable, "-c", "import nnpipe, openvino"]
+    subprocess.run(command, env=environment(tmp_path), check=True, timeout=300)
+    assert traces_of_telemetry(tmp_path / "home") == []
 
 
 def test_a_switch_that_the_user_has_set_is_left_alone() -> None:

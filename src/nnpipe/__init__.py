@@ -9,10 +9,11 @@ Every name of ``__all__`` is imported when it is first used, so that importing n
 """
 
 import os as _os
+import sys as _sys
 
 from nnpipe.core.telemetry import switch_off_telemetry as _switch_off_telemetry
 
-_switch_off_telemetry(_os.environ)  # here, since it must come before any import of the packages that read it
+_switch_off_telemetry(_os.environ, _sys.modules)  # here, before any import of the packages that it is about
 
 __version__ = "0.1.0"
 

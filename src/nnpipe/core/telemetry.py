@@ -1,6 +1,7 @@
 """The switches that keep other packages from reporting what is done with them to their makers."""
 
 from collections.abc import MutableMapping
+from typing import Any
 
 # Most packages read their variable while they are imported, ONNX Runtime when it creates its first session.
 SWITCHES = {
@@ -16,16 +17,31 @@ SWITCHES = {
 }
 """The environment variables, and the values that turn telemetry off."""
 
+CLIENTS = ("openvino_telemetry",)
+"""Packages that do nothing but report, and have no switch; those that use them do without them if they are missing.
 
-def switch_off_telemetry(environment: MutableMapping[str, str]) -> None:
-    """Set every switch that the user has not set; processes that are started later inherit them.
+OpenVINO reports each time that it is imported.
+"""
+
+
+def switch_off_telemetry(environment: MutableMapping[str, str], modules: MutableMapping[str, Any]) -> None:
+    """Set every switch that the user has not set, and let clients that are not imported yet be missing.
+
+    Parameters
+    ----------
+    environment
+        The environment variables; processes that are started later inherit them.
+    modules
+        The imported modules by name, ``sys.modules``; an import of ``None`` fails.
 
     Examples
     --------
     >>> variables = {"RAY_USAGE_STATS_ENABLED": "1"}
-    >>> switch_off_telemetry(variables)
+    >>> switch_off_telemetry(variables, {})
     >>> variables["ORT_DISABLE_TELEMETRY"], variables["RAY_USAGE_STATS_ENABLED"]
     ('1', '1')
     """
     for name, value in SWITCHES.items():
         environment.setdefault(name, value)
+    for name in CLIENTS:
+        modules.setdefault(name, None)
