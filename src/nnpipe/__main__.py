@@ -32,11 +32,13 @@ def _stop_at_once(number: int, _: FrameType | None) -> None:
 
 
 def _run(argv: Sequence[str]) -> int:
+    from nnpipe.core.secret import OPTIONS, hide_in_process_list, shown_command
     from nnpipe.scenarios._cli.index import scenarios
     from nnpipe.scenarios._cli.standard_streams import prepare_standard_streams
 
     prepare_standard_streams()
     given = list(argv)
+    hide_in_process_list(given, shown_command(given, OPTIONS))  # before anything that takes time is imported
     known = scenarios()
     if not given or given[0] in ("-h", "--help"):
         print(_help(known))

@@ -21,9 +21,11 @@ from tests.scenarios.test_wrong_arguments import options
 from tests.tools.installed import needs
 
 from nnpipe.__main__ import main
+from nnpipe.core.secret import OPTIONS
 from nnpipe.datasets.arrays import write_arrays
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.scenarios._cli.index import scenarios
+from nnpipe.scenarios._cli.option_types import secret_assignment
 from nnpipe.testing.model_files import write_onnx_classifier
 from nnpipe.workflows.background_jobs import submit_job
 
@@ -137,7 +139,7 @@ class Watch:
                 with contextlib.suppress(psutil.Error):
                     words = process.cmdline()
                     self.seen += 1
-                    # A command hides its own arguments when it has read them.
+                    # A command hides its own arguments as soon as Python has started.
                     young = time.time() - process.create_time() < 5 and words[1:3] == ["-m", "nnpipe"]
                     if any(SECRET in word for word in words) and not young:
                         self.found.append(words)
@@ -164,6 +166,11 @@ def test_the_complete_command_lines_are_of_every_command_that_takes_a_secret() -
     }  # read by the same functions
     assert {alike.get(command, command) for command in wanted} <= {argv[0] for argv in COMPLETE}
     assert {option.command for option in options()} == {*scenarios()}
+
+
+def test_every_option_whose_value_is_a_secret_is_hidden() -> None:
+    declared = {option.name for option in options() if option.action.type is secret_assignment}
+    assert declared == {*OPTIONS}
 
 
 @pytest.mark.parametrize("command", scenarios())

@@ -10,6 +10,9 @@ from pathlib import Path
 HIDDEN = "***"
 """What stands wherever a secret would."""
 
+OPTIONS = ("--env",)
+"""The options of commands whose values are secrets, of NAME=VALUE the value."""
+
 _NAMES = r"password|passwd|pwd|token|secret|api[-_]?key|access[-_]?key|private[-_]?key|credentials?|signature"
 # A password may hold all characters but white space and quotes: what is hidden ends at the last @.  A path
 # that was made of an address has one slash.

@@ -33,9 +33,8 @@ from nnpipe.core.foreign_text import harmless, harmless_streams
 from nnpipe.core.leases import private_temporary_files
 from nnpipe.core.naming import nearest
 from nnpipe.core.registry import find
-from nnpipe.core.secret import hide_in_process_list, shown_command
+from nnpipe.core.secret import OPTIONS, shown_command
 from nnpipe.scenarios._cli.joined_options import join_options
-from nnpipe.scenarios._cli.option_types import secret_flags
 from nnpipe.scenarios._cli.standard_streams import prepare_standard_streams
 from nnpipe.workflows.isolation.signals import INTERRUPTED, ending_like_ctrl_c
 
@@ -143,11 +142,9 @@ def parse(
     join_options(parser, prog, joined)
     _check_flags(parser, given, joined)
     options = parser.parse_intermixed_args(given)
-    shown = shown_command(given, secret_flags(parser))
-    hide_in_process_list(given, shown)
     logging.basicConfig(format="%(message)s", stream=sys.stderr)
     logging.getLogger("nnpipe").setLevel(options.verbosity)
-    return Parsed(options, classes, ("nnpipe", prog, *shown))
+    return Parsed(options, classes, ("nnpipe", prog, *shown_command(given, OPTIONS)))
 
 
 def component_options(words: str, prog: str, cls: type[Component]) -> argparse.Namespace:

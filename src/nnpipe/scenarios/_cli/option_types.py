@@ -39,11 +39,6 @@ def secret_assignment(text: str) -> tuple[str, Secret]:
     return name, Secret(value)
 
 
-def secret_flags(parser: argparse.ArgumentParser) -> list[str]:
-    """Return the options of a parser whose values are secrets."""
-    return [flag for action in parser._actions if action.type is secret_assignment for flag in action.option_strings]
-
-
 def input_shape(text: str) -> tuple[str, tuple[int, ...]]:
     """Return the name and the shape of ``INPUT=1,224,224,3``; names may contain ``=``."""
     try:
