@@ -623,7 +623,9 @@ def test_the_command_or_compare_says_the_same(
 ) -> None:
     case = kind(tmp_path, first)
     if not (isinstance(case.data, tuple) and isinstance(case.data[0], str)):
-        found = nnp.compare(case.model, data=case.data, ways=["onnx"], max_seconds=0.2, progress=silent)
+        found = nnp.compare(
+            case.model, data=case.data, calibration=case.data, ways=["onnx"], max_seconds=0.2, progress=silent
+        )
         for run in found.comparison.whole:
             right(case, run)
         return
