@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.experiment.settings import check_keys, override, read_settings
+from nnpipe.experiment.settings import check_keys, override, parse_yaml, read_settings
 
 
 def written(folder: Path, text: str, name: str = "p.yaml") -> Path:
@@ -40,7 +40,7 @@ BOMB = "a0: &a0 [1, 1]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]\n" for 
         ("'1': a\n1: b\n", "not YAML in line 2: '1' is given twice"),
         ("a: !!set {b, c}", "holds a set; write"),
         ("a: &a [*a]", "maximum recursion"),
-        (BOMB, "more than 1,000,000 values"),
+        (BOMB, "more than 200,000 values"),
     ],
 )
 def test_what_is_no_pipeline_is_refused_with_its_place(tmp_path: Path, text: str, message: str) -> None:
@@ -89,3 +89,40 @@ def test_an_unknown_key_is_named_with_its_place_and_the_nearest() -> None:
         check_keys({"clas": 1}, ("class", "path"), "model")
     with pytest.raises(ConfigError, match="model: 'class' is missing"):
         check_keys({"path": 1}, ("class", "path"), "model", ("class",))
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        ("\n".join(f"k{i}: {i}" for i in range(300_000)), "in line 25000: more than 50,000 keys and values"),
+        ("[" * 3000 + "]" * 3000, "nested more than 64 levels deep"),
+        (
+            "\n".join(["- &a0 [1]", *(f"- &a{i} [*a{i - 1}, *a{i - 1}]" for i in range(1, 60))]),
+            "that anchors stand for",
+        ),
+        ("a: " + "9" * 4000, "a whole number of 4,000 digits"),
+        ('a: "\\ud800"', "half a character"),
+        ('a: "x\\0y"', "a NUL"),
+        ("!!map 5", "not YAML"),
+        ("!!timestamp x", "not YAML"),
+        ("!!bool x", "not YAML"),
+    ],
+    ids=["keys", "depth", "anchors", "digits", "surrogate", "nul", "map", "timestamp", "bool"],
+)
+def test_what_yaml_may_be_is_bounded_and_told_in_one_line(text: str, cause: str) -> None:
+    with pytest.raises(ConfigError, match=f"^f.yaml: .*{cause}") as caught:
+        parse_yaml(text, "f.yaml")
+    assert "\n" not in str(caught.value)
+
+
+def test_colons_make_no_number_to_the_base_60() -> None:
+    assert parse_yaml("[12:30, 1:2:3.5, 12, -0x1f, 1.5, .inf]", "f.yaml")[:5] == ["12:30", "1:2:3.5", 12, -31, 1.5]
+    long = "1:" * 100_000 + "1"
+    assert parse_yaml(f"a: {long}", "f.yaml") == {"a": long}
+
+
+def test_a_key_that_json_gives_twice_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "f.json"
+    path.write_text('{"title": "a", "title": "b"}')
+    with pytest.raises(ConfigError, match="'title' is given twice"):
+        read_settings(path)

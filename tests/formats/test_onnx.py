@@ -219,6 +219,50 @@ def test_graphs_nested_without_end_are_refused(tmp_path: Path) -> None:
         read_onnx(path)
 
 
+def calling(path: Path, bodies: dict[str, list[str]], start: str) -> Path:
+    """Write a model with functions, each of which calls others one after the other."""
+    opsets = [onnx.helper.make_opsetid("", 17), onnx.helper.make_opsetid("d", 1)]
+    model = model_of([node(start, ["x"], ["y"], domain="d")], [])
+    model.opset_import.add(domain="d", version=1)
+    for name, kinds in bodies.items():
+        places = [f"v{number}" for number in range(len(kinds) + 1)]
+        calls = [
+            node(kind, [before], [after], domain="d" if kind in bodies else "")
+            for kind, before, after in zip(kinds, places, places[1:], strict=False)
+        ]
+        model.functions.append(onnx.helper.make_function("d", name, places[:1], places[-1:], calls, opsets))
+    return saved(model, path)
+
+
+def test_functions_that_call_functions_are_read(tmp_path: Path) -> None:
+    path = calling(tmp_path / "m.onnx", {"f": ["g", "Relu", "g"], "g": ["Neg", "Relu"]}, "f")
+    assert list(read_onnx(path).inputs) == ["x"]
+
+
+@pytest.mark.parametrize(
+    ("bodies", "cause"),
+    [
+        ({f"f{i}": [f"f{i - 1}" if i else "Relu"] * 10 for i in range(200)}, "stands for more than 200,000 nodes"),
+        ({f"f{i}": [f"f{i - 1}" if i else "Relu"] for i in range(3000)}, "more than 64 levels deep"),
+        ({"f0": ["f1"], "f1": ["Relu", "f0"]}, "calls itself"),
+    ],
+    ids=["multiplying", "deep", "endless"],
+)
+def test_functions_that_stand_for_too_much_are_refused_at_once(
+    tmp_path: Path, bodies: dict[str, list[str]], cause: str
+) -> None:
+    path = calling(tmp_path / "m.onnx", bodies, f"f{len(bodies) - 1}")
+    with pytest.raises(ArtifactError, match=cause) as caught:
+        read_onnx(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_of_weights_that_no_system_can_name_is_refused(tmp_path: Path) -> None:
+    path = saved(model_of([node("Relu", ["x"], ["y"])], [external_tensor("w\0.bin")]), tmp_path / "m.onnx")
+    with pytest.raises(ArtifactError, match=r"'w\\x00.bin'.*cannot be the name of a file"):
+        read_onnx(path)
+
+
 def _length(number: int) -> bytes:
     found = b""
     while number > 127:

@@ -16,7 +16,7 @@ LOADED = """
 import json, sys
 import nnpipe as nn
 from nnpipe.core.registry import find
-from nnpipe.measuring._parties import import_frameworks
+from nnpipe.measuring.parties import import_frameworks
 
 name, arguments, packages = sys.argv[1], json.loads(sys.argv[2]), tuple(sys.argv[3:])
 wrapper = find(name, nn.ModelWrapper).from_json(arguments)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
+from nnpipe.core.bounded_json import parse_json
 from nnpipe.core.errors import DatasetError
 from nnpipe.datasets._array_files import Array
 from nnpipe.datasets._split import splits_named
@@ -29,7 +29,7 @@ def names_beside(root: Path) -> tuple[str, ...]:
     try:
         if path.stat().st_size > _NAMES_LIMIT:
             raise DatasetError(f"{path}: too large for a list of names")
-        names = json.loads(path.read_text("utf-8"))
+        names = parse_json(path.read_text("utf-8"))
     except (ValueError, OSError, RecursionError) as error:
         raise DatasetError(f"{path}: no list of names: {error}") from None
     if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):

@@ -26,7 +26,7 @@ def listed(root: Path, purpose: str) -> dict[str, int]:
             continue
         for line in ClassList.read(path).names:
             stem = line.split()[0] if line else ""
-            if not stem or "/" in stem or "\\" in stem or stem == "..":
+            if not stem or "/" in stem or "\\" in stem or "\0" in stem or stem == "..":
                 raise DatasetError(f"{path} should name a picture in each line, not {line[:60]!r}")
             found.setdefault(stem, code)
     return found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from nnpipe.core.bounded_json import parse_json
 from nnpipe.core.errors import DatasetError
 from nnpipe.core.naming import nearest
 
@@ -152,7 +152,7 @@ def read_table(path: Path) -> list[tuple[str, str]]:
         heading = not (first.isdigit() or first.startswith("#") or first == _OTHER)
         return [(row[0], row[1]) for row in rows[heading:]]
     try:
-        found = json.loads(text)
+        found = parse_json(text)
     except (ValueError, RecursionError) as error:
         raise DatasetError(f"{path} is no JSON: {str(error)[:80]}") from None
     if not isinstance(found, dict) or not all(isinstance(each, (str, int, type(None))) for each in found.values()):

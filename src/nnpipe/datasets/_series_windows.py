@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import warnings
 from collections.abc import Mapping, Sequence
@@ -11,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from nnpipe.core.bounded_json import parse_json
 from nnpipe.core.errors import DatasetError
 
 _LIMIT = 64 << 20  # bytes of a file of windows
@@ -45,7 +45,7 @@ def windows_of(path: Path) -> Mapping[str, Times]:
     try:
         if path.stat().st_size > _LIMIT:
             raise DatasetError(f"{path} is too large for a file of windows")
-        content = json.loads(path.read_text("utf-8-sig"))
+        content = parse_json(path.read_text("utf-8-sig"))
     except (OSError, ValueError, RecursionError) as error:
         raise DatasetError(f"{path} cannot be read as windows: {error}") from None
     if not isinstance(content, dict) or not content:

@@ -9,6 +9,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
+from nnpipe.core.bounded_json import parse_json
 from nnpipe.core.errors import DatasetError
 from nnpipe.core.naming import nearest
 from nnpipe.datasets._table_format import delimiter_of
@@ -97,7 +98,7 @@ def _objects(path: Path, _: str) -> Iterator[tuple[int, Record]]:
         if not line.strip():
             continue
         try:
-            found = json.loads(line)
+            found = parse_json(line)
         except (ValueError, RecursionError) as error:
             raise DatasetError(f"{path}, line {number}: no JSON: {error}") from None
         if not isinstance(found, dict):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -11,6 +10,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from nnpipe.core.arguments import argument
+from nnpipe.core.bounded_json import parse_json
 from nnpipe.core.errors import ConfigError, DatasetError
 from nnpipe.core.ragged import Ragged
 from nnpipe.datasets._class_folders import files_in
@@ -164,7 +164,7 @@ class OpenImagesDataset(BoxedImagesDataset):
         try:
             if path.stat().st_size > _SMALL:
                 raise DatasetError(f"{path} is too large for the hierarchy of classes")
-            tree: Any = json.loads(path.read_text("utf-8-sig"))
+            tree: Any = parse_json(path.read_text("utf-8-sig"))
         except (OSError, ValueError, RecursionError) as error:
             raise DatasetError(f"{path} cannot be read: {str(error)[:120]}") from None
         found: dict[str, set[str]] = {}

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from nnpipe.core.argument_checks import check_call
+from nnpipe.core.bounded_json import check_text, parse_json
 from nnpipe.core.errors import ConfigError
+from nnpipe.core.messages import one_line
 from nnpipe.core.naming import nearest
 
 _LIMIT = 10 << 20
-_MOST = 1_000_000
+_MOST = 50_000  # keys and values
+_MOST_EXPANDED = 200_000  # values, with those that anchors stand for
+_DEEPEST = 64
+_MOST_DIGITS = 40
 
 
 def read_settings(path: Path) -> dict[str, Any]:
@@ -39,8 +45,8 @@ def read_settings(path: Path) -> dict[str, Any]:
 
 def _parse_json(text: str, path: Path) -> Any:
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
+        return parse_json(text)
+    except ValueError as error:
         raise ConfigError(f"{path}: not JSON: {error}") from None
 
 
@@ -49,45 +55,76 @@ def parse_yaml(text: str, where: str) -> Any:
     check_call(parse_yaml, locals())
     import yaml
 
+    def wrong(problem: str, node: Any) -> Exception:
+        error: Exception = yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
+        return error
+
     class Loader(yaml.SafeLoader):
-        """The safe loader, but without dates, and with an error for duplicate keys."""
+        """The safe loader, but bounded, without dates and numbers to the base 60, and with an error for double keys."""
+
+        room, depth = _MOST, 0
+
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            self.room, self.depth = self.room - 1, self.depth + 1
+            if self.room < 0:
+                raise wrong(f"more than {_MOST:,} keys and values", self.peek_event())  # type: ignore[no-untyped-call]
+            if self.depth > _DEEPEST:
+                raise wrong(f"nested more than {_DEEPEST} levels deep", self.peek_event())  # type: ignore[no-untyped-call]
+            node = super().compose_node(parent, index)
+            self.depth -= 1
+            return node
 
         def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
             seen = set()
-            for key, _ in node.value:
+            for key, _ in getattr(node, "value", ()):
                 name = str(self.construct_object(key, deep=True))
                 if name in seen:
-                    raise yaml.MarkedYAMLError(problem=f"{name!r} is given twice", problem_mark=key.start_mark)
+                    raise wrong(f"{name!r} is given twice", key)
                 seen.add(name)
             found: dict[Any, Any] = super().construct_mapping(node, deep)
             return found
 
+        def construct_yaml_int(self, node: Any) -> int:
+            if len(str(node.value)) > _MOST_DIGITS:
+                raise wrong(f"a whole number of {len(node.value):,} digits", node)
+            found: int = super().construct_yaml_int(node)
+            return found
+
+    Loader.add_constructor("tag:yaml.org,2002:int", Loader.construct_yaml_int)
     Loader.yaml_implicit_resolvers = {
-        first: [(tag, form) for tag, form in pairs if not tag.endswith(":timestamp")]
+        first: [(tag, _without_base_60(form)) for tag, form in pairs if not tag.endswith(":timestamp")]
         for first, pairs in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
     try:
         found = yaml.load(text, Loader)
-    except (yaml.YAMLError, RecursionError, ValueError, TypeError) as error:
+    except (yaml.YAMLError, RecursionError, ValueError, TypeError, LookupError, AttributeError) as error:
         mark = getattr(error, "problem_mark", None)
         place = f" in line {mark.line + 1}" if mark else ""
-        problem = getattr(error, "problem", None) or str(error)
+        problem = getattr(error, "problem", None) or one_line(error)
         raise ConfigError(f"{where}: not YAML{place}: {problem}") from None
     try:
-        return _as_json(found, iter(range(_MOST)))
+        return _as_json(found, iter(range(_MOST_EXPANDED)))
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{where}: {error}") from None
+
+
+def _without_base_60(form: re.Pattern[str]) -> re.Pattern[str]:
+    """Return the form of a number without that of YAML 1.1 to the base 60: 12:30 is a text, as in YAML 1.2."""
+    return re.compile(f"(?!.*:){form.pattern}", form.flags)
 
 
 def _as_json(value: Any, room: Iterator[int]) -> Any:
     """Return a value with anchors expanded, up to a limit: a few lines of them can stand for any number of values."""
     if next(room, None) is None:
-        raise ValueError(f"more than {_MOST:,} values, with those that anchors stand for")
+        raise ValueError(f"more than {_MOST_EXPANDED:,} values, with those that anchors stand for")
     if isinstance(value, dict):
         return {str(_as_json(key, room)): _as_json(item, room) for key, item in value.items()}
     if isinstance(value, list):
         return [_as_json(item, room) for item in value]
-    if value is None or isinstance(value, (str, int, float)):
+    if isinstance(value, str):
+        check_text(value)
+        return value
+    if value is None or isinstance(value, (int, float)):
         return value
     raise ValueError(f"holds a {type(value).__name__}; write a text, a number, a list or an object")
 

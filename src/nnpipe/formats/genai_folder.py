@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nnpipe.core.bounded_json import entries, read_object
 from nnpipe.core.errors import ArtifactError
-from nnpipe.formats.bounded_json import entries, read_object
 from nnpipe.formats.onnx import read_onnx
 
 CONFIGURATION = "genai_config.json"

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import math
 import mmap
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -26,11 +27,14 @@ _GRAPH_NODE, _GRAPH_INITIALIZER, _GRAPH_INPUT, _GRAPH_OUTPUT, _GRAPH_SPARSE = 1,
 _NODE_INPUT, _NODE_OUTPUT, _NODE_NAME, _NODE_OP_TYPE, _NODE_ATTRIBUTE, _NODE_DOMAIN = 1, 2, 3, 4, 5, 7
 _GRAPH_VALUE, _VALUE_NAME, _ATTRIBUTE_NAME = 13, 1, 1
 _MODEL_PROPERTIES = 14
-_FUNCTION_NODE, _FUNCTION_ATTRIBUTE = 7, 11
+_FUNCTION_NAME, _FUNCTION_NODE, _FUNCTION_DOMAIN, _FUNCTION_ATTRIBUTE = 1, 7, 10, 11
 _ATTRIBUTE_TENSORS, _ATTRIBUTE_GRAPHS, _ATTRIBUTE_SPARSE = (5, 10), (6, 11), (22, 23)
 _SPARSE_TENSORS = (1, 2)
 _TENSOR_NAME, _TENSOR_EXTERNAL = 8, 13
 _DEPTH_LIMIT = 32  # levels of nested graphs
+# Frameworks put the nodes of a function in the place of each call: a few hundred bytes can stand for any number of
+# nodes, and calls within calls exhaust their stack.
+_CALL_DEPTH, _MOST_INLINED = 64, 200_000
 
 
 @dataclass(frozen=True)
@@ -167,6 +171,7 @@ class _Reader:
     consumers: dict[str, list[tuple[str, list[str]]]] = field(default_factory=dict)
     producers: dict[str, tuple[str, list[str]]] = field(default_factory=dict)
     external: dict[str, None] = field(default_factory=dict)
+    kinds: Counter[str] = field(default_factory=Counter)  # of the graph or function that is read
 
     def read(self) -> None:
         """Read the whole model once and collect its inputs, outputs, nodes and constants."""
@@ -178,13 +183,20 @@ class _Reader:
             self.graph(graph, 0)
         if not found:
             raise Damaged("it holds no graph")
+        main, bodies = self.kinds, {}
         for function in spans(self.data, whole, _MODEL_FUNCTIONS):
+            self.kinds, name, domain = Counter(), "", ""
             for number, value in messages(self.data, function):
                 if number == _FUNCTION_NODE:
                     self.node(value, 1)
                 elif number == _FUNCTION_ATTRIBUTE:
                     self.attribute(value, 1)
-
+                elif number == _FUNCTION_NAME:
+                    name = text(self.data, value)
+                elif number == _FUNCTION_DOMAIN:
+                    domain = text(self.data, value)
+            bodies[f"{domain}::{name}"] = self.kinds
+        _check_functions(main, bodies)
         for entry in spans(self.data, whole, _MODEL_PROPERTIES):
             self.texts(entry, 1, 2)
 
@@ -212,7 +224,7 @@ class _Reader:
                 self.outputs.append(value)
 
     def node(self, span: Span, depth: int) -> None:
-        kind, inputs, outputs = "", [], []
+        kind, domain, inputs, outputs = "", "", [], []
         for number, value in messages(self.data, span):
             if number == _NODE_INPUT:
                 inputs.append(text(self.data, value))
@@ -220,10 +232,13 @@ class _Reader:
                 outputs.append(text(self.data, value))
             elif number == _NODE_OP_TYPE:
                 kind = text(self.data, value)
-            elif number in (_NODE_NAME, _NODE_DOMAIN):
+            elif number == _NODE_DOMAIN:
+                domain = text(self.data, value)
+            elif number == _NODE_NAME:
                 text(self.data, value)  # frameworks refuse names that are not UTF-8
             elif number == _NODE_ATTRIBUTE:
                 self.attribute(value, depth)
+        self.kinds[f"{domain}::{kind}"] += 1
         for name in inputs:
             # A graph inside a node may use the tensors of the outer graph.
             self.consumers.setdefault(name, []).append((kind if name == inputs[0] else "", inputs))
@@ -250,6 +265,8 @@ class _Reader:
         for number, value in messages(self.data, span):
             if number == _TENSOR_EXTERNAL:
                 entry = dict.fromkeys((1, 2), "") | {n: text(self.data, v) for n, v in fields(self.data, value)}
+                if "\0" in entry[2]:
+                    raise Damaged(f"its weights are in {entry[2]!r}, which cannot be the name of a file")
                 if entry[1] == "location":
                     self.external[entry[2]] = None
             elif keep and number == _TENSOR_NAME:
@@ -289,3 +306,41 @@ class _Reader:
 
     def _number(self, name: str) -> float | None:
         return only_element(self.data, self.constants[name]) if name in self.constants else None
+
+
+def _check_functions(main: Counter[str], bodies: Mapping[str, Counter[str]]) -> None:
+    """Raise :class:`Damaged` if a model's functions call themselves, nest too deeply, or stand for too many nodes.
+
+    Parameters
+    ----------
+    main
+        The number of nodes of each kind, ``domain::name``, in the main graph.
+    bodies
+        The same for the body of each function.
+    """
+    sizes: dict[str, int] = {}  # nodes of a function, with those of the functions that it calls
+    depths: dict[str, int] = {}
+
+    def total(kinds: Counter[str]) -> int:
+        return sum(count * sizes.get(kind, 1) for kind, count in kinds.items())
+
+    for start in bodies:
+        calling: dict[str, Iterator[str]] = {start: iter(bodies[start])}
+        while calling:
+            name = next(reversed(calling))
+            inner = next((kind for kind in calling[name] if kind in bodies and kind not in sizes), None)
+            if inner in calling:
+                raise Damaged(f"its function {inner!r} calls itself")
+            if inner is not None:
+                calling[inner] = iter(bodies[inner])
+                continue
+            del calling[name]
+            depths[name] = 1 + max((depths.get(kind, 0) for kind in bodies[name]), default=0)
+            sizes[name] = total(bodies[name])
+            if depths[name] > _CALL_DEPTH:
+                raise Damaged(f"its functions call one another more than {_CALL_DEPTH} levels deep")
+            # Sizes can double with each level, so that their digits would fill the memory.
+            if sizes[name] > _MOST_INLINED:
+                raise Damaged(f"its function {name!r} stands for more than {_MOST_INLINED:,} nodes")
+    if bodies and total(main) > _MOST_INLINED + main.total():
+        raise Damaged(f"its functions stand for more than {_MOST_INLINED:,} nodes")

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from nnpipe.core.bounded_json import entries
 from nnpipe.core.errors import ArtifactError, ConfigError
 from nnpipe.core.messages import one_line
-from nnpipe.formats.bounded_json import entries
 
 LARGEST = 64 << 20  # bytes; the largest of open models take 34 MB
 _RULES = ("normalizer", "pre_tokenizer", "post_processor", "decoder")

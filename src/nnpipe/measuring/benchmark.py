@@ -24,7 +24,6 @@ from nnpipe.core.progress import Progress, silent
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import IOSpec
 from nnpipe.measuring._load_phases import Queries, audited, judged, loaded, paced
-from nnpipe.measuring._parties import described, handicaps, import_frameworks
 from nnpipe.measuring._sample_preparation import sample_preparation
 from nnpipe.measuring.counters import counters
 from nnpipe.measuring.energy import energy_phase
@@ -33,6 +32,7 @@ from nnpipe.measuring.load_options import LoadOptions, call_size
 from nnpipe.measuring.loop import Clock, Window
 from nnpipe.measuring.measure_options import MeasureOptions
 from nnpipe.measuring.pace import Pace
+from nnpipe.measuring.parties import described, handicaps, import_frameworks
 from nnpipe.measuring.resource_sampler import UsageSampler
 from nnpipe.measuring.run import Run
 from nnpipe.measuring.sample_pictures import with_worst_samples

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any, TypeVar
 
 import numpy.typing as npt
 
+from nnpipe.core.bounded_json import parse_json
 from nnpipe.core.errors import ArtifactError
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.ragged import Ragged
@@ -127,9 +127,7 @@ def _parse(content: bytes) -> Any:
     if sum(map(content.count, (b",", b":", b"[", b"{"))) > _NODE_LIMIT:
         raise ArtifactError("not a result file: too many values")
     try:
-        return json.loads(content.decode("utf-8"), parse_constant=_number, parse_float=_number)
-    except RecursionError:
-        raise ArtifactError("not a result file: nested too deeply") from None
+        return parse_json(content.decode("utf-8"), parse_float=_number)
     except ValueError as error:
         raise ArtifactError(f"not a result file: {error}") from None
 

@@ -19,6 +19,7 @@ from nnpipe.core.registry import components
 from nnpipe.core.tensors import IOSpec, TensorSpec, show_shape
 from nnpipe.modelwrappers.files.file_formats import format_of, wrapper_of
 from nnpipe.modelwrappers.files.file_model import FileModel
+from nnpipe.workflows.isolation.limits import call_limited, limit_process
 
 _MOST_KINDS, _MOST_NAMES = 40, 12
 _OPENED = 1 << 25  # bytes; larger files are not opened to see whether they can be run
@@ -27,25 +28,32 @@ _OPENED = 1 << 25  # bytes; larger files are not opened to see whether they can 
 def describe_file(path: Path) -> str:
     """Return a text with a model file's inputs, outputs, operations and number of weights.
 
+    The file is opened in a process with limits of time and memory.
+
     Raises
     ------
     NNPipeError
         If the file is missing or damaged, if no wrapper opens it, or if a required package is not installed.
     """
-    format = format_of(path)
-    cls = wrapper_of(format)
-    if cls is None:
-        raise ConfigError(f"{path}: {format} files are run by a runtime alone; no model wrapper here looks into them")
-    cls.check_installed()
-    wrapper = cls.from_json({"model_path": str(path)})
-    io = wrapper.io
-    own, whole = path.stat().st_size, _bytes_in_all(wrapper, path)
+    wrapper = _wrapper_for(path)
+    wrapper.check_installed()
+    text: str = call_limited(f"{__name__}:describe_here", path, {"path": str(path)}, bytes_in_all(wrapper, path))
+    return text
+
+
+def describe_here(request: Mapping[str, Any]) -> str:
+    """Return the text on a request's file, which is opened in this process."""
+    path = Path(request["path"])
+    wrapper = _wrapper_for(path)
+    limit_process(request["size"], wrapper)
+    io, cls = wrapper.io, type(wrapper)
+    own, whole = path.stat().st_size, request["size"]
     beside = f", {whole:,} with its weights" if whole > own else ""
-    lines = [f"{path}  ({format}, {own:,} bytes{beside})", "", *_tensors(io)]
+    lines = [f"{path}  ({format_of(path)}, {own:,} bytes{beside})", "", *_tensors(io)]
     lines += _meant(wrapper.preparation(), wrapper.meaning)
     lines += _contents(cls, wrapper)
     lines += [f"note        {remark}" for remark in getattr(wrapper, "remarks", ())]
-    lines += _refused(format, path)
+    lines += _refused(format_of(path), path)
     if why := _why_not(wrapper, path):
         return lines_of([*lines, "", f"it cannot be run here: {why}"])
     lines += [
@@ -55,6 +63,14 @@ def describe_file(path: Path) -> str:
         f"nnpipe info {cls.__name__} explains the options for what it wants of samples",
     ]
     return lines_of(lines)
+
+
+def _wrapper_for(path: Path) -> ModelWrapper:
+    format = format_of(path)
+    cls = wrapper_of(format)
+    if cls is None:
+        raise ConfigError(f"{path}: {format} files are run by a runtime alone; no model wrapper here looks into them")
+    return cls.from_json({"model_path": str(path)})
 
 
 def _refused(format: str, path: Path) -> list[str]:
@@ -70,7 +86,7 @@ def _refused(format: str, path: Path) -> list[str]:
 
 def _why_not(wrapper: ModelWrapper, path: Path) -> str:
     """Return why a model cannot be run, found by opening it; large files are not opened for that."""
-    if _bytes_in_all(wrapper, path) > _OPENED:
+    if bytes_in_all(wrapper, path) > _OPENED:
         return ""
     try:
         with wrapper.open(path) as model, model.session():
@@ -80,7 +96,8 @@ def _why_not(wrapper: ModelWrapper, path: Path) -> str:
     return ""
 
 
-def _bytes_in_all(wrapper: ModelWrapper, path: Path) -> int:
+def bytes_in_all(wrapper: ModelWrapper, path: Path) -> int:
+    """Return the size of a wrapper's file, with those beside it that hold its weights."""
     return wrapper.bytes_in_all if isinstance(wrapper, FileModel) else path.stat().st_size
 
 

@@ -8,7 +8,25 @@ import sys
 import time
 from typing import Any
 
+from nnpipe.core.component import Component
 from nnpipe.core.errors import ConfigError, TargetError
+from nnpipe.workflows.isolation.limits import limit_process
+
+
+class Opener(Component):
+    """Opens nothing."""
+
+    abstract = True
+
+
+def carry_out_limited(request: dict[str, Any]) -> Any:
+    limit_process(request["size"], Opener())
+    if request["do"] == "compute":
+        while True:
+            pass
+    if request["do"] == "fill":
+        return len(bytearray(8 << 30))
+    return carry_out(request)
 
 
 def carry_out(request: dict[str, Any]) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -10,10 +9,12 @@ from typing import Any
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.naming import nearest
 from nnpipe.experiment.database import _sql_conditions, _sql_statements
+from nnpipe.experiment.database._column_types import WrongValue
 from nnpipe.experiment.database._tables import tables
-from nnpipe.experiment.database._values import unreal
+from nnpipe.experiment.database._values import document, unreal
 from nnpipe.experiment.database.query import parse_condition, parse_order
 from nnpipe.experiment.database.records import RunRecord
+from nnpipe.experiment.status import NEXT
 
 SEEN = "nnpipe runs seen"
 """The key under which a connection caches identities found in its transaction."""
@@ -98,12 +99,18 @@ def records(connection: Any, identities: Sequence[str]) -> list[RunRecord]:
     for some in batches(sorted({row.configuration for row in rows.values()})):
         query = sa.select(t.configurations.c.digest, t.configurations.c.tree)
         for digest, tree in connection.execute(query.where(t.configurations.c.digest.in_(some))):
-            trees[digest] = json.loads(tree)
+            trees[digest] = document(tree, f"configuration {digest[:12]}")
+    for row in rows.values():
+        if row.status not in NEXT:
+            raise WrongValue(f"run {row.id[:12]} has the status {row.status[:40]!r}, which no run has")
+        if row.configuration not in trees:
+            raise WrongValue(f"the configuration of run {row.id[:12]} is missing")
     return [
         RunRecord(
             id=row.id, experiment=row.experiment, status=row.status, reason=row.reason, done=row.done, total=row.total,
             created=row.created, started=row.started, ended=row.ended, host=row.host, process=row.process,
-            environment=json.loads(row.environment), configuration=trees[row.configuration],
+            environment=document(row.environment, f"environment of run {row.id[:12]}"),
+            configuration=trees[row.configuration],
             parents=tuple(parents[row.id]), statistics=means[row.id],
         )
         for row in (rows[identity] for identity in identities if identity in rows)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from nnpipe.core.errors import ArtifactError, ConfigError
+from nnpipe.experiment.database._column_types import WrongValue
 from nnpipe.experiment.database._tables import SCHEMA, tables
 
 if TYPE_CHECKING:
@@ -78,6 +79,8 @@ def _is_schema() -> Any:
 def _schema_of(connection: Any, connections: Connections) -> int | None:
     import sqlalchemy as sa
 
+    if not connections.postgresql:
+        _check_plain(connection)
     names = sa.inspect(connection).get_table_names()
     if tables().about.name not in names:
         # A PostgreSQL database may be shared; a file belongs to one.
@@ -93,3 +96,21 @@ def _schema_of(connection: Any, connections: Connections) -> int | None:
     if schema != SCHEMA and schema not in MIGRATIONS:
         raise ArtifactError(f"{connections.shown}: of schema {text[:20]}, which this nnpipe does not read")
     return schema
+
+
+def _check_plain(connection: Any) -> None:
+    """Raise :class:`WrongValue` if a file has more than tables: views and the like compute what their author likes."""
+    import sqlalchemy as sa
+
+    stored = sa.text("SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL")
+    for kind, name, sql in connection.execute(stored).all():
+        words = str(sql).upper().split()
+        if kind not in ("table", "index") or "VIRTUAL" in words[:2]:
+            raise WrongValue(f"holds a {kind} {str(name)[:80]!r}, which no run database has")
+        if kind == "table":
+            columns = connection.execute(
+                sa.text("SELECT name, hidden FROM pragma_table_xinfo(:table)"), {"table": name}
+            )
+            for column, hidden in columns.all():
+                if hidden:
+                    raise WrongValue(f"{name}.{column} is computed, not stored, which no run database does")

@@ -11,8 +11,12 @@ import functools
 from dataclasses import dataclass
 from typing import Any
 
+from nnpipe.experiment.database._column_types import checked, name_columns
+
 SCHEMA = 5
 """Version of the tables."""
+
+_LAST = 253_402_300_799  # seconds until the end of the year 9999, the last that Python shows
 
 FLOAT, INTEGER, BOOLEAN, TEXT, NOTHING = range(5)
 """The Python type of a stored value."""
@@ -46,9 +50,12 @@ def tables() -> Tables:
     """Return the tables; this imports SQLAlchemy, so call it only when a database is opened."""
     import sqlalchemy as sa
 
+    big_integer, integer = checked(sa.BigInteger, int), checked(sa.Integer, int)
+    small_integer, double, boolean = checked(sa.SmallInteger, int), checked(sa.Double, float), checked(sa.Boolean, bool)
+    moment, fraction = checked(sa.Double, float, _LAST), checked(sa.Double, float, 1e6)
     metadata = sa.MetaData()
-    text = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
-    identity = sa.BigInteger().with_variant(sa.Integer(), "sqlite")  # SQLite auto-increments only INTEGER columns
+    text = checked(sa.Text, str)().with_variant(sa.Text(collation="C"), "postgresql")
+    identity = big_integer().with_variant(integer(), "sqlite")  # SQLite auto-increments only INTEGER columns
 
     def column(name: str, kind: Any, **options: Any) -> Any:
         return sa.Column(name, kind, nullable=options.pop("nullable", False), **options)
@@ -60,7 +67,7 @@ def tables() -> Tables:
     def table(name: str, *columns: Any, **options: Any) -> Any:
         return sa.Table(f"nnpipe_{name}", metadata, *columns, **options)
 
-    return Tables(
+    found = Tables(
         metadata=metadata,
         about=table("about", column("name", text, primary_key=True), column("value", text)),
         configurations=table(
@@ -77,8 +84,8 @@ def tables() -> Tables:
                 primary_key=True,
             ),
             column("path", text, primary_key=True),  # optimiser.arguments.lr
-            column("kind", sa.SmallInteger),
-            column("number", sa.Double, nullable=True),
+            column("kind", small_integer),
+            column("number", double, nullable=True),
             column("text", text, nullable=True),
             sa.Index("nnpipe_settings_by_path", "path"),
         ),
@@ -89,36 +96,36 @@ def tables() -> Tables:
             sa.Column("configuration", text, sa.ForeignKey("nnpipe_configurations.digest"), nullable=False, index=True),
             column("status", text),
             column("reason", text),
-            column("done", sa.BigInteger),
-            column("total", sa.BigInteger),
-            column("created", sa.Double, index=True),
-            column("started", sa.Double, nullable=True),  # the last start
-            column("ended", sa.Double, nullable=True),
+            column("done", big_integer),
+            column("total", big_integer),
+            column("created", moment, index=True),
+            column("started", moment, nullable=True),  # the last start
+            column("ended", moment, nullable=True),
             column("host", text),
-            column("process", sa.BigInteger, nullable=True),  # the owner while it runs
-            column("process_started", sa.Double, nullable=True),
+            column("process", big_integer, nullable=True),  # the owner while it runs
+            column("process_started", moment, nullable=True),
             column("environment", text),  # JSON
         ),
         parents=table(
             "parents",
             of_run(),
             sa.Column("parent", text, sa.ForeignKey("nnpipe_runs.id"), primary_key=True, index=True),
-            column("position", sa.Integer),
+            column("position", integer),
         ),
         statistics=table(
             "statistics",
             of_run(),
             column("name", text, primary_key=True),
-            column("position", sa.Integer),
-            column("count", sa.BigInteger),
-            *(column(name, sa.Double, nullable=True) for name in ("weight", "mean", "spread", "least", "greatest")),
+            column("position", integer),
+            column("count", big_integer),
+            *(column(name, double, nullable=True) for name in ("weight", "mean", "spread", "least", "greatest")),
         ),
         histories=table(
             "histories",
             sa.Column("id", identity, primary_key=True, autoincrement=True),
             of_run(primary=False),
             column("name", text),
-            column("rows", sa.BigInteger),
+            column("rows", big_integer),
             sa.UniqueConstraint("run", "name", name="nnpipe_histories_by_name"),
         ),
         series=table(
@@ -137,9 +144,9 @@ def tables() -> Tables:
                 primary_key=True,
                 autoincrement=False,
             ),
-            sa.Column("row", sa.BigInteger, primary_key=True, autoincrement=False),
-            column("kind", sa.SmallInteger),
-            column("value", sa.Double, nullable=True),
+            sa.Column("row", big_integer, primary_key=True, autoincrement=False),
+            column("kind", small_integer),
+            column("value", double, nullable=True),
             sqlite_with_rowid=False,
         ),
         artifacts=table(
@@ -148,9 +155,9 @@ def tables() -> Tables:
             column("name", text, primary_key=True),
             column("kind", text),  # state, arrays or file
             column("digest", text, index=True),  # SHA-256 of the content
-            column("size", sa.BigInteger),
+            column("size", big_integer),
             column("suffix", text),
-            column("created", sa.Double),
+            column("created", moment),
         ),
         origins=table(
             "origins",
@@ -160,7 +167,7 @@ def tables() -> Tables:
             column("package", text),
             column("version", text),
             column("commit", text),
-            column("dirty", sa.Boolean, nullable=True),
+            column("dirty", boolean, nullable=True),
             column("sha256", text),
         ),
         jobs=table(  # further columns of a run that is a job
@@ -169,23 +176,23 @@ def tables() -> Tables:
             column("place", text),
             column("folder", text),
             column("state", text),
-            column("fraction", sa.Double, nullable=True),
-            column("attempt", sa.Integer),
-            column("settled", sa.Boolean, index=True),
+            column("fraction", fraction, nullable=True),
+            column("attempt", integer),
+            column("settled", boolean, index=True),
             column("details", text),  # JSON
         ),
         searches=table(  # further columns of a run that is a search
             "searches",
             of_run(),
             column("objectives", text),  # JSON: minimize or maximize, by name
-            column("version", sa.BigInteger),  # the number of changes to its trials
-            column("next", sa.BigInteger),  # the number of the next trial
-            column("trials", sa.BigInteger),  # without those taken over from elsewhere
+            column("version", big_integer),  # the number of changes to its trials
+            column("next", big_integer),  # the number of the next trial
+            column("trials", big_integer),  # without those taken over from elsewhere
         ),
         trials=table(
             "trials",
             sa.Column("search", text, sa.ForeignKey("nnpipe_searches.run", ondelete="CASCADE"), primary_key=True),
-            sa.Column("number", sa.BigInteger, primary_key=True, autoincrement=False),
+            sa.Column("number", big_integer, primary_key=True, autoincrement=False),
             column("state", text),
             column("configuration", text, nullable=True),  # JSON
             column("digest", text, nullable=True),  # SHA-256 of the configuration's key
@@ -193,14 +200,14 @@ def tables() -> Tables:
             column("results", text),  # JSON: the value of each objective
             column("intervals", text, server_default="{}"),  # JSON: the ends of those of measured values
             column("files", text, server_default=""),  # SHA-256 of the list of its files in a storage
-            column("seconds", sa.Double, nullable=True),
+            column("seconds", double, nullable=True),
             column("message", text),
             column("worker", text),
             column("origin", text),
-            column("fence", sa.BigInteger),
-            column("version", sa.BigInteger),
-            column("started", sa.Double, nullable=True),
-            column("expires", sa.Double, nullable=True),  # 0 while it waits, NULL when it has ended
+            column("fence", big_integer),
+            column("version", big_integer),
+            column("started", moment, nullable=True),
+            column("expires", moment, nullable=True),  # 0 while it waits, NULL when it has ended
             sa.Index("nnpipe_trials_by_version", "search", "version"),
             sa.Index("nnpipe_trials_by_digest", "search", "digest"),
             sa.Index(
@@ -214,9 +221,9 @@ def tables() -> Tables:
         reports=table(  # intermediate values of trials
             "reports",
             sa.Column("search", text, primary_key=True),
-            sa.Column("number", sa.BigInteger, primary_key=True, autoincrement=False),
-            sa.Column("step", sa.BigInteger, primary_key=True, autoincrement=False),
-            column("value", sa.Double, nullable=True),
+            sa.Column("number", big_integer, primary_key=True, autoincrement=False),
+            sa.Column("step", big_integer, primary_key=True, autoincrement=False),
+            column("value", double, nullable=True),
             sa.ForeignKeyConstraint(
                 ("search", "number"), ("nnpipe_trials.search", "nnpipe_trials.number"), ondelete="CASCADE"
             ),
@@ -227,9 +234,11 @@ def tables() -> Tables:
             column("device", text, index=True),
             column("holder", text),
             column("purpose", text),
-            column("asked", sa.Double),
-            column("granted", sa.Double, nullable=True),  # NULL while it waits
-            column("expires", sa.Double),
+            column("asked", moment),
+            column("granted", moment, nullable=True),  # NULL while it waits
+            column("expires", moment),
             sqlite_autoincrement=True,
         ),
     )
+    name_columns(metadata)
+    return found

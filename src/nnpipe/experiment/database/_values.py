@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator
 from typing import Any
 
 from nnpipe.core.errors import ConfigError
+from nnpipe.core.messages import one_line
+from nnpipe.experiment.database._column_types import WrongValue
 from nnpipe.experiment.database._tables import BOOLEAN, FLOAT, INTEGER, NOTHING, TEXT
 
 MOST = 500
@@ -69,7 +72,33 @@ def restored(kind: int, value: float | None) -> bool | int | float:
     """Return the number that :func:`number` converted."""
     if kind == BOOLEAN:
         return bool(value)
-    return int(unreal(value)) if kind == INTEGER else unreal(value)
+    return int(value) if kind == INTEGER and value is not None and abs(value) <= _EXACT else unreal(value)
+
+
+def document(text: str, what: str) -> dict[str, Any]:
+    """Return the object that a column of JSON holds.
+
+    Raises
+    ------
+    WrongValue
+        If it holds something else.
+    """
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise WrongValue(f"{what} holds no JSON: {one_line(error)}") from None
+    if not isinstance(found, dict):
+        raise WrongValue(f"{what} holds {type(found).__name__} in place of an object of JSON")
+    return found
+
+
+def numbers_of(text: str, what: str) -> dict[str, float]:
+    """Return the numbers by name that a column of JSON holds; see :func:`document`."""
+    found = document(text, what)
+    for name, value in found.items():
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise WrongValue(f"{what}: {name[:40]!r} is {str(value)[:40]!r}, which is no number")
+    return found
 
 
 def leaves(tree: Any, path: str = "") -> Iterator[dict[str, Any]]:

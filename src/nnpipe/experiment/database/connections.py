@@ -14,7 +14,10 @@ from typing import Any
 
 from nnpipe.core.errors import ArtifactError, ConfigError, MissingDependency
 from nnpipe.experiment.database import _run_lookup, _schema
+from nnpipe.experiment.database._column_types import WrongValue
 
+_LIMIT_LENGTH = 0  # of sqlite3.h: SQLITE_LIMIT_LENGTH
+_LONGEST = 64 << 20  # bytes of a value
 _LOCK = 0x6E6E_7069_7065  # "nnpipe": the advisory lock of PostgreSQL that writers take
 
 
@@ -143,6 +146,8 @@ class Connections:
 
         try:
             yield
+        except WrongValue as error:
+            raise ArtifactError(f"{self.shown}: {error}") from None
         except sqlite3.Error as error:  # of the beginning of a transaction
             raise self._fault(error) from error
         except sqlalchemy.exc.DBAPIError as error:
@@ -202,6 +207,9 @@ class Connections:
 
         @sa.event.listens_for(engine, "connect")
         def prepare(connection: Any, record: object) -> None:
+            connection.execute("PRAGMA trusted_schema = OFF")  # the file may be somebody else's
+            if hasattr(connection, "setlimit"):  # Python 3.11
+                connection.setlimit(_LIMIT_LENGTH, _LONGEST)
             connection.execute("PRAGMA foreign_keys = ON")
             connection.execute("PRAGMA synchronous = FULL")  # committed data survive a power failure
 

@@ -15,7 +15,7 @@ from nnpipe.experiment.configuration import Configuration
 from nnpipe.experiment.database import _run_lookup
 from nnpipe.experiment.database._run_ownership import holder, may_be_alive
 from nnpipe.experiment.database._tables import tables
-from nnpipe.experiment.database._values import unreal
+from nnpipe.experiment.database._values import document, unreal
 from nnpipe.experiment.database.connections import Connections
 from nnpipe.experiment.database.records import RunRecord
 from nnpipe.experiment.database.run_statistics import insert_statistics, statistic_rows
@@ -236,7 +236,8 @@ class Jobs:
         return [
             JobRecord(
                 run=run, place=row.place, folder=row.folder, state=row.state, attempt=row.attempt, settled=row.settled,
-                fraction=None if row.fraction is None else unreal(row.fraction), details=json.loads(row.details),
+                fraction=None if row.fraction is None else unreal(row.fraction),
+                details=document(row.details, f"job {row.run[:12]}"),
             )
             for run in runs
             for row in (rows[run.id],)

@@ -7,6 +7,7 @@ from typing import Any
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.experiment.database import _run_lookup, _sql_statements
+from nnpipe.experiment.database._column_types import WrongValue
 from nnpipe.experiment.database._tables import tables
 from nnpipe.experiment.database._values import number, real, restored, text_checked, unreal
 from nnpipe.experiment.database.connections import Connections
@@ -15,6 +16,7 @@ from nnpipe.experiment.statistics import Statistic, Statistics
 
 _FIELDS = ("weight", "mean", "spread", "least", "greatest")
 _AT_ONCE = 20_000  # values sent in one statement
+_MOST_EMPTY = 1 << 20  # rows without a value
 
 
 class RunFigures:
@@ -113,10 +115,19 @@ class RunFigures:
             found = connection.execute(query.where(t.histories.c.run == identity, t.histories.c.name == name)).first()
             if found is None:
                 raise ConfigError(f"run {identity[:12]} has no history {name[:80]!r}")
+            points = sa.select(sa.func.count()).select_from(t.points.join(t.series, t.series.c.id == t.points.c.series))
+            stored = connection.scalar(points.where(t.series.c.history == found.id))
+            # Rows may be empty, but a few bytes must not claim the memory of billions.
+            if not 0 <= found.rows <= stored + _MOST_EMPTY:
+                raise WrongValue(
+                    f"history {name[:80]!r} claims {found.rows:,} rows, of which it holds {stored:,} values"
+                )
             rows: list[dict[str, Any]] = [{} for _ in range(found.rows)]
             query = sa.select(t.points.c.row, t.series.c.name, t.points.c.kind, t.points.c.value)
             query = query.join(t.series, t.series.c.id == t.points.c.series).where(t.series.c.history == found.id)
             for row, key, kind, value in connection.execute(query.order_by(t.series.c.id, t.points.c.row)):
+                if not 0 <= row < found.rows:
+                    raise WrongValue(f"history {name[:80]!r} has row {row}, but {found.rows:,} rows")
                 rows[row][key] = restored(kind, value)
         history = History()
         history.load_state_dict({"rows": rows})

@@ -16,6 +16,7 @@ from nnpipe.experiment.database import _run_lookup
 from nnpipe.experiment.database._run_ownership import holder
 from nnpipe.experiment.database._sql_conditions import best_value
 from nnpipe.experiment.database._tables import tables
+from nnpipe.experiment.database._values import document
 from nnpipe.experiment.database.connections import Connections
 from nnpipe.experiment.database.records import RunRecord
 from nnpipe.experiment.database.runs import configured, insert
@@ -97,7 +98,7 @@ class Searches:
                 run = insert(connection, name, configuration, (), environment)
                 row = {"run": run, "objectives": described, "version": 0, "next": 0, "trials": 0}
                 connection.execute(searches.insert(), row)
-            elif json.loads(found.objectives) != dict(objectives):
+            elif document(found.objectives, f"search {name}") != dict(objectives):
                 raise ConfigError(
                     f"search {name} was begun with the objectives {found.objectives}, not {described}; "
                     "take another name for this one"
@@ -149,7 +150,9 @@ class Searches:
         taken_over: dict[str, int] = defaultdict(int)
         for some in _run_lookup.batches(identities):
             query = sa.select(searches.c.run, searches.c.objectives).where(searches.c.run.in_(some))
-            objectives |= {row.run: json.loads(row.objectives) for row in connection.execute(query)}
+            objectives |= {
+                row.run: document(row.objectives, f"search {row.run[:12]}") for row in connection.execute(query)
+            }
             elsewhere = sa.func.sum(sa.case((t.c.origin != "", 1), else_=0))
             found = sa.select(t.c.search, t.c.state, sa.func.count(), elsewhere).where(t.c.search.in_(some))
             for search, state, count, taken in connection.execute(found.group_by(t.c.search, t.c.state)):

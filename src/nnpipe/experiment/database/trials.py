@@ -15,8 +15,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from nnpipe.core.errors import ConfigError
+from nnpipe.experiment.database._column_types import WrongValue
 from nnpipe.experiment.database._trial_statements import WAITING, trial_statements
-from nnpipe.experiment.database._values import real, unreal
+from nnpipe.experiment.database._values import document, numbers_of, real, unreal
 from nnpipe.experiment.database.connections import Connections
 from nnpipe.experiment.database.runs import tellable
 
@@ -60,9 +61,9 @@ class TrialRows:
                 connection.execute(self._do.reported, of) if any(row.has_reports for row in rows) else ()
             ):
                 reports[number].append((step, unreal(value)))
-        # Trials change one after the other, each with the next version.
-        now = rows[-1].version if rows else version
-        return int(now), [_fields(row, tuple(reports[row.number])) for row in rows]
+            # Trials change one after the other, each with the next version.
+            now = rows[-1].version if rows else version
+            return int(now), [_fields(row, tuple(reports[row.number])) for row in rows]
 
     def unended(self) -> list[dict[str, Any]]:
         """Return the trials that have not ended, by number and without their reports."""
@@ -260,10 +261,15 @@ def _digest(key: str) -> str:
 
 def _fields(row: Any, reports: tuple[tuple[int, float], ...]) -> dict[str, Any]:
     alike = ("number", "state", "seconds", "message", "worker", "origin", "fence", "version", "files")
+    what = f"trial {row.number}"
+    intervals = document(row.intervals, f"intervals of {what}")
+    for name, ends in intervals.items():
+        if not (isinstance(ends, list) and len(ends) == 2 and all(isinstance(end, (int, float)) for end in ends)):
+            raise WrongValue(f"intervals of {what}: {name[:40]!r} is not two numbers")
     return {name: getattr(row, name) for name in alike} | {
-        "configuration": None if row.configuration is None else json.loads(row.configuration),
-        "values": json.loads(row.results),
-        "intervals": {name: (low, high) for name, (low, high) in json.loads(row.intervals).items()},
-        "notes": json.loads(row.notes),
+        "configuration": None if row.configuration is None else document(row.configuration, what),
+        "values": numbers_of(row.results, f"values of {what}"),
+        "intervals": {name: (low, high) for name, (low, high) in intervals.items()},
+        "notes": document(row.notes, f"notes of {what}"),
         "reports": reports,
     }

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
+from nnpipe.core.bounded_json import parse_json
 from nnpipe.core.errors import DatasetError
 from nnpipe.experiment.readers.reader import Column, DataReader, stacked, transposed
 
@@ -17,9 +17,9 @@ class JSONReader(DataReader):
         try:
             text = self.path.read_text("utf-8")
             if self.path.suffix.lower() == ".jsonl":
-                data: Any = [json.loads(line) for line in text.splitlines() if line.strip()]
+                data: Any = [parse_json(line) for line in text.splitlines() if line.strip()]
             else:
-                data = json.loads(text)
+                data = parse_json(text)
         except (ValueError, RecursionError) as error:
             raise DatasetError(f"no JSON: {error}") from error
         if isinstance(data, dict) and all(isinstance(column, list) for column in data.values()):

@@ -9,6 +9,7 @@ from typing import Any
 
 from nnpipe.core.arguments import arguments_of
 from nnpipe.core.artifact import Artifact, sidecar_of
+from nnpipe.core.bounded_json import read_object
 from nnpipe.core.component import Component
 from nnpipe.core.errors import ArtifactError, ConfigError
 from nnpipe.core.files import sha256_of
@@ -16,7 +17,6 @@ from nnpipe.core.model import ModelWrapper
 from nnpipe.core.registry import components, find
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.tensors import IOSpec
-from nnpipe.formats.bounded_json import read_object
 from nnpipe.formats.genai_folder import CONFIGURATION as GENAI_CONFIGURATION
 from nnpipe.formats.model_folder import LISTING, listed_size
 from nnpipe.formats.onnx import read_onnx

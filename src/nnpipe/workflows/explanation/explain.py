@@ -18,7 +18,7 @@ from nnpipe.core.graph import Graph
 from nnpipe.core.graph_sizes import Shapes, random_inputs
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import ModelWrapper
-from nnpipe.core.registry import find
+from nnpipe.core.registry import component_from, find
 from nnpipe.core.runtime import Runtime
 from nnpipe.modelwrappers.files.file_formats import format_of
 from nnpipe.workflows.candidates.model_files import artifact_of
@@ -28,6 +28,8 @@ from nnpipe.workflows.explanation.graph_source import shown_by
 from nnpipe.workflows.explanation.layer_errors import LayerErrors, layer_errors
 from nnpipe.workflows.explanation.layer_times import layer_times
 from nnpipe.workflows.explanation.memory_use import memory_use
+from nnpipe.workflows.file_facts import bytes_in_all
+from nnpipe.workflows.isolation.limits import call_limited, limit_process
 from nnpipe.workflows.user_inputs.data import inputs_of
 from nnpipe.workflows.user_inputs.inputs import given, opened_by, working_folder
 from nnpipe.workflows.verification.binding import bound
@@ -110,6 +112,9 @@ def explain(
     elif memory or ceilings is not None:
         raise ConfigError("explain: the memory and the share of the roof are those in a runtime: name one")
     wanted = {name: tuple(shape) for name, shape in (shapes or {}).items()}
+    for file in (model, against):
+        if isinstance(file, (str, Path)) and Path(file).is_file():
+            _check_opens(Path(file), wanted if file is model else {}, made if file is model else None)
     with working_folder() as folder:
         if made is not None or against is not None:
             path = _file_of(model)
@@ -130,6 +135,30 @@ def explain(
         title = Path(path).name if isinstance(model, (str, Path, tuple)) else type(model).__name__
         with wrapper.open(path) as live:
             return _explained(title, live, wanted)
+
+
+def _check_opens(path: Path, shapes: Shapes, runtime: Runtime | None) -> None:
+    """Raise :class:`ArtifactError` if opening a file, as is done below, crashes or exceeds its limits."""
+    live = shown_by(path)
+    request = {
+        "path": str(path),
+        "shapes": {name: list(shape) for name, shape in shapes.items()},
+        "runtime": None if runtime is None else runtime.describe(),
+    }
+    call_limited(f"{__name__}:open_here", path, request, bytes_in_all(live.wrapper, path))
+
+
+def open_here(request: Mapping[str, Any]) -> None:
+    """Open a request's file and look at its graph, and load it in its runtime if there is one, in this process."""
+    path = Path(request["path"])
+    opened = shown_by(path)
+    limit_process(request["size"], opened.wrapper)
+    with opened as live:
+        live.get_sized_graph({name: tuple(shape) for name, shape in request["shapes"].items()})
+    if request["runtime"] is not None:
+        runtime: Runtime = component_from(request["runtime"], Runtime)
+        runtime.import_framework()
+        runtime.load(artifact_of(path, format_of(path), runtime)).close()
 
 
 def _explained(title: str, live: LiveModel, shapes: Shapes) -> ExplainResult:

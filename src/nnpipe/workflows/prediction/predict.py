@@ -13,10 +13,10 @@ from nnpipe.analysis.kernel_table import KernelTable
 from nnpipe.analysis.kernels import FusedKernel, kernels_of
 from nnpipe.analysis.operation_costs import graph_cost
 from nnpipe.core.argument_checks import check_call
+from nnpipe.core.bounded_json import read_object
 from nnpipe.core.errors import ArtifactError, ConfigError
 from nnpipe.core.graph import Graph
 from nnpipe.core.live_model import LiveModel
-from nnpipe.formats.bounded_json import read_object
 from nnpipe.layers.graph.graph import NetworkGraph
 from nnpipe.layers.graph.operations import operations_of
 from nnpipe.measuring.machine import machine_folder
