@@ -56,10 +56,11 @@ class FinishedBoxesDecoder(DetectionDecoder):
         else:
             boxes, scores, classes, counts = self._parts(outputs)
         boxes = corners_in_shares(boxes, self.box_order, self.coordinates, io, inputs)
-        scores = np.where(np.isfinite(classes), scores, np.nan)
+        known = np.isfinite(classes)
         numbers = np.rint(np.nan_to_num(classes, posinf=0, neginf=0)).astype(np.int64) - self.class_offset
         if self.numbering == "coco-ids":
             numbers = coco_classes(numbers + 1)
+        numbers, scores = np.where(known, numbers, 0), np.where(known, scores, np.nan)
         numbers = np.where(np.arange(boxes.shape[1]) < np.asarray(counts).reshape(-1, 1), numbers, -1)
         return Candidates(boxes, scores.astype(np.float32), numbers)
 

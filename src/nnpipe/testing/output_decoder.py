@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from nnpipe.core.component import Component
+from nnpipe.core.evaluation import samples_not_finite
 from nnpipe.core.meaning import Meaning
 from nnpipe.core.output_decoder import OutputDecoder, decoder_of
 from nnpipe.core.task import task_named
@@ -75,3 +76,20 @@ class OutputDecoderContract(ComponentContract):
     ) -> None:
         found = decoder.decode({name: array[:0] for name, array in outputs.items()}, io, inputs)
         assert all(len(array) == 0 for array in found.values())
+
+    @pytest.mark.parametrize("number", [np.nan, np.inf])
+    def test_what_is_not_finite_is_not_lost(
+        self, decoder: OutputDecoder, io: IOSpec, outputs: Batch, inputs: tuple[InputMeaning, ...], number: float
+    ) -> None:
+        count = len(next(iter(outputs.values())))
+        spoilt = {}
+        for name, array in outputs.items():
+            spoilt[name] = array.copy()
+            if array.dtype.kind == "f":
+                spoilt[name][0] = number
+        if all(array.dtype.kind != "f" for array in outputs.values()):
+            return  # integers are always finite
+        with np.errstate(all="ignore"):
+            found = decoder.decode(spoilt, io, inputs)
+        lost = decoder.without_answer(spoilt, count) | samples_not_finite(found, count)
+        assert lost.tolist() == [True] + [False] * (count - 1)
