@@ -14,6 +14,7 @@ from nnpipe.core.component import Component, overridden
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import ConfigError, NotSupported
+from nnpipe.core.evaluation import NOT_FINITE
 from nnpipe.core.graph import Graph, Profile, Selector
 from nnpipe.core.graph_sizes import Shapes, sized_by_running
 from nnpipe.core.live_model import LiveModel
@@ -25,7 +26,7 @@ from nnpipe.core.progress import Progress, silent
 from nnpipe.core.saving import check_destination
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensor_meaning import InputMeaning
-from nnpipe.core.tensors import Batch, IOSpec
+from nnpipe.core.tensors import Batch, IOSpec, batch_size
 from nnpipe.core.training import TrainingHistory, TrainingOptions
 
 if TYPE_CHECKING:
@@ -228,7 +229,11 @@ class ModelWrapper(Component):
     def postprocess(self, outputs: Batch) -> Batch:
         """Convert the model's outputs to the predictions that the data set evaluates, by :attr:`output_decoder`."""
         decoder, meaning = self.output_decoder, self.meaning
-        return outputs if decoder is None else decoder.decode(outputs, self.io, meaning.inputs if meaning else ())
+        if decoder is None:
+            return outputs
+        found = decoder.decode(outputs, self.io, meaning.inputs if meaning else ())
+        lost = decoder.without_answer(outputs, batch_size(outputs))
+        return {**found, NOT_FINITE: lost} if lost.any() else found
 
     def check_saving(self, path: str | Path, size: int = 0) -> None:
         """Raise :class:`ConfigError` if :meth:`save` could not write this file of ``size`` bytes.

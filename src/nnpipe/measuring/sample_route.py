@@ -96,23 +96,16 @@ class SampleRoute:
         decoder = self.wrapper.output_decoder
         outputs = adapt_outputs(outputs, self.model_io, self.session_io)
         outputs = with_inputs(decoder, outputs, inputs, self.model_io, self.session_io)
-        lost = self._without_answer(outputs, len(next(iter(truth.values()))))
-        predictions = self.dataset.postprocess(self.wrapper.postprocess(outputs))
-        if lost.any():
+        decoded = dict(self.wrapper.postprocess(outputs))
+        lost = decoded.pop(NOT_FINITE, None)
+        predictions = self.dataset.postprocess(decoded)
+        if decoder is None:  # the greatest of several numbers, or a selection, may hide NaN
+            lost = self.dataset.task.without_answer(outputs, len(next(iter(truth.values()))))
+        if lost is not None and lost.any():
             predictions = {**predictions, NOT_FINITE: lost}
         found = self.dataset.judge_predictions(predictions, truth)
         # Thresholds of a decoder change its metrics.
         return found if decoder is None else replace(found, settings={**found.settings, "decoder": decoder.describe()})
-
-    def _without_answer(self, outputs: Batch, samples: int) -> npt.NDArray[np.bool_]:
-        """Return for which samples the model gives no answer, ``(samples,)``.
-
-        It is asked of the raw outputs, since the greatest of several numbers, or a selection, may hide NaN.
-        """
-        decoder = self.wrapper.output_decoder
-        if decoder is not None:
-            return decoder.without_answer(outputs, samples)
-        return self.dataset.task.without_answer(outputs, samples)
 
 
 def fixed_size(io: IOSpec) -> int | None:

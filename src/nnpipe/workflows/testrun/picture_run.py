@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nnpipe.core.errors import ConfigError
+from nnpipe.core.evaluation import samples_not_finite
 from nnpipe.core.preprocessing import IMAGE_SIZE
 from nnpipe.core.task import all_tasks
 from nnpipe.core.tensors import Batch
@@ -42,7 +44,7 @@ def carry_out(request: Mapping[str, Any]) -> list[dict[str, Any]]:
                 IMAGE_SIZE: np.array([picture.shape[:2]], np.int32),
             }
             found = [each.predictions(given) for each in predictors]
-            differences.append(task.difference(picture, found[0], found[1]) if len(found) > 1 else 0.0)
+            differences.append(_difference(task, picture, found))
             names.append(name)
             _write(folder / f"{number}.jpg", task, picture, found, request["titles"], class_names)
     order = np.argsort(-np.array(differences), kind="stable").tolist()
@@ -55,6 +57,18 @@ def carry_out(request: Mapping[str, Any]) -> list[dict[str, Any]]:
     differing = sum(each > 0 for each in differences)
     beside = f", {differing:,} of which the models see differently come first" if len(request["candidates"]) > 1 else ""
     return [Tried(f"{len(order):,} pictures{beside}", OUTPUT).to_json()]
+
+
+def _difference(task: TaskPictures, picture: npt.NDArray[np.uint8], found: Sequence[Batch]) -> float:
+    """Return how much two models differ: infinitely if one of them gives no finite answer; 0 of one model."""
+    lost = [_is_lost(each) for each in found]
+    if len(found) < 2 or all(lost):
+        return 0.0
+    return math.inf if any(lost) else task.difference(picture, found[0], found[1])
+
+
+def _is_lost(predictions: Batch) -> bool:
+    return bool(samples_not_finite(predictions, 1).any())
 
 
 def _task_of(predictors: Sequence[Predictor]) -> str:
@@ -95,7 +109,10 @@ def _write(
 ) -> None:
     from PIL import Image, ImageDraw
 
-    drawn = [task.drawn(picture, each, class_names) for each in found]
+    drawn = [
+        (picture, "the outputs are NaN or infinite") if _is_lost(each) else task.drawn(picture, each, class_names)
+        for each in found
+    ]
     width = min(picture.shape[1], _WIDEST)
     width = max(width, 160)
     height = max(1, round(picture.shape[0] * width / picture.shape[1]))
