@@ -38,3 +38,16 @@ def test_a_missing_file_is_refused_and_nothing_written(tmp_path: Path, capsys: p
     assert main([str(tmp_path / "m.onnx"), "--csv", str(tmp_path / "c.csv")]) == 2
     assert "m.onnx" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow  # TensorFlow is imported
+def test_a_keras_layer_that_free_axes_are_too_short_for_asks_for_shapes(
+    shared_data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    needs("keras", "tensorflow")
+    path = shared_data / "keras_files" / "sequential_with_avgpool2d.h5"
+    assert main([str(path)]) == 2
+    told = capsys.readouterr().err
+    assert "Traceback" not in told
+    assert "layer 'average_pooling2d' cannot take inputs of these shapes" in told
+    assert "--shape" in told

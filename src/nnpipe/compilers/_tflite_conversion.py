@@ -21,7 +21,7 @@ from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.claims import Claim
 from nnpipe.core.compiler import Calibration
-from nnpipe.core.errors import ConfigError
+from nnpipe.core.errors import CompileError, ConfigError
 from nnpipe.core.external_tools import Tool
 from nnpipe.core.tensors import IOSpec
 from nnpipe.formats.tflite import read_tflite
@@ -141,7 +141,14 @@ class TFLiteConverting(IntegerIOCompiler, FloatKeepingCompiler):
                 converter.representative_dataset = lambda: iter(samples)
                 converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
                 converter._experimental_calibrate_only = True  # as TensorFlow's QuantizationDebugger does
-            content: bytes = converter.convert()
+            try:
+                content: bytes = converter.convert()
+            except Exception as error:  # of classes that TensorFlow does not publish
+                if batch is None and "element_shape to be static" in str(error):
+                    raise CompileError(
+                        "TensorFlow Lite has recurrent layers only for a fixed batch size; set --fixed-batch 1"
+                    ) from error
+                raise
         return self._quantised(with_measured_ranges(content, samples)) if samples else content
 
     def _quantised(self, calibrated: bytes) -> bytes:

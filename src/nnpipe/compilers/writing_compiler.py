@@ -15,11 +15,12 @@ from typing import Any, ClassVar
 from nnpipe.compilers._written_numbers import check_claimed_numbers
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.compiler import Calibration, ModelCompiler
-from nnpipe.core.errors import CompileError, NNPipeError
+from nnpipe.core.errors import ArtifactError, CompileError, NNPipeError
 from nnpipe.core.files import replacing
-from nnpipe.core.messages import one_line
+from nnpipe.core.messages import library_failure, one_line
 from nnpipe.core.native_output import native_output_held
 from nnpipe.core.tensors import IOSpec, TensorSpec
+from nnpipe.formats.onnx_nodes import read_nodes
 
 
 class WritingCompiler(ModelCompiler):
@@ -30,7 +31,7 @@ class WritingCompiler(ModelCompiler):
 
     - The file is written whole or not at all, with its description beside it.
     - Any exception of ``_write`` becomes a :class:`~nnpipe.core.errors.CompileError` of one line that names the
-      model and the cause; other errors of nnpipe, such as ``ConfigError``, are not changed.
+      model, the library, the node and the cause; other errors of nnpipe, such as ``ConfigError``, are not changed.
     - A result without any number of the precision in :meth:`claims` is refused: a quantiser found nothing.
     - Output and log messages of converters do not reach the terminal.
     - Inputs and outputs are sorted in the order of the source, and must have kept their names.
@@ -102,9 +103,9 @@ class WritingCompiler(ModelCompiler):
         except Exception as error:  # compilers raise any kind of exception
             if isinstance(error, NNPipeError) and not isinstance(error, CompileError):
                 raise
-            raise CompileError(
-                f"{type(self).__name__} cannot compile {artifact.path}: {one_line(error, 500)}"
-            ) from error
+            known = isinstance(error, CompileError)
+            reason = one_line(error, 500) if known else self._library_failure(error, artifact)
+            raise CompileError(f"{type(self).__name__} cannot compile {artifact.path}: {reason}") from error
         return Artifact.of(
             path,
             self.produces,
@@ -116,6 +117,15 @@ class WritingCompiler(ModelCompiler):
             claims=self.claims(),
             outcome=outcome,
         )
+
+    def _library_failure(self, error: Exception, artifact: Artifact) -> str:
+        library = (self.packages or self.requires or (type(self).__name__,))[0]
+        nodes: dict[str, str] = {}
+        if artifact.format == "onnx":
+            with contextlib.suppress(ArtifactError):
+                for node in read_nodes(artifact.path):
+                    nodes |= dict.fromkeys((node.name, *node.outputs), node.kind)
+        return library_failure(library, error, nodes, "nnpipe reduce finds the part of the model on which it fails")
 
 
 def _versions(packages: tuple[str, ...]) -> Iterator[tuple[str, str]]:

@@ -2,8 +2,21 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from nnpipe.core.foreign_text import harmless
 from nnpipe.core.secret import without_secrets
+
+LOCKED = "another program has it open for writing; try again when that has ended, or take a copy"
+"""What is wrong with a file that HDF5 cannot lock."""
+
+# What says where a library noticed a fault in its own code, not what is wrong.
+_PLACES = ("Exception from ", "Check '", "Traceback ", 'File "')
+_PREFIX = re.compile(
+    r"^\[ONNXRuntimeError\] : \d+ : \w+ : (Load model from .*? failed:)?|^\S+:\d+(:\d+)?: error: (loc\(.*\): )?"
+)
 
 
 def one_line(error: object, limit: int = 300) -> str:
@@ -30,3 +43,35 @@ def shown(value: object) -> str:
     """Return a value as a message shows it: as Python writes it, and not for long."""
     text = without_secrets(repr(value))
     return text if len(text) <= 60 else text[:59] + "…"
+
+
+def library_failure(
+    library: str, error: BaseException, nodes: Mapping[str, str] = MappingProxyType({}), advice: str = ""
+) -> str:
+    """Return an error of a library as one line: its own first line, the node that it names, and what to try.
+
+    Parameters
+    ----------
+    library
+        The name of the library.
+    error
+        What it raised.
+    nodes
+        The kinds of the model's nodes, by their names and those of what they compute.
+    advice
+        What to try.
+
+    Examples
+    --------
+    >>> error = ValueError("<unknown>:0: error: loc(fused): 'tf.Foo' op of gate/3 is no operator\\nnote: called from")
+    >>> library_failure("TensorFlow", error, {"gate/3": "Foo"}, "leave it out")
+    "TensorFlow fails at Foo 'gate/3': 'tf.Foo' op of gate/3 is no operator; leave it out"
+    """
+    text = str(error)
+    named = (name for name in nodes if name and re.search(rf"(?<![\w./]){re.escape(name)}(?![\w./])", text))
+    place = max(named, key=len, default="")
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    own = [line for line in lines if not line.startswith(_PLACES)] or lines
+    first = one_line(error if isinstance(error, KeyError) or not own else _PREFIX.sub("", own[0]))
+    where = f" at {nodes[place]} {place!r}" if place else ""
+    return f"{library} fails{where}: {first}{f'; {advice}' if advice else ''}"

@@ -95,6 +95,11 @@ def _kind(path: Path) -> str:
         return "a pickle, which could run code and is not loaded"
     if start.startswith(b"version https://git-lfs"):
         return "a pointer of Git LFS, not the file itself: git lfs pull fetches it"
+    if start.lstrip().startswith(b"<?xml") and b"<net " in start:
+        return (
+            "the structure of an OpenVINO model (IR), whose weights lie beside it as .bin; nnpipe makes such files "
+            "itself: name the ONNX or TensorFlow Lite file that it was converted from"
+        )
     if start.lstrip().lower().startswith(_PAGE):
         return "a web page, not a model: the download went wrong"
     if start.startswith(b"\x7fELF"):

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from nnpipe.core.errors import ArtifactError, MissingDependency
-from nnpipe.core.messages import one_line
+from nnpipe.core.messages import LOCKED, one_line
 from nnpipe.formats.file_types import check_there, file_type_hint
 
 CONFIG, WEIGHTS, METADATA = "config.json", "model.weights.h5", "metadata.json"
@@ -92,6 +92,8 @@ def open_weights(path: Path) -> Iterator[Any]:
         raise ArtifactError(f"{path}: not a Keras file, .keras or HDF5{file_type_hint(path, 'KerasModel')}")
     try:
         file = h5py.File(source, "r")
+    except BlockingIOError:
+        raise ArtifactError(f"{path}: {LOCKED}") from None
     except Exception as error:
         raise ArtifactError(f"{path}: damaged or truncated: {one_line(error)}") from None
     with file:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import weakref
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,6 +20,15 @@ from nnpipe.frameworks.framework_output import hushed
 from nnpipe.frameworks.torch_session import array_of, tensor_of
 
 FORMAT = "executorch"
+# executorch/runtime/core/error.h
+_CODES = {
+    0x1: "an internal fault, as of XNNPACK for what it was not made for", 0x2: "a call in the wrong order",
+    0x10: "something that it does not support", 0x11: "something that it does not have",
+    0x12: "an argument that a kernel or XNNPACK does not take", 0x13: "a type of numbers that a kernel does not take",
+    0x14: "operators without a kernel here", 0x20: "a part of the program that is missing",
+    0x21: "memory that cannot be had", 0x23: "a damaged program", 0x30: "a part for another version of XNNPACK",
+    0x31: "memory for XNNPACK that cannot be had",
+}  # fmt: skip
 MOST = "max_batch"
 """Key of the note in a file that states the greatest batch size."""
 STATE = "keeps_state"
@@ -45,7 +55,7 @@ def load_method(content: bytes, path: Path, recording: bool = False) -> Any:
             )
             return program.load_method("forward"), program
         except Exception as error:  # its errors share no base but Exception
-            raise ArtifactError(f"{path}: ExecuTorch cannot load it: {one_line(error)}") from None
+            raise ArtifactError(f"{path}: ExecuTorch cannot load it: {_told(error)}") from None
 
 
 class ExecuTorchSession(InferenceSession):
@@ -165,4 +175,13 @@ class ExecuTorchSession(InferenceSession):
         del self._method, self._program, self._content, self._file
 
     def _failed(self, error: Exception) -> ArtifactError:
-        return ArtifactError(f"{self._path}: ExecuTorch cannot run it: {one_line(error)}")
+        return ArtifactError(f"{self._path}: ExecuTorch cannot run it: {_told(error)}")
+
+
+def _told(error: Exception) -> str:
+    """Return ExecuTorch's message, with what its code means and what to try."""
+    code = re.search(r"error:? 0x:?([0-9a-f]+)", str(error), re.IGNORECASE)
+    meaning = _CODES.get(int(code[1], 16)) if code else None
+    if meaning is None:
+        return one_line(error)
+    return f"{one_line(error)} ({meaning}); compiled with --backend portable or --precision fp32, it may run"

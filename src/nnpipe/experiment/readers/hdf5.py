@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 from nnpipe.core.errors import DatasetError
+from nnpipe.core.messages import LOCKED
 from nnpipe.experiment.readers.reader import Column, DataReader
 
 _AT_ONCE = 4096
@@ -39,6 +40,8 @@ class HDF5Reader(DataReader):
                     columns[name] = self._texts(name, item, known) if _is_text(item) else _numbers(name, item)
                     known += sum(map(sys.getsizeof, columns[name])) if _is_text(item) else 0
                 return columns
+        except BlockingIOError:
+            raise DatasetError(LOCKED) from None
         except (OSError, RuntimeError, KeyError, ValueError, TypeError) as error:
             raise DatasetError(f"no HDF5 file that can be read: {str(error).splitlines()[0]}") from error
 

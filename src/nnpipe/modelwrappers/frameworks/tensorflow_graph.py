@@ -8,8 +8,10 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
+from nnpipe.core.errors import ConfigError
 from nnpipe.core.graph import Graph, Operation
 from nnpipe.core.graph_sizes import Shapes
+from nnpipe.core.messages import one_line
 from nnpipe.core.tensors import IOSpec, TensorSpec
 from nnpipe.frameworks.keras import named_io
 from nnpipe.frameworks.keras_names import graph_of, layer_paths, named_weights
@@ -78,14 +80,26 @@ class LayerGraph:
         return Graph(operations, self.tensors, self.inputs, tuple(self.output_names.values()), self.native)
 
     def sized(self, shapes: Shapes) -> Graph:
-        """Return the graph for inputs of these shapes, from which Keras computes all lengths, layer by layer."""
+        """Return the graph for inputs of these shapes, from which Keras computes all lengths, layer by layer.
+
+        Raises
+        ------
+        ConfigError
+            If a layer cannot take what it would get; the message names it.
+        """
         import keras
 
         values = {
             name: keras.KerasTensor(shapes.get(name, spec.shape), spec.dtype) for name, spec in self.tensors.items()
         }
         for step in self.steps:
-            outputs = keras.tree.flatten(step.shown(values))
+            try:
+                outputs = keras.tree.flatten(step.shown(values))
+            except ValueError as error:  # such as a pooling of fewer values than its window holds
+                raise ConfigError(
+                    f"layer {step.operation.name!r} cannot take inputs of these shapes: {one_line(error).rstrip('.')}; say the "
+                    "lengths of free axes, which are 1 otherwise (--shape INPUT=N,N,...)"
+                ) from None
             values |= dict(zip(step.operation.outputs, outputs, strict=True))
         tensors = {name: replace(spec, shape=tuple(values[name].shape)) for name, spec in self.tensors.items()}
         operations = tuple(_with_primitives(step, tensors) for step in self.steps)
