@@ -96,9 +96,10 @@ class LayerGraph:
             try:
                 outputs = keras.tree.flatten(step.shown(values))
             except ValueError as error:  # such as a pooling of fewer values than its window holds
+                cause = one_line(error).rstrip(".")
                 raise ConfigError(
-                    f"layer {step.operation.name!r} cannot take inputs of these shapes: {one_line(error).rstrip('.')}; say the "
-                    "lengths of free axes, which are 1 otherwise (--shape INPUT=N,N,...)"
+                    f"layer {step.operation.name!r} cannot take inputs of these shapes: {cause}; say the lengths of "
+                    "free axes, which are 1 otherwise (--shape INPUT=N,N,...)"
                 ) from None
             values |= dict(zip(step.operation.outputs, outputs, strict=True))
         tensors = {name: replace(spec, shape=tuple(values[name].shape)) for name, spec in self.tensors.items()}
