@@ -33,6 +33,7 @@ from _table import EPYC, report
 from planted_damage import DATA, Converted, converted, opened, planted, verdict_on
 
 from nnpipe.analysis.agreement import Tolerances, compare
+from nnpipe.analysis.suspect_operations import Suspect
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import NNPipeError
 from nnpipe.core.model import ModelWrapper
@@ -118,17 +119,22 @@ class Mutations:
         found, where = verdict_on(made, damaged, self._drawn(made))
         row["damaged"] += 1
         row["different"] += found["verdict"] == "different"
-        causes = [suspect.name for suspect in where.suspects if suspect.effect == "all"]
+        causes = [suspect for suspect in where.suspects if suspect.effect == "all"]
         false = []
         if causes:
             _, again = verdict_on(made, damaged, self._drawn(made))
-            undone = {suspect.name: suspect.effect for suspect in again.suspects}
-            false = [name for name in causes if undone.get(name) != "all"]
+            undone = {name for each in again.suspects if each.effect == "all" for name in _operations(each)}
+            false = [each.name for each in causes if undone.isdisjoint(_operations(each))]
             row["causes"] += len(causes)
             row["false causes"] += len(false)
         if self.verbose or false or found["verdict"] != "different":
             what = f"{plant.kind} in {sorted(plant.culprits)} ({mutated})"
             print(f"{what}: {made.model.name}, {made.way}: {_told(found)}; not again: {false}", flush=True)
+
+
+def _operations(suspect: Suspect) -> set[str]:
+    """Return the operations that a suspect stands for."""
+    return {*suspect.within, suspect.level.operation}
 
 
 def _told(found: dict[str, Any]) -> str:

@@ -12,8 +12,10 @@ import pytest
 
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import ArtifactError, ConfigError
+from nnpipe.core.runtime import Runtime
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 from nnpipe.runtimes.onnxruntime import ONNXRuntime
+from nnpipe.runtimes.openvino import OpenVINORuntime
 from nnpipe.testing.model_files import NETWORK_IO, write_onnx_network
 from nnpipe.testing.runtime import RuntimeContract
 
@@ -260,8 +262,10 @@ def test_the_mnist_network_is_as_accurate_as_published(shared_data: Path) -> Non
     assert np.mean(np.array(found) == labels) == pytest.approx(0.989, abs=0.0005)
 
 
-@pytest.mark.parametrize("exact", [True, False])
-def test_products_with_weights_of_4_bits_are_exact_unless_that_is_not_asked_for(tmp_path: Path, exact: bool) -> None:
+@pytest.mark.parametrize("given", [ONNXRuntime(), OpenVINORuntime(), ONNXRuntime(exact_integers=False)])
+def test_products_with_weights_of_4_bits_are_exact_unless_that_is_not_asked_for(tmp_path: Path, given: Runtime) -> None:
+    if given.missing():
+        pytest.skip("OpenVINO is not installed")
     random = np.random.default_rng(0)
     levels, scales = random.integers(-7, 8, (128, 32)), random.uniform(0.01, 0.1, (4, 32)).astype(np.float32)
     nodes = [
@@ -278,7 +282,6 @@ def test_products_with_weights_of_4_bits_are_exact_unless_that_is_not_asked_for(
     onnx.save_model(onnx.helper.make_model(graph, opset_imports=opset, ir_version=10), str(path))
     x = random.standard_normal((5, 128)).astype(np.float32)
     expected = x @ (levels * np.repeat(scales, 32, 0)).astype(np.float32)
-    runtime = ONNXRuntime(exact_integers=exact)
-    with runtime.load(bare(path, runtime)) as session:
+    with given.load(bare(path)) as session:
         off = np.abs(session.infer({"x": x})["y"] - expected).max() / np.abs(expected).max()
-    assert off < 1e-6 if exact else off < 0.1
+    assert off < (0.1 if given == ONNXRuntime(exact_integers=False) else 1e-6)

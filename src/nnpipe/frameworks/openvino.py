@@ -63,6 +63,9 @@ def compile_model(
             settings["INFERENCE_NUM_THREADS"] = num_threads
     if precision != "auto":
         settings["INFERENCE_PRECISION_HINT"] = precision
+        if precision == "f32" and device == "cpu":
+            # By default, products with 4-bit weights round their activations to 8 bits.
+            settings["DYNAMIC_QUANTIZATION_GROUP_SIZE"] = "0"
     if counting:
         settings["PERF_COUNT"] = True
     try:
