@@ -122,9 +122,10 @@ class Mutations:
         causes = [suspect for suspect in where.suspects if suspect.effect == "all"]
         false = []
         if causes:
-            _, again = verdict_on(made, damaged, self._drawn(made))
+            other, again = verdict_on(made, damaged, self._drawn(made))
             undone = {name for each in again.suspects if each.effect == "all" for name in _operations(each)}
-            false = [each.name for each in causes if undone.isdisjoint(_operations(each))]
+            seen = any(tensor["max_relative"] > Tolerances().same_tolerance for tensor in other["tensors"])
+            false = [each.name for each in causes if seen and undone.isdisjoint(_operations(each))]
             row["causes"] += len(causes)
             row["false causes"] += len(false)
         if self.verbose or false or found["verdict"] != "different":
