@@ -46,7 +46,7 @@ SAMPLES, SEEN = 8, 16  # that are compared, and on which damage must change an o
 WAYS = {
     "onnx": ((), ("ONNXRuntimeOptimizer",), ("ONNXFloat16",), ("ONNXStaticQuantizer",), ("ONNXDynamicQuantizer",)),
     "torch-export": ((), ("TorchToTFLite",)),
-    "keras": (("KerasToTFLite",),),
+    "keras": (("TFLiteCompiler target=default",),),
     "tflite": ((), ("CCompiler",), ("OpenVINOCompiler",)),
 }  # fmt: skip
 INTEGERS = {
