@@ -257,3 +257,40 @@ def test_what_another_machine_writes_stays_for_a_day(tmp_path: Path) -> None:
     os.utime(theirs, (time.time() - 90_000,) * 2)
     remove_abandoned(tmp_path)
     assert names_in(tmp_path) == []
+
+
+# -- full disks ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["a.bin", "folder"])
+def test_a_full_disk_is_named_by_the_destination_whatever_a_library_raised(tmp_path: Path, name: str) -> None:
+    write = replacing_folder if name == "folder" else replacing
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    with pytest.raises(OSError, match="No space left on device") as caught:
+        with write(tmp_path / name):
+            raise RuntimeError("writing failed") from full
+    assert caught.value.filename == str(tmp_path / name)
+    assert names_in(tmp_path) == []
+
+
+def write_as_a_library_does(path: Path) -> None:
+    said = ""
+    try:
+        path.write_bytes(bytes(1 << 20))
+    except OSError:
+        said = "the stream is bad"
+    raise RuntimeError(said)
+
+
+@pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="only root can mount a small disk")
+def test_a_disk_that_is_full_is_named_though_the_library_does_not_say_so(tmp_path: Path) -> None:
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(tmp_path)], check=False)
+    if mounted.returncode:
+        pytest.skip("this system lets nobody mount a disk")
+    try:
+        with pytest.raises(OSError, match="No space left on device") as caught, replacing(tmp_path / "a.bin") as path:
+            write_as_a_library_does(path)
+        assert caught.value.filename == str(tmp_path / "a.bin")
+        assert names_in(tmp_path) == []
+    finally:
+        subprocess.run(["umount", str(tmp_path)], check=True)

@@ -173,3 +173,21 @@ def test_closed_streams_do_no_harm(folder: Path, closed: str) -> None:
     assert done.returncode == 0
     again = begin(folder, search("trials=3"), stdout=subprocess.PIPE)
     assert "3 finished" in again.communicate(timeout=60)[0]
+
+
+def test_a_full_disk_is_one_line_and_no_failure_of_a_trial(folder: Path) -> None:
+    full = """import errno, os, pathlib
+def trained(n, seconds):
+    if pathlib.Path("full").exists():
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "weights.bin")
+    return n
+"""
+    (folder / "ending_trials.py").write_text(full, "utf-8")
+    (folder / "full").touch()
+    process = begin(folder, search("trials=3"), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert errors == "nnpipe search: weights.bin: No space left on device; make room, and repeat the command\n"
+    (folder / "full").unlink()
+    again = begin(folder, search("trials=3"), stdout=subprocess.PIPE)
+    assert "3 finished" in again.communicate(timeout=60)[0]

@@ -24,6 +24,9 @@ from typing import BinaryIO
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.leases import owner_has_ended, owner_token
 
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""Error numbers of a full disk."""
+
 _BLOCK = 1 << 20
 _PROBE = 1 << 16  # bytes; more than any file system stores within a directory entry
 _LONGEST_NAME, _TEMPORARY = 255, len(".12345678-123456-123456789-1234.partial.")
@@ -60,11 +63,12 @@ def replacing(path: str | os.PathLike[str], *, durable: bool = True) -> Iterator
     destination.parent.mkdir(parents=True, exist_ok=True)
     temporary = temporary_path(destination)
     try:
-        yield temporary
-        if durable:
-            with open(temporary, "rb") as handle:
-                os.fsync(handle.fileno())
-        os.replace(temporary, destination)
+        with _naming_full_disk(destination):
+            yield temporary
+            if durable:
+                with open(temporary, "rb") as handle:
+                    os.fsync(handle.fileno())
+            os.replace(temporary, destination)
     finally:
         temporary.unlink(missing_ok=True)
     if durable:
@@ -94,7 +98,8 @@ def replacing_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
     temporary = temporary_path(destination, suffix="")
     temporary.mkdir()
     try:
-        yield temporary
+        with _naming_full_disk(destination):
+            yield temporary
         if not os.path.lexists(destination):
             temporary.rename(destination)
         elif not _exchanged(temporary, destination):
@@ -105,6 +110,42 @@ def replacing_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
         _sync_folder(destination.parent)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)  # after an exchange, this is the old folder
+
+
+@contextmanager
+def _naming_full_disk(destination: Path) -> Iterator[None]:
+    """Let an error in the block name the destination if its disk is full, whatever a library made of that."""
+    try:
+        yield
+    except Exception as error:
+        full = full_disk(error, destination.parent)
+        if full is None:
+            raise
+        raise OSError(full.errno, full.strerror, str(destination)) from error
+
+
+def full_disk(error: BaseException, *folders: Path) -> OSError | None:
+    """Return the error of a full disk that an error is or was caused by; None if it is another one.
+
+    Parameters
+    ----------
+    error
+        The error.
+    folders
+        Where something was being written: a library may not say why that failed.
+    """
+    seen: list[BaseException] = []
+    cause: BaseException | None = error
+    while cause is not None and cause not in seen:
+        if isinstance(cause, OSError) and cause.errno in FULL:
+            return cause
+        seen.append(cause)
+        cause = cause.__cause__ or cause.__context__
+    for folder in folders:
+        with suppress(OSError):
+            if shutil.disk_usage(folder).free < _PROBE:
+                return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
+    return None
 
 
 def temporary_path(destination: Path, suffix: str | None = None) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import tempfile
 from collections.abc import Callable
@@ -10,12 +9,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from nnpipe.core.errors import ArtifactError, ConfigError
-from nnpipe.core.files import check_writable, shortened_path
+from nnpipe.core.files import FULL, check_writable, shortened_path
 from nnpipe.core.leases import shared_temporary_folder
 
 T = TypeVar("T")
-FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-"""Error numbers of a full disk."""
 
 
 def check_destination(path: str | os.PathLike[str], size: int = 0) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.saving import FULL
+from nnpipe.core.files import FULL
 from nnpipe.experiment.state_file import read_state
 from nnpipe.training._best_epoch import better, check_monitor, monitored
 from nnpipe.training._hooks import Hooks, check_callbacks

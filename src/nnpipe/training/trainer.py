@@ -11,8 +11,9 @@ from typing import Any
 
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
+from nnpipe.core.files import FULL
 from nnpipe.core.progress import Progress, silent
-from nnpipe.core.saving import FULL, check_destination
+from nnpipe.core.saving import check_destination
 from nnpipe.experiment.history import History
 from nnpipe.experiment.module import Module
 from nnpipe.training._checkpointing import Checkpointer, inexact

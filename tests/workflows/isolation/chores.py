@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import sys
+import tempfile
 import time
 from typing import Any
 
 from nnpipe.core.component import Component
-from nnpipe.core.errors import ConfigError, TargetError
+from nnpipe.core.errors import CompileError, ConfigError, TargetError
 from nnpipe.workflows.isolation.limits import limit_process
 
 
@@ -51,4 +53,11 @@ def carry_out(request: dict[str, Any]) -> Any:
         error = TargetError("busy")
         error.code = 2
         raise error
+    if chore == "fill the disk":
+        try:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), request["path"])
+        except OSError as error:
+            raise CompileError("something went wrong") from error
+    if chore == "leave temporary files":
+        return tempfile.mkdtemp()
     raise ConfigError(f"no such chore: {chore!r}")

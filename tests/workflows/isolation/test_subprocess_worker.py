@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import psutil
 import pytest
@@ -51,6 +52,22 @@ def test_errors_that_users_can_mend_come_through_as_they_are(make: Make) -> None
         with pytest.raises(ConfigError, match=r"^no such chore: 'dance'$"):
             worker.call({"do": "dance"}, 30)
         assert worker.call({"do": "double", "number": 1}, 30) == 2
+
+
+def test_a_full_disk_is_no_error_of_the_task_and_names_the_file(make: Make) -> None:
+    with make() as worker:
+        for path in ("results/one.onnx", None):
+            with pytest.raises(OSError, match="No space left on device") as caught:
+                worker.call({"do": "fill the disk", "path": path}, 30)
+            assert not isinstance(caught.value, NNPipeError)
+            assert caught.value.filename == path or Path(caught.value.filename).is_dir()
+
+
+def test_temporary_files_of_a_worker_go_with_it() -> None:
+    with Worker("chores:carry_out") as worker:
+        left = Path(worker.call({"do": "leave temporary files"}, 30))
+        assert left.is_dir()
+    assert not left.exists()
 
 
 def test_defects_come_with_their_traceback() -> None:

@@ -19,7 +19,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from nnpipe.core.files import sha256_of
+from nnpipe.core.files import FULL, sha256_of
 from nnpipe.core.leases import open_leased
 from nnpipe.protocols.conversation.frame import ErrorCode
 from nnpipe.protocols.conversation.payloads import ErrorPayload, ModelOffer
@@ -27,7 +27,6 @@ from nnpipe.protocols.server.disk_space import SpaceReservation
 
 PART = ".part"
 _BUFFERS = 4
-_FULL = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 
 
 class Refusal(Exception):
@@ -131,7 +130,7 @@ class IncomingModel:
             try:
                 _write_all(partial.file, content)
             except OSError as error:
-                if error.errno in _FULL:
+                if error.errno in FULL:
                     partial.path.unlink(missing_ok=True)  # it is the file that fills the disk
                 raise refusal_of(error) from None
 
@@ -232,6 +231,6 @@ def _write_all(file: BinaryIO, content: memoryview | bytes) -> None:
 
 def refusal_of(error: OSError) -> Refusal:
     """Return the refusal for a client after an error of the file system."""
-    if error.errno in _FULL:
+    if error.errno in FULL:
         return Refusal(ErrorCode.NO_SPACE, "the disk is full")
     return Refusal(ErrorCode.MODEL, f"it cannot be kept: {error.strerror or error}")

@@ -28,7 +28,7 @@ from nnpipe.core.argument_kinds import Kind
 from nnpipe.core.arguments import Argument
 from nnpipe.core.component import Component
 from nnpipe.core.errors import ConfigError, NNPipeError
-from nnpipe.core.files import shortened_path
+from nnpipe.core.files import FULL, full_disk, shortened_path
 from nnpipe.core.foreign_text import harmless, harmless_streams
 from nnpipe.core.leases import private_temporary_files
 from nnpipe.core.naming import nearest
@@ -40,7 +40,6 @@ from nnpipe.workflows.isolation.signals import INTERRUPTED, ending_like_ctrl_c
 
 NONE = "none"
 _LONGEST_WORD = 300
-_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
 _VERBOSITY = ("DEBUG", "INFO", "WARNING", "ERROR")
 
 
@@ -244,12 +243,14 @@ def _run(body: Callable[[Sequence[str] | None], int | None], argv: Sequence[str]
         # The reader of the output (a pager, head) has ended, which is not an error.
         sys.stderr.close()
         return 1
-    except OSError as error:
+    except Exception as error:
         # A full disk, an unreadable file or a name that is too long is an error of the system, not a defect of nnpipe.
-        if error.filename is None and error.errno not in _DISK:
+        failed = full_disk(error) or error
+        if not isinstance(failed, OSError) or (failed.filename is None and failed.errno not in (*FULL, errno.EROFS)):
             raise
-        where = "" if error.filename is None else f"{shortened_path(error.filename)}: "
-        print(f"nnpipe {prog}: {where}{error.strerror}", file=sys.stderr)
+        where = "" if failed.filename is None else f"{shortened_path(failed.filename)}: "
+        hint = "; make room, and repeat the command" if failed.errno in FULL else ""
+        print(f"nnpipe {prog}: {where}{failed.strerror}{hint}", file=sys.stderr)
         return 2
     finally:
         log.setLevel(level)

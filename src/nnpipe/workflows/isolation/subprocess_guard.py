@@ -13,22 +13,34 @@ import os
 import select
 import signal
 import sys
+import tempfile
 import traceback
+from pathlib import Path
 from typing import Any, NoReturn
 
 from nnpipe.core.child_processes import die_with_parent
 from nnpipe.core.errors import NNPipeError
+from nnpipe.core.files import full_disk
 
 
 def _carried_out(function: Any, request: Any) -> dict[str, Any]:
     try:
         return {"value": function(request)}
-    except NNPipeError as error:
+    except Exception as error:
+        full = full_disk(error, Path(tempfile.gettempdir()))
+        if full is not None:  # another attempt may succeed, so this is no property of the task
+            return {"full": [full.errno, full.strerror, full.filename or tempfile.gettempdir()]}
+        return _failure(error)
+    except SystemExit as error:
+        return _failure(error)
+
+
+def _failure(error: BaseException) -> dict[str, Any]:
+    if isinstance(error, NNPipeError):
         code = getattr(error, "code", 0)  # of a TargetError
         return {"known": True, "kind": type(error).__name__, "message": str(error), "code": code}
-    except (Exception, SystemExit) as error:
-        told = {"kind": type(error).__name__, "message": str(error), "traceback": traceback.format_exc()}
-        return {"known": False, **told}
+    told = {"kind": type(error).__name__, "message": str(error), "traceback": traceback.format_exc()}
+    return {"known": False, **told}
 
 
 def _guarded(lifeline: int) -> None:

@@ -99,6 +99,8 @@ class Worker(Closing):
             If the function raised it.
         Unforeseen
             If the function raised any other error.
+        OSError
+            If a disk was full; the error names the file, or the folder of temporary files.
         """
         process = self._process or self._start()
         assert process.stdin is not None
@@ -118,6 +120,8 @@ class Worker(Closing):
             raise Died(self._cause_of_death(reply["ended"]))
         if "value" in reply:
             return reply["value"]
+        if "full" in reply:
+            raise OSError(*reply["full"])
         if reply["known"]:
             error = getattr(errors, reply["kind"], NNPipeError)(reply["message"])
             if isinstance(error, TargetError):

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from nnpipe.core.errors import ConfigError
+from nnpipe.core.files import full_disk
 from nnpipe.searching.engine import SearchEngine
 from nnpipe.searching.trial import LeaseLost, SearchTrial, TrialLease, TrialResult
 from nnpipe.workflows.search.trial_report import TrialPruned, TrialReport
@@ -115,6 +116,8 @@ class SearchWorkers:
                 except LeaseLost:
                     raise
                 except Exception as error:
+                    if full_disk(error) is not None:  # this says nothing about the trial, which is carried out again
+                        raise
                     ended = self.store.fail(lease, " ".join(f"{type(error).__name__}: {error}".split())[:500])
                     log.debug("trial %d failed", lease.trial.number, exc_info=True)
                 else:

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from nnpipe.core.errors import ConfigError, NNPipeError
-from nnpipe.core.files import write_text
+from nnpipe.core.files import FULL, write_text
 from nnpipe.core.leases import private_temporary_files
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.jobs.agent.processes import identity
@@ -120,6 +120,11 @@ def run_worker(work: object, script: str) -> int:
             work(task, json.loads((folder / SETTINGS).read_text("utf-8")), folder)
     except NNPipeError as error:
         sys.stderr.write(f"{error}\n")
+        return USER_ERROR
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        sys.stderr.write(f"{error.filename or folder}: {error.strerror}\n")
         return USER_ERROR
     except KeyboardInterrupt:
         return signals.status
