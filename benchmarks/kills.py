@@ -90,6 +90,8 @@ class Command:
         Its arguments.
     kept
         Patterns of files that must not change once they are there: what was measured.
+    once
+        Whether that holds also when it is started again after it was complete.
     right
         Is given the folder after the last start, and returns what is wrong; empty if nothing is.
     ends
@@ -98,6 +100,7 @@ class Command:
 
     arguments: Sequence[str]
     kept: Sequence[str] = ()
+    once: bool = True
     right: Callable[[Path], str] = lambda folder: ""
     ends: bool = True
 
@@ -118,7 +121,7 @@ def right_copy(folder: Path) -> str:
 
 
 COMMANDS: Mapping[str, Command] = {
-    "run": Command(["run", "pipeline.json"], kept=["out/results/*.json", "out/*.json"]),
+    "run": Command(["run", "pipeline.json"], kept=["out/[0-9][0-9]-*.json"], once=False),
     "sweep": Command(["sweep", "sweep.json"], kept=["out/results/*.json"]),
     "sweep --workers": Command(["sweep", "sweep.json", "--workers", "2"], kept=["out/results/*.json"]),
     "search": Command(["search", "search.json", "--database", "runs.sqlite"], right=right_trials),
@@ -160,7 +163,7 @@ class Place:
     def start(self) -> subprocess.Popen[bytes]:
         """Start the command."""
         environment = {name: value for name, value in os.environ.items() if not name.startswith("NNPIPE_")}
-        environment |= {MARK: self.mark, "TMPDIR": str(self.temporary)}
+        environment |= {MARK: self.mark, "TMPDIR": str(self.temporary), "PYTHONFAULTHANDLER": "1"}
         with open(self.work.parent / "log.txt", "ab") as log:
             return subprocess.Popen(
                 [sys.executable, "-m", "nnpipe", *self._command.arguments], cwd=self.work, stdin=subprocess.DEVNULL,
@@ -235,25 +238,26 @@ def write_inputs(folder: Path) -> None:
 def disturbed(command: Command, folder: Path, duration: float, wanted: set[str], chance: random.Random) -> list[str]:
     """Return what is wrong after the command has been ended by each signal, and was then left alone."""
     place, wrong = Place(command, folder), []
+    complete = False
     for number in chance.sample(SIGNALS, len(SIGNALS)):
         with place.start() as process:
             try:
-                process.wait(chance.uniform(0, duration))
+                complete |= process.wait(chance.uniform(0, duration)) == 0
             except subprocess.TimeoutExpired:
                 process.send_signal(number)
             try:
                 process.wait(SOON)
             except subprocess.TimeoutExpired:
-                process.kill()
+                process.send_signal(signal.SIGABRT)  # shows in the log where it is
                 wrong.append(f"{number.name} did not end it within {SOON:g} s")
         if left := place.left_processes():
             wrong.append(f"{number.name}: {len(left)} processes are left: {' | '.join(map(_words_of, left))}")
             for pid in left:
                 os.kill(pid, signal.SIGKILL)
-    measured = place.measured()
+    measured = {} if complete and not command.once else place.measured()
     place.run()
     now = place.measured()
-    wrong += [f"{path.name} was measured twice" for path, digest in measured.items() if now.get(path) != digest]
+    wrong += [f"measured twice: {path.name}" for path, digest in measured.items() if now.get(path) != digest]
     wrong += [f"foreign: {path}" for path in sorted(place.files() - wanted)]
     wrong += [f"missing: {path}" for path in sorted(wanted - place.files())]
     wrong += [f"temporary: {path.name}" for path in place.temporary.iterdir() if not path.name.startswith(TURNS)]
