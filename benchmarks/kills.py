@@ -172,10 +172,10 @@ class Place:
 
     def run(self) -> float:
         """Run the command undisturbed, and return how long it took; a server is ended when it serves."""
-        begin = time.monotonic()
+        begin, written = time.monotonic(), len(self.log())
         with self.start() as process:
             if not self._command.ends:
-                while b" is served at " not in self.log() and process.poll() is None:
+                while b" is served at " not in self.log()[written:] and process.poll() is None:
                     time.sleep(0.02)
                 process.terminate()
             status = process.wait(LIMIT)
@@ -184,8 +184,9 @@ class Place:
         return time.monotonic() - begin
 
     def log(self) -> bytes:
-        """Return what was written since the last start that was not disturbed."""
-        return (self.work.parent / "log.txt").read_bytes()
+        """Return what the command has written so far."""
+        path = self.work.parent / "log.txt"
+        return path.read_bytes() if path.exists() else b""
 
     def files(self) -> set[str]:
         """Return the working folder's files and folders, with each identity replaced by a star.
@@ -256,6 +257,8 @@ def disturbed(command: Command, folder: Path, duration: float, wanted: set[str],
                 os.kill(pid, signal.SIGKILL)
     measured = {} if complete and not command.once else place.measured()
     place.run()
+    if place.left_processes():
+        wrong.append("processes are left at the end")
     now = place.measured()
     wrong += [f"measured twice: {path.name}" for path, digest in measured.items() if now.get(path) != digest]
     wrong += [f"foreign: {path}" for path in sorted(place.files() - wanted)]
@@ -263,8 +266,6 @@ def disturbed(command: Command, folder: Path, duration: float, wanted: set[str],
     wrong += [f"temporary: {path.name}" for path in place.temporary.iterdir() if not path.name.startswith(TURNS)]
     if text := command.right(place.work):
         wrong.append(text)
-    if place.left_processes():
-        wrong.append("processes are left at the end")
     # Where the interpreter itself is still starting, Ctrl-C is a traceback of Python's own.
     if re.search(rb'^ +File ".*/nnpipe/', place.log(), re.MULTILINE):
         wrong.append("a traceback")
