@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import zipfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from xml.etree import ElementTree
 
+from nnpipe.compilers._onnx_packing import DOMAIN
 from nnpipe.core.claims import Claim
 from nnpipe.core.errors import CompileError
 from nnpipe.formats.onnx_contents import Contents, read_contents
@@ -21,6 +23,7 @@ _TYPES: Mapping[Claim, tuple[str, ...]] = {
 _FLOATS = ("float64", "float32", "float16", "bfloat16")
 _KNOWN = (*_FLOATS, *_BYTES, *_HALVES)
 _IN_BLOCKS = "com.microsoft.MatMulNBits"  # its packed weights have any number of bits
+_PACKED = re.compile(rf"{re.escape(DOMAIN)}\.\D*(\d+)")  # a node that unpacks weights says how many bits they have
 _OPENVINO = {
     "f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat16", "i8": "int8", "u8": "uint8",
     "i4": "int4", "u4": "uint4",
@@ -65,6 +68,9 @@ def has_weights_of_8_bits(path: Path, format: str) -> bool:
 def _holds(found: Contents, claim: Claim) -> bool:
     types = _TYPES[claim]
     if any(found.matrices[kind] for kind in types) or found.operations[_IN_BLOCKS]:
+        return True
+    packed = [int(named[1]) for kind in found.operations if (named := _PACKED.fullmatch(kind))]
+    if claim.endswith("weights") and any(0 < bits <= (4 if types is _HALVES else 8) for bits in packed):
         return True
     if not set(types).isdisjoint(_FLOATS) and any(found.numbers[kind] for kind in types):
         return True
