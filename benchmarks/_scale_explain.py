@@ -59,7 +59,7 @@ import sys
 from pathlib import Path
 import numpy as np, onnx
 from onnx import TensorProto, helper, numpy_helper
-import nnpipe as nn
+import nnpipe as nnp
 
 path, integers, million = Path(sys.argv[1]), Path(sys.argv[2]), float(sys.argv[3])
 random, nodes, stored, name, before, side = np.random.default_rng(0), [], [], "image", 3, 112
@@ -82,13 +82,13 @@ sides = [
 graph = helper.make_graph(nodes, "large", sides[:1], sides[1:], stored)
 onnx.save_model(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), str(path))
 samples = random.standard_normal((8, 3, 112, 112), np.float32)
-nn.compile(path, "onnx-int8", integers, calibration=(samples, np.arange(8)))
+nnp.compile(path, "onnx-int8", integers, calibration=(samples, np.arange(8)))
 """
 
 _EXPLAINED = """
 import json, sys, time
 from pathlib import Path
-import nnpipe as nn
+import nnpipe as nnp
 from nnpipe.report.inputs.layer_profile import LayerProfile
 from nnpipe.scenarios.explain import main
 
@@ -96,7 +96,7 @@ path, folder = sys.argv[1:3]
 written = ["--csv", f"{folder}/costs.csv", "--json", f"{folder}/costs.json", "--pictures", folder]
 assert main([path, "--runtime", "ONNXRuntime", "--runs", sys.argv[3], *written]) == 0
 took = time.process_time()
-found = nn.explain(path, runtime="ONNXRuntime", runs=int(sys.argv[3]))
+found = nnp.explain(path, runtime="ONNXRuntime", runs=int(sys.argv[3]))
 profile = LayerProfile(found.times, tuple(each.text for each in found.reasons), found.cost.live_bytes)
 Path(folder, "profile.json").write_text(json.dumps(profile.to_json()))
 print(took)
@@ -105,22 +105,22 @@ print(took)
 _ERRORS = """
 import sys
 import numpy as np
-import nnpipe as nn
+import nnpipe as nnp
 
 samples = np.random.default_rng(1).standard_normal((int(sys.argv[3]), 3, 112, 112)).astype(np.float32)
-found = nn.explain(sys.argv[2], against=sys.argv[1], data=samples, samples=len(samples))
+found = nnp.explain(sys.argv[2], against=sys.argv[1], data=samples, samples=len(samples))
 assert found.errors.samples == len(samples) and len(found.errors.errors) > 2
 """
 
 _PREDICTIONS = """
 import sys, time
 from pathlib import Path
-import nnpipe as nn
+import nnpipe as nnp
 from nnpipe import layers
 
 kernels, count = Path(sys.argv[1]), int(sys.argv[2])
 if not kernels.exists():
-    nn.learn_kernels(kernels=120, seconds=5).save(kernels)
+    nnp.learn_kernels(kernels=120, seconds=5).save(kernels)
 candidates = []
 for number in range(count):
     x = image = layers.Input((32, 32, 3))
@@ -129,7 +129,7 @@ for number in range(count):
         x = layers.Activation(layers.BatchNorm(x), "relu")
     candidates.append(layers.network(image, layers.Dense(layers.GlobalAvgPool2d(x), 10), f"candidate{number}"))
 before = time.process_time()
-assert len(nn.predict(candidates, kernels).predictions) == count
+assert len(nnp.predict(candidates, kernels).predictions) == count
 print(time.process_time() - before)
 """
 

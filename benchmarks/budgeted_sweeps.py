@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 from _table import EPYC, report
 
-import nnpipe as nn
+import nnpipe as nnp
 from nnpipe.measuring.run import Run
 from nnpipe.measuring.series import Series
 from nnpipe.workflows.journal import Outcome
@@ -63,7 +63,7 @@ class Recorded:
 def record(example: str, folder: Path, seconds: float) -> Recorded:
     """Measure a sweep in full, unless that was done before."""
     changes = (f"output={folder / example}", f"measure.measure_seconds={seconds}", "verify.verify_samples=0")
-    found = nn.sweep(EXAMPLES / f"{example}.yaml", changes)
+    found = nnp.sweep(EXAMPLES / f"{example}.yaml", changes)
     settings = {"changes": changes, "file": EXAMPLES / f"{example}.yaml"}
     return Recorded(settings, {each.point.title: each.outcome.run for each in found.done if each.outcome.run})
 

@@ -36,7 +36,7 @@ from _explained_faults import IN_FLOATS, IN_INTEGERS, Planted, numbered, product
 from _real_models import Model, models
 from _table import EPYC, report
 
-import nnpipe as nn
+import nnpipe as nnp
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.errors import NNPipeError
 from nnpipe.core.registry import find
@@ -76,7 +76,7 @@ class Subject:
     def told(self, path: Path, source: Path) -> list[str]:
         """Return what ``explain`` says of a file's accuracy on other samples, the worst first."""
         samples = self.model.samples[CALIBRATION : CALIBRATION + SAMPLES]
-        return list(nn.explain(path, against=source, data=samples, samples=SAMPLES).faults)
+        return list(nnp.explain(path, against=source, data=samples, samples=SAMPLES).faults)
 
 
 def planted(subject: Subject, kind: int, random: np.random.Generator, number: int) -> Planted | None:
@@ -113,7 +113,7 @@ def looked_for(subjects: list[Subject], each: int, folder: Path) -> Iterator[tup
 
 
 def _reasons(path: Path) -> tuple[Any, ...]:
-    return nn.explain(path, runtime="ONNXRuntime").reasons
+    return nnp.explain(path, runtime="ONNXRuntime").reasons
 
 
 def _found(told: list[str], plant: Planted) -> bool:

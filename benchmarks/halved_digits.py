@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from _table import EPYC, interleave, report
 
-import nnpipe as nn
+import nnpipe as nnp
 from nnpipe.analysis.quality_intervals import quality_difference
 from nnpipe.core.registry import find
 from nnpipe.core.task import task_named
@@ -38,13 +38,13 @@ KEPT = ("TFLite float32", "TFLite int8")
 BLOCK, ROUNDS = 200, 100
 
 
-def demo(folder: Path) -> nn.PipelineResult:
+def demo(folder: Path) -> nnp.PipelineResult:
     """Carry out the demo with its two files of TensorFlow Lite."""
     settings: dict[str, Any] = read_settings(EXAMPLES / "digits.yaml")
     settings["candidates"] = [each for each in settings["candidates"] if each["title"] in KEPT]
     settings["model"]["training"].pop("logdir")
     settings["model"]["path"] = str(folder / "demo" / "model.keras")
-    return nn.run_pipeline({**settings, "output": str(folder / "demo")})
+    return nnp.run_pipeline({**settings, "output": str(folder / "demo")})
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -90,13 +90,13 @@ def main(argv: list[str] | None = None) -> int:
 
 def timed(paths: dict[str, Path]) -> dict[str, float]:
     """Return the median time of a call in seconds; the files take turns in blocks of calls."""
-    runtime = find("LiteRTRuntime", nn.Runtime).from_json({})
-    sessions = {title: runtime.load(nn.Artifact.read(path)) for title, path in paths.items()}
+    runtime = find("LiteRTRuntime", nnp.Runtime).from_json({})
+    sessions = {title: runtime.load(nnp.Artifact.read(path)) for title, path in paths.items()}
     for session in sessions.values():
         spec = session.io.inputs[0]
         session.put({spec.name: np.zeros((1, *spec.shape[1:]), spec.dtype)})
 
-    def block(session: nn.InferenceSession) -> None:
+    def block(session: nnp.InferenceSession) -> None:
         for _ in range(BLOCK):
             session.run()
 

@@ -24,7 +24,7 @@ import numpy as np
 from _table import EPYC, interleave, report
 from _unseen_networks import NETWORKS, QUICK, written
 
-import nnpipe as nn
+import nnpipe as nnp
 from nnpipe.core.registry import find
 from nnpipe.core.session import timed_runs
 from nnpipe.core.tensors import random_batch
@@ -56,7 +56,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--folder", type=Path, help="where to keep the networks")
     options = parser.parse_args(argv)
-    runtime: Any = find("ONNXRuntime", nn.Runtime).from_json({})
+    runtime: Any = find("ONNXRuntime", nnp.Runtime).from_json({})
     starts = QUICK_STARTS if options.quick else STARTS
     rows = []
     with tempfile.TemporaryDirectory() as temporary:

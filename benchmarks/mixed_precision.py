@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 from _table import EPYC, at_most, report
 
-import nnpipe as nn
+import nnpipe as nnp
 from nnpipe.core.registry import find
 from nnpipe.datasets.cifar10 import CIFAR10Dataset
 from nnpipe.measuring.paired_comparison import ComparisonPlan
@@ -49,7 +49,7 @@ def write_planted(data: Path, path: Path) -> None:
     import onnx
     from onnx import numpy_helper
 
-    wrapper: Any = find("PyTorchCIFARResNet", nn.ModelWrapper).from_json({})
+    wrapper: Any = find("PyTorchCIFARResNet", nnp.ModelWrapper).from_json({})
     with wrapper.open(data / "models/torch_resnet/resnet20-12fca82f.th") as model:
         model.export(path, "onnx")
     network = onnx.load_model(str(path))
@@ -148,7 +148,7 @@ def main(argv: list[str] | None = None) -> int:
         source, mixed, other, even = (Path(folder, f"{name}.onnx") for name in ("source", "mixed", "nncf", "even"))
         write_planted(options.data, source)
         begin = time.perf_counter()
-        found = nn.mix(
+        found = nnp.mix(
             source, mixed, data=dataset, max_loss=ALLOWED, evaluations=MOST_EVALUATIONS, preparation=PREPARATION,
             calibration_samples=CALIBRATION, search_samples=count, max_seconds=1,
         )  # fmt: skip
@@ -156,12 +156,12 @@ def main(argv: list[str] | None = None) -> int:
         print(found)
         validations, theirs = with_nncf(source, other, dataset, count)
         equalising = tuple(
-            find(name, nn.ModelCompiler).from_json({}) for name in ("ONNXEqualizer", "ONNXStaticQuantizer")
+            find(name, nnp.ModelCompiler).from_json({}) for name in ("ONNXEqualizer", "ONNXStaticQuantizer")
         )
-        way = nn.Way("equalised", equalising, find("ONNXRuntime", nn.Runtime).from_json({}))
-        nn.compile(source, way, even, calibration=dataset, preparation=PREPARATION)
+        way = nnp.Way("equalised", equalising, find("ONNXRuntime", nnp.Runtime).from_json({}))
+        nnp.compile(source, way, even, calibration=dataset, preparation=PREPARATION)
         files = {"mixed": mixed, "NNCF": other} | ({} if options.quick else {"equalised": even, "floats": source})
-        compared = nn.compare_models(
+        compared = nnp.compare_models(
             list(files.values()), titles=list(files), data=dataset, preparation=PREPARATION,
             plan=ComparisonPlan(max_seconds=options.seconds, margin=SLOWER - 1),
         )  # fmt: skip

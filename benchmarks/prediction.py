@@ -28,7 +28,7 @@ import numpy as np
 from _table import EPYC, report
 from _unseen_networks import NETWORKS, QUICK, written
 
-import nnpipe as nn
+import nnpipe as nnp
 from nnpipe.core.registry import find
 from nnpipe.core.session import timed_runs
 from nnpipe.core.tensors import random_batch
@@ -39,7 +39,7 @@ MOST_ERROR, LEAST_COVERED, LEAST_NETWORKS = 0.15, 0.85, 10
 ROUNDS, ROUND_SECONDS = 5, 0.15
 
 
-def measured(files: Sequence[Path], runtime: nn.Runtime) -> list[float]:
+def measured(files: Sequence[Path], runtime: nnp.Runtime) -> list[float]:
     """Return the nanoseconds of a usual run of each file, in the quietest of some rounds."""
     found: list[list[float]] = [[] for _ in files]
     with contextlib.ExitStack() as opened:
@@ -62,18 +62,18 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--folder", type=Path, help="where to keep the networks")
     options = parser.parse_args(argv)
-    runtime: Any = find(options.runtime, nn.Runtime).from_json({})
+    runtime: Any = find(options.runtime, nnp.Runtime).from_json({})
     names = tuple(QUICK if options.quick else NETWORKS)
     with tempfile.TemporaryDirectory() as temporary:
         files = dict(written(options.folder or Path(temporary), names))
         begin = time.perf_counter()
-        table = nn.learn_kernels(
+        table = nnp.learn_kernels(
             runtime, kernels=120 if options.quick else KERNELS, seconds=5.0 if options.quick else SECONDS,
             seed=options.seed,
         )  # fmt: skip
         seconds = time.perf_counter() - begin
         begin = time.perf_counter()
-        found = nn.predict(list(files.values()), table).predictions
+        found = nnp.predict(list(files.values()), table).predictions
         predicting = time.perf_counter() - begin
         truth = measured(list(files.values()), runtime)
     rows = []

@@ -33,7 +33,7 @@ from _sampler_time import SamplerTime
 from _search_tables import EPOCHS, CurveSurrogate, Table, TableError, curve_tasks, read_table
 from _table import EPYC, report
 
-import nnpipe as nn
+import nnpipe as nnp
 from nnpipe.searching.engine import SearchEngine
 from nnpipe.searching.memory_trials import MemoryTrials
 from nnpipe.searching.objectives import Objectives
@@ -61,7 +61,7 @@ def searched(table: Table, sampler: str, seeds: int) -> tuple[list[float], int]:
     """Return the best value of each seed, and how many configurations were tried twice."""
     best, twice = [], 0
     for seed in range(seeds):
-        found = nn.search(
+        found = nnp.search(
             lambda **configuration: table.value(configuration), table.space,
             objectives={"value": table.direction}, sampler=sampler, trials=TRIALS, seed=seed,
         )  # fmt: skip
@@ -107,7 +107,7 @@ def halved(surrogate: CurveSurrogate, seed: int, epochs: int) -> float:
     trials = 0
     while spent < epochs:
         trials += 10
-        nn.search(
+        nnp.search(
             trained, surrogate.space, objectives={"accuracy": "maximize"}, sampler="random", trials=trials, seed=seed,
             pruner={"kind": "hyperband", "most": EPOCHS}, store=store,
         )  # fmt: skip
@@ -135,7 +135,7 @@ def of_curves(folder: Path, seeds: int, most: int | None = None) -> Rows:
 
 def _whole(surrogate: CurveSurrogate, seed: int) -> float:
     """Return the best accuracy of a random search of whole trainings."""
-    found = nn.search(
+    found = nnp.search(
         lambda **configuration: surrogate.curve(configuration)[-1], surrogate.space,
         objectives={"accuracy": "maximize"}, sampler="random", trials=WHOLE, seed=seed,
     )  # fmt: skip

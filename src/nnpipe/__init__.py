@@ -1,7 +1,7 @@
 """nnpipe: which model, compiled how, on which runtime and device, and can you trust the numbers?
 
-    import nnpipe as nn
-    result = nn.compare("model.onnx", data=(images, labels), ways=["onnx", "onnx-int8", "openvino-int8"])
+    import nnpipe as nnp
+    result = nnp.compare("model.onnx", data=(images, labels), ways=["onnx", "onnx-int8", "openvino-int8"])
     result.show()
     result.best(accuracy_loss=0.01, by="latency_p90").save("ship/")
 

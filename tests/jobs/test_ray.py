@@ -28,6 +28,7 @@ from nnpipe.jobs.jobs import cancel, refresh, resume, submit
 from nnpipe.jobs.place import JobError
 from nnpipe.jobs.place_address import place_at
 from nnpipe.jobs.ray import RayCluster
+from nnpipe.workflows.workers.worker_place import WorkerPlace
 
 from .conftest import Desk, wait_for
 from .test_local import FAMILY, WAITS, WRITES
@@ -173,9 +174,17 @@ def test_what_is_told_in_the_output_is_taken_out_of_it() -> None:
     assert separated(text) == ("a\nbc", b"{}\n", {"state": "failed"})
 
 
+def test_a_cluster_has_the_address_that_workers_of_searches_have() -> None:
+    assert (
+        place_at("ray://head").address
+        == place_at("ray+http://head:8265").address
+        == WorkerPlace.parse("ray://head").address
+    )
+
+
 @pytest.mark.parametrize("address", ["ray+http://", "ray+ftp://x", "ray+http://a b", "ray+http://x:8265?y"])
 def test_bad_addresses(address: str) -> None:
-    with pytest.raises(ConfigError, match=r"Ray's dashboard|a job runs here"):
+    with pytest.raises(ConfigError, match=r"Ray's dashboard|expected here"):
         place_at(address)
 
 

@@ -8,8 +8,10 @@ from nnpipe.core.errors import ConfigError
 from nnpipe.core.messages import one_line
 from nnpipe.jobs.local import HERE, LocalPlace
 from nnpipe.jobs.place import Place
-from nnpipe.jobs.ray import SCHEMES, RayCluster
+from nnpipe.jobs.ray import DASHBOARD, SCHEMES, RayCluster
 from nnpipe.jobs.ssh import SCHEME, Ssh
+
+RAY = "ray://"
 
 
 def place_at(address: str, root: Path | None = None) -> Place:
@@ -18,7 +20,8 @@ def place_at(address: str, root: Path | None = None) -> Place:
     Parameters
     ----------
     address
-        ``here``, ``ssh://USER@HOST:PORT`` or ``ray+http://HOST:PORT``.
+        ``here``, ``ssh:HOST``, ``ssh://USER@HOST:PORT`` or ``ray://HEAD:PORT``; ``ray+https://`` where Ray's
+        dashboard speaks HTTPS.
     root
         The folder in which folders of new jobs are made on this machine.
 
@@ -29,8 +32,14 @@ def place_at(address: str, root: Path | None = None) -> Place:
     """
     if address == HERE:
         return LocalPlace(root)
-    if address.startswith(SCHEME):
-        return Ssh.at(address)
+    if address.startswith("ssh:"):
+        return Ssh.at(address if address.startswith(SCHEME) else f"{SCHEME}{address.removeprefix('ssh:')}")
+    if address.startswith(RAY):
+        host = address.removeprefix(RAY).rstrip("/")
+        port = "" if ":" in host.rpartition("]")[2] else f":{DASHBOARD}"
+        return RayCluster.at(f"ray+http://{host}{port}")
     if address.startswith(SCHEMES):
         return RayCluster.at(address)
-    raise ConfigError(f"{one_line(address, 80)}: a job runs here, on ssh://USER@HOST or on ray+http://HOST:8265")
+    raise ConfigError(
+        f"{one_line(address, 80)}: expected here, ssh:HOST, ssh://USER@HOST:PORT or ray://HEAD:{DASHBOARD}"
+    )

@@ -26,6 +26,8 @@ from nnpipe.jobs.place import ABSENT, JobError, Look, Place, Unreached, end_reco
 from nnpipe.jobs.upload_list import to_send
 
 SCHEMES = ("ray+http://", "ray+https://")
+DASHBOARD = 8265
+"""The usual port of Ray's dashboard, which takes jobs."""
 
 _ADDRESS = re.compile(r"ray\+https?://(?:[\w.-]+|\[[\w:.%]+\])(?::\d{1,5})?(?:/[\w./-]*)?")
 _MOST = 1 << 20

@@ -2,11 +2,11 @@
 
 ::
 
-    from nnpipe import layers as nn
+    from nnpipe import layers
 
-    x = nn.Input((28, 28, 1))
-    y = nn.MaxPool2d(nn.Conv2d(x, 16, 5, activation="relu"), 2)
-    graph = nn.network(x, nn.Dense(nn.Flatten(y), 10, activation="softmax"))
+    x = layers.Input((28, 28, 1))
+    y = layers.MaxPool2d(layers.Conv2d(x, 16, 5, activation="relu"), 2)
+    graph = layers.network(x, layers.Dense(layers.Flatten(y), 10, activation="softmax"))
     assert graph.problems() == ()
 
 ``to_torch`` and ``to_keras`` build a network, and ``to_trainer`` prepares it for

@@ -65,7 +65,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
         "--on",
         default=HERE,
         metavar="PLACE",
-        help="submit: here (the default), ssh://USER@HOST:PORT or ray+http://HOST:8265",
+        help="submit: here (the default), ssh:HOST, ssh://USER@HOST:PORT or ray://HEAD:8265",
     )
     parser.add_argument(
         "--directory", type=Path, metavar="FOLDER", help="submit: where it runs, or its outputs come to (default: here)"

@@ -70,7 +70,7 @@ def submit_job(
     without_output
         Whether its exit status alone decides.
     place
-        ``here``, ``ssh://USER@HOST:PORT`` or ``ray+http://HOST:PORT``.
+        ``here``, ``ssh:HOST``, ``ssh://USER@HOST:PORT`` or ``ray://HEAD:PORT``.
     folder
         The parent folder of the jobs' folders on this machine; by default beside the database's file.
     name

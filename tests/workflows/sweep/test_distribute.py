@@ -61,7 +61,7 @@ def test_each_point_is_measured_once_by_workers_and_the_winner_again(folder: Pat
     [
         (["--on", "ssh:box"], "a file of SQLite is for one machine"),
         (["--workers", "2", "budget=50 %"], "budget: is for one machine"),
-        (["--on", "box"], "box: a job runs here, on ssh://USER@HOST or on ray"),
+        (["--on", "box"], "box: expected here, ssh:HOST, ssh://USER@HOST:PORT or ray"),
     ],
 )
 def test_what_workers_cannot_do_is_one_line(folder: Path, words: list[str], said: str, capsys: Any) -> None:

@@ -38,7 +38,7 @@ def test_without_places_workers_are_here_and_each_has_a_name_of_its_own() -> Non
     [
         (["here=0"], "a number of workers from 1 to 256"),
         (["ssh:box=many"], "a number of workers"),
-        (["kubernetes://x"], "a job runs here, on ssh"),
+        (["kubernetes://x"], "expected here, ssh:HOST, ssh://"),
         (["ray://a b"], "Ray's dashboard"),
         (["ssh:box", "ssh://box=2"], r"ssh://box stands there twice; write ssh://box=2"),
     ],

@@ -11,7 +11,6 @@ from nnpipe.jobs.local import HERE
 from nnpipe.jobs.place_address import place_at
 
 MOST_WORKERS = 256
-_DASHBOARD = 8265  # the usual port of Ray's dashboard, which takes jobs
 
 
 @dataclass(frozen=True)
@@ -57,14 +56,7 @@ class WorkerPlace:
             raise ConfigError(f"{text}: expected a number of workers from 1 to {MOST_WORKERS} after =")
         else:
             count = int(number)
-        if where.startswith("ssh:") and not where.startswith("ssh://"):
-            where = f"ssh://{where.removeprefix('ssh:')}"
-        if where.startswith("ray://"):
-            host = where.removeprefix("ray://").rstrip("/")
-            port = "" if ":" in host.rpartition("]")[2] else f":{_DASHBOARD}"
-            where = f"ray+http://{host}{port}"
-        place_at(where)  # raises an error unless there may be such a place
-        return cls(where, count)
+        return cls(place_at(where).address, count)  # raises an error unless there may be such a place
 
 
 def places_of(texts: Sequence[str], workers: int) -> tuple[WorkerPlace, ...]:
