@@ -71,6 +71,11 @@ class Quantity:
         return UNITS[self.kind]
 
     @property
+    def of_calls(self) -> bool:
+        """Whether it is a cost of calls, which compares models only if their calls are the same work."""
+        return self.computed_from.startswith(("series.inference", "series.paced", "series.energy"))
+
+    @property
     def percentile(self) -> float | None:
         """The percentile as a share, if the quantity is a percentile of call times; 0.5 for the median."""
         if self.metric:

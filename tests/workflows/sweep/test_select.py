@@ -11,18 +11,22 @@ import numpy as np
 import pytest
 
 from nnpipe.analysis import quality_intervals
+from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.evaluation import Evaluation
+from nnpipe.core.generation import LOG_LIKELIHOOD, PROMPT_TOKENS, REFERENCE_TOKENS, REQUEST_NS, TOKEN_NS, TOKENS
 from nnpipe.measuring.comparison import Comparison, ComparisonPlan
 from nnpipe.measuring.constraints import MetricConstraint, metric_of
 from nnpipe.measuring.run import Run
 from nnpipe.measuring.series import Series
 from nnpipe.report.inputs.candidate import Candidate
+from nnpipe.report.inputs.pareto_front import standings
+from nnpipe.tasks.generation.task import Generation
 from nnpipe.workflows.comparison.result import ComparisonResult
 from nnpipe.workflows.journal import Outcome
 from nnpipe.workflows.sweep import estimates
 from nnpipe.workflows.sweep.certificate import certificate
-from nnpipe.workflows.sweep.confirm import Confirmed
+from nnpipe.workflows.sweep.confirm import confirmed
 from nnpipe.workflows.sweep.estimates import Figures, drawn
 from nnpipe.workflows.sweep.file import Sweep
 from nnpipe.workflows.sweep.run import Done
@@ -172,6 +176,7 @@ def test_what_is_not_its_source_is_not_chosen_unless_told(accepted: list[str], t
             "runtimes": [{"class": "ONNXRuntime"}],
             "objectives": ["latency_median"],
             "accept_doubts": accepted,
+            "output": str(tmp_path / "sweep"),
         }
     )
     trained, compiled = sweep.points
@@ -183,13 +188,17 @@ def test_what_is_not_its_source_is_not_chosen_unless_told(accepted: list[str], t
     ]
     judged = judge(sweep, done)
     assert [one.qualifies for one in judged] == [True, bool(accepted)]
-    again = judge(sweep, [Done(each.point, "2", Outcome(run(each.point.title, 2, 400)), None) for each in done])
-    told = [
-        certificate(sweep, each, Confirmed(each, two.run, two.claims, {}, two.figures, two.doubts), (), np.arange(4))
-        for each, two in zip(judged, again, strict=True)
-    ]
-    assert told[0]["artifact"]["sha256"] == hashlib.sha256(b"weights").hexdigest()
-    assert [doubt["kind"] for doubt in told[1]["doubts"]][-1] == "different"
+    assert [one.on_front for one in judged] == [True, bool(accepted)] or accepted
+
+    def again(each: Done) -> Outcome:
+        return Outcome(run(each.point.title, 2, 400))
+
+    found = [confirmed(sweep, [each], (), again=again) for each in judged]
+    told = certificate(sweep, judged[0], found[0], (), np.arange(4))
+    assert told["artifact"]["sha256"] == hashlib.sha256(b"weights").hexdigest()
+    # The second measurement is not held against the source, and says of the same file what the first one said.
+    assert ("different" in {doubt.kind for doubt in found[1].doubts}) == bool(accepted)
+    assert (found[1].chosen is None) == (not accepted)
 
 
 def test_only_doubts_that_bar_can_be_accepted() -> None:
@@ -217,3 +226,31 @@ def test_objectives_that_nobody_names_follow_from_the_task_of_the_data() -> None
     lost = Sweep.from_settings({**settings, "constraints": ["loss(accuracy) <= 1 %"]})
     with pytest.raises(ConfigError, match=r"regression, has no metric 'accuracy'; there are: mae, rmse, r2$"):
         lost.of_task(lost.dataset.task)
+
+
+def generated(title: str, tokens: int, fast: float) -> Run:
+    """A language model whose answers have so many tokens."""
+    plain, samples = run(title, 1), 6
+    latency = (1e6 * fast * np.ones(200)).astype(np.int64)
+    columns = {"start_ns": np.cumsum(latency), "latency_ns": latency, "samples": np.ones(200, np.int64)}
+    each, once = np.full((samples, tokens), 1000), np.ones(samples, np.int64)
+    predictions = {
+        "text": np.array(["x"] * samples, object), TOKENS: each, TOKEN_NS: each, REQUEST_NS: each.sum(axis=1),
+        PROMPT_TOKENS: once, REFERENCE_TOKENS: once, LOG_LIKELIHOOD: -1.0 * once,
+    }  # fmt: skip
+    truth = {"sample": np.arange(samples), "answer": np.array([""] * samples, object)}
+    evaluation = Generation().judge(predictions, truth, DatasetSpec(Generation.name, (), ()))
+    return dataclasses.replace(plain, series={"inference": Series(columns)}, evaluation=evaluation)
+
+
+def test_of_models_whose_answers_have_other_lengths_none_is_chosen_by_the_time_of_a_call() -> None:
+    runs = (generated("eight", 8, 1.0), generated("all 32", 32, 3.2))
+    result = ComparisonResult(
+        Comparison("c", ComparisonPlan(), runs), {each.title: Path("m.onnx") for each in runs}, "eight"
+    )
+    for by in ("latency_median", "throughput"):
+        with pytest.raises(ConfigError, match=r"8\.0 and 32\.0 tokens on average; compare the times of tokens"):
+            result.best(by=by)
+    assert result.best(by="size").title in ("eight", "all 32")
+    assert result.best(by="output_throughput").title in ("eight", "all 32")
+    assert standings([Candidate.of(each) for each in runs]) == {}

@@ -10,10 +10,11 @@ from statistics import NormalDist
 import numpy as np
 
 from nnpipe.analysis.skewed_means import paired_contributions
+from nnpipe.measuring.doubt import BARRING
 from nnpipe.measuring.pareto_front import front_shares, on_front
 from nnpipe.report.charts import Floats
 from nnpipe.report.inputs.candidate import Candidate
-from nnpipe.report.inputs.comparability import on_the_same_samples
+from nnpipe.report.inputs.comparability import on_the_same_samples, unlike_work
 from nnpipe.report.inputs.quality import Quality
 
 _DRAWS, _WORK = 2000, 4_000_000  # greatest number of draws, and of comparisons of two candidates in all draws
@@ -40,10 +41,13 @@ def standings(candidates: Sequence[Candidate]) -> dict[int, Standing]:
     -------
     dict
         Standings by the candidates' numbers; empty unless at least two were timed in the same way and evaluated on the
-        same samples.
+        same samples, with the same work.  Candidates with doubts that keep them from being chosen are left out.
     """
-    chosen = [(c, c.latency, c.quality) for c in candidates if c.latency is not None and c.quality is not None]
+    known = [(c, c.latency, c.quality) for c in candidates if c.latency is not None and c.quality is not None]
+    chosen = [each for each in known if not is_barred(each[0])]
     alike = len({c.timed.name for c, _, _ in chosen}) == 1 and chosen[0][0].timed.ranks
+    if any(unlike_work(chosen[0][2], quality) for _, _, quality in chosen[1:]):
+        return {}
     if len(chosen) < 2 or not alike or not on_the_same_samples(candidates):
         return {}
     medians = np.array([latency.median for _, latency, _ in chosen])
@@ -61,6 +65,11 @@ def standings(candidates: Sequence[Candidate]) -> dict[int, Standing]:
         candidate.number: Standing(bool(front), float(part))
         for (candidate, _, _), front, part in zip(chosen, best, shares, strict=True)
     }
+
+
+def is_barred(candidate: Candidate) -> bool:
+    """Return whether a doubt about its predictions keeps a candidate from being chosen."""
+    return any(doubt.kind in BARRING for doubt in candidate.doubts)
 
 
 def _spread(interval: tuple[float, float] | None) -> float:

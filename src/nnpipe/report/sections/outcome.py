@@ -10,6 +10,7 @@ from nnpipe.report.document import Block, Cell, Paragraph, Table
 from nnpipe.report.formatting import NOTHING, Scale, clean, digits, share
 from nnpipe.report.inputs.candidate import Candidate, listed, quality_text
 from nnpipe.report.quantity_text import kinds
+from nnpipe.report.sections.verdict import size_of
 
 _TIMES = ("Size", "Load", "Median", "p90")
 _AGREEMENT = ("Same class", "Error", "As its source", "Doubts")
@@ -43,29 +44,27 @@ def outcome(candidates: Sequence[Candidate], failures: Sequence[Failure] = ()) -
     sizes = Scale.of_sizes([c.size for c in candidates])
     loads = Scale.of_times([c.load_ns for c in candidates])
     times = Scale.of_times([c.latency.median if c.latency else None for c in candidates])
-    rows: list[tuple[str, ...]] = []
+    rows: list[tuple[Cell, ...]] = []
     for candidate in candidates:
         latency = candidate.latency
-        rows.append(
-            (
-                candidate.name,
-                sizes.text(candidate.size),
-                loads.text(candidate.load_ns),
-                times.text(latency.median if latency else None),
-                times.text(latency.percentile(0.9).value if latency else None),
-                quality_text(candidate),
-                share(_same_class(candidate)),
-                _error(candidate),
-                candidate.verdict or NOTHING,
-                kinds(candidate.doubts) if latency else NOTHING,
-            )
+        texts = (
+            loads.text(candidate.load_ns),
+            times.text(latency.median if latency else None),
+            times.text(latency.percentile(0.9).value if latency else None),
+            quality_text(candidate),
+            share(_same_class(candidate)),
+            _error(candidate),
+            candidate.verdict or NOTHING,
+            kinds(candidate.doubts) if latency else NOTHING,
         )
+        size = Cell(sizes.text(candidate.size), None, size_of(candidate))
+        rows.append((Cell(candidate.name), size, *map(Cell, texts)))
     for failure in sorted(failures, key=lambda failure: failure.place):
         blank = (NOTHING,) * (len(_TIMES) + len(_AGREEMENT) - 1)
-        rows.insert(failure.place, (clean(failure.title, 120), *blank, "failed", NOTHING))
+        rows.insert(failure.place, tuple(map(Cell, (clean(failure.title, 120), *blank, "failed", NOTHING))))
     units = {"Size": sizes.unit, "Load": loads.unit, "Median": times.unit, "p90": times.unit}
     header = ("Candidate", *(f"{name}, {units[name]}" for name in _TIMES), _quality_heading(candidates), *_AGREEMENT)
-    return Table(header, tuple(tuple(map(Cell, row)) for row in rows))
+    return Table(header, tuple(rows))
 
 
 def failure_warnings(failures: Sequence[Failure]) -> list[Block]:

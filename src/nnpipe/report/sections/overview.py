@@ -12,7 +12,7 @@ from nnpipe.report.document import Plot
 from nnpipe.report.formatting import Scale, duration, share, size
 from nnpipe.report.inputs.candidate import Candidate
 from nnpipe.report.inputs.comparability import on_the_same_samples
-from nnpipe.report.inputs.pareto_front import Standing
+from nnpipe.report.inputs.pareto_front import Standing, is_barred
 from nnpipe.report.sections.quality_axis import QualityAxis
 
 _BINS = 48
@@ -99,7 +99,7 @@ def _quality_against_time(candidates: Sequence[Candidate], found: Mapping[int, S
                 (low / scale.divisor, high / scale.divisor),
                 axis.ends(quality.interval),
                 candidate.number,
-                standing is None or standing.on_front,
+                not found or (standing is not None and standing.on_front),
                 tip,
             )
         )
@@ -120,7 +120,9 @@ def _quality_against_size(candidates: Sequence[Candidate]) -> Plot | None:
     if len(chosen) < 3 or not on_the_same_samples(candidates):
         return None
     sizes, ranks = [value for _, value, _ in chosen], [quality.rank for _, _, quality in chosen]
-    best = on_front([(value, -rank) for value, rank in zip(sizes, ranks, strict=True)])
+    values = np.array([sizes, [-rank for rank in ranks]], np.float64).T
+    values[[is_barred(candidate) for candidate, _, _ in chosen]] = np.nan  # what cannot be chosen beats nothing
+    best = on_front(values)
     if max(sizes) <= _LEVEL * min(sizes) or len(set(ranks)) == 1 or best.sum() < 2:
         return None
     scale, axis = Scale.of_sizes(sizes), QualityAxis.of(chosen[0][2])

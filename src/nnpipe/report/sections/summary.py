@@ -23,7 +23,7 @@ from nnpipe.report.quantity_text import difference_text, interval, kinds, writte
 from nnpipe.report.sections.doubts import doubts
 from nnpipe.report.sections.headline import headline_figures
 from nnpipe.report.sections.overview import overview
-from nnpipe.report.sections.verdict import as_source, departures, verdict
+from nnpipe.report.sections.verdict import as_source, departures, size_of, verdict
 
 _Column = tuple[str, list[Cell]]
 
@@ -78,7 +78,7 @@ def _table(candidates: Sequence[Candidate], found: Mapping[int, Standing]) -> Ta
         *(column for columns, _ in timed for column in columns),
         (heading, [_quality(c, leading) for c in candidates]),
         (gap, [_difference(candidates[0], c) for c in candidates]),
-        (f"Size, {sizes.unit}", [Cell(sizes.text(c.size), c.size) for c in candidates]),
+        (f"Size, {sizes.unit}", [Cell(sizes.text(c.size), c.size, size_of(c)) for c in candidates]),
         ("Front", [_front(found.get(c.number)) for c in candidates]),
         ("As its source", [_as_source(c) for c in candidates]),
         ("Doubts", [_doubts(c) for c in candidates]),
@@ -99,6 +99,8 @@ def _table(candidates: Sequence[Candidate], found: Mapping[int, Standing]) -> Ta
     unranked = {"Candidate", "Calls", gap, "Same as first", "Front", "As its source", "Doubts"}
     if len({energy_source(c.run) for c in candidates} - {""}) > 1:  # what one sensor sees, another may not
         unranked.add(f"Energy, {energies.unit}")
+    if len({size_of(c) for c in candidates if c.size is not None}) > 1:  # constants alone are no file
+        unranked.add(f"Size, {sizes.unit}")
     highest = {"Samples/s"}
     if leading is not None:
         highest |= {metric.heading for metric in leading.task.metrics if not metric.less_is_better}

@@ -10,7 +10,7 @@ from nnpipe.report.document import Block, Paragraph, Tile, Tiles
 from nnpipe.report.formatting import clean, count, digits, duration, size
 from nnpipe.report.inputs.candidate import Candidate
 from nnpipe.report.inputs.comparability import leading_quality, on_the_same_samples, pairing, unlike_work
-from nnpipe.report.inputs.pareto_front import Standing
+from nnpipe.report.inputs.pareto_front import Standing, is_barred
 from nnpipe.report.quantity_text import written
 from nnpipe.report.sections.grouping import grouped_reasons
 
@@ -33,6 +33,9 @@ def verdict(candidates: Sequence[Candidate], standings: Mapping[int, Standing]) 
         return blocks
     front = [c.name for c in candidates if c.number in standings and standings[c.number].on_front]
     choice = _choice(front, standings, in_sentence(leading.metric.title))
+    barred = [c.name for c in candidates if is_barred(c)]
+    if choice and barred:
+        choice += f" Left out, since there are doubts about predictions: {', '.join(barred)}."
     return [*blocks, Paragraph(choice)] if choice else blocks
 
 

@@ -20,6 +20,8 @@ from nnpipe.measuring.quality_doubts import quality_doubts
 from nnpipe.measuring.quantities import Quantity
 from nnpipe.measuring.run import Run
 from nnpipe.report.document import Table
+from nnpipe.report.inputs.comparability import unlike_work
+from nnpipe.report.inputs.quality import Quality
 from nnpipe.report.quantity_text import ranged
 from nnpipe.report.sections.comparison_findings import comparison_table, sentences
 from nnpipe.report.writers.terminal import to_text
@@ -148,9 +150,9 @@ class ComparisonResult:
         Raises
         ------
         ConfigError
-            If a constraint cannot be read, or no candidate satisfies all of them.  For each candidate, the
-            message names
-            the constraint that fails, or how many samples would decide it.
+            If a constraint cannot be read, or no candidate satisfies all of them.  For each candidate, the message
+            names the constraint that fails, or how many samples would decide it.  If it is to be chosen by a cost of
+            calls, such as their time, and these are not the same work, as of answers of other lengths.
         """
         wanted = [MetricConstraint.parse(text) for text in constraints]
         if accuracy_loss is not None:
@@ -179,6 +181,11 @@ class ComparisonResult:
             raise ConfigError("no candidate surely satisfies all constraints:\n  " + "\n  ".join(why))
         title = min(able)[1]
         run = self.comparison.run_of(title)
+        if metric.of_calls:
+            judged = {each: Quality.of(self.comparison.run_of(each)) for _, each in able}
+            for other, quality in judged.items():
+                if unlike := unlike_work(judged[title], quality):
+                    raise ConfigError(f"{by} does not say which of {title!r} and {other!r} is better: {unlike}")
         return Choice(title, self.files[title], run, metric, self._figures(run).of(metric, level), tuple(wanted))
 
     def save(self, path: str | Path) -> None:

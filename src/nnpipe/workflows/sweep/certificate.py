@@ -56,9 +56,6 @@ def certificate(
     confirmation, artifact = found.run, chosen.done.artifact
     path = artifact if artifact is not None else chosen.done.point.model.path
     point = chosen.done.point
-    told = {doubt.kind for doubt in found.doubts}
-    # Agreement with the source is judged the first time alone.
-    before = [doubt for doubt in chosen.doubts if doubt.kind == "different" and doubt.kind not in told]
     return {
         "schema": SCHEMA,
         "kind": "nnpipe certificate",
@@ -85,8 +82,8 @@ def certificate(
         **({"budget": spent.to_json()} if spent else {}),
         "cannot_be_told_from": list(level),
         "front_share": chosen.front_share,
-        "verification": dict(confirmation.verification or chosen.run.verification),
-        "doubts": [{"kind": doubt.kind, "reason": doubt.reason} for doubt in (*found.doubts, *before)],
+        "verification": dict(confirmation.verification),
+        "doubts": [{"kind": doubt.kind, "reason": doubt.reason} for doubt in found.doubts],
         "host": {key: value for key, value in confirmation.host.items() if key not in ("before", "after")},
         "frameworks": dict(confirmation.frameworks),
         "measured": confirmation.created,

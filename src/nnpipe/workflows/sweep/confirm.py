@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import NNPipeError
@@ -78,7 +78,9 @@ def confirmed(
         if outcome.run is None:
             refuted[candidate.title] = outcome.reason
             continue
-        figures = Figures(outcome.run, candidate.reference)
+        # Outputs of the same file are held against those of its source the first time alone.
+        agreement = outcome.run.verification or candidate.run.verification
+        figures = Figures(replace(outcome.run, verification=agreement), candidate.reference)
         claims = claims_of(sweep, figures)
         barred = barring(sweep, figures.doubts)
         if barred:

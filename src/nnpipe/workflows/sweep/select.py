@@ -15,6 +15,8 @@ from nnpipe.measuring.doubt import BARRING, Doubt
 from nnpipe.measuring.pareto_front import front_shares, on_front
 from nnpipe.measuring.racing import error_level
 from nnpipe.measuring.run import Run
+from nnpipe.report.inputs.comparability import unlike_work
+from nnpipe.report.inputs.quality import Quality
 from nnpipe.report.quantity_text import ranged, written
 from nnpipe.workflows.sweep.estimates import Figures, drawn
 from nnpipe.workflows.sweep.file import Sweep
@@ -92,9 +94,10 @@ def judge(sweep: Sweep, done: Sequence[Done]) -> tuple[Judged, ...]:
         {metric.name: each.of(metric, level) for metric in sweep.metrics}
         for each, level in zip(known, levels, strict=True)
     ]
-    whole = np.array([not each.stopped for each, _ in measured])
+    barred = [barring(sweep, own.doubts) for own in known]
+    whole = np.array([not each.stopped and not bars for (each, _), bars in zip(measured, barred, strict=True)])
     shares, best = np.zeros(len(measured)), np.zeros(len(measured), bool)
-    if whole.any():  # the others are not on the front, or it is not known
+    if whole.any():  # the others are not on the front, cannot be chosen, or it is not known
         shares[whole], best[whole] = _front(sweep, list(_of(known, whole)), list(_of(figures, whole)))
     return tuple(
         Judged(
@@ -106,10 +109,10 @@ def judge(sweep: Sweep, done: Sequence[Done]) -> tuple[Judged, ...]:
             bool(front),
             float(share),
             own.doubts,
-            barring(sweep, own.doubts),
+            bars,
         )
-        for (each, _), own, level, told, front, share in zip(
-            measured, known, levels, figures, best, shares, strict=True
+        for (each, _), own, level, told, front, share, bars in zip(
+            measured, known, levels, figures, best, shares, barred, strict=True
         )
     )
 
@@ -159,15 +162,20 @@ def ranked(sweep: Sweep, judged: Sequence[Judged]) -> list[Judged]:
 
 
 def level_with(sweep: Sweep, chosen: Judged, others: Sequence[Judged]) -> list[str]:
-    """Return the titles of others that do not differ significantly from the chosen one in the metric ``choose``."""
+    """Return the titles of others that do not differ significantly from the chosen one in the metric ``choose``.
+
+    Nor do those whose calls are other work, such as longer answers, if it is a figure of calls.
+    """
     mine = chosen.figures[sweep.choose.name]
     return [
         one.title
         for one in others
         if one is not chosen
         and (theirs := one.figures[sweep.choose.name]).value is not None
-        and theirs.low <= mine.high
-        and mine.low <= theirs.high
+        and (
+            (theirs.low <= mine.high and mine.low <= theirs.high)
+            or (sweep.choose.of_calls and unlike_work(Quality.of(chosen.run), Quality.of(one.run)))
+        )
     ]
 
 
