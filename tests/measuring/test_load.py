@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import ctypes
 import gc
+import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -176,6 +178,17 @@ def test_waiting_for_another_query_is_queueing_and_oversleeping_is_not() -> None
     assert punctuality.late == np.count_nonzero(~queued) > 0
     assert punctuality.queued == np.count_nonzero(queued) > 400
     assert punctuality.worst_ns == 200_000
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no slack of timers")
+def test_linux_may_not_prolong_the_sleep_before_a_query_to_save_power() -> None:
+    def slack_ns() -> int:
+        return ctypes.CDLL(None).prctl(30, 0, 0, 0, 0)  # PR_GET_TIMERSLACK
+
+    before, seen = slack_ns(), set()
+    session = FakeSession(spend=lambda: seen.add(slack_ns()))
+    run_load(session, queries(), SERVER, Until(queries=3))
+    assert (seen, slack_ns()) == ({1}, before)
 
 
 def test_nothing_is_late_where_nothing_was_scheduled() -> None:

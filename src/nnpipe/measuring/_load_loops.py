@@ -9,8 +9,11 @@ due.
 
 from __future__ import annotations
 
+import ctypes
+import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -26,7 +29,9 @@ Wait = Callable[[int], object]
 Gaps = Callable[[int], npt.NDArray[np.int64]]
 """Returns the next gaps between queries, as many as asked for, in nanoseconds."""
 
-# A sleeping process wakes 60 to 100 us late on an idle Linux.  Polling the clock for longer than that uses processor
+_PR_SET_TIMERSLACK, _PR_GET_TIMERSLACK = 29, 30  # linux/prctl.h
+
+# A sleeping process wakes 10 to 50 us late on an idle Linux.  Polling the clock for longer than that uses processor
 # time, for which a busy system lowers the priority of the process: with 200 us, queries were sent later there.
 _SPIN_NS = 60_000
 
@@ -133,20 +138,21 @@ class ScheduledLoop:
         """Run one chunk."""
         ask = _in_calls(session) if self._in_calls else session._asker()
         wait = self._wait
-        due = self._schedule(len(queries), clock)
-        end = clock()
-        for i, (query, at) in enumerate(zip(queries, due.tolist(), strict=True)):
-            if end < at:
-                wait(at)
-            start = clock()
-            found = ask(query)
+        with _punctual_sleep():
+            due = self._schedule(len(queries), clock)
             end = clock()
-            starts[i] = start
-            ends[i] = end
-            if outputs is not None:
-                outputs[i] = found
-            del found
-        self._left_ns = end
+            for i, (query, at) in enumerate(zip(queries, due.tolist(), strict=True)):
+                if end < at:
+                    wait(at)
+                start = clock()
+                found = ask(query)
+                end = clock()
+                starts[i] = start
+                ends[i] = end
+                if outputs is not None:
+                    outputs[i] = found
+                del found
+            self._left_ns = end
 
     def _schedule(self, count: int, clock: Clock) -> npt.NDArray[np.int64]:
         steps = np.cumsum(np.concatenate([self._ahead, self._gaps(count - 1)]))
@@ -195,6 +201,21 @@ def waiting(clock: Clock, sleep: Callable[[float], object] = time.sleep) -> Wait
             pass
 
     return wait
+
+
+@contextmanager
+def _punctual_sleep() -> Iterator[None]:
+    """Let this thread's sleeps end when they should: Linux may add 50 us to wake several threads at once."""
+    prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
+    slack = 0 if prctl is None else prctl(_PR_GET_TIMERSLACK, 0, 0, 0, 0)
+    if prctl is None or slack <= 0:  # refused, or the thread sleeps by a real-time schedule, which has none
+        yield
+        return
+    prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)
+    try:
+        yield
+    finally:
+        prctl(_PR_SET_TIMERSLACK, slack, 0, 0, 0)
 
 
 def _in_calls(session: InferenceSession) -> Callable[[Sequence[Batch]], list[Any]]:
