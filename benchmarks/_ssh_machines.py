@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from _table import skip_without
+
 _SERVER = """
 import asyncio, os, sys
 from pathlib import Path
@@ -46,9 +48,8 @@ def ssh_machines(folder: Path, count: int) -> Iterator[list[str]]:
     """Yield the addresses of so many machines; meanwhile ``ssh`` in PATH knows them."""
     import asyncssh
 
+    skip_without("ssh")
     client = shutil.which("ssh")
-    if client is None:
-        raise SystemExit("there is no ssh here")
     (folder / "bin").mkdir(parents=True)
     user = asyncssh.generate_private_key("ssh-ed25519")
     user.write_private_key(str(folder / "user"))

@@ -3,6 +3,8 @@
 A benchmark prints a table for people and, as its last line, one JSON object
 for programs; it exits with status 0 if its goal holds and 1 otherwise.  The
 object names the processor of the run, and the one on which the goal was seen.
+Where a program, a package or data that it needs are missing, it says so in one
+line and exits with status 77.
 """
 
 from __future__ import annotations
@@ -10,9 +12,12 @@ from __future__ import annotations
 import gc
 import json
 import random
+import shutil
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from time import perf_counter_ns
-from typing import Any
+from typing import Any, NoReturn
 
 from nnpipe.measuring.host import host_facts
 
@@ -23,6 +28,31 @@ What a ratio is depends on the processor: one on which waking another core is
 dear shows less of a protocol's speed, one with wider vectors more of a
 kernel's.
 """
+
+DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+"""Real data sets and models, which lie beside some checkouts."""
+
+_SKIPPED = 77  # as GNU Automake has it for tests that cannot be run
+
+
+def skip(reason: str) -> NoReturn:
+    """End a benchmark that lacks what it needs here: it has no result, and has not failed."""
+    print(f"skipped: {reason}", file=sys.stderr)
+    raise SystemExit(_SKIPPED)
+
+
+def skip_without(*programs: str) -> None:
+    """Skip a benchmark that needs programs of which some are not installed."""
+    missing = [program for program in programs if shutil.which(program) is None]
+    if missing:
+        skip(f"not installed: {', '.join(missing)}")
+
+
+def existing(path: Path) -> Path:
+    """Return a file or folder that a benchmark needs; skip the benchmark if it is not there."""
+    if not path.exists():
+        skip(f"{path} does not exist")
+    return path
 
 
 def processors(seen_on: str) -> dict[str, str]:
@@ -91,10 +121,10 @@ def show(rows: Sequence[Mapping[str, Any]]) -> None:
 def report(
     rows: Sequence[Mapping[str, Any]],
     name: str,
-    value: float,
+    value: float | None,
     unit: str,
-    reference: float,
-    ratio: float,
+    reference: float | None,
+    ratio: float | None,
     goal: str,
     holds: bool,
     parts: Sequence[Mapping[str, Any]] = (),
@@ -110,7 +140,7 @@ def report(
     name
         What was measured.
     value, reference, unit
-        The figure for nnpipe, the one it is set against, and the unit of both.
+        The figure for nnpipe, the one it is set against, and the unit of both; ``None`` where there is no figure.
     ratio
         How the two compare; ``goal`` says which way.
     goal

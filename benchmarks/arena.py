@@ -16,11 +16,12 @@ import resource
 import sys
 from pathlib import Path
 
-from _table import EPYC, report
+from _table import DATA, EPYC, existing, report
 
 from nnpipe.analysis.arena import Buffer, plan_arena
 
 CAPACITY, LIMIT_S = 1 << 20, 60
+CASES = DATA / "memory" / "minimalloc"
 HARD = ("B", "E")
 
 
@@ -49,12 +50,14 @@ def seconds() -> float:
 def main() -> int:
     """Plan all cases and print what came out."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, help="the folder that holds the cases")
+    parser.add_argument("folder", type=Path, nargs="?", default=CASES, help=f"that of the cases (default: {CASES})")
     parser.add_argument("--quick", action="store_true", help=f"leave out {' and '.join(HARD)}")
     options = parser.parse_args()
     rows, worst, fit, wrong = [], 0.0, 0, 0
     cases = [
-        path for path in sorted(options.folder.glob("*.1048576.csv")) if not (options.quick and path.name[0] in HARD)
+        path
+        for path in sorted(existing(options.folder).glob("*.1048576.csv"))
+        if not (options.quick and path.name[0] in HARD)
     ]
     if not cases:
         parser.error(f"{options.folder} holds no cases; they are minimalloc's files NAME.{CAPACITY}.csv")

@@ -7,10 +7,11 @@ extension, Cortex-M55 the vector extension.  The stack is predicted from the fra
 function, and measured by a pattern that a run overwrites.  The goal is that every output is exact, that code takes at
 most 20 kB of flash beyond the constants, and that arena and stack are as predicted.
 
-Run ``python benchmarks/c_cores.py FILE.tflite ...``; it needs ``apt install gcc-arm-none-eabi qemu-system-arm
+Run ``python benchmarks/c_cores.py [FILE.tflite ...]``; it needs ``apt install gcc-arm-none-eabi qemu-system-arm
 libnewlib-arm-none-eabi``.  ``--most`` states goals: how many million instructions each file may need on a Cortex-M4.
-``--visual-wake-words`` adds the network of that name with random weights, and its goal.  ``--samples`` sets the number
-of inputs (by default 3), ``--quick`` means one.
+``--visual-wake-words`` adds the network of that name with random weights, and its goal.  Without either, all four of
+MLPerf Tiny's networks are run, with their goals.  ``--samples`` sets the number of inputs (by default 3), ``--quick``
+means one.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _table import EPYC, report
+from _table import DATA, EPYC, existing, report, skip
 from _visual_wake_words import visual_wake_words
 
 from nnpipe.compilers.c import CCompiler
@@ -36,6 +37,11 @@ from nnpipe.protocols.qemu import QEMU, QemuTarget
 from nnpipe.runtimes.litert import LiteRTRuntime
 
 MOST_CODE = 20_000
+MOST_INSTRUCTIONS = {  # millions
+    "mlperf_tiny_kws/kws_ref_model.tflite": 12.0,
+    "mlperf_tiny_ic/pretrainedResnet_quant.tflite": 31.0,
+    "mlperf_tiny_ad/ad01_int8.tflite": 0.8,
+}
 
 
 def batches(source: Artifact, count: int) -> list[dict[str, np.ndarray]]:
@@ -103,15 +109,16 @@ def main() -> int:
         ARM_GCC.check("c_cores.py")
         QEMU.check("c_cores.py")
     except MissingTool as error:
-        raise SystemExit(str(error)) from None
+        skip(str(error))
     if options.most and len(options.most) != len(options.models):
         raise SystemExit(f"--most has {len(options.most)} numbers for {len(options.models)} files")
+    if not options.models and not options.visual_wake_words:
+        options.models = [existing(DATA / "models" / name) for name in MOST_INSTRUCTIONS]
+        options.most, options.visual_wake_words = [*MOST_INSTRUCTIONS.values()], True
     goals = dict(zip((path.stem for path in options.models), options.most, strict=False))
     contents = {path.stem: path.read_bytes() for path in options.models}
     if options.visual_wake_words:
         contents["visual_wake_words"], goals["visual_wake_words"] = visual_wake_words(), 31.0
-    if not contents:
-        raise SystemExit("no files are named")
     rows = []
     for name, content in contents.items():
         for core in CORES:

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from _table import EPYC, report
+from _table import EPYC, report, skip_without
 
 from nnpipe.compilers._c_code.source import Source, source_of
 from nnpipe.core.artifact import Artifact
@@ -149,6 +149,7 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="seed of the first graph")
     parser.add_argument("--quick", action="store_true", help="100 graphs")
     options = parser.parse_args()
+    skip_without("gcc")
     count = 100 if options.quick else options.graphs
     counts: dict[str, Counter[str]] = {}
     with tempfile.TemporaryDirectory() as folder:

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from _table import EPYC, report
+from _table import DATA, EPYC, existing, report, skip_without
 
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import TransportError
@@ -150,8 +150,10 @@ def right(run: Run) -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a tenth of the connections, and 60 clips instead of 180")
-    parser.add_argument("--data", type=Path, default=Path(__file__).parents[2] / "shared" / "data")
+    parser.add_argument("--data", type=Path, default=DATA)
     options = parser.parse_args()
+    skip_without("gcc")
+    existing(options.data)
     count, samples = (1000, 60) if options.quick else (10_000, None)
     with tempfile.TemporaryDirectory(prefix="nnpipe-c-server-") as where:
         folder = Path(where)

@@ -34,7 +34,7 @@ from typing import Any
 import numpy as np
 from _explained_faults import IN_FLOATS, IN_INTEGERS, Planted, numbered, products, slow
 from _real_models import Model, models
-from _table import EPYC, report
+from _table import DATA, EPYC, existing, report
 
 import nnpipe as nnp
 from nnpipe.core.compiler import ModelCompiler
@@ -43,7 +43,6 @@ from nnpipe.core.registry import find
 from nnpipe.runtimes.onnxruntime import ONNXRuntime
 from nnpipe.workflows.candidates.model_files import artifact_of
 
-DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 EACH, QUICK_EACH = 20, 4
 GOAL, MOST_BLAMED, FIRST = 0.95, 0.05, 3
 CALIBRATION, SAMPLES, TRIES = 32, 16, 20
@@ -157,7 +156,7 @@ def main(argv: list[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="faults-") as place:
         folder = Path(place)
         subjects = [
-            Subject(model, folder) for model in models(options.data, options.quick) if "onnx" in model.ways
+            Subject(model, folder) for model in models(existing(options.data), options.quick) if "onnx" in model.ways
         ]  # fmt: skip
         found = list(looked_for(subjects, QUICK_EACH if options.quick else EACH, folder))
         sound = list(blamed(subjects, options.quick, folder))

@@ -9,7 +9,7 @@ The goal: the chosen file has at most half the bytes of the demo's smallest, tak
 fastest, and its accuracy on the 719 test images is not provably worse than that of the demo's most accurate: the paired
 interval of the loss reaches 0.
 
-Run ``python benchmarks/halved_digits.py``: it trains the demo's network and ``--trials`` others.
+Run ``python benchmarks/halved_digits.py``: it trains the demo's network and ``--trials`` others, with ``--quick`` one.
 """
 
 from __future__ import annotations
@@ -50,12 +50,14 @@ def demo(folder: Path) -> nnp.PipelineResult:
 def main(argv: list[str] | None = None) -> int:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--trials", type=int, default=8)
+    parser.add_argument("--quick", action="store_true", help="one trial")
+    parser.add_argument("--trials", type=int, help="number of trials (8; quick: 1)")
     options = parser.parse_args(argv)
+    trials = options.trials or (1 if options.quick else 8)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         shipped = demo(folder)
-        search = read_search(EXAMPLES / "search_digits.yaml", [f"output={folder}/found", f"trials={options.trials}"])
+        search = read_search(EXAMPLES / "search_digits.yaml", [f"output={folder}/found", f"trials={trials}"])
         table = TrialTable(search.space, search.objectives)
         print(table.head)
         with RunDatabase(f"sqlite:///{folder}/runs.sqlite") as database:
@@ -63,8 +65,7 @@ def main(argv: list[str] | None = None) -> int:
         print(found)
         final = found.final
         if final is None or final.confirmed.chosen is None or final.model is None:
-            print("no candidate qualifies")
-            return 1
+            return report([], "a found network", None, "", None, None, "a candidate qualifies", False, seen_on=EPYC)
         paths = {title: folder / "demo" / f"{place:02d}-{title.lower().replace(' ', '-')}.tflite"
                  for place, title in enumerate(KEPT, 1)}  # fmt: skip
         paths["chosen"] = final.model

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _table import EPYC, at_most, report
+from _table import DATA, EPYC, at_most, existing, report
 
 import nnpipe as nnp
 from nnpipe.core.registry import find
@@ -137,12 +137,12 @@ def times_of_nncf(compared: Any) -> tuple[float, float]:
 def main(argv: list[str] | None = None) -> int:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
+    parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--seconds", type=float, default=60.0, help="how long the models take turns at most")
     parser.add_argument("--quick", action="store_true", help="search with fewer images, and time only mixed and NNCF's")
     options = parser.parse_args(argv)
     count = QUICK_SEARCH if options.quick else SEARCH
-    dataset = CIFAR10Dataset(dataset_root=options.data / "cifar10")
+    dataset = CIFAR10Dataset(dataset_root=existing(options.data / "cifar10"))
     dataset.prepare()
     with tempfile.TemporaryDirectory() as folder:
         source, mixed, other, even = (Path(folder, f"{name}.onnx") for name in ("source", "mixed", "nncf", "even"))

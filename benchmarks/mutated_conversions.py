@@ -29,8 +29,8 @@ import numpy as np
 from _planting import KINDS, Plant
 from _real_models import Model, models
 from _sound_mutations import OF_FILES, OF_SOURCES, mutate_onnx, mutate_source
-from _table import EPYC, report
-from planted_damage import DATA, Converted, converted, opened, planted, verdict_on
+from _table import DATA, EPYC, existing, report
+from planted_damage import Converted, converted, opened, planted, verdict_on
 
 from nnpipe.analysis.agreement import Tolerances, compare
 from nnpipe.analysis.suspect_operations import Suspect
@@ -230,7 +230,7 @@ def main() -> int:
         mutations = Mutations(Path(name), np.random.default_rng(given.seed), given.verbose)
         count = given.count or (QUICK if given.quick else COUNT)
         try:
-            run(mutations, given.data, given.quick, count)
+            run(mutations, existing(given.data), given.quick, count)
         except KeyboardInterrupt:
             print(f"ended after {mutations.done} of {count} comparisons", flush=True)
     return _reported(mutations, count)

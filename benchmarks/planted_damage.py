@@ -40,7 +40,7 @@ from typing import Any
 import numpy as np
 from _planting import KINDS, Plant, layers_of, plant, scaled_in_tflite
 from _real_models import Model, models, ways_of
-from _table import EPYC, report
+from _table import DATA, EPYC, existing, report
 
 from nnpipe.analysis.agreement import Tolerances
 from nnpipe.analysis.weight_changes import Weighing
@@ -59,7 +59,6 @@ from nnpipe.workflows.verification.compare_inside import compare_inside
 from nnpipe.workflows.verification.compare_outputs import Reference, verified
 from nnpipe.workflows.verification.first_difference import Divergence, judged
 
-DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 CALIBRATION, SAMPLES = 32, 24
 GOAL = 0.98
 NARROW = 2  # operations with weights of the source: a layer and its normalisation
@@ -320,7 +319,7 @@ def main() -> int:
     count = given.damages or (20 if given.quick else 100)
     ways = [
         way
-        for model in models(given.data, given.quick)
+        for model in models(existing(given.data), given.quick)
         if not given.only or model.name in given.only
         for way in ways_of(model, given.quick)
         for steps in [{step.split(" ")[0] for step in way[2]}]

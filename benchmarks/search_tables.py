@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 from _sampler_time import SamplerTime
 from _search_tables import EPOCHS, CurveSurrogate, Table, TableError, curve_tasks, read_table
-from _table import EPYC, report
+from _table import DATA, EPYC, existing, report
 
 import nnpipe as nnp
 from nnpipe.searching.engine import SearchEngine
@@ -41,7 +41,7 @@ from nnpipe.searching.samplers import sampler_from_json
 from nnpipe.searching.space import SearchSpace
 from nnpipe.searching.trial import configuration_key
 
-DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "search"
+TABLES = DATA / "search"
 TRIALS, SEEDS = 100, 20
 SAMPLERS = ("random", "evolution", "nsga2", "tpe")
 GOALS: dict[tuple[str, str], tuple[float, float]] = {
@@ -172,7 +172,7 @@ def of_time(trials: int) -> Rows:
 def main(argv: list[str] | None = None) -> int:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=DATA, help="the folder with the tables and yahpo_lcbench")
+    parser.add_argument("--data", type=Path, default=TABLES, help="the folder with the tables and yahpo_lcbench")
     parser.add_argument("--table", type=Path, nargs="+", help="search these tables (.npz), without goals")
     parser.add_argument("--axes", type=Path, help="the JSON file about them; by default tables.json beside each")
     parser.add_argument("--what", choices=["tables", "curves", "time"], default="tables")
@@ -187,9 +187,9 @@ def main(argv: list[str] | None = None) -> int:
         rows = of_tables(tables, seeds)
     elif options.what == "tables":
         names = ("nasbench201_cifar10", "nasbench201_imagenet")
-        rows = of_tables([read_table(options.data / f"{name}.npz") for name in names], seeds)
+        rows = of_tables([read_table(existing(options.data / f"{name}.npz")) for name in names], seeds)
     elif options.what == "curves":
-        rows = of_curves(options.data / "yahpo_lcbench", seeds, most=4 if options.quick else None)
+        rows = of_curves(existing(options.data / "yahpo_lcbench"), seeds, most=4 if options.quick else None)
     else:
         rows = of_time(MOST_TRIALS // 10 if options.quick else MOST_TRIALS)
     parts = [

@@ -11,14 +11,14 @@ were chosen on others (below 200).
 from __future__ import annotations
 
 import argparse
-import json
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 from _spoiling import SPOILT, run_of, sound
-from _table import EPYC, processors
+from _table import EPYC, report
 
 from nnpipe.measuring.diagnosis import diagnose
 from nnpipe.measuring.run import Run
@@ -40,7 +40,7 @@ def sound_runs(seed: int, number: int = 50) -> Iterator[Run]:
         yield run_of(sound(random), random, f"sound {index}")
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sets", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1000, help="of the first set")
@@ -90,12 +90,11 @@ def main() -> None:
         f"{sum(alarms <= 1 for alarms in suspected)} of {sets} sets"
     )
     holds = min(found) >= 48 and max(suspected) <= 1
-    print(json.dumps({
-        "name": "spoilt runs found with the right reason", "value": min(found), "unit": "of 50, worst set",
-        "reference": "suspected sound runs, worst set", "ratio": max(suspected),
-        "goal": ">= 48, and <= 1 sound run suspected", "holds": bool(holds), **processors(EPYC),
-    }))  # fmt: skip
+    return report(
+        [], "spoilt runs found with the right reason", min(found), "of 50, worst set", 48, min(found) / 48,
+        f">= 48, and <= 1 sound run suspected ({max(suspected)} in the worst set)", holds, seen_on=EPYC,
+    )  # fmt: skip
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from _postgresql import postgresql
 from _ssh_machines import ssh_machines
-from _table import EPYC, report
+from _table import EPYC, report, skip
 
 import nnpipe
 from nnpipe.datasets.arrays import write_arrays
@@ -56,7 +56,7 @@ def main() -> int:
     begin = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="nnpipe-places-") as where, postgresql() as address:
         if address is None:
-            raise SystemExit("PostgreSQL is not installed")
+            skip("PostgreSQL is not installed")
         folder = Path(where)
         (folder / "sweep.json").write_text(json.dumps(settings(folder, points)), "utf-8")
         with ssh_machines(folder / "machines", 3) as machines:

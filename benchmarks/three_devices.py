@@ -18,7 +18,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -30,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _table import EPYC, report
+from _table import DATA, EPYC, existing, report, skip_without
 
 from nnpipe.measuring.counted_figure import counted_figure
 from nnpipe.measuring.run import Run
@@ -117,11 +116,10 @@ def told(found: SweepResult, name: str, compiled: bool = True) -> dict[str, Any]
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="60 clips instead of 180")
-    parser.add_argument("--data", type=Path, default=Path(__file__).parents[2] / "shared" / "data")
+    parser.add_argument("--data", type=Path, default=DATA)
     options = parser.parse_args()
-    missing = [tool for tool in TOOLS if shutil.which(tool) is None]
-    if missing:
-        raise SystemExit(f"not installed: {', '.join(missing)}")
+    skip_without(*TOOLS)
+    existing(options.data)
     samples = 60 if options.quick else None
     with tempfile.TemporaryDirectory(prefix="nnpipe-three-") as where:
         folder = Path(where)

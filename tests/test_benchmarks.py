@@ -5,6 +5,9 @@ from __future__ import annotations
 import ast
 import importlib
 import json
+import os
+import signal
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +27,48 @@ def test_a_benchmark_names_the_processor_of_its_run_and_that_of_its_goal(path: P
     tree = ast.parse(path.read_text("utf-8"))
     calls = {node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
     assert calls & {"report", "processors"}
+
+
+@pytest.mark.slow  # seconds to minutes, and more on a busy machine
+@pytest.mark.timeout(2000)
+@pytest.mark.parametrize("path", BENCHMARKS, ids=lambda path: path.stem)
+def test_a_quick_run_ends_with_its_result(path: Path, tmp_path: Path) -> None:
+    """Whether its goal holds is up to the machine: its status says the same as its closing object, and no more."""
+    command = subprocess.Popen(
+        [sys.executable, str(path), "--quick"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,  # with all that it starts
+    )
+    try:
+        out, err = command.communicate(timeout=1800)
+    finally:
+        if command.poll() is None:
+            os.killpg(command.pid, signal.SIGKILL)
+            command.communicate()
+    if command.returncode == 77:
+        pytest.skip(err.splitlines()[-1])
+    assert command.returncode in (0, 1), err
+    assert "Traceback" not in err, err
+    found = json.loads(out.splitlines()[-1])
+    assert {"name", "value", "unit", "reference", "ratio", "goal", "holds"} <= found.keys()
+    assert command.returncode == (0 if found["holds"] else 1)
+
+
+@pytest.mark.parametrize("missing", ["folder", "program"])
+def test_what_a_benchmark_lacks_is_told_in_a_line_and_by_a_status_of_its_own(tmp_path: Path, missing: str) -> None:
+    given, lacking = {
+        "folder": (["compression.py", "--quick", "--data", str(tmp_path / "none")], "none does not exist"),
+        "program": (["c_graphs.py", "--quick"], "not installed: gcc"),
+    }[missing]
+    done = subprocess.run(
+        [sys.executable, *given], cwd=FOLDER, env=os.environ | {"PATH": str(tmp_path)}, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout) == (77, "")
+    assert done.stderr.splitlines()[-1].startswith("skipped: ")
+    assert done.stderr.rstrip().endswith(lacking)
 
 
 def test_the_closing_object_names_both(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
