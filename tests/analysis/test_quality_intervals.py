@@ -151,7 +151,7 @@ def test_a_metric_is_computed_without_each_sample_only_once() -> None:
 
         return statistic
 
-    metric = QualityMetric("error", "Error", "Error", "the error", "ratio", statistic=counted)
+    metric = QualityMetric("error", "Error", "Error", "the error", "ratio", False, statistic=counted)
     evaluation = Evaluation("any", {"error": np.arange(20.0)})
     first = quality_estimate(metric, evaluation)
     taken = len(calls)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
+
 import pytest
 
 from nnpipe.core.errors import ConfigError
+from nnpipe.core.quality_metric import QualityMetric
+from nnpipe.core.registry import components
+from nnpipe.core.task import Task
 from nnpipe.measuring.call_times import BETWEEN, LATENCY, ON_TARGET, RESPONSE, call_time
 from nnpipe.measuring.constraints import known_metrics, metric_of
 from nnpipe.measuring.quantities import (
     QUANTITIES,
     UNITS,
+    Quantity,
     quantity,
 )
 
@@ -26,6 +32,22 @@ def test_each_says_its_unit_what_it_is_and_where_it_comes_from():
         assert each.unit == UNITS[each.kind]
         assert each.meaning
         assert each.computed_from
+
+
+def test_each_quantity_and_each_metric_of_a_task_says_its_unit_and_which_way_is_better():
+    for kind in (Quantity, QualityMetric):
+        asked = inspect.signature(kind).parameters
+        assert asked["kind"].default is asked["less_is_better"].default is inspect.Parameter.empty
+    metrics = [metric for task in components(Task) for metric in task().metrics]
+    assert len(metrics) > 40
+    for metric in metrics:
+        own, loss = quantity(metric.name), quantity(f"loss({metric.name})")
+        assert (own.kind, own.less_is_better) == (metric.kind, metric.less_is_better)
+        assert (loss.kind, loss.less_is_better) == (metric.kind, True)
+        assert own.unit == UNITS[metric.kind]
+        assert not own.of_calls
+    with pytest.raises(TypeError, match=r"kind.*less_is_better"):
+        QualityMetric("area", "Area", "Area", "mean area in square metres", values=lambda found: found.arrays["area"])
 
 
 def test_any_percentile_and_any_top_k_is_known():

@@ -347,7 +347,13 @@ def test_an_output_without_a_task_is_named() -> None:
 
 def test_a_quality_metric_of_ones_own_is_computed() -> None:
     sure = QualityMetric(
-        "sure", "Sure", "Sure", "share of sure ones", values=lambda found: (found.arrays["scores"].max(1) > 1) * 1.0
+        "sure",
+        "Sure",
+        "Sure",
+        "share of sure ones",
+        "share",
+        False,
+        values=lambda found: (found.arrays["scores"].max(1) > 1) * 1.0,
     )
     arrays = classes(3)
     found = evaluated(lambda b: ClassificationOutput(b["x"], b["label"]), arrays, [sure], 16)

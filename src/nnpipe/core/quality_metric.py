@@ -63,7 +63,7 @@ class QualityMetric:
     Examples
     --------
     >>> right = QualityMetric(
-    ...     "accuracy", "Accuracy", "Accuracy", "share of the samples whose class is right",
+    ...     "accuracy", "Accuracy", "Accuracy", "share of the samples whose class is right", "share", False,
     ...     values=lambda found: (found.arrays["truth"] == found.arrays["predicted"]).astype(float),
     ... )
     >>> right.of(Evaluation("cats and dogs", {"truth": np.array([0, 1]), "predicted": np.array([0, 0])}))
@@ -74,8 +74,8 @@ class QualityMetric:
     heading: str
     title: str
     meaning: str
-    kind: Literal["share", "ratio", "time", "rate"] = "share"
-    less_is_better: bool = False
+    kind: Literal["share", "ratio", "time", "rate"]
+    less_is_better: bool
     values: Values | None = None
     statistic: Prepare | None = None
     clusters: Numbers | None = None

@@ -59,7 +59,11 @@ class Crossing(nn.Task):
     @property
     def metrics(self) -> tuple[nn.QualityMetric, ...]:
         """The mean distance."""
-        return (nn.QualityMetric("distance", "Distance", "Distance", "mean distance", values=self._distance),)
+        return (
+            nn.QualityMetric(
+                "distance", "Distance", "Distance", "mean distance", "share", False, values=self._distance
+            ),
+        )
 
     def _judge(self, predictions: Arrays, truth: Arrays, spec: nn.DatasetSpec) -> nn.Evaluation:
         """Hold predictions against the truth."""

@@ -109,15 +109,15 @@ def _best_f1(normal: Floats, anomalous: Floats) -> float:
 METRICS = (
     QualityMetric(
         "auc", "AUC", "Area under the ROC curve", "share of pairs of an anomaly and a normal sample in the right order",
-        "ratio", statistic=_of_curve(roc_area), clusters=clips_of, bounds=(0.0, 1.0),
+        "ratio", False, statistic=_of_curve(roc_area), clusters=clips_of, bounds=(0.0, 1.0),
     ),
     QualityMetric(
         "pauc", "pAUC", "Partial area under the ROC curve",
         "area under the ROC curve where at most 10 % of the normal samples are alarms, standardised to 0.5 for chance",
-        "ratio", statistic=_of_curve(_partial_area), clusters=clips_of, bounds=(0.0, 1.0),
+        "ratio", False, statistic=_of_curve(_partial_area), clusters=clips_of, bounds=(0.0, 1.0),
     ),
     QualityMetric(
-        "best_f1", "Best F1", "F1 at the best threshold", "greatest F1 of all thresholds of the score",
+        "best_f1", "Best F1", "F1 at the best threshold", "greatest F1 of all thresholds of the score", "share", False,
         statistic=_of_curve(_best_f1), clusters=clips_of,
     ),
 )  # fmt: skip

@@ -130,12 +130,12 @@ METRICS = (
         "au_pro", "AU-PRO", "Area under the curve of the per-region overlap",
         "mean over the defects of the share of each that is found, over the shares of good pixels that are alarms from "
         "0 to 30 %, by 30 % (Bergmann et al., IJCV 2021)",
-        "ratio", statistic=_measured(PixelCurve.au_pro), bounds=(0.0, 1.0),
+        "ratio", False, statistic=_measured(PixelCurve.au_pro), bounds=(0.0, 1.0),
     ),
     QualityMetric(
         "pixel_auc", "Pixel AUC", "Area under the ROC curve of pixels",
         "share of pairs of a bad and a good pixel in the right order, whatever pictures they are of",
-        "ratio", statistic=_measured(PixelCurve.pixel_auc), bounds=(0.0, 1.0),
+        "ratio", False, statistic=_measured(PixelCurve.pixel_auc), bounds=(0.0, 1.0),
     ),
     *OF_PICTURES,
 )  # fmt: skip

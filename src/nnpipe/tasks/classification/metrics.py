@@ -19,6 +19,7 @@ def top_k_metric(k: int) -> QualityMetric:
         return _accuracy
     return QualityMetric(
         f"top_{k}_accuracy", f"Top-{k}", f"Top-{k} accuracy", f"share of the samples whose class is among the best {k}",
+        "share", False,
         values=_among(k),
     )  # fmt: skip
 
@@ -73,20 +74,21 @@ def _precision(hits: Floats, support: Floats, told: Floats) -> Floats:
 
 
 _accuracy = QualityMetric(
-    "accuracy", "Accuracy", "Accuracy", "share of the samples whose class is right", values=_right,
+    "accuracy", "Accuracy", "Accuracy", "share of the samples whose class is right", "share", False, values=_right,
 )  # fmt: skip
 METRICS = (
     _accuracy,
     top_k_metric(5),
     QualityMetric(
-        "mean_precision", "Precision", "Mean precision", _OF_CLASSES, statistic=_over_classes(_precision), alike=_pair,
+        "mean_precision", "Precision", "Mean precision", _OF_CLASSES,
+        "share", False, statistic=_over_classes(_precision), alike=_pair,
     ),
     QualityMetric(
-        "mean_sensitivity", "Sensitivity", "Mean sensitivity", _OF_CLASSES,
+        "mean_sensitivity", "Sensitivity", "Mean sensitivity", _OF_CLASSES, "share", False,
         statistic=_over_classes(lambda hits, support, told: hits / support), alike=_pair,
     ),
     QualityMetric(
-        "macro_f1", "F1", "F1", _OF_CLASSES,
+        "macro_f1", "F1", "F1", _OF_CLASSES, "share", False,
         statistic=_over_classes(lambda hits, support, told: 2 * hits / (support + told)), alike=_pair,
     ),
 )  # fmt: skip

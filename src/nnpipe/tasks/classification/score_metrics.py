@@ -112,12 +112,12 @@ SCORE_METRICS = {
         QualityMetric(
             "roc_auc", "ROC AUC", "Area under the ROC curve",
             "share of pairs of a sample of a class and another one in the right order; mean over more than two classes",
-            "ratio", statistic=_of_curves(roc_area), bounds=(0.0, 1.0),
+            "ratio", False, statistic=_of_curves(roc_area), bounds=(0.0, 1.0),
         ),
         QualityMetric(
             "pr_auc", "PR AUC", "Average precision",
             "area under the curve of precision over recall, by steps; mean over more than two classes",
-            "ratio", statistic=_of_curves(average_precision), bounds=(0.0, 1.0),
+            "ratio", False, statistic=_of_curves(average_precision), bounds=(0.0, 1.0),
         ),
         QualityMetric(
             "calibration_error", "ECE", "Expected calibration error",

@@ -56,22 +56,25 @@ _SIZES = (("small", "less than 32 x 32"), ("medium", "32 x 32 to 96 x 96"), ("la
 
 METRICS = (
     QualityMetric(
-        "map", "mAP", "Mean average precision", f"{_OVERLAPS} precision at 101 recalls", statistic=_measured(_precision)
+        "map", "mAP", "Mean average precision", f"{_OVERLAPS} precision at 101 recalls",
+        "share", False, statistic=_measured(_precision)
     ),
     QualityMetric(
         "ap50", "AP50", "Average precision at an overlap of 0.5",
         "mean over the classes of the precision at 101 recalls, if boxes that overlap by half are right",
+        "share", False,
         statistic=_measured(_precision, [0]),
     ),
     QualityMetric(
         "ap75", "AP75", "Average precision at an overlap of 0.75",
         "mean over the classes of the precision at 101 recalls, if boxes that overlap by three quarters are right",
+        "share", False,
         statistic=_measured(_precision, [5]),
     ),
     *(
         QualityMetric(
             f"map_{area}", f"mAP {area}", f"Mean average precision of {area} boxes",
-            f"{_OVERLAPS} precision at 101 recalls, for boxes of {sizes} pixels",
+            f"{_OVERLAPS} precision at 101 recalls, for boxes of {sizes} pixels", "share", False,
             statistic=_measured(_precision, area=area),
         )
         for area, sizes in _SIZES
@@ -80,7 +83,7 @@ METRICS = (
         QualityMetric(
             f"ar{most}", f"AR{most}", f"Average recall of {most} box{'es' * (most > 1)}",
             f"{_OVERLAPS} share of true boxes that are found among {most} "
-            f"box{'es' * (most > 1)} of a class in a picture",
+            f"box{'es' * (most > 1)} of a class in a picture", "share", False,
             statistic=_measured(_recall, most=most),
         )
         for most in (1, 10, MOST_DETECTIONS)
@@ -88,7 +91,7 @@ METRICS = (
     *(
         QualityMetric(
             f"ar_{area}", f"AR {area}", f"Average recall of {area} boxes",
-            f"{_OVERLAPS} share of true boxes of {sizes} pixels that are found",
+            f"{_OVERLAPS} share of true boxes of {sizes} pixels that are found", "share", False,
             statistic=_measured(_recall, area=area),
         )
         for area, sizes in _SIZES

@@ -64,12 +64,12 @@ def retrieval_metric(name: str) -> QualityMetric:
         return QualityMetric(
             name, f"mAP@{k}", f"Mean average precision at {k}",
             f"mean over queries of the precision at each sample of the same class among the first {k}, of as many as "
-            f"there are, up to {k}",
+            f"there are, up to {k}", "share", False,
             values=_average_precision(k),
         )  # fmt: skip
     return QualityMetric(
         name, f"Recall@{k}", f"Recall at {k}",
-        f"share of the queries with a sample of the same class among the first {k}",
+        f"share of the queries with a sample of the same class among the first {k}", "share", False,
         values=_recall(k),
     )  # fmt: skip
 

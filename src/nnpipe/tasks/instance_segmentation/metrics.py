@@ -112,12 +112,14 @@ _OVERLAPS = "mean over the classes, and over overlaps of masks from 0.5 to 0.95,
 
 METRICS = (
     QualityMetric(
-        "mask_map", "Mask mAP", "Mean average precision of masks", _OVERLAPS, statistic=_measured("precision")
+        "mask_map", "Mask mAP", "Mean average precision of masks", _OVERLAPS,
+        "share", False, statistic=_measured("precision")
     ),
     *(
         QualityMetric(
             f"mask_ap{number}", f"Mask AP{number}", f"Average precision of masks at an overlap of 0.{number}",
             f"mean over the classes of the precision at 101 recalls, if masks that overlap by 0.{number} are right",
+            "share", False,
             statistic=_measured("precision", threshold),
         )
         for number, threshold in ((50, 0), (75, 5))
@@ -125,7 +127,7 @@ METRICS = (
     *(
         QualityMetric(
             f"mask_map_{area}", f"Mask mAP {area}", f"Mean average precision of {area} masks",
-            f"{_OVERLAPS}, for masks of {sizes} pixels", statistic=_measured("precision", area=area),
+            f"{_OVERLAPS}, for masks of {sizes} pixels", "share", False, statistic=_measured("precision", area=area),
         )
         for area, sizes in (
             ("small", "less than 32 x 32"), ("medium", "32 x 32 to 96 x 96"), ("large", "more than 96 x 96"),
@@ -134,6 +136,6 @@ METRICS = (
     QualityMetric(
         "mask_ar100", "Mask AR100", "Average recall of 100 masks",
         "mean over the classes, and over overlaps of masks from 0.5 to 0.95, of the share of true masks that are found "
-        "among 100 masks of a class in a picture", statistic=_measured("recall"),
+        "among 100 masks of a class in a picture", "share", False, statistic=_measured("recall"),
     ),
 )  # fmt: skip

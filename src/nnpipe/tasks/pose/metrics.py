@@ -94,11 +94,13 @@ def greatest_distances(found: Evaluation) -> Floats:
 _OVERLAPS = "mean over OKS from 0.5 to 0.95 of the precision at 101 recalls"
 
 METRICS = (
-    QualityMetric("oks_ap", "AP (OKS)", "Average precision over OKS", _OVERLAPS, statistic=_measured(_precision)),
+    QualityMetric(
+        "oks_ap", "AP (OKS)", "Average precision over OKS", _OVERLAPS, "share", False, statistic=_measured(_precision)
+    ),
     *(
         QualityMetric(
             f"oks_ap{number}", f"AP{number} (OKS)", f"Average precision at an OKS of 0.{number}",
-            f"precision at 101 recalls, if poses of an OKS of 0.{number} are right",
+            f"precision at 101 recalls, if poses of an OKS of 0.{number} are right", "share", False,
             statistic=_measured(_precision, threshold),
         )
         for number, threshold in ((50, 0), (75, 5))
@@ -106,23 +108,25 @@ METRICS = (
     *(
         QualityMetric(
             f"oks_ap_{area}", f"AP {area} (OKS)", f"Average precision of {area} persons over OKS",
-            f"{_OVERLAPS}, for persons of {sizes} pixels", statistic=_measured(_precision, area=area),
+            f"{_OVERLAPS}, for persons of {sizes} pixels", "share", False, statistic=_measured(_precision, area=area),
         )
         for area, sizes in (("medium", "32 x 32 to 96 x 96"), ("large", "more than 96 x 96"))
     ),
     QualityMetric(
         "oks_ar", "AR (OKS)", "Average recall over OKS",
         "mean over OKS from 0.5 to 0.95 of the share of persons that are found among 20 poses in a picture",
+        "share", False,
         statistic=_measured(_recall),
     ),
     QualityMetric(
         "mean_oks", "Mean OKS", "Mean object key point similarity",
-        "mean over persons of the similarity to the pose that is paired with them, 0 without one",
+        "mean over persons of the similarity to the pose that is paired with them, 0 without one", "share", False,
         statistic=_over_persons(_similar),
     ),
     QualityMetric(
         "pck", "PCK", "Key points right",
         "share of visible key points that are near enough to the true ones (Yang and Ramanan, PAMI 2013)",
+        "share", False,
         statistic=_over_persons(_near),
     ),
     QualityMetric(

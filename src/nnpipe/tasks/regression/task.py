@@ -104,6 +104,6 @@ _METRICS = (
     ),
     QualityMetric(
         "r2", "R²", "Coefficient of determination", "1 less the squared errors by the squared deviations of the truth",
-        "ratio", statistic=_explained, bounds=(-math.inf, 1.0),
+        "ratio", False, statistic=_explained, bounds=(-math.inf, 1.0),
     ),
 )  # fmt: skip

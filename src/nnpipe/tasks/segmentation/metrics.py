@@ -131,20 +131,23 @@ METRICS = (
     QualityMetric(
         "mean_iou", "Mean IoU", "Mean intersection over union",
         "mean over the classes in the truth of the pixels right by those that are or were called of the class",
+        "share", False,
         statistic=_over_classes(lambda pixels: pixels.iou),
     ),
     QualityMetric(
         "mean_dice", "Mean Dice", "Mean Dice coefficient",
         "mean over the classes in the truth of twice the pixels right by those that are and those that were called of "
-        "the class",
+        "the class", "share", False,
         statistic=_over_classes(lambda pixels: pixels.dice),
     ),
     QualityMetric(
-        "pixel_accuracy", "Pixels", "Pixels right", "share of the pixels whose class is right", statistic=_pixels,
+        "pixel_accuracy", "Pixels", "Pixels right", "share of the pixels whose class is right",
+        "share", False, statistic=_pixels,
     ),
     QualityMetric(
         "boundary_iou", "Boundary IoU", "Mean boundary intersection over union",
         "mean over the classes in the truth of the IoU of pixels near contours (Cheng et al., CVPR 2021)",
+        "share", False,
         statistic=_over_classes(lambda pixels: pixels.boundary_iou),
     ),
 )  # fmt: skip

@@ -91,7 +91,7 @@ METRICS = tuple(
     QualityMetric(
         f"nab_{profile.name}", f"NAB {profile.name.replace('_', ' ').replace('fp', 'FP').replace('fn', 'FN')}",
         f"NAB score, {profile.name.replace('_', ' ').replace('fp', 'FP').replace('fn', 'FN')}",
-        _MEANINGS[profile.name], "ratio", statistic=_score(number, profile), clusters=_series,
+        _MEANINGS[profile.name], "ratio", False, statistic=_score(number, profile), clusters=_series,
         bounds=(-math.inf, 100.0),
     )
     for number, profile in enumerate(PROFILES)

@@ -171,7 +171,9 @@ def _drawn_quality(
         others = [_evaluation(candidates[i].reference) for i in known]
         task = task_named(own[0].task)
         same = {id(one): np.asarray(task.agreement(one, other)) for one, other in zip(own, others, strict=True)}
-        computed = QualityMetric("agreement", "", "", "", values=lambda one: same[id(one)].astype(np.float64))
+        computed = QualityMetric(
+            "agreement", "", "", "", "share", False, values=lambda one: same[id(one)].astype(np.float64)
+        )
         found[:, known] = drawn_metrics(computed, own, count, seed)
         return found
     computed = task_named(_evaluation(runs[0]).task).metric(metric.metric)

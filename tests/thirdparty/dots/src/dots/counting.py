@@ -34,7 +34,7 @@ class Counting(Task):
         error, near = "mean distance from the true count", "share of the pictures whose count is off by at most one"
         return (
             QualityMetric("count_error", "Count error", "Error of the count", error, "ratio", True, values=_error),
-            QualityMetric("within_one", "Within one", "Counts within one", near, values=_near),
+            QualityMetric("within_one", "Within one", "Counts within one", near, "share", False, values=_near),
         )
 
     def _judge(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
