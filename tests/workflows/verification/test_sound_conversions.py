@@ -162,3 +162,20 @@ def test_a_source_of_integers_is_not_judged_for_floats(tmp_path: Path) -> None:
     assert reference.with_own_numbers(()) == ("int8",)
     reference.write(tmp_path / "reference.npz")
     assert Reference.read(tmp_path / "reference.npz").with_own_numbers(("float",)) == ("int8",)
+
+
+@pytest.mark.parametrize(("level", "numbers"), [(0, "float"), (1, "float"), (2, "float16"), (4, "int8-weights")])
+def test_a_source_that_lets_activations_be_rounded_is_only_as_exact(tmp_path: Path, level: int, numbers: str) -> None:
+    from onnx import TensorProto, helper, numpy_helper
+
+    random = np.random.default_rng(0)
+    packed = random.integers(0, 256, (32, 2, 16), dtype=np.uint8)
+    scales = (random.random(64) / 10 + 0.05).astype(np.float32)
+    shape = {"K": 64, "N": 32, "bits": 4, "block_size": 32, "accuracy_level": level}
+    node = helper.make_node("MatMulNBits", ["x", "w", "s"], ["y"], "product", domain="com.microsoft", **shape)
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", n]) for name, n in (("x", 64), ("y", 32))]
+    constants = [numpy_helper.from_array(packed, "w"), numpy_helper.from_array(scales, "s")]
+    graph = helper.make_graph([node], "blocks", ends[:1], ends[1:], constants)
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), str(tmp_path / "blocks.onnx"))
+    assert computing_format(opened(tmp_path / "blocks.onnx")) == numbers

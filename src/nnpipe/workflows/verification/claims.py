@@ -14,6 +14,8 @@ from nnpipe.core.live_model import LiveModel
 from nnpipe.core.registry import find
 
 _HALVES: dict[str, Claim] = {"float16": "float16", "bfloat16": "bfloat16"}
+# What the attribute accuracy_level of ONNX Runtime's MatMulNBits lets activations be rounded to.
+_ROUNDED: dict[int, Claim] = {2: "float16", 3: "bfloat16", 4: "int8-weights"}
 
 
 def declared_claims(artifact: Artifact, source: Path | None = None) -> tuple[Claim, ...] | None:
@@ -82,6 +84,11 @@ def computing_format(model: LiveModel) -> Claim:
     kinds = {operation.kind.lower() for operation in graph.operations}
     if any("dynamicquantize" in kind for kind in kinds):
         return "int8-weights"
+    for operation in graph.operations:
+        if operation.kind == "com.microsoft.MatMulNBits" and "accuracy_level" in operation.native.attributes:
+            level = operation.native.attributes["accuracy_level"].value
+            if level in _ROUNDED:
+                return _ROUNDED[level]
     computed = [
         graph.tensors[name] for operation in graph.operations for name in operation.outputs if name in graph.tensors
     ]
