@@ -169,6 +169,14 @@ def test_a_model_that_takes_no_plain_tensors_is_refused(tmp_path: Path) -> None:
         ONNXRuntime().io_of(path)
 
 
+def test_a_failure_while_loading_is_told_without_the_codes_of_the_library(tmp_path: Path) -> None:
+    node = onnx.helper.make_node("NoSuch", ["x"], ["y"], name="odd")
+    path = write_model(tmp_path / "m.onnx", [node], [value("x", [2])], [value("y", [2])])
+    with pytest.raises(ArtifactError, match=r"m\.onnx: ONNX Runtime cannot load it: [^\n]*NoSuch") as caught:
+        ONNXRuntime().io_of(path)
+    assert "ONNXRuntimeError" not in str(caught.value)
+
+
 def test_a_failure_while_running_names_the_file(tmp_path: Path) -> None:
     target = onnx.numpy_helper.from_array(np.array([2, 2], "int64"), "shape")
     node = onnx.helper.make_node("Reshape", ["x", "shape"], ["y"])
@@ -181,6 +189,7 @@ def test_a_failure_while_running_names_the_file(tmp_path: Path) -> None:
         with pytest.raises(ArtifactError, match=r"m\.onnx: ONNX Runtime cannot run it: ") as caught:
             session.run()
         assert "\n" not in str(caught.value)
+        assert "ONNXRuntimeError" not in str(caught.value)
         assert session.infer({"x": np.ones(4, "float32")})["y"].shape == (2, 2)
 
 

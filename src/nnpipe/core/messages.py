@@ -22,6 +22,8 @@ _PREFIX = re.compile(
 def one_line(error: object, limit: int = 300) -> str:
     """Return an error's message, or a text, as one harmless line of at most ``limit`` characters.
 
+    Codes that a library puts before its message are left out.
+
     Examples
     --------
     >>> one_line("a report\\n  of several lines")
@@ -30,10 +32,12 @@ def one_line(error: object, limit: int = 300) -> str:
     'KeyError'
     >>> one_line(KeyError("weight"))
     "KeyError: 'weight'"
+    >>> one_line(RuntimeError("[ONNXRuntimeError] : 1 : FAIL : Load model from a.onnx failed:no operator Foo"))
+    'no operator Foo'
     >>> one_line("a report of several lines", 10)
     'a report …'
     """
-    text = " ".join(harmless(str(error)).split()) or type(error).__name__
+    text = " ".join(_PREFIX.sub("", harmless(str(error))).split()) or type(error).__name__
     if isinstance(error, KeyError) and error.args:  # its message is the key alone
         text = f"{type(error).__name__}: {text}"
     return text if len(text) <= limit else text[: limit - 1] + "…"
@@ -72,6 +76,6 @@ def library_failure(
     place = max(named, key=len, default="")
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     own = [line for line in lines if not line.startswith(_PLACES)] or lines
-    first = one_line(error if isinstance(error, KeyError) or not own else _PREFIX.sub("", own[0]))
+    first = one_line(error if isinstance(error, KeyError) or not own else own[0])
     where = f" at {nodes[place]} {place!r}" if place else ""
     return f"{library} fails{where}: {first}{f'; {advice}' if advice else ''}"
