@@ -166,6 +166,25 @@ def test_images_are_read_by_class(framework, here, monkeypatch):
         np.testing.assert_array_equal(np.asarray(x), np.asarray(wanted, np.float32))
 
 
+@BOTH
+def test_images_of_more_than_eight_bits_keep_their_shades(framework, here, monkeypatch):
+    image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
+    shades = np.array([0.2, 0.4, 0.6, 0.8, 1.0] * 2)
+    for name, shade in zip(("dark", "bright"), (0.5, 1.0), strict=True):
+        (here / "scans" / name).mkdir(parents=True)
+        for number, value in enumerate(shades * shade):
+            pixels = np.full((6, 8), value)
+            deep = np.rint(pixels * 65535).astype(np.uint16)
+            path = here / "scans" / name / f"{number}.{('png', 'tif')[number % 2]}"
+            image.fromarray(pixels.astype(np.float32) if number == 9 else deep).save(path)
+    net = [{"class": "Input", "shape": [6, 8, 1]}, {"class": "Flatten"}, {"class": "Dense", "units": 2}]
+    images = {"task": "load_images", "path": "scans", "size": [6, 8], "grey": True, "data": "data"}
+    namespace = ran(framework, [MODEL, images, READY, TRAIN], monkeypatch=monkeypatch, networks={"small": net})
+    data = namespace["data_of_images"]("scans", (6, 8), True, 1.0, 0.5, 0)
+    found = [float(x[0, 0, 0]) for part in data.values() for x in part[0][0]]
+    np.testing.assert_allclose(sorted(found), sorted(np.rint(np.outer([0.5, 1.0], shades * 255).ravel())), atol=1)
+
+
 @pytest.mark.slow
 @BOTH
 def test_samples_of_scikit_learn(framework, here, monkeypatch):

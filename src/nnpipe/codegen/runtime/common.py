@@ -119,6 +119,19 @@ def image_files(folder):
     return found
 
 
+def read_image(path, size, grey):
+    """Return an image of eight bits with a size; more bits, which Pillow would clip at 255, become eight."""
+    with Image.open(path) as image:
+        if image.mode.startswith(("I", "F")):
+            white = 1 if image.mode == "F" else 65535
+            least, most = image.getextrema()
+            known = image.mode != "I" or image.format in ("PNG", "PPM")
+            if not (known and 0 <= least <= most <= white):
+                sys.exit(f"{path}: nothing says which pixel is white; store 8 or 16 bits, or floats from 0 to 1")
+            image = image.convert("F").point(lambda value: value * (255 / white) + 0.5).convert("L")
+        return image.convert("L" if grey else "RGB").resize((size[1], size[0]), Image.Resampling.BICUBIC)
+
+
 def load_plugin(path):
     """Return the module of a plugin; this runs the code in its file."""
     spec = importlib.util.spec_from_file_location("plugin", path)

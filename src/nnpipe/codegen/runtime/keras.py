@@ -78,11 +78,7 @@ def data_of_table(path, target, delimiter, classes, shape, scale, fraction, seed
 def data_of_images(folder, size, grey, scale, fraction, seed):
     """Return samples from a folder with one folder of images for each class, split."""
     files = image_files(folder)
-    mode = "grayscale" if grey else "rgb"
-    found = []
-    for path, _ in files:
-        image = keras.utils.load_img(path, color_mode=mode, target_size=size, interpolation="bicubic")
-        found.append(keras.utils.img_to_array(image))
+    found = [keras.utils.img_to_array(read_image(path, size, grey)) for path, _ in files]
     targets = np.asarray([number for _, number in files])
     return split_data((as_input(np.stack(found), None, scale),), targets, fraction, seed)
 

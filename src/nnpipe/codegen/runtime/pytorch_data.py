@@ -34,13 +34,10 @@ def data_of_table(path, target, delimiter, classes, shape, scale, fraction, seed
 def data_of_images(folder, size, grey, scale, fraction, seed):
     """Return samples from a folder with one folder of images for each class, split."""
     files = image_files(folder)
-    mode = "L" if grey else "RGB"
     shape = (size[0], size[1], 1 if grey else 3)
     found = []
     for path, _ in files:
-        with Image.open(path) as image:
-            small = image.convert(mode).resize((size[1], size[0]), Image.Resampling.BICUBIC)
-            pixels = small.tobytes()
+        pixels = read_image(path, size, grey).tobytes()
         found.append(torch.frombuffer(bytearray(pixels), dtype=torch.uint8))
     samples = as_input(torch.stack(found), shape, scale)
     return split_data((samples,), torch.tensor([c for _, c in files]), fraction, seed)
