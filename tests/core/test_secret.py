@@ -76,3 +76,8 @@ def test_no_token_in_a_query_is_shown(name: str) -> None:
 )
 def test_a_command_line_is_shown_without_its_secrets(words: list[str], shown: list[str]) -> None:
     assert list(shown_command(words, ["--env"])) == shown
+
+
+@pytest.mark.parametrize("word", ["password=Wq7", "sslpassword=Wq7", "password='Wq7 x'", "PASSWORD=Wq7"])
+def test_no_password_among_words_is_shown_as_postgresql_takes_them(word: str) -> None:
+    assert without_secrets(f"host=db {word} dbname=runs") == f"host=db {word.partition('=')[0]}=*** dbname=runs"

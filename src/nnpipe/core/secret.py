@@ -19,6 +19,7 @@ _NAMES = r"password|passwd|pwd|token|secret|api[-_]?key|access[-_]?key|private[-
 _PASSWORD = re.compile(r"(:/{1,2}[^\s:/@'\"]*:)[^\s'\"]*(?=@)")
 _ONLY_TOKEN = re.compile(r"(https?:/{1,2})[^\s:/@'\"]+(?=@)", re.IGNORECASE)
 _QUERY = re.compile(rf"([?&;](?:[\w.-]*(?:{_NAMES})|sig)=)[^\s&;#'\"]+", re.IGNORECASE)
+_WORD = re.compile(r"(?<![^\s'\"])((?:ssl)?passw(?:or)?d=)(?:'[^']+'|[^\s'\"]+)", re.IGNORECASE)  # as libpq takes it
 _TELLING = re.compile(rf"--?(?:[\w-]*[-_])?(?:{_NAMES})", re.IGNORECASE)
 
 
@@ -69,10 +70,12 @@ def without_secrets(text: str) -> str:
     'cannot reach postgresql://ann:***@host/runs?sslpassword=***'
     >>> without_secrets("https://ghp_16C7e42F292c@github.com/a/b")
     'https://***@github.com/a/b'
+    >>> without_secrets("host=db password=pw dbname=runs")
+    'host=db password=*** dbname=runs'
     """
     if "@" in text and ":/" in text:
         text = _ONLY_TOKEN.sub(rf"\1{HIDDEN}", _PASSWORD.sub(rf"\1{HIDDEN}", text))
-    return _QUERY.sub(rf"\1{HIDDEN}", text) if "=" in text else text
+    return _WORD.sub(rf"\1{HIDDEN}", _QUERY.sub(rf"\1{HIDDEN}", text)) if "=" in text else text
 
 
 def shown_command(words: Sequence[str], secret: Collection[str] = ()) -> tuple[str, ...]:
