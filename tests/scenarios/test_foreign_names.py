@@ -17,8 +17,10 @@ from tests.tools.installed import needs
 
 from nnpipe.__main__ import main
 from nnpipe.datasets.arrays import write_arrays
+from nnpipe.datasets.image_folder import ImageFolderDataset
 from nnpipe.experiment.configuration import Configuration
 from nnpipe.experiment.database.database import RunDatabase
+from nnpipe.workflows.candidates.stages import prepared
 
 HOSTILE = "\x1b]0;title\x07\x1b[2Jx\u202ey\x9bz\r=1+1"
 OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
@@ -103,3 +105,15 @@ def test_errors_show_no_escape_sequence_of_a_name(
     more = {"gate": ["x"], "devices": [], "jobs": []}.get(command, [])
     words = {"devices": ["list", "--devices"], "jobs": ["submit"]}.get(command, [])
     assert not OBEYED.search(told([command, *words, "a\x1b[2J.yaml", *more], status=2))
+
+
+def test_the_name_of_a_class_makes_no_line_of_its_own(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    pictures = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
+    for name in ("bee\nan error of nnpipe", "wasp"):
+        (tmp_path / name).mkdir()
+        for number in range(4):
+            pictures.new("RGB", (8, 8), (number, 0, 0)).save(tmp_path / name / f"{number}.png")
+    with caplog.at_level("INFO", "nnpipe"):
+        prepared(ImageFolderDataset(dataset_root=tmp_path))
+    assert any("an error of nnpipe" in text for text in caplog.messages)
+    assert not any("\n" in text for text in caplog.messages)

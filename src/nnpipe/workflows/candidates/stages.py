@@ -13,6 +13,7 @@ from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ArtifactError, ConfigError, NotSupported
 from nnpipe.core.files import write_text
+from nnpipe.core.foreign_text import lines_of
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.plan import Plan, plan
@@ -37,7 +38,7 @@ def prepared(dataset: Dataset) -> Dataset:
     dataset.prepare()
     if "reading_notes" not in vars(dataset):  # which are found once
         for note in dataset.reading_notes:
-            log.info("%s: %s", type(dataset).__name__, note)
+            log.info("%s: %s", type(dataset).__name__, lines_of([note]))
     return dataset
 
 
