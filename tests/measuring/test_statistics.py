@@ -89,3 +89,10 @@ def test_one_sample_has_neither_deviation_nor_percentiles():
     summary = Summary.of(np.array([5]))
     assert (summary.mean, summary.mean_interval, summary.deviation, summary.median) == (5, None, None, 5)
     assert all(found.value is None for found in summary.percentiles)
+
+
+@settings(max_examples=examples(400))
+@given(st.lists(st.floats(-1e15, 1e15), min_size=1, max_size=40), st.floats(0, 1))
+def test_a_quantile_of_ordered_values_is_numpys(values: list[float], share: float) -> None:
+    ordered = np.sort(np.array(values, np.float64))
+    assert Summary.of(ordered).quantile(share) == np.quantile(ordered, share)

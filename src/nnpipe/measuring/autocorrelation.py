@@ -125,10 +125,11 @@ class Sample:
         if samples >= _FEWEST:
             number, self._size = _batches(samples)
             left = samples - number * self._size  # the first few values, which belong to no batch
-            self._batch = np.where(order < left, number, (order - left) // self._size)
+            batch = np.where(order < left, number, (order - left) // self._size)
             self._block = max(1, math.isqrt(samples))
             blocks = np.arange(samples) // self._block
-            counts = np.bincount(blocks * (number + 1) + self._batch, minlength=(blocks[-1] + 1) * (number + 1))
+            counts = np.bincount(blocks * (number + 1) + batch, minlength=(blocks[-1] + 1) * (number + 1))
+            self._batch = batch.astype(np.min_scalar_type(number))
             self._counts = np.cumsum(counts.reshape(-1, number + 1), axis=0)
 
     def __len__(self) -> int:

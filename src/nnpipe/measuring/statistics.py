@@ -68,7 +68,7 @@ class Summary:
     """
 
     def __init__(self, values: npt.NDArray[Any]) -> None:
-        self._times = np.asarray(values, np.float64)
+        self._times = np.asarray(values)
 
     @classmethod
     def of(cls, values: npt.NDArray[Any]) -> Summary:
@@ -93,7 +93,7 @@ class Summary:
     @functools.cached_property
     def mean_interval(self) -> tuple[float, float] | None:
         """The confidence interval of the mean; ``None`` if there are too few samples."""
-        return mean_interval(self._times)
+        return mean_interval(self._times.astype(np.float64, copy=False))
 
     @functools.cached_property
     def deviation(self) -> float | None:
@@ -125,11 +125,21 @@ class Summary:
 
     def quantile(self, share: float) -> float:
         """Return a quantile of the sample even if there are too few samples for an interval; use it for plots only."""
-        return float(np.quantile(self.ordered, share))
+        return quantile_of_ordered(self.ordered, share)
 
     def percentile(self, share: float) -> Percentile:
         """Return one of ``percentiles``."""
         return next(found for found in self.percentiles if found.share == share)
+
+
+def quantile_of_ordered(ordered: Floats, share: float) -> float:
+    """Return what ``numpy.quantile`` returns, from values in ascending order and without partitioning them again."""
+    place = share * (len(ordered) - 1)
+    below = math.floor(place)
+    low, high = float(ordered[below]), float(ordered[min(below + 1, len(ordered) - 1)])
+    part = place - below
+    # The two forms of the interpolation, as in numpy, so that the result never passes either value.
+    return low + (high - low) * part if part < 0.5 else high - (high - low) * (1 - part)
 
 
 def percentile(sample: Sample, share: float) -> Percentile:
@@ -138,4 +148,4 @@ def percentile(sample: Sample, share: float) -> Percentile:
     interval = sample.interval(share)
     if interval is None:
         return Percentile(share, max(samples + 1, math.ceil(needed * samples / effective)), None, None, effective)
-    return Percentile(share, needed, float(np.quantile(sample.ordered, share)), interval, effective)
+    return Percentile(share, needed, quantile_of_ordered(sample.ordered, share), interval, effective)
