@@ -76,6 +76,7 @@ SWEEP = {
 }  # fmt: skip
 SEARCH = {
     "title": "killed", "function": "killed_trials.trained", "sampler": "random", "seed": 5, "trials": TRIALS,
+    "objectives": {"value": "minimize"},
     "space": {"x": {"kind": "uniform", "low": 0, "high": 1}},
 }  # fmt: skip
 
