@@ -109,11 +109,12 @@ def holders(folder: Path) -> list[str]:
     return found
 
 
-def processes(folder: Path) -> Iterator[psutil.Process]:
-    """Yield the processes that work in a folder, by which jobs are found, too."""
+def processes(folder: Path, since: float) -> Iterator[psutil.Process]:
+    """Yield the processes that work in a folder, by which jobs are found, too; all have started since a time."""
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
-            if process.environ().get("HOME") == str(folder / "home") and process.pid != os.getpid():
+            young = process.create_time() >= since  # reading the environments of all others would keep a core busy
+            if young and process.environ().get("HOME") == str(folder / "home") and process.pid != os.getpid():
                 yield process
 
 
@@ -122,6 +123,7 @@ class Watch:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.seen, self.found = folder, 0, []  # type: ignore[var-annotated]
+        self._began = time.time() - 1  # the system's clock of processes is coarse
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._look)
 
@@ -135,7 +137,7 @@ class Watch:
 
     def _look(self) -> None:
         while not self._over.wait(0.05):
-            for process in processes(self.folder):
+            for process in processes(self.folder, self._began):
                 with contextlib.suppress(psutil.Error):
                     words = process.cmdline()
                     self.seen += 1

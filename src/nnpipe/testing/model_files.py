@@ -60,7 +60,7 @@ def write_onnx_classifier(path: Path, images: npt.NDArray[np.floating], labels: 
     return path
 
 
-def write_onnx_network(path: Path, seed: int = 0) -> Artifact:
+def write_onnx_network(path: Path, seed: int = 0, channels: int = 6) -> Artifact:
     """Write a small convolutional network with two inputs and two outputs as ONNX, and return it; requires ``onnx``.
 
     Parameters
@@ -69,6 +69,8 @@ def write_onnx_network(path: Path, seed: int = 0) -> Artifact:
         The file to write.
     seed
         Seed of the weights.
+    channels
+        Outputs of the convolution.
     """
     check_call(write_onnx_network, locals())
     import onnx
@@ -76,9 +78,9 @@ def write_onnx_network(path: Path, seed: int = 0) -> Artifact:
 
     generator = np.random.default_rng(seed)
     weights = {
-        "kernel": generator.standard_normal((6, 1, 3, 3)) * 0.4,
-        "kernel_bias": generator.standard_normal(6) * 0.1,
-        "dense": generator.standard_normal((6 * 9 + 3, 5)) * 0.3,
+        "kernel": generator.standard_normal((channels, 1, 3, 3)) * 0.4,
+        "kernel_bias": generator.standard_normal(channels) * 0.1,
+        "dense": generator.standard_normal((channels * 9 + 3, 5)) * 0.3,
         "dense_bias": generator.standard_normal(5) * 0.1,
         "sum": np.ones((5, 1)),
     }
