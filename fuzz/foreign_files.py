@@ -34,6 +34,8 @@ import sys
 import tempfile
 import time
 import traceback
+import warnings
+import zipfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -52,7 +54,20 @@ _IMPORTED = (
     "onnx_ir.passes.common",
     "onnxruntime",
     "torch.export",
+    "openvino",
+    "ai_edge_litert.interpreter",
 )
+_SLOWLY_IMPORTED = ("tensorflow", "keras", "transformers")  # left out of a quick run, with the commands that need them
+_SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
+_SHARED_MODELS = (
+    "models/tflm/hello_world_float.tflite",
+    "models/tflm/hello_world_int8.tflite",
+    "models/recurrent/keras_lstm_mnist_ptq.tflite",
+    "models/mnist-8.onnx",
+    "keras_files/nonSequentialModel1.h5",
+)
+_MODULES = "FOREIGN_FILES_MODULES"  # the file in which commands on unchanged files tell what they have imported
+_LOOKS = (("info", "{file}"), ("explain", "{file}"))
 
 
 @dataclass(frozen=True)
@@ -249,7 +264,8 @@ def changed_database(content: bytes, draw: random.Random) -> bytes:
 def seeds(folder: Path) -> list[Seed]:
     """Return the seeds, some of which are made in this folder."""
     found: list[Seed] = []
-    for make in (_models, _data, _results, _databases, _settings):
+    makers = (_models, _keras_models, _openvino_models, _shared_models, _data, _results, _databases, _states, _settings)
+    for make in makers:
         with contextlib.suppress(ImportError):
             found += make(folder)
     return found
@@ -258,8 +274,7 @@ def seeds(folder: Path) -> list[Seed]:
 def _models(folder: Path) -> list[Seed]:
     from nnpipe.testing.model_files import write_onnx_network
 
-    looks = (["info", "{file}"], ["explain", "{file}"])
-    made = [Seed("onnx", {"m.onnx": Path(write_onnx_network(folder / "m.onnx").path).read_bytes()}, looks)]
+    made = [Seed("onnx", {"m.onnx": Path(write_onnx_network(folder / "m.onnx").path).read_bytes()}, _LOOKS)]
     import onnx
 
     helper, kind = onnx.helper, onnx.TensorProto
@@ -270,30 +285,80 @@ def _models(folder: Path) -> list[Seed]:
     function = helper.make_function("d", "f", ["a"], ["b"], body, opsets[:1])
     graph = helper.make_graph(calls, "g", ends[:1], ends[1:])
     model = helper.make_model(graph, functions=[function], opset_imports=opsets, ir_version=8)
-    made.append(Seed("onnx", {"m.onnx": model.SerializeToString()}, looks))
-    with contextlib.suppress(ImportError):
-        import h5py
-
-        with h5py.File(folder / "m.h5", "w") as file:
-            layer = {"class_name": "Dense", "config": {"name": "d", "units": 2, "activation": "relu", "use_bias": True}}
-            first = {
-                "class_name": "InputLayer",
-                "config": {"name": "i", "batch_input_shape": [None, 3], "dtype": "float32"},
-            }
-            network = {"class_name": "Sequential", "config": {"name": "s", "layers": [first, layer]}}
-            file.attrs.update({"model_config": json.dumps(network), "keras_version": "2.4.0", "backend": "tensorflow"})
-            weights = file.create_group("model_weights")
-            weights.attrs["layer_names"] = [b"d"]
-            weights.create_group("d").attrs["weight_names"] = [b"d/kernel:0", b"d/bias:0"]
-            weights["d/d/kernel:0"], weights["d/d/bias:0"] = [[1.0, 2.0]] * 3, [0.0, 1.0]
-        made.append(Seed("keras", {"m.h5": (folder / "m.h5").read_bytes()}, [["explain-declared", "{file}"]]))
+    made.append(Seed("onnx", {"m.onnx": model.SerializeToString()}, _LOOKS))
     with contextlib.suppress(ImportError):
         import torch
 
         network = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU())
         torch.export.save(torch.export.export(network.eval(), (torch.zeros(1, 4),)), folder / "m.pt2")
-        made.append(Seed("pt2", {"m.pt2": (folder / "m.pt2").read_bytes()}, looks))
+        made.append(Seed("pt2", {"m.pt2": (folder / "m.pt2").read_bytes()}, _LOOKS))
     return made
+
+
+def _keras_models(folder: Path) -> list[Seed]:
+    import h5py
+
+    dense = {"name": "d", "units": 2, "activation": "relu", "use_bias": True}
+    given = {"class_name": "InputLayer", "config": {"name": "i", "batch_input_shape": [None, 3], "dtype": "float32"}}
+    layers = [given, {"class_name": "Dense", "config": dense}]
+    network = {"class_name": "Sequential", "config": {"name": "s", "layers": layers}}
+    with h5py.File(folder / "m.h5", "w") as file:
+        file.attrs.update({"model_config": json.dumps(network), "keras_version": "2.4.0", "backend": "tensorflow"})
+        weights = file.create_group("model_weights")
+        weights.attrs["layer_names"] = [b"d"]
+        weights.create_group("d").attrs["weight_names"] = [b"d/kernel:0", b"d/bias:0"]
+        weights["d/d/kernel:0"], weights["d/d/bias:0"] = [[1.0, 2.0]] * 3, [0.0, 1.0]
+
+    given = {"class_name": "InputLayer", "config": {"name": "i", "batch_shape": [None, 3], "dtype": "float32"}}
+    layers = [{"module": "keras.layers", **layer} for layer in (given, layers[1])]
+    network = {"module": "keras", "class_name": "Sequential", "config": {"name": "s", "layers": layers}}
+    with h5py.File(folder / "w.h5", "w") as file:
+        file["layers/dense/vars/0"], file["layers/dense/vars/1"] = [[1.0, 2.0]] * 3, [0.0, 1.0]
+    parts = {"metadata.json": json.dumps({"keras_version": "3.5.0"}), "config.json": json.dumps(network)}
+    with zipfile.ZipFile(folder / "m.keras", "w") as archive:
+        for name, text in parts.items():
+            archive.writestr(name, text)
+        archive.write(folder / "w.h5", "model.weights.h5")
+    looks = [["explain-declared", "{file}"], *([["info", "{file}"]] if "keras" in sys.modules else [])]
+    return [Seed("keras", {name: (folder / name).read_bytes()}, looks) for name in ("m.h5", "m.keras")]
+
+
+def _openvino_models(folder: Path) -> list[Seed]:
+    import numpy as np
+    import openvino
+    from openvino import opset13
+
+    from nnpipe.core.tensors import IOSpec, TensorSpec
+
+    taken = opset13.parameter([1, 4], np.float32, name="x")
+    product = opset13.matmul(taken, opset13.constant(np.ones((4, 3), np.float32)), False, False)
+    openvino.save_model(openvino.Model([opset13.relu(product)], [taken], "m"), folder / "m.xml", compress_to_fp16=False)
+    io = IOSpec([TensorSpec("x", (1, 4), "float32")], [TensorSpec("y", (1, 3), "float32")])
+    files = {name: (folder / name).read_bytes() for name in ("m.xml", "m.bin")}
+    files["io.json"] = json.dumps(io.to_json() | {"taken": ["x"]}).encode()
+    return [Seed("openvino", {name: files[name], **files}, [["read-openvino"]]) for name in ("m.xml", "io.json")]
+
+
+def _shared_models(_folder: Path) -> list[Seed]:
+    if not _SHARED.is_dir():
+        print(f"{_SHARED} is not there: no TensorFlow Lite files are changed")
+        return []
+    return [_model_seed(_SHARED / name) for name in _SHARED_MODELS]
+
+
+def _states(_folder: Path) -> list[Seed]:
+    import numpy as np
+
+    from nnpipe.experiment.state_file import to_bytes
+
+    content = to_bytes({"weights": [np.ones((2, 3)), np.zeros(4, np.int8)], "epoch": 3, "best": 0.5}, kind="fuzz")
+    return [Seed("state", {"s.safetensors": content}, [["read-state", "{file}"]])]
+
+
+def _model_seed(path: Path) -> Seed:
+    kind = {"h5": "keras"}.get(path.suffix[1:], path.suffix[1:])
+    looks = [["explain-declared", "{file}"]] if kind == "keras" else _LOOKS
+    return Seed(kind, {path.name: path.read_bytes()}, looks)
 
 
 def _data(folder: Path) -> list[Seed]:
@@ -388,11 +453,11 @@ def _data(folder: Path) -> list[Seed]:
         )
     )
     voc = (
-        "<annotation><filename>1.png</filename><size><width>16</width><height>16</height><depth>3</depth></size>"
+        "<annotation><filename>1.jpg</filename><size><width>16</width><height>16</height><depth>3</depth></size>"
         "<object><name>cat</name><difficult>0</difficult><bndbox><xmin>2</xmin><ymin>2</ymin><xmax>9</xmax>"
         "<ymax>9</ymax></bndbox></object></annotation>"
     )
-    tree = {f"Annotations/{i}.xml": voc.replace("1.png", f"{i}.png").encode() for i in (1, 2, 3)}
+    tree = {f"Annotations/{i}.xml": voc.replace("1.jpg", f"{i}.jpg").encode() for i in (1, 2, 3)}
     tree |= {f"JPEGImages/{i}.jpg": pictures["RGB.jpg"] for i in (1, 2, 3)}
     tree |= {"ImageSets/Main/train.txt": b"1\n2\n", "ImageSets/Main/val.txt": b"3\n"}
     for first in ("Annotations/1.xml", "ImageSets/Main/train.txt"):
@@ -492,15 +557,9 @@ def _settings(folder: Path) -> list[Seed]:
 
 def more_seeds(folder: Path) -> list[Seed]:
     """Return a seed for each small model file below a folder."""
-    looks = (["info", "{file}"], ["explain", "{file}"])
-    paths = [
-        path
-        for path in sorted(folder.rglob("*"))
-        if path.suffix in (".onnx", ".tflite", ".h5", ".keras", ".pt2", ".xml")
-    ]
-    return [
-        Seed(path.suffix[1:], {path.name: path.read_bytes()}, looks) for path in paths if path.stat().st_size < 1 << 21
-    ]
+    kinds = (".onnx", ".tflite", ".h5", ".keras", ".pt2", ".openvino")
+    paths = [path for path in sorted(folder.rglob("*")) if path.suffix in kinds]
+    return [_model_seed(path) for path in paths if path.stat().st_size < 1 << 21]
 
 
 # -- trials ----------------------------------------------------------------------------------------
@@ -532,6 +591,7 @@ class ForkedWorker:
                 found = subprocess_guard._carried_out(getattr(importlib.import_module(module), name), dict(request))
                 with os.fdopen(write, "w") as stream:
                     stream.write(json.dumps(found))
+                _tell_modules()
             finally:
                 os._exit(0)
         os.close(write)
@@ -566,6 +626,10 @@ def run_command(command: Sequence[str]) -> int:
         return execute(lambda argv: read_dataset(*(argv or ())), rest, "read")
     if name in ("explain-declared", "explain-yaml"):
         return execute(lambda argv: declared(*(argv or ())), rest, "declared")
+    if name == "read-openvino":
+        return execute(lambda _: read_openvino(), rest, name)
+    if name == "read-state":
+        return execute(lambda argv: read_state(*(argv or ())), rest, name)
     status: int = importlib.import_module(f"nnpipe.scenarios.{name}").main(rest)
     return status
 
@@ -588,6 +652,23 @@ def declared(path: str) -> None:
     from nnpipe.workflows.explanation.explain import explain
 
     explain(DeclaredModel(network=Path(path), scale=1.0)).show()
+
+
+def read_openvino() -> None:
+    """Put the parts of an OpenVINO model into one file, whose checksums are those of the changed parts, and read it."""
+    from nnpipe.formats.stored_zip import write_stored
+    from nnpipe.runtimes.openvino import OpenVINORuntime
+
+    parts = {"io.json": Path("io.json"), "model.xml": Path("m.xml"), "model.bin": Path("m.bin")}
+    write_stored(Path("m.openvino"), parts)
+    print(OpenVINORuntime().io_of("m.openvino"))
+
+
+def read_state(path: str) -> None:
+    """Read the state of an experiment."""
+    from nnpipe.experiment import state_file
+
+    print(len(state_file.read_state(path, kind="fuzz")))
 
 
 @dataclass(frozen=True)
@@ -664,6 +745,7 @@ def _be_command(words: Sequence[str], folder: Path, told: Path) -> None:
 
         limits.Worker = ForkedWorker  # type: ignore[misc, assignment]
         code = run_command(words)
+        _tell_modules()
     except SystemExit as error:
         code = error.code if isinstance(error.code, int) else 1
     except BaseException:
@@ -672,6 +754,25 @@ def _be_command(words: Sequence[str], folder: Path, told: Path) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
+
+
+def _tell_modules() -> None:
+    where = os.environ.get(_MODULES)
+    if where is not None:
+        with open(where, "a", encoding="utf-8") as file:
+            file.write("".join(f"{name}\n" for name in sys.modules))
+
+
+def _import_told() -> None:
+    """Import what commands have imported, so that those that follow need not."""
+    where = Path(os.environ[_MODULES])
+    names = where.read_text("utf-8").splitlines() if where.is_file() else []
+    for name in dict.fromkeys(names):
+        if name not in sys.modules:
+            with contextlib.suppress(Exception), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                importlib.import_module(name)
+    where.unlink(missing_ok=True)
 
 
 def _made_apart(folder: Path) -> list[Seed]:
@@ -700,74 +801,98 @@ def _made_apart(folder: Path) -> list[Seed]:
     ]
 
 
+class Trials:
+    """Runs commands on files and counts how they end."""
+
+    def __init__(self, top: Path, keep: Path | None) -> None:
+        self.failures = 0
+        self._folder, self._keep = top / "w", keep
+        self._counts: Counter[tuple[str, str]] = Counter()
+
+    def run(self, title: str, seed: Seed, content: bytes, command: Sequence[str]) -> None:
+        """Run a command on a content that stands in for that of a seed; an unchanged one must be accepted."""
+        outcome = run_apart(seed, content, command, self._folder)
+        unchanged = content == next(iter(seed.files.values()))
+        if not unchanged:
+            self._counts[seed.kind, outcome.word] += 1
+        if outcome.word not in (("accepted",) if unchanged else ("accepted", "refused")):
+            self.failures += 1
+            used = f"{outcome.seconds:.1f} s, {outcome.grown >> 20} MB"
+            print(f"{title} {seed.kind} {' '.join(command)}: {outcome.word} ({used})\n    {_last(outcome)}", flush=True)
+            if self._keep is not None:
+                shutil.copytree(self._folder, self._keep / title, dirs_exist_ok=True)
+        shutil.rmtree(self._folder)
+
+    def show(self) -> None:
+        """Print the counts."""
+        for (kind, word), count in sorted(self._counts.items()):
+            print(f"{kind:<10} {word:<20} {count:>6}")
+        print(f"{self._counts.total()} changed files in {_processor_seconds():.0f} CPU s: {self.failures} failures")
+
+
+def _processor_seconds() -> float:
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(each.ru_utime + each.ru_stime for each in used)
+
+
+def _run_all(trials: Trials, every: Sequence[Seed], count: int, seed_of_changes: int, limit: float) -> None:
+    """Run the commands on the unchanged files, and on changed ones until their count or the limit is reached."""
+    for number, seed in enumerate(every):
+        for command in seed.commands:
+            trials.run(f"unchanged-{number}", seed, next(iter(seed.files.values())), command)
+            _import_told()
+    del os.environ[_MODULES]
+    grouped: dict[str, list[Seed]] = {}
+    for seed in every:
+        grouped.setdefault(seed.kind, []).append(seed)
+    for number in range(count):
+        if _processor_seconds() > limit:
+            return
+        draw = random.Random(f"{seed_of_changes} {number}")
+        seed = draw.choice(grouped[sorted(grouped)[number % len(grouped)]])
+        content = next(iter(seed.files.values()))
+        textual = next(iter(seed.files)).endswith(_TEXTUAL)
+        new = changed_database(content, draw) if seed.kind == "database" else changed(content, textual, draw)
+        trials.run(str(number), seed, new, draw.choice(seed.commands))
+
+
 def main() -> int:
     """Run the trials, and return 1 if a command failed as none may."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="stop after 45 s")
+    parser.add_argument("--quick", action="store_true", help="stop after 45 s of the processor")
     parser.add_argument("--count", type=int, default=2000, help="changed files (default: 2000)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the changes")
     parser.add_argument("--only", default="", metavar="KINDS", help="kinds of files, joined by commas")
     parser.add_argument("--more", type=Path, metavar="FOLDER", help="also change the model files below this folder")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep the files of failures here")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
-    for name in (
-        *_IMPORTED,
-        *(f"nnpipe.scenarios.{each}" for each in ("info", "explain", "runs", "jobs", "run", "sweep")),
-    ):
+    commands = [
+        f"nnpipe.scenarios.{name}" for name in ("info", "explain", "runs", "jobs", "run", "sweep", "render_report")
+    ]
+    for name in (*_IMPORTED, *(() if options.quick else _SLOWLY_IMPORTED), *commands):
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
-    began, wanted = time.monotonic(), set(filter(None, options.only.split(",")))
-    counts: Counter[tuple[str, str]] = Counter()
-    failures = 0
+    wanted = set(filter(None, options.only.split(",")))
     with tempfile.TemporaryDirectory(prefix="foreign-") as top:
         place = Path(top, "seeds")
         place.mkdir()
         every = _made_apart(place)
         every += [] if options.more is None else more_seeds(options.more)
         every = [seed for seed in every if not wanted or seed.kind in wanted]
-        grouped: dict[str, list[Seed]] = {}
-        for seed in every:
-            grouped.setdefault(seed.kind, []).append(seed)
-        for seed in every:  # unchanged, each must be accepted
-            for command in seed.commands:
-                outcome = run_apart(seed, next(iter(seed.files.values())), command, Path(top, "w"))
-                shutil.rmtree(Path(top, "w"))
-                if outcome.word != "accepted":
-                    failures += 1
-                    print(
-                        f"{seed.kind}: unchanged, {' '.join(command)}: {outcome.word}: {outcome.said[-600:]}",
-                        flush=True,
-                    )
-            if options.quick and time.monotonic() - began > 45:
-                break
-        for number in range(options.count):
-            if options.quick and time.monotonic() - began > 45:
-                break
-            draw = random.Random(f"{options.seed} {number}")
-            seed = draw.choice(grouped[sorted(grouped)[number % len(grouped)]])
-            content, textual = next(iter(seed.files.values())), seed.kind in _TEXTUAL
-            new = changed_database(content, draw) if seed.kind == "database" else changed(content, textual, draw)
-            command = draw.choice(seed.commands)
-            outcome = run_apart(seed, new, command, Path(top, "w"))
-            counts[seed.kind, outcome.word] += 1
-            if outcome.word not in ("accepted", "refused"):
-                failures += 1
-                print(
-                    f"{number} {seed.kind} {' '.join(command)}: {outcome.word} ({outcome.seconds:.1f} s, "
-                    f"{outcome.grown >> 20} MB)\n    {_last(outcome)}",
-                    flush=True,
-                )
-                if options.keep is not None:
-                    shutil.copytree(Path(top, "w"), options.keep / str(number), dirs_exist_ok=True)
-            shutil.rmtree(Path(top, "w"))
-    for (kind, word), count in sorted(counts.items()):
-        print(f"{kind:<10} {word:<20} {count:>6}")
-    print(f"{counts.total()} changed files in {time.monotonic() - began:.0f} s: {failures} failures")
-    return 1 if failures else 0
+        trials = Trials(Path(top), options.keep)
+        os.environ[_MODULES] = str(Path(top, "modules.txt"))
+        try:
+            _run_all(trials, every, options.count, options.seed, 45 if options.quick else float("inf"))
+        except KeyboardInterrupt:
+            print("interrupted")
+            trials.failures += 1
+        trials.show()
+    return 1 if trials.failures else 0
 
 
-_TEXTUAL = {"yaml", "json", "csv", "jsonl", "coco", "voc", "yolo", "result"}
+_TEXTUAL = (".yaml", ".json", ".csv", ".jsonl", ".xml", ".txt")
 
 
 def _last(outcome: Outcome) -> str:
