@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,6 +18,8 @@ from nnpipe.core.task import Task
 from nnpipe.scenarios._cli.command import execute, parse
 from nnpipe.workflows.candidates.model_files import wrapper_of_file
 from nnpipe.workflows.file_facts import describe_file
+
+_PARAMETERS = re.compile(r"\n+Parameters\n-+\n.*?(?=\n\n[A-Z]\w+\n-+\n|\Z)", re.DOTALL)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -43,10 +46,12 @@ def describe(cls: type[Discoverable]) -> str:
     programs = "".join(f", {tool.name}" for tool in cls.needs_tools)
     installed = "yes" if not missing else f"no: pip install {cls.install or ' '.join(missing)!r}"
     installed += "".join(f"; but not {tool.missing_text()}" for tool in absent)
+    options = cls.options()
+    text = inspect.cleandoc(cls.__doc__ or cls.summary())
     lines = [
         f"{cls.dotted_path()}  ({family})",
         "",
-        inspect.cleandoc(cls.__doc__ or cls.summary()) if cls.summary() else "(no description)",
+        (_PARAMETERS.sub("", text) if options else text) if cls.summary() else "(no description)",
         "",
         f"needs      {', '.join(cls.requires).replace('|', ' or ') or 'nothing beyond nnpipe'}{programs}",
         f"installed  {installed}",
@@ -60,7 +65,6 @@ def describe(cls: type[Discoverable]) -> str:
         lines.append(f"offers     {', '.join(offered)}")
     if issubclass(cls, Task):
         lines += ["", "metrics:", *(f"  {metric.name}\n      {metric.meaning}" for metric in cls().metrics)]
-    options = cls.options()
     lines += ["", "arguments:" if options else "arguments: none"]
     lines += [_told(option) for option in options]
     return "\n".join(lines)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sized
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -119,12 +119,12 @@ def sentences(cost: GraphCost) -> list[str]:
             "(every value is kept until its last use, nothing fused)"
         )
     if cost.folded:
-        told.append(f"left out: {len(cost.folded)} operations on constants, which runtimes compute when they load it")
+        told.append(f"left out: {_operations(cost.folded)} on constants, which runtimes compute when they load it")
     if cost.unknown:
         kinds = Counter(each.kind for each in cost.unknown)
         named = ", ".join(f"{number} {clean(kind, 60)}" for kind, number in kinds.most_common(_MOST_KINDS))
         more = f" and {len(kinds) - _MOST_KINDS} further kinds" if len(kinds) > _MOST_KINDS else ""
-        told.append(f"not counted: {len(cost.unknown)} operations without a rule or of unknown size: {named}{more}")
+        told.append(f"not counted: {_operations(cost.unknown)} without a rule or of unknown size: {named}{more}")
     return told
 
 
@@ -144,3 +144,7 @@ def _share(part: int | None, whole: int) -> str:
 def _sum(values: Iterable[int | None]) -> int | None:
     found = list(values)
     return None if None in found else sum(value or 0 for value in found)
+
+
+def _operations(found: Sized) -> str:
+    return "1 operation" if len(found) == 1 else f"{len(found)} operations"
