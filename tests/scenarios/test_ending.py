@@ -28,7 +28,8 @@ def trained(n, seconds):
 """
 SEARCH = {
     "title": "ending", "function": "ending_trials.trained", "sampler": "random", "seed": 3, "trials": 200,
-    "objectives": {"value": "minimize"}, "arguments": {"seconds": 0.05}, "space": {"n": {"kind": "int", "low": 0, "high": 10**6}},
+    "objectives": {"value": "minimize"}, "arguments": {"seconds": 0.05},
+    "space": {"n": {"kind": "int", "low": 0, "high": 10**6}},
 }  # fmt: skip
 ENDING = [signal.SIGTERM, signal.SIGHUP, signal.SIGINT]
 
