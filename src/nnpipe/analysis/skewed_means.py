@@ -131,7 +131,8 @@ def contributions(metric: QualityMetric, evaluation: Evaluation, *, by_kind: boo
             made = _left_out_by_kind(metric, evaluation) if by_kind else None
             known[metric, by_kind] = (_left_out(metric, evaluation, clusters), None) if made is None else made
         found, kinds = known[metric, by_kind]
-        return found.copy() if kinds is None else found[kinds]
+        each: Floats = found.copy() if kinds is None else found[kinds]
+        return each
     values = metric.sample_values(evaluation)
     there = ~np.isnan(values)
     if clusters is None and there.all():
