@@ -125,7 +125,7 @@ def test_mlflow_that_is_not_there_is_one_line(database, run, monkeypatch):
 
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
-    with pytest.raises(ConfigError, match=r"MLflow at http://\*\*\*@127\.0\.0\.1:1: ") as caught:
+    with pytest.raises(ConfigError, match=r"MLflow at http://user:\*\*\*@127\.0\.0\.1:1: ") as caught:
         to_mlflow(database, run, "http://user:secret@127.0.0.1:1")
     assert "\n" not in str(caught.value)
     assert "secret" not in str(caught.value)

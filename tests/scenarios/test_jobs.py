@@ -217,7 +217,9 @@ def test_one_line_for_each_mistake(here, capsys):
     assert "train.px: no such file" in refused(capsys, "submit", "train.px", "--no-output")
     assert "name one script or pipeline file" in refused(capsys, "submit")
     assert "expected NAME=VALUE" in refused(capsys, "submit", "train.py", "--no-output", "--env", "x")
-    assert "mars://x: expected here, ssh:HOST" in refused(capsys, "submit", "train.py", "--no-output", "--on", "mars://x")
+    assert "mars://x: expected here, ssh:HOST" in refused(
+        capsys, "submit", "train.py", "--no-output", "--on", "mars://x"
+    )
     assert "no run or experiment is called 'train'" in refused(capsys, "watch", "train")
     assert "watch: name one job" in refused(capsys, "watch")
     assert "cancel: name a job" in refused(capsys, "cancel")

@@ -115,8 +115,7 @@ def _search(argv: Sequence[str] | None) -> int:
         report_suffix(options.report)
     settings = read_search(options.search, options.changes)
     if options.dry_run:
-        count = settings.space.count
-        many = "infinitely many" if count is None else f"at most {count:,}"
+        many = "infinitely many" if settings.space.count is None else f"at most {settings.space.count:,}"
         for name, parameter in settings.space.parameters.items():
             print(f"{name}: {parameter.text}")
         print(f"{many} configurations, {settings.trials} trials")

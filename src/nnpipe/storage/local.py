@@ -23,7 +23,7 @@ from nnpipe.core.leases import leased, sweep_file
 from nnpipe.storage.store import MAX_ENTRIES, Absent, Advance, Entry, Opened, Store
 
 _BLOCK = 1 << 20
-_UNFINISHED = re.compile(r"\..+\.[0-9a-f]{8}\.(partial|new)(\.[^.]*)?")
+_UNFINISHED = re.compile(r"\..+\.[0-9a-f]{8}[-0-9a-f]*\.(partial|new)(\.[^.]*)?")
 _IDLE = 600.0  # seconds without a write; checked in addition to the lock, which other machines may not see
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
 
