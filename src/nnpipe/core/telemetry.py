@@ -1,7 +1,10 @@
 """The switches that keep other packages from reporting what is done with them to their makers."""
 
-from collections.abc import MutableMapping
-from typing import Any
+# Nothing is imported at run time: ``import nnpipe`` imports this module, and is to cost nothing.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import MutableMapping
+    from typing import Any
 
 # Most packages read their variable while they are imported, ONNX Runtime when it creates its first session.
 SWITCHES = {
@@ -24,7 +27,7 @@ OpenVINO reports each time that it is imported.
 """
 
 
-def switch_off_telemetry(environment: MutableMapping[str, str], modules: MutableMapping[str, Any]) -> None:
+def switch_off_telemetry(environment: "MutableMapping[str, str]", modules: "MutableMapping[str, Any]") -> None:
     """Set every switch that the user has not set, and let clients that are not imported yet be missing.
 
     Parameters
