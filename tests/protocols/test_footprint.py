@@ -98,6 +98,7 @@ def test_no_dataset_report_or_training_module_is_imported(footprint: Footprint, 
         "nnpipe.scenarios._cli",
         "nnpipe.scenarios._cli.command",
         "nnpipe.scenarios._cli.joined_options",
+        "nnpipe.scenarios._cli.standard_streams",
     }
     assert not {name.partition(".")[0] for name in modules} & HEAVY
 

@@ -34,7 +34,7 @@ def test_hooks_are_called_in_the_order_that_the_page_about_training_states(
     noted(_loop.Checkpointer, "checkpoint", "checkpoint")
     noted(_loop.Checkpointer, "epoch", "checkpoint")
     noted(_loop.Evaluator, "evaluate", "evaluate")
-    noted(_loop, "choose_final_weights", "choose weights")
+    noted(_loop.Loop, "_choose_final_weights", "choose weights")
 
     def hooks(number: int) -> Callback:
         names = [name for name in vars(Callback) if name.startswith("on_") or name == "close"]

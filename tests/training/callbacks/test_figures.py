@@ -117,7 +117,7 @@ def test_more_epochs_make_no_more_files(tmp_path: Path) -> None:
 def test_files_that_show_all_epochs_are_written_less_and_less_often() -> None:
     def written(last: int, **asked: Any) -> list[int]:
         options = TrainerOptions.from_json({"num_epochs": last} | asked)
-        fit = SimpleNamespace(options=options, stopping="", step=0)
+        fit = SimpleNamespace(options=options, stopping="", step=0, final=None)
         found = []
         for fit.epoch in range(1, last + 1):
             fit.step += 1
