@@ -37,7 +37,8 @@ def test_the_best_configuration_of_a_function_is_found() -> None:
 
 @pytest.mark.parametrize("how", [{"space": {"n": {"kind": "int", "low": 6, "high": 9}}}, {"constraints": ["n >= 6"]}])
 def test_what_the_space_has_come_to_exclude_is_never_the_best(how: dict[str, Any]) -> None:
-    store, fixed = MemoryTrials(), {"sampler": "random", "trials": 60}
+    store = MemoryTrials()
+    fixed = {"sampler": "random", "trials": 60, "objectives": {"value": "minimize"}}
     before = {"n": {"kind": "int", "low": 1, "high": 9}}
     found = nnpipe.search(lambda n: abs(n - 4), before, store=store, **fixed)
     assert found.best.configuration == {"n": 4}
