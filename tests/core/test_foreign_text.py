@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.foreign_text import csv_text, drawn_on, harmless, harmless_streams, html_text, lines_of, show_text
+from nnpipe.core.foreign_text import csv_text, harmless, harmless_streams, html_text, lines_of, raw_stream, show_text
 from nnpipe.core.messages import one_line
 from nnpipe.report.charts import Bar, Bars
 from nnpipe.report.document import Cell, Document, Paragraph, Plot, Section, Table, Tile, Tiles
@@ -136,7 +136,7 @@ def test_bars_draw_on_the_stream_beneath(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(sys, "stdout", out)
     monkeypatch.setattr(sys, "stderr", out)
     with harmless_streams():
-        drawn_on(sys.stdout).write("\x1b[2Jbar")
+        raw_stream(sys.stdout).write("\x1b[2Jbar")
         sys.stderr.write("\r 50 %")
     assert out.getvalue() == "\x1b[2Jbar\r 50 %"
     assert sys.stdout is out

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nnpipe.core.secret import HIDDEN, Secret, revealed, shown_command, without_secrets
+from nnpipe.core.secret import HIDDEN, Secret, reveal_variables, shown_command, without_secrets
 
 WORDS = st.text("abcdefghijklmnopqrstuvwxyz0123456789._-", min_size=1, max_size=12)
 PASSWORDS = st.text(st.characters(exclude_characters="'\"", exclude_categories=("Z", "C")), min_size=1).map(
@@ -27,7 +27,7 @@ class _Settings:
 def test_a_secret_is_revealed_by_asking_alone() -> None:
     given_ = _Settings("a", Secret("wxyz"), {"KEY": Secret("wxyz")})
     assert "wxyz" not in f"{given_} {given_!r} {asdict(given_)} {given_.token}"
-    assert revealed({"KEY": given_.token, "MODE": "fast"}) == {"KEY": "wxyz", "MODE": "fast"}
+    assert reveal_variables({"KEY": given_.token, "MODE": "fast"}) == {"KEY": "wxyz", "MODE": "fast"}
     with pytest.raises(TypeError):
         json.dumps({"token": given_.token})
     assert given_.token == Secret(Secret("wxyz"))

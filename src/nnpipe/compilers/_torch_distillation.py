@@ -11,7 +11,7 @@ from nnpipe.core.arguments import argument
 from nnpipe.core.compiler import Calibration
 from nnpipe.core.errors import CompileError
 from nnpipe.frameworks.torch_program import LoadedProgram, quiet, tensors_of
-from nnpipe.frameworks.torch_state import kept_buffers
+from nnpipe.frameworks.torch_state import state_buffers
 
 log = logging.getLogger("nnpipe")
 
@@ -76,7 +76,7 @@ class DistillingCompiler(TorchProgramCompiler):
         """
         import torch
 
-        if kept := kept_buffers(loaded.native):
+        if kept := state_buffers(loaded.native):
             raise CompileError(
                 f"it keeps {', '.join(kept)} from one run to the next, so it cannot be trained further here"
             )

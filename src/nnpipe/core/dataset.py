@@ -15,7 +15,7 @@ from nnpipe.core.component import Component
 from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import DatasetError, NotSupported
 from nnpipe.core.evaluation import Evaluation
-from nnpipe.core.naming import listed
+from nnpipe.core.naming import list_names
 from nnpipe.core.task import Task, task_named
 from nnpipe.core.tensors import Batch
 
@@ -106,7 +106,7 @@ class Dataset(Component):
         begins, and kept in results.  :meth:`prepare` must be called first.
         """
         names = self.spec.class_names
-        return (f"{len(names):,} classes: {listed(names)}",) if names else ()
+        return (f"{len(names):,} classes: {list_names(names)}",) if names else ()
 
     @property
     def task(self) -> Task:
@@ -128,7 +128,7 @@ class Dataset(Component):
         Whatever :meth:`evaluate` does, samples whose predictions are not finite are marked in it.
         """
         found = self.evaluate(predictions, truth)
-        return found.marked(self.task.without_answer(predictions, len(found)))
+        return found.mark_not_finite(self.task.without_answer(predictions, len(found)))
 
     def download(self) -> None:
         """Download the files to ``dataset_root``."""

@@ -95,7 +95,7 @@ class Evaluation:
         count = int(self.not_finite.sum())
         return f"the outputs for {count:,} of {len(self):,} samples are NaN or infinite" if count else ""
 
-    def marked(self, not_finite: npt.NDArray[np.bool_]) -> Evaluation:
+    def mark_not_finite(self, not_finite: npt.NDArray[np.bool_]) -> Evaluation:
         """Return the evaluation with these samples, too, marked as :attr:`not_finite`."""
         if not not_finite.any():
             return self

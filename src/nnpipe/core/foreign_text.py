@@ -124,6 +124,6 @@ def harmless_streams() -> Iterator[None]:
         yield
 
 
-def drawn_on(stream: TextIO) -> TextIO:
+def raw_stream(stream: TextIO) -> TextIO:
     """Return a stream to which control sequences may be written, for bars and tables whose texts are harmless."""
     return stream.beneath if isinstance(stream, _HarmlessStream) else stream

@@ -25,7 +25,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {found[0]}?" if found else ""
 
 
-def listed(names: Sequence[str]) -> str:
+def list_names(names: Sequence[str]) -> str:
     """Return names separated by commas, the first ones of many."""
     return ", ".join(names[:_MOST]) + (", ..." if len(names) > _MOST else "")
 

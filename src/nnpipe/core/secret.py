@@ -56,7 +56,7 @@ Variables = Mapping[str, "str | Secret"]
 """Environment variables by name."""
 
 
-def revealed(variables: Variables) -> dict[str, str]:
+def reveal_variables(variables: Variables) -> dict[str, str]:
     """Return environment variables for the process that needs them."""
     return {name: Secret(value).reveal() for name, value in variables.items()}
 

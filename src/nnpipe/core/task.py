@@ -125,7 +125,7 @@ class Task(Component):
         worst = self._judge(self.worst({name: array[lost] for name, array in filled.items()}, those, spec), those, spec)
         place = np.arange(len(lost))
         place[lost] = len(lost) + np.arange(int(lost.sum()))
-        return Evaluation.joined([judged, worst]).take(place).marked(lost)
+        return Evaluation.joined([judged, worst]).take(place).mark_not_finite(lost)
 
     @abstractmethod
     def _judge(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
@@ -168,7 +168,7 @@ class Task(Component):
 
     def completed(self, judged: Evaluation) -> Evaluation:
         """Return the evaluation of all samples, given what :meth:`judge` returned for their batches, joined."""
-        return self._completed(judged).marked(judged.not_finite)
+        return self._completed(judged).mark_not_finite(judged.not_finite)
 
     def _completed(self, judged: Evaluation) -> Evaluation:
         """Return the evaluation of all samples; by default, it is unchanged.

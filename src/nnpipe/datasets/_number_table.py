@@ -36,7 +36,7 @@ def column_names(path: Path) -> tuple[str, ...]:
         return _header(path, file)[0]
 
 
-def named_columns(path: Path) -> tuple[str, ...]:
+def read_column_names(path: Path) -> tuple[str, ...]:
     """Return the columns of a CSV file that have names of their own; raises as :func:`column_names`."""
     return tuple(name for name in column_names(path) if not is_unnamed(name))
 

@@ -6,7 +6,7 @@ import sys
 import time
 from typing import Any, TextIO
 
-from nnpipe.core.foreign_text import drawn_on, harmless
+from nnpipe.core.foreign_text import harmless, raw_stream
 
 _SECONDS_BETWEEN_LINES = 15.0
 
@@ -81,6 +81,6 @@ def _tqdm_bar(name: str, position: int, total: int | None, stream: TextIO) -> An
     except ImportError:
         return None
     return tqdm(
-        desc=harmless(name), initial=position, total=total, unit="B", unit_scale=True, file=drawn_on(stream),
+        desc=harmless(name), initial=position, total=total, unit="B", unit_scale=True, file=raw_stream(stream),
         dynamic_ncols=True,
     )  # fmt: skip

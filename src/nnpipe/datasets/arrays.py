@@ -15,7 +15,7 @@ from nnpipe.core.argument_words import arguments_in
 from nnpipe.core.arguments import argument
 from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import DatasetError
-from nnpipe.core.naming import listed, nearest
+from nnpipe.core.naming import list_names, nearest
 from nnpipe.core.task import Task, task_named
 from nnpipe.core.tensors import Batch, TensorSpec, show_shape
 from nnpipe.datasets._array_files import Array, arrays_of_archive, arrays_of_folder
@@ -169,7 +169,10 @@ class ArraysDataset(InMemoryDataset):
     def reading_notes(self) -> tuple[str, ...]:
         """The inputs, the columns of a table, and the classes."""
         inputs = [f"{name} {show_shape(array.shape[1:])} {array.dtype}" for name, array in self.samples.inputs.items()]
-        notes = [f"inputs: {listed(inputs)}; targets: {listed(list(self.samples.targets))}", *self._columns_told]
+        notes = [
+            f"inputs: {list_names(inputs)}; targets: {list_names(list(self.samples.targets))}",
+            *self._columns_told,
+        ]
         return (*notes, *super().reading_notes)
 
     @cached_property
@@ -180,8 +183,8 @@ class ArraysDataset(InMemoryDataset):
         table = table_of(root)
         used = {part for each in self._targets_in(table.names) for part in each.parts} | {SPLIT}
         left = [name for name in table.names if is_unnamed(name)]
-        columns = f"columns of features: {listed([name for name in table.named if name not in used])}"
-        return (f"{columns}; without a name, and left out: {listed(left)}" if left else columns,)
+        columns = f"columns of features: {list_names([name for name in table.named if name not in used])}"
+        return (f"{columns}; without a name, and left out: {list_names(left)}" if left else columns,)
 
     def read(self, indices: npt.NDArray[np.integer]) -> tuple[Batch, Batch]:
         """Return copies of some samples; integers of targets as int64, quantised inputs as float32."""

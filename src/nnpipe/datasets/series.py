@@ -14,7 +14,7 @@ from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import DatasetError
 from nnpipe.core.tensors import Batch, TensorSpec
 from nnpipe.datasets._class_folders import files_in
-from nnpipe.datasets._number_table import named_columns, read_numbers
+from nnpipe.datasets._number_table import read_column_names, read_numbers
 from nnpipe.datasets._split import place_of_split
 from nnpipe.datasets.in_memory import checked_indices
 from nnpipe.tasks.forecast.task import Forecast
@@ -49,7 +49,7 @@ class SeriesDataset(Dataset):
         """The columns that are given, and those to be forecast."""
         if self.columns or self.forecast_columns:
             return self.columns or self.forecast_columns, self.forecast_columns or self.columns
-        everything = named_columns(self._files[0])
+        everything = read_column_names(self._files[0])
         return everything, everything
 
     @cached_property

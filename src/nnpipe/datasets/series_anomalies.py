@@ -15,7 +15,7 @@ from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import DatasetError
 from nnpipe.core.tensors import Batch, TensorSpec
 from nnpipe.datasets._class_folders import files_in
-from nnpipe.datasets._number_table import named_columns, read_numbers
+from nnpipe.datasets._number_table import read_column_names, read_numbers
 from nnpipe.datasets._score_table import ScoreTable
 from nnpipe.datasets._series_windows import Times, files_of_windows, of_labels, of_times, times_of
 from nnpipe.datasets._split import place_of_split
@@ -86,7 +86,7 @@ class SeriesAnomaliesDataset(Dataset):
         if self.columns:
             return self.columns
         path = self._files[0][0]
-        found = tuple(name for name in named_columns(path) if name not in (self.time_column, self.label_column))
+        found = tuple(name for name in read_column_names(path) if name not in (self.time_column, self.label_column))
         if not found:
             raise DatasetError(f"{path} has no columns beside {self.time_column} and {self.label_column}")
         return found

@@ -10,10 +10,10 @@ import numpy.typing as npt
 
 from nnpipe.core.arguments import argument
 from nnpipe.core.dataset_spec import DatasetSpec
-from nnpipe.core.naming import listed
+from nnpipe.core.naming import list_names
 from nnpipe.core.tensors import Batch, TensorSpec
 from nnpipe.datasets._class_folders import Listing, class_folders
-from nnpipe.datasets._number_table import named_columns, read_numbers
+from nnpipe.datasets._number_table import read_column_names, read_numbers
 from nnpipe.datasets.in_memory import checked_indices
 from nnpipe.datasets.listed_files import ClassifiedFilesDataset
 from nnpipe.tasks.classification.task import Classification
@@ -40,7 +40,7 @@ class SeriesFolderDataset(ClassifiedFilesDataset):
 
     @cached_property
     def _columns(self) -> tuple[str, ...]:
-        return self.columns or named_columns(self.files.paths[0])
+        return self.columns or read_column_names(self.files.paths[0])
 
     def prepare(self) -> None:
         """List the files, and read the names of the columns."""
@@ -50,7 +50,7 @@ class SeriesFolderDataset(ClassifiedFilesDataset):
     @cached_property
     def reading_notes(self) -> tuple[str, ...]:
         """The columns, the splits and the classes."""
-        return (f"columns: {listed(self._columns)}", *super().reading_notes)
+        return (f"columns: {list_names(self._columns)}", *super().reading_notes)
 
     @property
     def spec(self) -> DatasetSpec:

@@ -18,7 +18,7 @@ from nnpipe.core.arguments import argument
 from nnpipe.core.category_code import category_code
 from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import DatasetError
-from nnpipe.core.naming import listed
+from nnpipe.core.naming import list_names
 from nnpipe.core.tensors import TensorSpec
 from nnpipe.datasets._number_table import is_unnamed
 from nnpipe.datasets.in_memory import InMemoryDataset, Samples
@@ -173,7 +173,7 @@ class _TableFileDataset(TabularDataset):
     @cached_property
     def reading_notes(self) -> tuple[str, ...]:
         """The kinds of the columns, and the classes."""
-        return (f"{self._target} is predicted; {_told(self._kinds)}", *super().reading_notes)
+        return (f"{self._target} is predicted; {_describe_columns(self._kinds)}", *super().reading_notes)
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:
@@ -333,7 +333,7 @@ def _found_kinds(table: DataTable, names: list[str], gaps: frozenset[str]) -> di
     return found
 
 
-def _told(kinds: Mapping[str, str]) -> str:
+def _describe_columns(kinds: Mapping[str, str]) -> str:
     words = {"number": "numbers", "category": "categories", "ignored": "ignored"}
     held = {kind: [name for name, its in kinds.items() if its == kind] for kind in words}
-    return "; ".join(f"{words[kind]}: {listed(those)}" for kind, those in held.items() if those)
+    return "; ".join(f"{words[kind]}: {list_names(those)}" for kind, those in held.items() if those)

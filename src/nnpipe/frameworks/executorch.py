@@ -55,7 +55,7 @@ def load_method(content: bytes, path: Path, recording: bool = False) -> Any:
             )
             return program.load_method("forward"), program
         except Exception as error:  # its errors share no base but Exception
-            raise ArtifactError(f"{path}: ExecuTorch cannot load it: {_told(error)}") from None
+            raise ArtifactError(f"{path}: ExecuTorch cannot load it: {_describe_error(error)}") from None
 
 
 class ExecuTorchSession(InferenceSession):
@@ -175,10 +175,10 @@ class ExecuTorchSession(InferenceSession):
         del self._method, self._program, self._content, self._file
 
     def _failed(self, error: Exception) -> ArtifactError:
-        return ArtifactError(f"{self._path}: ExecuTorch cannot run it: {_told(error)}")
+        return ArtifactError(f"{self._path}: ExecuTorch cannot run it: {_describe_error(error)}")
 
 
-def _told(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     """Return ExecuTorch's message, with what its code means and what to try."""
     code = re.search(r"error:? 0x:?([0-9a-f]+)", str(error), re.IGNORECASE)
     meaning = _CODES.get(int(code[1], 16)) if code else None

@@ -17,7 +17,7 @@ from nnpipe.formats.sealed import SealedFile
 from nnpipe.frameworks.framework_output import hushed
 from nnpipe.frameworks.torch_bounded import io_of_program
 from nnpipe.frameworks.torch_program import LoadedProgram, exported_anew, is_quantised
-from nnpipe.frameworks.torch_state import TorchState, kept_buffers, state_of_program
+from nnpipe.frameworks.torch_state import TorchState, state_buffers, state_of_program
 
 FORMAT = "aoti"
 _TORCH, _MACHINE, _VECTORS = "torch", "machine", "vectors"
@@ -42,7 +42,7 @@ def compiled_package(loaded: LoadedProgram, tuned: bool, batch: int | None = Non
     """
 
     module = loaded.module()
-    if is_quantised(module) and kept_buffers(loaded.native):
+    if is_quantised(module) and state_buffers(loaded.native):
         raise CompileError(
             "it keeps values from one run to the next, which machine code of a quantised program does not forget; "
             "compile the program before it is quantised"
@@ -136,7 +136,7 @@ def floats_instead(file: SealedFile) -> str:
     return "" if told == _USED else told
 
 
-def compiled_call(
+def compile_call(
     loaded: LoadedProgram, bound: IOSpec, path: Path
 ) -> tuple[Callable[..., tuple[Any, ...]], TorchState | None]:
     """Return a program that ``torch.compile`` compiles in its first call, and again for another batch size.

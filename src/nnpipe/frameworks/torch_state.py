@@ -95,7 +95,7 @@ def state_of_program(native: Any, held: Mapping[str, Any]) -> TorchState | None:
     return TorchState([{name: value for name, value in held.items() if not isinstance(value, torch.nn.Parameter)}])
 
 
-def kept_buffers(native: Any) -> list[str]:
+def state_buffers(native: Any) -> list[str]:
     """Return the names of the buffers of an exported program that its calls change."""
     if not changes_values(native):
         return []

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.secret import Variables, revealed, shown_command
+from nnpipe.core.secret import Variables, reveal_variables, shown_command
 from nnpipe.experiment.settings import read_settings
 from nnpipe.storage.storage import open_storage
 
@@ -87,7 +87,7 @@ class JobSpec:
                 raise ConfigError("an output has no name")
             if (self.directory / name).is_dir():
                 raise ConfigError(f"output {name} is a folder; name the files in it")
-        for text in (*self.arguments, *self.environment, *revealed(self.environment).values()):
+        for text in (*self.arguments, *self.environment, *reveal_variables(self.environment).values()):
             if "\0" in text:
                 raise ConfigError("an argument or a variable holds a NUL")
         for number, (word, shown) in enumerate(zip(self.arguments, shown_command(self.arguments), strict=True), 1):

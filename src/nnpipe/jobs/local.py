@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import write_bytes
-from nnpipe.core.secret import revealed
+from nnpipe.core.secret import reveal_variables
 from nnpipe.jobs.agent import control, files, status
 from nnpipe.jobs.agent.status import TAIL
 from nnpipe.jobs.agent_archive import NAME, agent
@@ -59,7 +59,7 @@ class LocalPlace(Place):
             raise JobError(f"{error.filename or path}: cannot be written: {error.strerror or error}") from None
         told = {
             "id": job, "command": self._command(path, work), "directory": str(work.directory.absolute()),
-            "environment": {**_our_path(work), **revealed(work.environment)}, "outputs": list(work.outputs),
+            "environment": {**_our_path(work), **reveal_variables(work.environment)}, "outputs": list(work.outputs),
             "grace": work.grace, "afterwards": [sys.executable, "-m", "nnpipe.jobs.collect_results_command"],
             "every": None if work.storage is None else _EVERY,
             "afterwards_environment": {**afterwards, "PYTHONPATH": _path()},
@@ -83,7 +83,7 @@ class LocalPlace(Place):
 
         def again() -> None:
             write_bytes(path / NAME, agent())
-            control.resume(path, command, attempt, self._program(path), revealed(work.environment))
+            control.resume(path, command, attempt, self._program(path), reveal_variables(work.environment))
 
         self._do(path, again)
 

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from nnpipe.core.errors import ConfigError, MissingDependency
 from nnpipe.core.leases import temporary_folder
 from nnpipe.core.messages import one_line
-from nnpipe.core.secret import revealed
+from nnpipe.core.secret import reveal_variables
 from nnpipe.experiment.database.jobs import CANCELLED, CREATING, FAILED, INITIALISING
 from nnpipe.jobs.agent.cluster_entrypoint import REPORTS, SENT, TASK
 from nnpipe.jobs.agent.relay import separated
@@ -117,7 +117,8 @@ class RayCluster(Place):
         task = {
             "id": job, "attempt": attempt, "file": work.file.name,
             "command": work.command(SENT, REPORTS, again=attempt > 1), "directory": str(work.directory.absolute()),
-            "environment": revealed(work.environment), "outputs": list(work.outputs), "grace": min(work.grace, _GRACE),
+            "environment": reveal_variables(work.environment), "outputs": list(work.outputs),
+            "grace": min(work.grace, _GRACE),
             "afterwards": None,
         }  # fmt: skip
         with temporary_folder() as sent:

@@ -21,7 +21,7 @@ from typing import Any
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import replacing, sha256_of
 from nnpipe.core.messages import one_line
-from nnpipe.core.secret import revealed
+from nnpipe.core.secret import reveal_variables
 from nnpipe.jobs.agent.status import TAIL
 from nnpipe.jobs.agent_archive import NAME, agent
 from nnpipe.jobs.job_spec import JobSpec
@@ -89,7 +89,7 @@ class Ssh(Place):
         self._unpack(work, folder, parts)
         told = {
             "id": job, "command": self._command(work), "directory": self._absolute(folder),
-            "environment": revealed(work.environment), "outputs": list(work.outputs), "grace": work.grace,
+            "environment": reveal_variables(work.environment), "outputs": list(work.outputs), "grace": work.grace,
             "afterwards": None,
         }  # fmt: skip
         self._begin(folder, "start", {"job": told})
@@ -108,7 +108,7 @@ class Ssh(Place):
         told = {
             "command": self._command(work, again=True),
             "attempt": attempt,
-            "environment": revealed(work.environment),
+            "environment": reveal_variables(work.environment),
         }
         self._begin(folder, "resume", told)
 

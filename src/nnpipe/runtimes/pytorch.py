@@ -17,7 +17,7 @@ from nnpipe.core.tensors import IOSpec
 from nnpipe.formats.pt2 import read_program
 from nnpipe.frameworks.framework_output import hushed
 from nnpipe.frameworks.torch_call import program_call
-from nnpipe.frameworks.torch_inductor import compiled_call
+from nnpipe.frameworks.torch_inductor import compile_call
 from nnpipe.frameworks.torch_program import LoadedProgram, import_loader, load_checked
 from nnpipe.frameworks.torch_session import TorchSession, check_device
 
@@ -79,7 +79,7 @@ class PyTorchRuntime(Runtime):
         try:
             native = load_checked(program)
             if self.compile:
-                call, state = compiled_call(LoadedProgram(native, program.io), io, artifact.path)
+                call, state = compile_call(LoadedProgram(native, program.io), io, artifact.path)
             else:
                 call, state = program_call(
                     native, program.io, io, self.device, artifact.path, self.channels_last and self.device == "cpu"

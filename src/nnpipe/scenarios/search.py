@@ -61,7 +61,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.foreign_text import drawn_on
+from nnpipe.core.foreign_text import raw_stream
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.scenarios._cli.command import execute, parse
 from nnpipe.scenarios._cli.option_types import output_file
@@ -137,7 +137,7 @@ def _search(argv: Sequence[str] | None) -> int:
                 nonlocal show
                 progress = SearchProgress(settings.objectives, settings.trials)
                 store = DatabaseTrials(database, settings.title)
-                show = stack.enter_context(LiveTable(store, progress, drawn_on(sys.stdout))).draw
+                show = stack.enter_context(LiveTable(store, progress, raw_stream(sys.stdout))).draw
 
         def watch(trial: SearchTrial) -> None:
             show(table.line(trial))

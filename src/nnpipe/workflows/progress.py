@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import TypeVar
 
-from nnpipe.core.foreign_text import drawn_on
+from nnpipe.core.foreign_text import raw_stream
 from nnpipe.core.progress import Progress
 from nnpipe.core.progress_file import VARIABLE, ProgressFile
 from nnpipe.report.formatting import clean
@@ -48,7 +48,7 @@ def bar(items: Iterable[T], what: str, total: int | None = None) -> Iterable[T]:
         return _LOG(items, what, total)
     from tqdm import tqdm
 
-    return tqdm(items, desc=clean(what), total=total, file=drawn_on(sys.stderr), dynamic_ncols=True)
+    return tqdm(items, desc=clean(what), total=total, file=raw_stream(sys.stderr), dynamic_ncols=True)
 
 
 def reported(environment: Mapping[str, str]) -> Progress:
@@ -73,7 +73,7 @@ def byte_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
         total=total,
         unit="B",
         unit_scale=True,
-        file=drawn_on(sys.stderr),
+        file=raw_stream(sys.stderr),
         dynamic_ncols=terminal,
         mininterval=0.1 if terminal else _LOG_INTERVAL,
         delay=0.0 if terminal else _LOG_INTERVAL,

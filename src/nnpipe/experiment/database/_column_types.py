@@ -54,7 +54,7 @@ def checked(base: Any, python: Any, most: float | None = None) -> Any:
 
 
 def name_columns(metadata: Any) -> None:
-    """Tell the type of every column its place, and whether it may have no value."""
+    """Pass its place to the type of every column, and whether it may have no value."""
     for table in metadata.tables.values():
         for column in table.columns:
             column.type = column.type.copy()

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.layout import Shape
 from nnpipe.core.meaning import JUDGED, Meaning
-from nnpipe.core.naming import listed, nearest
+from nnpipe.core.naming import list_names, nearest
 from nnpipe.core.quantization import dequantize_linear
 from nnpipe.core.tensor_meaning import OutputMeaning
 from nnpipe.core.tensors import TensorSpec, show_shape
@@ -119,7 +119,8 @@ def class_order(model: str, own: tuple[str, ...], names: tuple[str, ...]) -> tup
         said = [f"the data set has {strange[0]!r}, which it lacks"] if strange else []
         said += [f"the data set lacks {lacking[0]!r}"] if lacking else []
         raise ConfigError(
-            f"{model} has the classes {listed(own)}, the data set {listed(names)}: {', and '.join(said) or 'two alike'}"
+            f"{model} has the classes {list_names(own)}, the data set {list_names(names)}: "
+            f"{', and '.join(said) or 'two alike'}"
             "; name all of the model's classes in its order (--class-list), or give --class-offset 0 to take classes "
             "by number"
         )

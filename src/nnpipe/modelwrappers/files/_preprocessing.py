@@ -16,7 +16,7 @@ from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.core.layout import channels_first
 from nnpipe.core.meaning import JUDGED, Meaning
 from nnpipe.core.model import ModelWrapper
-from nnpipe.core.naming import listed
+from nnpipe.core.naming import list_names
 from nnpipe.core.output_decoder import INPUT, OutputDecoder, decoder_of
 from nnpipe.core.preparation import Preparation, differing
 from nnpipe.core.preprocessing import bound, check_samples, input_layout, prepared, prepared_real
@@ -225,7 +225,7 @@ class Preprocessing(InputOptions):
                 notes.append(f"samples of {show_shape(sample.shape[1:])} are taken for {what}")
         if self._order:
             pairs = (f"{name} is {number}" for name, number in zip(spec.class_names, self._order, strict=True))
-            notes.append(f"classes are matched by name; in the model, {listed(list(pairs))}")
+            notes.append(f"classes are matched by name; in the model, {list_names(list(pairs))}")
         return tuple(notes)
 
     def for_samples(self, spec: DatasetSpec) -> Self:

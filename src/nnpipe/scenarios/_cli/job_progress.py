@@ -7,7 +7,7 @@ import re
 import sys
 import time
 
-from nnpipe.core.foreign_text import drawn_on, harmless
+from nnpipe.core.foreign_text import harmless, raw_stream
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.experiment.database.jobs import COMPLETED, FAILED, JobRecord
 from nnpipe.jobs.collect_results import LOG, tell_storage
@@ -55,7 +55,7 @@ def _watched(database: RunDatabase, job: JobRecord) -> JobRecord:
     terminal = sys.stderr.isatty()
     form = "{desc} {percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}"
     printed, reached, updated_at = "", False, time.monotonic()
-    with tqdm(total=1.0, file=drawn_on(sys.stderr), disable=not terminal, dynamic_ncols=True, bar_format=form) as bar:
+    with tqdm(total=1.0, file=raw_stream(sys.stderr), disable=not terminal, dynamic_ncols=True, bar_format=form) as bar:
         while True:
             try:
                 job, reached = refresh(database, job), True
@@ -108,7 +108,7 @@ def follow(database: RunDatabase, job: JobRecord, *, lines: int, until_end: bool
             look = place.look(job.folder, -1, begin)
             begin += len(look.log)
             # A carriage return draws a bar of the script again.
-            drawn_on(sys.stdout).write("\r".join(map(harmless, _CONTROL.sub("", decode(look.log)).split("\r"))))
+            raw_stream(sys.stdout).write("\r".join(map(harmless, _CONTROL.sub("", decode(look.log)).split("\r"))))
             sys.stdout.flush()
             if not look.log:
                 gone = look.state == ABSENT and refresh(database, job, collect=False).ended

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.naming import listed
+from nnpipe.core.naming import list_names
 from nnpipe.core.progress import Progress, silent
 from nnpipe.tasks.classification.labels import class_labels
 
@@ -105,7 +105,7 @@ def _pair(given: Any) -> tuple[dict[str, Array], Array]:
         if len(held) != 1 or len(given) < 2:
             raise ConfigError(
                 f"data by name should be inputs, and labels under one of {', '.join(_LABELS)}; it has "
-                f"{listed(list(map(str, given)))}"
+                f"{list_names(list(map(str, given)))}"
             )
         label = _array(given[held[0]])
         return _named({name: each for name, each in given.items() if name != held[0]}, label), label

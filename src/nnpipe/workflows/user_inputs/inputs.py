@@ -16,7 +16,7 @@ from nnpipe.core.errors import ConfigError
 from nnpipe.core.leases import temporary_folder
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import ModelWrapper
-from nnpipe.core.naming import listed
+from nnpipe.core.naming import list_names
 from nnpipe.core.progress import Progress, silent
 from nnpipe.datasets.arrays import write_arrays
 from nnpipe.tasks.regression.task import Regression
@@ -144,7 +144,7 @@ def _written(arrays: Arrays, split: Any, models: Models, folder: Path, class_nam
     labels, names = arrays.labels, tuple(class_names) or arrays.class_names
     if arrays.class_names and class_names:
         if unknown := sorted(set(arrays.class_names) - set(names)):
-            raise ConfigError(f"data has the class {unknown[0]!r}, which class_names lacks: {listed(names)}")
+            raise ConfigError(f"data has the class {unknown[0]!r}, which class_names lacks: {list_names(names)}")
         labels = np.array([names.index(name) for name in arrays.class_names])[labels]
     names = names or tuple(map(str, range(max(int(labels.max()) + 1, _classes(wrapper)))))
     return write_arrays(folder, inputs, labels, split=split, class_names=names)
@@ -158,12 +158,13 @@ def _taken_inputs(inputs: Mapping[str, Any], wrapper: ModelWrapper) -> dict[str,
     if all(name.isdecimal() for name in inputs):
         if len(inputs) != len(taken) or wrapper.weights_format == "tflite":  # whose files keep no order
             raise ConfigError(
-                f"data gives {len(inputs)} inputs without names, the model takes {listed(taken)}: give a dict by name"
+                f"data gives {len(inputs)} inputs without names, the model takes {list_names(taken)}: "
+                "give a dict by name"
             )
-        log.info("inputs by their order: %s", listed(taken))
+        log.info("inputs by their order: %s", list_names(taken))
         return dict(zip(taken, inputs.values(), strict=True))
     if set(taken) < set(inputs):
-        log.info("left out, since the model does not take them: %s", listed(sorted(set(inputs) - set(taken))))
+        log.info("left out, since the model does not take them: %s", list_names(sorted(set(inputs) - set(taken))))
         return {name: inputs[name] for name in taken}
     return dict(inputs)
 

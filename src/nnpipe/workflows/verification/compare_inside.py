@@ -19,7 +19,7 @@ from nnpipe.workflows.verification.first_difference import Divergence, divergenc
 from nnpipe.workflows.verification.model_weights import source_types, weights_of
 from nnpipe.workflows.verification.undoing import Undoing
 from nnpipe.workflows.verification.weight_suspects import led_by_weights
-from nnpipe.workflows.verification.weights_in_use import excused, numbers_to_adopt
+from nnpipe.workflows.verification.weights_in_use import ignore_unused_differences, numbers_to_adopt
 
 
 def compare_inside(
@@ -57,12 +57,12 @@ def compare_inside(
         undoing = Undoing(values, claims)
         if weighed is not None and weighed[2].wrong and not changes_of(claims):
             here, theirs = weighed[0], counterparts(*weighed[:2])
-            weights = excused(weighed[2], values, here, theirs, undoing.outputs_are_same())
+            weights = ignore_unused_differences(weighed[2], values, here, theirs, undoing.outputs_are_same())
             adopted_names = [name for _, name in numbers_to_adopt(weights, values, here, theirs)]
             undoing = replace(undoing, wrong={name: theirs[name] for name in adopted_names})
         if isinstance(weights, Weighing) and weights.wrong:
             where = led_by_weights(where, values.graph, values.other_graph, weights)
-        where = replace(where, suspects=undoing.tried(where.suspects))
+        where = replace(where, suspects=undoing.undo_suspects(where.suspects))
     except NNPipeError as error:
         return str(error), weights
     return where, weights

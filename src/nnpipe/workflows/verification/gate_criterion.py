@@ -92,7 +92,7 @@ class Criterion:
         }  # fmt: skip
 
 
-def unchanged(name: str, limit: float, unit: Unit = "%") -> Criterion:
+def same_result(name: str, limit: float, unit: Unit = "%") -> Criterion:
     """Return the criterion of a result that is compared with itself."""
     return decided(name, limit, Centre(0.0, (0.0, 0.0), 1, 1), "the same result", "results", unit)
 

@@ -11,7 +11,7 @@ from nnpipe.measuring.quality_doubts import prepared_unknown
 from nnpipe.measuring.quantities import in_sentence
 from nnpipe.measuring.signed_rank import Centre
 from nnpipe.report.inputs.quality import Quality, comparable
-from nnpipe.workflows.verification.gate_criterion import Criterion, GatedCandidate, Unit, decided, unchanged
+from nnpipe.workflows.verification.gate_criterion import Criterion, GatedCandidate, Unit, decided, same_result
 
 
 def quality_loss(
@@ -50,7 +50,7 @@ def quality_loss(
         if words := judged.evaluation.not_finite_words():
             return Criterion(name, limit, "undecided", None, None, f"{each.name}: {words}", unit=unit, blocks=True)
     if baseline.is_same_result(new):
-        return unchanged(name, limit, unit)
+        return same_result(name, limit, unit)
     gap = quality_difference(computed, one.evaluation, two.evaluation, confidence)
     sign = 1 if computed.less_is_better else -1
     low, high = sorted((sign * gap.low, sign * gap.high))

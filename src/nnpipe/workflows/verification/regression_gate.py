@@ -15,7 +15,7 @@ from nnpipe.measuring.paired_comparison import Medians, start_ratios
 from nnpipe.measuring.run import Run
 from nnpipe.measuring.signed_rank import Centre, centre
 from nnpipe.measuring.statistics import samples_needed
-from nnpipe.workflows.verification.gate_criterion import Criterion, GatedCandidate, decided, unchanged
+from nnpipe.workflows.verification.gate_criterion import Criterion, GatedCandidate, decided, same_result
 
 # Conditions that must be equal for times to be compared: their place in a result, and their name.
 _CONDITIONS = {
@@ -74,7 +74,7 @@ def slowdown(baseline: GatedCandidate, new: GatedCandidate, limit: float, confid
     """Return the criterion of the relative increase of the median time."""
     name = "slowdown"
     if baseline.is_same_result(new):
-        return unchanged(name, limit)
+        return same_result(name, limit)
     same = baseline.whole is not None and new.whole is not None and _same_comparison(baseline.whole, new.whole)
     if not same and (unlike := different_conditions(baseline.run, new.run)):
         return Criterion(name, limit, "undecided", None, None, f"not measured alike: {', '.join(unlike)} differ")

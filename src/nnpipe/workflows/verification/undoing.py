@@ -52,7 +52,7 @@ class Undoing:
         """Return whether the outputs differ by rounding only."""
         return bool(self._outputs) and self._agreement(self._found).max_relative <= Tolerances().same_tolerance
 
-    def tried(self, suspects: Collection[Suspect]) -> tuple[Suspect, ...]:
+    def undo_suspects(self, suspects: Collection[Suspect]) -> tuple[Suspect, ...]:
         """Return suspects with the effect of undoing the first of them: causes come first, others without one last."""
         first = [self._with_effect(each) for each in list(suspects)[:_TRIED]]
         return (*sorted(first, key=lambda each: _ORDER.index(each.effect)), *list(suspects)[_TRIED:])

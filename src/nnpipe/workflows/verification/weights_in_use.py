@@ -27,7 +27,7 @@ _LOST = "other numbers, whose difference is lost in the rounding of what they ar
 _PICKING = ("gather", "embedding", "take")  # operations that use only some of the numbers
 
 
-def excused(
+def ignore_unused_differences(
     weighed: Weighing, values: PairedValues, here: Weights, theirs: Mapping[str, Array], outputs_are_same: bool
 ) -> Weighing:
     """Return a comparison of weights in which differences that have no effect are remarks, not faults.
