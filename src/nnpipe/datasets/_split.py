@@ -28,6 +28,7 @@ _WORDS = {
 _BESIDE = frozenset(
     ("set", "data", "dataset", "split", "image", "images", "img", "imgs", "picture", "pictures", "sound", "sounds")
 )
+_LETTERS = re.compile(r"[A-Za-z]+")
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 
@@ -46,7 +47,7 @@ def splits_named(names: Iterable[str]) -> dict[str, int]:
     found: dict[str, int] = {}
     beside: dict[str, frozenset[str]] = {}
     for name in names:
-        words = [_without_set(word.lower()) for word in _WORD.findall(name)]
+        words = [word for part in _LETTERS.findall(name) for word in _words(part)]
         codes = [_WORDS[word] for word in words if word in _WORDS]
         if len(codes) == 1:
             found[name] = codes[0]
@@ -55,9 +56,11 @@ def splits_named(names: Iterable[str]) -> dict[str, int]:
     return {name: code for name, code in found.items() if beside[name] == shared}
 
 
-def _without_set(word: str) -> str:
-    stem = word.removesuffix("set")
-    return stem if stem in _WORDS else word
+def _words(letters: str) -> list[str]:
+    """Return the words of letters such as "TrainImages", in lower case; "set" may follow in any case: "TRAINset"."""
+    whole = letters.lower()
+    stem = whole.removesuffix("set")
+    return [stem] if stem in _WORDS else [word.lower() for word in _WORD.findall(letters)]
 
 
 def place_of_split(name: str) -> int:
