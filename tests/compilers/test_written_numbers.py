@@ -212,3 +212,21 @@ def test_transposed_convolutions_of_groups_are_quantised(tmp_path: Path) -> None
 def _scores(artifact: Artifact, batches: list[Batch]) -> npt.NDArray[Any]:
     with find("ONNXRuntime", Runtime).from_json({}).load(artifact) as session:
         return np.concatenate([session.infer(each)["scores"] for each in batches])
+
+
+@pytest.mark.parametrize("compiler", ["ONNXFloat16", "ONNXDynamicQuantizer", "ONNXStaticQuantizer"])
+def test_weights_that_are_also_inputs_are_converted(compiler: str, tmp_path: Path) -> None:
+    import onnx
+    from onnx import helper
+
+    plain = perceptron(tmp_path / "plain.onnx", "float32")
+    model = onnx.load(plain.path)
+    for constant in model.graph.initializer:  # as version 3 of the IR demands
+        model.graph.input.append(helper.make_tensor_value_info(constant.name, constant.data_type, constant.dims))
+    model.ir_version = 3
+    onnx.save(model, tmp_path / "old.onnx")
+    old = describe(tmp_path / "old.onnx")
+    made = find(compiler, ModelCompiler).from_json({}).compile(old, tmp_path / "m.onnx", lambda: samples(old))
+    numbers = read_contents(made.path).numbers
+    assert numbers["float16" if compiler == "ONNXFloat16" else "int8"] + numbers["uint8"] >= 16 * 12 + 12 * 4
+    assert off(outputs(made, old)["y"], outputs(plain, plain)["y"]) < 0.05

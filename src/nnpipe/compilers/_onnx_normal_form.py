@@ -14,6 +14,19 @@ import numpy as np
 from nnpipe.compilers._onnx import rename
 
 
+def separate_weights(model: Any) -> None:
+    """Take the weights of an ``onnx.ModelProto`` out of its inputs, among which version 3 of the IR lists them, too.
+
+    Converters that keep the types of inputs would leave them as they are.
+    """
+    weights = {constant.name for constant in model.graph.initializer}
+    inputs = [value for value in model.graph.input if value.name not in weights]
+    if len(inputs) < len(model.graph.input):
+        del model.graph.input[:]
+        model.graph.input.extend(inputs)
+        model.ir_version = max(model.ir_version, 4)
+
+
 def hold_constants(graph: Any) -> None:
     """Make weights of the numbers in the ``Constant`` nodes of an ``onnx.GraphProto``."""
     from onnx import numpy_helper

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from nnpipe.compilers._onnx import ONNXRewriter, in_one_file
-from nnpipe.compilers._onnx_normal_form import compute_in_float32, hold_constants, separate_outputs
+from nnpipe.compilers._onnx_normal_form import compute_in_float32, hold_constants, separate_outputs, separate_weights
 from nnpipe.compilers._onnx_topological_order import put_in_order
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
@@ -52,6 +52,7 @@ class ONNXFloat16(ONNXRewriter):
             shaped = Path(folder, "shaped.onnx")
             onnx.shape_inference.infer_shapes_path(str(in_one_file(artifact.path, Path(folder))), str(shaped))
             model = onnx.load_model(str(shaped))
+        separate_weights(model)
         hold_constants(model.graph)
         separate_outputs(model.graph)
         compute_in_float32(model.graph, "DOUBLE")
