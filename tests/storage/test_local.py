@@ -89,10 +89,7 @@ open_storage(sys.argv[1]).put("datasets", "x", Path(sys.argv[2]), replace=True, 
     assert (tmp_path / "back").read_bytes() == b"content"
 
 
-@pytest.mark.parametrize("replace", [False, True])
-def test_what_a_killed_writer_left_is_removed_by_the_next_who_looks(root, storage, tmp_path, replace):
-    pytest.importorskip("fcntl", reason="files cannot be locked here")
-    code = """
+KILLED = """
 import sys, time
 from pathlib import Path
 from nnpipe.storage.storage import open_storage
@@ -101,10 +98,16 @@ def stop(count):
     time.sleep(600)
 open_storage(sys.argv[1]).put("datasets", "a/x", Path(sys.argv[2]), replace=sys.argv[3] == "True", advance=stop)
 """
+"""Writes half of a file, says so, and waits to be killed."""
+
+
+@pytest.mark.parametrize("replace", [False, True])
+def test_what_a_killed_writer_left_is_removed_by_the_next_who_looks(root, storage, tmp_path, replace):
+    pytest.importorskip("fcntl", reason="files cannot be locked here")
     large = tmp_path / "large"
     large.write_bytes(b"z" * 3_000_000)
     folder = root / "datasets" / "a"
-    command = [sys.executable, "-c", code, str(root), str(large), str(replace)]
+    command = [sys.executable, "-c", KILLED, str(root), str(large), str(replace)]
     environment = {**os.environ, "PYTHONPATH": SOURCE}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as writer:
         try:
@@ -121,6 +124,23 @@ open_storage(sys.argv[1]).put("datasets", "a/x", Path(sys.argv[2]), replace=sys.
     os.utime(partial, (1, 1))
     assert storage.entries("datasets") == []
     assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("replace", [False, True])
+def test_what_a_killed_writer_left_is_removed_by_the_next_writer(root, storage, tmp_path, replace):
+    pytest.importorskip("fcntl", reason="files cannot be locked here")
+    large = tmp_path / "large"
+    large.write_bytes(b"z" * 3_000_000)
+    command = [sys.executable, "-c", KILLED, str(root), str(large), str(replace)]
+    environment = {**os.environ, "PYTHONPATH": SOURCE}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as writer:
+        assert writer.stdout.readline() == "half\n"
+        (partial,) = (root / "datasets" / "a").iterdir()
+        storage.put("datasets", "a/y", large)
+        assert partial.exists()  # somebody is writing it
+        writer.send_signal(signal.SIGKILL)
+    storage.put("datasets", "a/x", large, replace=replace)
+    assert sorted(path.name for path in (root / "datasets" / "a").iterdir()) == ["x", "y"]
 
 
 def test_other_hidden_files_stay(root, storage, file):

@@ -18,7 +18,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from nnpipe.core.errors import StorageError
-from nnpipe.core.files import replacing
+from nnpipe.core.files import remove_abandoned, replacing
 from nnpipe.core.leases import leased, sweep_file
 from nnpipe.storage.store import MAX_ENTRIES, Absent, Advance, Entry, Opened, Store
 
@@ -89,6 +89,7 @@ class LocalStore(Store):
     def put(self, name: str, source: Path, replace: bool, advance: Advance) -> None:
         """Copy the file beside its destination, then rename it, or link it, which fails if the name is taken."""
         destination = self._path(name)
+        remove_abandoned(destination.parent)
         if destination.is_dir():
             _prune(destination)
         for attempt in range(10):

@@ -50,6 +50,7 @@ def unfinished(pipeline: Pipeline, *, again: bool) -> Iterator[Unfinished]:
         journal = Journal(pipeline.output / ".unfinished")
         if again:
             journal.remove()
+        journal.folder.mkdir(exist_ok=True)
         yield Unfinished(pipeline, journal)
         journal.remove()
 
@@ -96,6 +97,11 @@ class Unfinished:
             return None
         log.info("%s: measured already, %s; --measure-again measures it anew", settings.title, output)
         return run
+
+    def publish(self, key: str, stem: Path) -> None:
+        """Put the result of a candidate, which is complete, from where it was worked on into its place."""
+        self.journal.working_path(key).replace(result_path(stem))
+        self.journal.keep(key, result_path(stem))
 
     @cached_property
     def _surroundings(self) -> Mapping[str, Any]:

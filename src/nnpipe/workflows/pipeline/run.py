@@ -28,7 +28,7 @@ from nnpipe.workflows.pipeline.compile import (
     verification_of,
 )
 from nnpipe.workflows.pipeline.file import CandidateSettings, ModelSettings, Pipeline
-from nnpipe.workflows.pipeline.resume import Unfinished, result_path, unfinished
+from nnpipe.workflows.pipeline.resume import Unfinished, unfinished
 from nnpipe.workflows.progress import bar, part
 from nnpipe.workflows.reporting import write_report
 
@@ -202,9 +202,11 @@ def _measure_model(
             else:
                 log.info("\n[%d/%d] %s", place + 1, pipeline.count, settings.title)
                 try:
-                    stem = stems[settings.title]
-                    results.append(_measured(pipeline, model, settings, source, stem, command, verification))
-                    so_far.journal.keep(keys[settings.title], result_path(stem))
+                    key, stem = keys[settings.title], stems[settings.title]
+                    working = so_far.journal.working_path(key)
+                    run = _measured(pipeline, model, settings, source, stem, working, command, verification)
+                    so_far.publish(key, stem)
+                    results.append(run)
                 except NNPipeError as error:
                     log.error("%s failed: %s", settings.title, error)
                     failures.append(Failure(place, settings.title, str(error)))
@@ -218,11 +220,12 @@ def _measured(
     settings: CandidateSettings,
     source: ModelProcess,
     stem: Path,
+    output: Path,
     command: Sequence[str],
     verification: Verification | None,
 ) -> Run:
     candidate = compiled_candidate(pipeline, model, settings, source, stem)
-    output, limit = result_path(stem), limit_of(pipeline, settings)
+    limit = limit_of(pipeline, settings)
     return measure_apart(
         candidate, pipeline.dataset, pipeline.measure, command, output, verification, limit, pipeline.load
     )
