@@ -194,9 +194,11 @@ class Place:
         """Return the working folder's files and folders, with each identity replaced by a star.
 
         Intermediate files of compilers are kept on purpose; which there are depends on what was compiled in one run.
+        The files of the run database are its records of each job, of which there are more after each start.
         """
         paths = (str(path.relative_to(self.work)) for path in self.work.rglob("*"))
-        return {re.sub(r"[0-9a-f]{12,}", "*", path) for path in paths if not re.search(r"__pycache__|\.step\d", path)}
+        left_out = re.compile(r"__pycache__|\.step\d|^runs\.sqlite\.artifacts/")
+        return {re.sub(r"[0-9a-f]{12,}", "*", path) for path in paths if not left_out.search(path)}
 
     def measured(self) -> dict[Path, str]:
         """Return the hashes of the files that must not change any more."""
