@@ -181,6 +181,7 @@ def test_cancelling_ends_the_whole_family(desk: Desk) -> None:
     job = cancel(desk.database, job)
     assert (job.state, job.run.status) == ("cancelled", "cancelled")
     desk.end_of(job)
+    assert not Path(job.folder, files.CANCEL).exists()  # the request has been answered
     assert cancel(desk.database, job).state == "cancelled"
 
 

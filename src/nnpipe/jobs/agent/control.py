@@ -80,6 +80,7 @@ def cancel(folder: Path, grace: float | None = None) -> dict[str, Any]:
         if not asked:  # a job that has not been started yet will read the file
             asked = any(send(one, signal.SIGTERM) for one in supervising_processes(folder)[-1:])
         if job_state(folder)[2] is not None:
+            (folder / files.CANCEL).unlink(missing_ok=True)  # it may have ended before the request
             return look(folder)
         time.sleep(_PAUSE)
     record_end(folder, force=True)

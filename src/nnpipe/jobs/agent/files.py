@@ -59,6 +59,12 @@ def write(folder: Path, name: str, value: dict[str, Any]) -> None:
             os.close(descriptor)
 
 
+def write_end(folder: Path, record: dict[str, Any]) -> None:
+    """Write how a job ended, and remove the request to cancel it, which has been answered."""
+    write(folder, ENDED, record)
+    (folder / CANCEL).unlink(missing_ok=True)
+
+
 def piece(folder: Path, name: str, begin: int, most: int) -> tuple[bytes, int]:
     """Return up to ``most`` bytes of a file from ``begin`` on (negative: from the end), and the file's size."""
     try:

@@ -127,7 +127,7 @@ def record_end(folder: Path, *, force: bool = False) -> dict[str, Any] | None:
         cancelled = files.read(folder, files.CANCEL) is not None
         end_of = ended(job, cancelled=cancelled, cause="" if cancelled else cause)
         with contextlib.suppress(OSError):  # the result is valid even if a full disk prevents writing it
-            files.write(folder, files.ENDED, end_of)
+            files.write_end(folder, end_of)
         return end_of
     finally:
         os.close(lock)

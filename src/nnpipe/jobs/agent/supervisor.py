@@ -80,7 +80,7 @@ def run(folder: Path, ready: int | None, *, relayed: bool = False) -> NoReturn:
         job = files.read(folder, files.JOB) or {}
         cancelled = files.read(folder, files.CANCEL) is not None
         record = ended(job, cancelled=cancelled, cause=SUPERVISOR_KILLED)
-        files.write(folder, files.ENDED, record)
+        files.write_end(folder, record)
         if relayed:
             Relay(folder).end(record)
         _afterwards(job, wait=False)
@@ -130,7 +130,7 @@ class _Supervisor:
             cause = _words(error)
             end(lambda: descendants(me), 0.0, self._reap)
         record = ended(job, status=status, cancelled=cancelled, cause=cause, outputs=outputs)
-        files.write(folder, files.ENDED, record)
+        files.write_end(folder, record)
         if self._relay is not None:
             self._relay.end(record)
         _afterwards(job, wait=True)
