@@ -44,6 +44,7 @@ def test_each_point_is_measured_once_by_workers_and_the_winner_again(folder: Pat
     results = {path: path.stat().st_mtime_ns for path in Path("out", "results").glob("*.json")}
     assert len(results) == 2
     assert Path("out", "certificate.json").is_file()
+    assert not [*Path("out").rglob("fetched"), *Path("build").rglob("fetched")]
     with RunDatabase("runs.sqlite") as database:
         trials = DatabaseTrials(database, "small: points").trials()
     assert [(trial.state, "again" in (trial.configuration or {})) for trial in trials] == [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +29,14 @@ from nnpipe.workflows.search.workers import worker_name
 from nnpipe.workflows.sweep.file import Sweep
 from nnpipe.workflows.sweep.points import Model, Point
 from nnpipe.workflows.sweep.run import Done, PointMeasurer
-from nnpipe.workflows.sweep.worker_process import ARTIFACT, DESCRIPTION, RESULT, place_artifact, weight_files
+from nnpipe.workflows.sweep.worker_process import (
+    ARTIFACT,
+    DESCRIPTION,
+    FETCHED,
+    RESULT,
+    place_artifact,
+    weight_files,
+)
 from nnpipe.workflows.workers.worker_jobs import WorkerJobs, WorkerProgram, end_leases
 from nnpipe.workflows.workers.worker_options import WorkerOptions
 from nnpipe.workflows.workers.worker_process import SETTINGS, WorkerTask, write_script
@@ -146,6 +154,7 @@ class SweepWorkers(Closing):
             if self._database.runs.get(run).status == "running":
                 self._database.runs.enter(run, "paused" if self._unfinished() else "completed")
         self._stack.close()
+        shutil.rmtree(self._sweep.output / FETCHED, ignore_errors=True)
 
     def _unfinished(self) -> bool:
         return any(queue.waiting for queue in self._queues.values())
@@ -237,7 +246,7 @@ class SweepWorkers(Closing):
     def _outcome(self, trial: SearchTrial) -> tuple[Outcome, Mapping[str, Path]]:
         if trial.state != "finished":
             return Outcome(None, trial.message), {}
-        folder = self._sweep.output / "fetched"
+        folder = self._sweep.output / FETCHED
         files = get_files(self._storage, trial.message, folder)
         return Outcome(Run.read(files[RESULT])), files
 

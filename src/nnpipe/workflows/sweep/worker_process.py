@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -28,6 +29,9 @@ from nnpipe.workflows.workers.worker_process import WorkerTask
 
 RESULT, ARTIFACT, DESCRIPTION = "result.json", "artifact", "description.json"
 """The files of a measured point: its result, and the compiled model with its description."""
+
+FETCHED = "fetched"
+"""The folder, below that of the results, for files on their way from the storage; removed after use."""
 
 _PAUSE = 0.25
 _LONGEST_IDLE = 3600.0  # seconds after which a worker ends by itself
@@ -169,9 +173,9 @@ class _PointWorker(Closing):
 
     def _fetch(self, files: str, path: Path) -> None:
         """Fetch the compiled model of the first measurement, unless it is here."""
-        folder = self._sweep.output / "fetched"
-        found = get_files(self._storage, files, folder)
-        place_artifact(found, path)
+        folder = self._sweep.output / FETCHED
+        place_artifact(get_files(self._storage, files, folder), path)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def weight_files(path: Path) -> dict[str, Path]:
