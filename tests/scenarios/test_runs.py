@@ -76,7 +76,7 @@ def test_searches_are_listed_shown_and_found_by_their_best_value(address, capsys
 def test_lists_the_newest_first_or_those_of_experiments(address, capsys):
     assert main(["list"]) == 0
     header, *rows = lines(capsys)
-    assert header.split()[:3] == ["run", "experiment", "status"]
+    assert header.split()[:5] == ["run", "experiment", "differs", "by", "status"]
     assert [row.split()[0] for row in rows] == [run.id[:12] for run in reversed(runs(address))]
     assert not any("\x1b" in row for row in rows)
     assert "0.7" in rows[0]

@@ -16,6 +16,7 @@ from nnpipe.experiment.settings import leaves
 from nnpipe.report.document import Cell, Table
 from nnpipe.report.formatting import clean
 from nnpipe.report.writers.terminal import to_text
+from nnpipe.scenarios._cli.run_differences import differences
 from nnpipe.scenarios._cli.search_tables import search_details
 
 _SHOWN = 5  # statistics in a list
@@ -23,6 +24,8 @@ _SHOWN = 5  # statistics in a list
 
 def listing(runs: Sequence[RunRecord], fields: Sequence[str], searches: Mapping[str, SearchRecord]) -> str:
     """Return a table of runs, with the given fields, or with the figures that most of the runs have.
+
+    Beside the names of runs of one experiment stands what tells them apart.
 
     Parameters
     ----------
@@ -34,14 +37,19 @@ def listing(runs: Sequence[RunRecord], fields: Sequence[str], searches: Mapping[
         Those of the runs that are searches, by identity.
     """
     columns = [parse_field(name) for name in fields] or _common(runs, searches)
-    header = ("run", "experiment", "status", "began (UTC)", "took", *(_name(column) for column in columns))
-    rows = [
-        (
-            run.id[:12], clean(run.experiment), run.status, _when(run.started or run.created), _took(run),
-            *(_value(_of(run, column, searches.get(run.id))) for column in columns),
-        )
-        for run in runs
-    ]  # fmt: skip
+    table = [("run", [run.id[:12] for run in runs]), ("experiment", [clean(run.experiment) for run in runs])]
+    differing = differences(runs)
+    if any(differing.values()):
+        table.append(("differs by", [differing[run.id] or "-" for run in runs]))
+    table += [
+        ("status", [run.status for run in runs]),
+        ("began (UTC)", [_when(run.started or run.created) for run in runs]),
+        ("took", [_took(run) for run in runs]),
+    ]
+    for column in columns:
+        table.append((_name(column), [_value(_of(run, column, searches.get(run.id))) for run in runs]))
+    header, cells = zip(*table, strict=True)
+    rows = list(zip(*cells, strict=True))
     return _table(header, rows)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from nnpipe.experiment.database.records import RunRecord
 from nnpipe.report.formatting import clean
+from nnpipe.scenarios._cli.run_differences import differences
 
 _FIGURES = 3  # of a run
 
@@ -46,23 +47,30 @@ def tree(runs: Sequence[RunRecord]) -> str:
             children.setdefault(parent, []).append(run)
     lines: list[str] = []
     shown: set[str] = set()
+    names = _names(runs)
     for run in runs:
         if not any(parent in known for parent in run.parents):
-            _add(run, "", "", children, lines, shown)
+            _add(run, "", "", names, children, lines, shown)
     return "\n".join(lines)
+
+
+def _names(runs: Sequence[RunRecord]) -> dict[str, str]:
+    differing = differences(runs)
+    return {run.id: clean(run.experiment) + (f" ({differing[run.id]})" if differing[run.id] else "") for run in runs}
 
 
 def _add(
     run: RunRecord,
     first: str,
     rest: str,
+    names: Mapping[str, str],
     children: Mapping[str, Sequence[RunRecord]],
     lines: list[str],
     shown: set[str],
 ) -> None:
     again = run.id in shown
     figures = "  ".join(f"{clean(name)} {value:.4g}" for name, value in _figures(run))
-    lines.append(f"{first}{clean(run.experiment)}  {run.id[:12]}  {run.status}" + (f"  {figures}" if figures else ""))
+    lines.append(f"{first}{names[run.id]}  {run.id[:12]}  {run.status}" + (f"  {figures}" if figures else ""))
     below = list(children.get(run.id, ()))
     if again:
         if below:
@@ -71,7 +79,15 @@ def _add(
     shown.add(run.id)
     for number, child in enumerate(below, 1):
         last = number == len(below)
-        _add(child, f"{rest}{'└─ ' if last else '├─ '}", f"{rest}{'   ' if last else '│  '}", children, lines, shown)
+        _add(
+            child,
+            f"{rest}{'└─ ' if last else '├─ '}",
+            f"{rest}{'   ' if last else '│  '}",
+            names,
+            children,
+            lines,
+            shown,
+        )
 
 
 def _figures(run: RunRecord) -> list[tuple[str, float]]:
