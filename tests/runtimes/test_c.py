@@ -18,6 +18,7 @@ from nnpipe.runtimes.litert import LiteRTRuntime
 from nnpipe.testing.model_files import write_tflite_difference
 from nnpipe.testing.runtime import RuntimeContract
 from nnpipe.testing.session import assert_one_line
+from nnpipe.workflows.candidates.model_files import model_size
 
 needs("ai_edge_litert")
 pytestmark = pytest.mark.skipif(C.find() is None, reason="no C compiler is installed (apt install gcc)")
@@ -52,6 +53,15 @@ def test_a_bare_file_says_what_it_takes_and_gives(compiled: Artifact) -> None:
     found = CRuntime().io_of(compiled.path)  # in the order of the file
     assert set(found.inputs) == set(compiled.io.inputs)
     assert found.outputs == compiled.io.outputs
+
+
+def test_the_size_of_a_model_is_that_of_its_code_and_constants_as_built(compiled: Artifact) -> None:
+    with CRuntime().load(compiled) as session:
+        stats = session.stats()
+    found = model_size(compiled, stats)
+    assert found is not None
+    assert 100 < found == stats["built_bytes"] < compiled.size
+    assert model_size(compiled) is None  # the length of its text is none that compares with a file's
 
 
 def test_servers_know_that_loading_runs_machine_code() -> None:

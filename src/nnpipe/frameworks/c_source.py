@@ -15,6 +15,7 @@ import re
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +25,17 @@ from nnpipe.core.errors import ArtifactError, SpecMismatch
 from nnpipe.core.external_tools import C
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
+from nnpipe.frameworks.elf_files import built_size
 
 FORMAT = "c"
 PREFIX = "nn"
 """What the names of functions begin with unless the file's notes say otherwise."""
+BUILT_BYTES = "built_bytes"
+"""The name of the bytes of code and constants in what sessions tell of themselves."""
 FUNCTIONS = ("input", "output", "run", "reset")
 _BEGIN, _END = "/* nnpipe-c-1 ", " */\n"
 _LIMIT = 1 << 30  # bytes of a file
-_FLAGS = ("-std=c99", "-O3", "-ffp-contract=off", "-w", "-shared", "-fPIC")
+_FLAGS = ("-std=c99", "-O3", "-ffp-contract=off", "-w", "-fPIC")
 
 
 def is_prefix(text: str) -> bool:
@@ -82,10 +86,25 @@ def read_c_source(path: Path) -> tuple[IOSpec, Mapping[str, Any]]:
     return io, notes
 
 
-def load_c_source(path: Path, notes: Mapping[str, Any], needed_by: str) -> list[Any]:
-    """Build a C source, and return the functions that it has by its notes, which can run its machine code.
+@dataclass(frozen=True)
+class BuiltSource:
+    """What a C compiler made of a C source.
 
-    The functions' memory is their own, so a session needs them for itself.
+    Parameters
+    ----------
+    functions
+        The functions that it has by its notes, which run its machine code.  Their memory is their own, so a session
+        needs them for itself.
+    size
+        The bytes of code, constants and initial values; ``None`` if the compiler's output does not tell.
+    """
+
+    functions: Sequence[Any]
+    size: int | None
+
+
+def load_c_source(path: Path, notes: Mapping[str, Any], needed_by: str) -> BuiltSource:
+    """Build a C source, and load the machine code.
 
     Raises
     ------
@@ -96,12 +115,14 @@ def load_c_source(path: Path, notes: Mapping[str, Any], needed_by: str) -> list[
     """
     compiler = C.check(needed_by)
     with tempfile.TemporaryDirectory() as folder:
-        library = Path(folder, "model.so")
-        command = [compiler, *_FLAGS, "-o", str(library), "-x", "c", str(path.absolute())]
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
-        if done.returncode:
-            told = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr.strip() or "?")
-            raise ArtifactError(f"{path}: {compiler} cannot compile it: {' '.join(told.split())[:300]}")
+        compiled, library = Path(folder, "model.o"), Path(folder, "model.so")
+        source = ["-x", "c", str(path.absolute())]
+        for command in (["-c", *_FLAGS, "-o", str(compiled), *source], ["-shared", "-o", str(library), str(compiled)]):
+            done = subprocess.run([compiler, *command], capture_output=True, text=True, errors="replace", check=False)
+            if done.returncode:
+                told = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr.strip() or "?")
+                raise ArtifactError(f"{path}: {compiler} cannot compile it: {' '.join(told.split())[:300]}")
+        size = built_size(compiled)
         try:
             loaded = ctypes.CDLL(str(library))
             found = [getattr(loaded, name) for name in function_names(notes)]
@@ -109,7 +130,7 @@ def load_c_source(path: Path, notes: Mapping[str, Any], needed_by: str) -> list[
             raise ArtifactError(f"{path}: what {compiler} made of it cannot be loaded: {error}") from None
     for function, result in zip(found, (ctypes.c_void_p, ctypes.c_void_p, None, None), strict=True):
         function.restype = result
-    return found
+    return BuiltSource(found, size)
 
 
 class CSession(InferenceSession):
@@ -117,7 +138,7 @@ class CSession(InferenceSession):
 
     Parameters
     ----------
-    functions
+    built
         What :func:`load_c_source` returned.
     io
         Inputs and outputs of the session.
@@ -127,11 +148,11 @@ class CSession(InferenceSession):
         What the source says of itself.
     """
 
-    def __init__(self, functions: Sequence[Any], io: IOSpec, found: IOSpec, notes: Mapping[str, Any]) -> None:
+    def __init__(self, built: BuiltSource, io: IOSpec, found: IOSpec, notes: Mapping[str, Any]) -> None:
         self.io = io
         self.keeps_state = bool(notes.get("state_bytes"))
-        self._notes = notes
-        input_at, output_at, self._run_all, self._reset_all = functions
+        self._notes, self._built = notes, built
+        input_at, output_at, self._run_all, self._reset_all = built.functions
         inputs = {spec.name: _view(input_at(n), spec) for n, spec in enumerate(found.inputs)}
         outputs = {spec.name: _view(output_at(n), spec) for n, spec in enumerate(found.outputs)}
         self._inputs = [(spec.name, inputs[spec.name]) for spec in io.inputs]
@@ -154,8 +175,9 @@ class CSession(InferenceSession):
         return {name: place.copy() for name, place in self._outputs}
 
     def stats(self) -> Mapping[str, Any]:
-        """Return the bytes of the arena, of a smallest one as far as is known, and of the constants."""
-        return dict(self._notes)
+        """Return the bytes of the arena, of a smallest one if known, of the constants, and of all that was built."""
+        size = self._built.size
+        return dict(self._notes) | ({} if size is None else {BUILT_BYTES: size})
 
 
 def _view(address: int | None, spec: TensorSpec) -> np.ndarray:

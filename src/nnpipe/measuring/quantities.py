@@ -135,7 +135,7 @@ def _heading(time: CallTime, word: str) -> str:
     ] + f" {word.lower()}"
 
 
-_SIZE = "of the model and its weight files; of C, code and constants as built for a board, else constants alone"
+_SIZE = "of the model and its weight files; of C, its code and constants as they were built to run"
 _TABLE = (
     *_timed(LATENCY),
     *_timed(RESPONSE),

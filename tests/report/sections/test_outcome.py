@@ -51,14 +51,14 @@ def test_the_metric_of_another_task_is_called_by_its_name(make_run: MakeRun) -> 
     assert row(outcome(candidates_of([make_run("A"), numbers])), 1)["Quality"] == "0.5000"
 
 
-def test_sizes_that_are_not_of_files_say_of_what_they_are_and_are_not_ranked(make_run: MakeRun) -> None:
+def test_sizes_that_are_not_of_files_say_of_what_they_are(make_run: MakeRun) -> None:
     plain = make_run("A")
-    of_c = replace(make_run("C"), artifact={**plain.artifact, "size": 64, "size_of": "constants"})
+    of_c = replace(make_run("C"), artifact={**plain.artifact, "size": 64, "size_of": "as built"})
     notes = [cells[1].note for cells in outcome(candidates_of([plain, of_c])).rows]
-    assert notes == ["", "constants"]
+    assert notes == ["", "as built"]
     table = next(block for block in render([plain, of_c], "T").sections[0].blocks if isinstance(block, Table))
     place = next(n for n, name in enumerate(table.header) if name.startswith("Size"))
-    assert [(cells[place].note, cells[place].best) for cells in table.rows] == [("", False), ("constants", False)]
+    assert [(cells[place].note, cells[place].best) for cells in table.rows] == [("", False), ("as built", True)]
 
 
 def test_a_failure_stands_where_its_candidate_would(make_run: MakeRun) -> None:

@@ -80,6 +80,18 @@ def test_what_was_not_measured_is_told(tmp_path: Path) -> None:
         result_of(tmp_path, exact=(1e6, bare)).accuracy("slow")
 
 
+def test_c_is_chosen_by_what_was_built_and_never_by_its_text_or_constants(tmp_path: Path) -> None:
+    files = {"path": "c.c", "format": "c"}
+    built = dataclasses.replace(run("c", 380, 0), artifact={**files, "size": 90, "size_of": "code and constants"})
+    unknown = dataclasses.replace(run("c", 380, 0), artifact={**files, "size": None})
+    exact, small = (4e6, run("exact", 380, None)), (3e6, run("small", 340, 100))
+    assert result_of(tmp_path, exact=exact, small=small, c=(2e6, built)).best(by="size").title == "c"
+    found = result_of(tmp_path, exact=exact, small=small, c=(2e6, unknown))
+    assert found.best(by="size").title == "small"
+    with pytest.raises(ConfigError, match="c: size <= 1 MB: not known, what was built from its C source is not told"):
+        found.best("size <= 1 MB", "accuracy >= 0.9")
+
+
 def test_each_metric_has_its_best_and_the_predictions_of_the_best_say_something(result: nn.ComparisonResult) -> None:
     assert result.best().title == "fast"  # what is faster gives one class for everything, or failed
     assert result.best(by="accuracy").title == "exact"

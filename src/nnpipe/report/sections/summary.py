@@ -99,8 +99,6 @@ def _table(candidates: Sequence[Candidate], found: Mapping[int, Standing]) -> Ta
     unranked = {"Candidate", "Calls", gap, "Same as first", "Front", "As its source", "Doubts"}
     if len({energy_source(c.run) for c in candidates} - {""}) > 1:  # what one sensor sees, another may not
         unranked.add(f"Energy, {energies.unit}")
-    if len({size_of(c) for c in candidates if c.size is not None}) > 1:  # constants alone are no file
-        unranked.add(f"Size, {sizes.unit}")
     highest = {"Samples/s"}
     if leading is not None:
         highest |= {metric.heading for metric in leading.task.metrics if not metric.less_is_better}

@@ -100,13 +100,11 @@ def _no_clear_difference(one: Candidate, two: Candidate) -> bool:
 
 
 def _smallest(candidates: Sequence[Candidate]) -> Tile | None:
-    kinds = dict.fromkeys(size_of(c) or "model file" for c in candidates)
-    what = next(iter(kinds)) if len(kinds) == 1 else f"unlike sizes ({' or '.join(kinds)}):"
-    return _least("Smallest", [(c, c.size) for c in candidates], what)
+    return _least("Smallest", [(c, c.size) for c in candidates], "model of")
 
 
 def size_of(candidate: Candidate) -> str:
-    """Return of what the size of a model is, such as of its constants; empty for that of its files."""
+    """Return of what the size of a model is, such as of code and constants; empty for that of its files."""
     return clean(candidate.run.artifact.get("size_of", ""), 80)
 
 

@@ -25,14 +25,12 @@ from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import CompileError, NNPipeError, RemoteProtocolError, TransportError
 from nnpipe.core.leases import temporary_folder
 from nnpipe.core.model import ModelWrapper
-from nnpipe.frameworks.c_source import FORMAT as C_SOURCE
 from nnpipe.measuring.benchmark import benchmark
-from nnpipe.measuring.board_figures import board_bytes
 from nnpipe.measuring.load_options import LoadOptions
 from nnpipe.measuring.measure_options import MeasureOptions
 from nnpipe.measuring.quality_doubts import quality_doubts
 from nnpipe.measuring.run import Run
-from nnpipe.workflows.candidates.model_files import model_size, remove_model
+from nnpipe.workflows.candidates.model_files import built_size, model_size, remove_model
 from nnpipe.workflows.candidates.model_process import ModelProcess
 from nnpipe.workflows.candidates.spec import CandidateSpec
 from nnpipe.workflows.explanation.profile_apart import profile_apart
@@ -256,17 +254,14 @@ def measure_here(request: Mapping[str, Any]) -> Run:
         load=LoadOptions.from_json(request["load"]),
         progress=bar,
     )
-    return run if artifact is None else replace(run, artifact={**run.artifact, **_occupied(run, artifact)})
+    return run if artifact is None else replace(run, artifact={**run.artifact, **_size_entries(run, artifact)})
 
 
-def _occupied(run: Run, artifact: Artifact) -> dict[str, Any]:
-    """Return the bytes that the model occupies, and of what they are unless they are those of its files."""
-    built = board_bytes(run).get("flash_bytes")
-    if built is not None:
-        return {"size": built, "size_of": "code and constants, as built for the board"}
-    if artifact.format == C_SOURCE:
-        return {"size": model_size(artifact), "size_of": "constants; its code is not built for a device"}
-    return {"size": model_size(artifact)}
+def _size_entries(run: Run, artifact: Artifact) -> dict[str, Any]:
+    """Return the bytes that the model takes, and of what they are unless they are those of its files."""
+    stats = run.timing.get("session") or {}
+    entries: dict[str, Any] = {"size": model_size(artifact, stats)}
+    return entries if built_size(stats) is None else {**entries, "size_of": "code and constants, as built"}
 
 
 def verify_here(request: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from nnpipe.core.arguments import arguments_of
@@ -21,8 +23,8 @@ from nnpipe.formats.genai_folder import CONFIGURATION as GENAI_CONFIGURATION
 from nnpipe.formats.model_folder import LISTING, listed_size
 from nnpipe.formats.onnx import read_onnx
 from nnpipe.formats.transformers_folder import CONFIGURATION
+from nnpipe.frameworks.c_source import BUILT_BYTES
 from nnpipe.frameworks.c_source import FORMAT as C_SOURCE
-from nnpipe.frameworks.c_source import read_c_source
 from nnpipe.modelwrappers.files.file_formats import FORMATS, told_format, wrapper_of
 
 
@@ -141,16 +143,35 @@ def artifact_of(path: Path, format: str, runtime: Runtime | None) -> Artifact:
     return Artifact(path, format, _io_of(path, format, runtime), sha256_of(path))
 
 
-def model_size(artifact: Artifact) -> int:
-    """Return the bytes of a model file and of the files of its weights; of a C source, those of its constants."""
-    if artifact.format == C_SOURCE:  # its text is as long as it is written
-        return int(read_c_source(artifact.path)[1].get("constant_bytes", 0))
+def model_size(artifact: Artifact, stats: Mapping[str, Any] = MappingProxyType({})) -> int | None:
+    """Return the bytes that a model takes: as it was built, or those of its file and the files of its weights.
+
+    ``None`` for a C source of which nobody tells what was built: its text is as long as it is written, and its
+    constants alone are less than any file.
+
+    Parameters
+    ----------
+    artifact
+        The model file.
+    stats
+        What the session tells that runs it.
+    """
+    built = built_size(stats)
+    if built is not None or artifact.format == C_SOURCE:
+        return built
     if artifact.format == "onnx":
         with contextlib.suppress(ArtifactError):  # a runtime may read what is unknown here
             return read_onnx(artifact.path).bytes_in_all
     if artifact.format == LISTING:
         return listed_size(artifact.path)
     return artifact.size
+
+
+def built_size(stats: Mapping[str, Any]) -> int | None:
+    """Return the bytes of code and constants that a session tells; ``None`` for those that run a file as it is."""
+    board = stats.get("board")
+    told = board.get("flash_bytes") if isinstance(board, Mapping) else stats.get(BUILT_BYTES)
+    return told if type(told) is int and told >= 0 else None  # a target may tell anything
 
 
 def remove_model(path: Path) -> None:

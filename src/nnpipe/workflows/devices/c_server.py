@@ -7,7 +7,6 @@ import json
 import math
 import os
 import shutil
-import struct
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -20,13 +19,14 @@ from nnpipe.core.errors import CompileError, ConfigError, MissingTool
 from nnpipe.core.external_tools import C
 from nnpipe.core.tensors import IOSpec, TensorSpec
 from nnpipe.frameworks.c_source import FORMAT, FUNCTIONS, function_names, read_c_source
+from nnpipe.frameworks.elf_files import loaded_size
 from nnpipe.protocols.target_c import CORE, FOLDER, PROOF, SERVER
 from nnpipe.workflows.devices.trial_models import write_trial_models
 
 _MODEL = ("-std=c99", "-O2", "-ffp-contract=off", "-w")
 _SERVER = ("-std=gnu11", "-Os", "-D_GNU_SOURCE", "-Wall", "-Wextra")
 _SECTIONS = ("-ffunction-sections", "-fdata-sections")
-_ALIGN, _LOAD = 8, 1
+_ALIGN = 8
 _COMPILERS = {".tflite": "TFLiteModel CCompiler", ".onnx": "ONNXModel ONNXToTorch,TorchToTFLite,CCompiler"}
 
 
@@ -112,24 +112,6 @@ def build_server(
         return BuiltServer(
             destination, destination.stat().st_size, loaded_size(empty), tuple(path.name for path in models)
         )
-
-
-def loaded_size(program: Path) -> int:
-    """Return the bytes of an ELF file that are loaded to memory from it."""
-    data = program.read_bytes()
-    if data[:4] != b"\x7fELF":
-        return len(data)
-    order, wide = "<" if data[5] == 1 else ">", data[4] == 2
-    at, size, count = (
-        *struct.unpack_from(order + ("Q" if wide else "I"), data, 32 if wide else 28),
-        *struct.unpack_from(order + "HH", data, 54 if wide else 42),
-    )
-    found = 0
-    for begin in range(at, at + size * count, size):
-        (kind,) = struct.unpack_from(order + "I", data, begin)
-        (length,) = struct.unpack_from(order + ("Q" if wide else "I"), data, begin + (32 if wide else 16))
-        found += length if kind == _LOAD else 0
-    return found
 
 
 @dataclass(frozen=True)

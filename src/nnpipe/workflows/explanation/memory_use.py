@@ -56,8 +56,9 @@ def measure_here(request: Mapping[str, Any]) -> dict[str, Any]:
         for _ in range(_RUNS):
             session.infer(batch)
         peak = _peak() if resets else None
+        size = model_size(artifact, session.stats())
     return {
-        "file_bytes": model_size(artifact),
+        "file_bytes": artifact.size if size is None else size,
         "loaded_bytes": max(loaded - before, 0),
         "peak_bytes": None if peak is None else max(peak - loaded, 0),
     }

@@ -77,8 +77,7 @@ class Figures:
         if metric.name in ("load", "memory", "size"):
             value = {"load": candidate.load_ns, "memory": candidate.peak_memory, "size": candidate.size}[metric.name]
             if value is None:
-                reason = "the model runs in its own framework" if metric.name == "size" else "not measured"
-                return Figure.unknown(reason)
+                return Figure.unknown(_no_size(self.run) if metric.name == "size" else "not measured")
             return Figure.exactly(value / 1e9 if metric.name == "load" else value)
         return _quality(self.run, metric, self.reference, confidence)
 
@@ -108,6 +107,12 @@ def drawn(candidates: Sequence[Figures], metric: Quantity, count: int, seed: int
             spread = math.log(known.high / known.low) / (2 * NormalDist().inv_cdf(0.975))
             found[:, column] *= np.exp(spread * rng.standard_normal(count))
     return found
+
+
+def _no_size(run: Run) -> str:
+    if not run.artifact:
+        return "the model runs in its own framework"
+    return "what was built from its C source is not told; it has no size that compares with files"
 
 
 def _latency(candidate: Candidate, share: float, confidence: float) -> Figure:
