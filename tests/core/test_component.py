@@ -75,14 +75,17 @@ def test_a_switch_can_be_turned_off() -> None:
     assert from_command_line(Everything, "--no-flag").flag is False  # type: ignore[attr-defined]
 
 
+WHOLE = st.integers(-(2**63), 2**63 - 1)
+
+
 @given(
     count=st.integers(1, 10),
     rate=st.floats(0, allow_nan=False, allow_infinity=False),
     name=st.text(),
     flag=st.booleans(),
     mode=st.sampled_from(["fast", "safe"]),
-    sizes=st.lists(st.integers()).map(tuple),
-    shape=st.none() | st.tuples(st.integers(), st.integers()),
+    sizes=st.lists(WHOLE).map(tuple),
+    shape=st.none() | st.tuples(WHOLE, WHOLE),
 )
 def test_json_gives_the_same_component_back(**fields: object) -> None:
     made = Everything(**fields)  # type: ignore[arg-type]
@@ -94,6 +97,7 @@ def test_json_gives_the_same_component_back(**fields: object) -> None:
     [
         ({"count": 0}, r"Everything\.count: 0 is below the minimum 1"),
         ({"count": 11}, r"Everything\.count: 11 is above the maximum 10"),
+        ({"sizes": [2**63]}, r"Everything\.sizes: 9223372036854775808 is not an integer of 64 bits"),
         ({"count": "3"}, r"Everything\.count: '3' is not an integer"),
         ({"count": True}, r"Everything\.count: True is not an integer"),
         ({"count": None}, r"Everything\.count: nothing given"),

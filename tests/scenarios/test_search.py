@@ -104,6 +104,8 @@ def test_a_dry_run_shows_the_space(folder: Path, capsys: Any) -> None:
         ("pipeline=p.yaml", "give one of function: an import path, pipeline"),
         ("choose=accuracy", "choose: this key does not belong to a search with function"),
         ("sampling=tpe", "unknown key 'sampling'; did you mean sampler?"),
+        (f"trials={10**38}", "trials: 10000000000"),
+        (f"seed={10**38}", "seed: expected a whole number from 0 to below 2 to the power of 63"),
         ("constraints=[units < rates]", "no parameter 'rates'; did you mean rate?"),
     ],
 )

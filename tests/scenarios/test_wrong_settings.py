@@ -21,7 +21,7 @@ from nnpipe.workflows.sweep.schema import schema as sweep_schema
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 WRONG: list[Any] = [
-    None, True, 7, -1, 2.5, -1e300, float("nan"), "", "text", "\0", "a" * 5000, [], [[]], [None], {}, {"x": 1},
+    None, True, 7, -1, 10**38, 2.5, -1e300, float("nan"), "", "text", "\0", "a" * 5000, [], [[]], [None], {}, {"x": 1},
     {"": {}},
 ]  # fmt: skip
 

@@ -98,6 +98,8 @@ class Kind:
             raise ValueError(f"{shown(value)} is not one of {', '.join(map(str, self.choices))}")
         if isinstance(value, float) and not math.isfinite(value):
             raise ValueError(f"{value} is not a usable number")
+        if self.item is int and not -(2**63) <= value < 2**63:  # what numpy and native code take
+            raise ValueError(f"{shown(value)} is not {self.describe()} of 64 bits")
         if isinstance(value, Path) and "\0" in str(value):
             raise ValueError("no path holds a NUL")
         if self.minimum is not None and value < self.minimum:

@@ -180,8 +180,8 @@ class Session(Module):
     def _carry_out(self) -> None:
         self.database.put_origins(self.run_id, origins(self.configuration))
         seed = self.configuration.tree.get("seed", 0)
-        if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
-            raise ConfigError(f"seed: expected a whole number from 0 on, found {seed!r}")
+        if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**63:
+            raise ConfigError(f"seed: expected a whole number from 0 to below 2 to the power of 63, found {seed!r}")
         with seeded(seed):
             self.parts = self.configuration.build()
         part: Any = self.parts.get(self.main)

@@ -90,7 +90,7 @@ class NSGA2Search(SearchSampler):
 
     def __post_init__(self) -> None:
         check_call(NSGA2Search, vars(self))
-        check_range("population", self.population, 2)
+        check_range("population", self.population, 2, 100_000)
 
     def made(self, seed: int, limited: bool = False) -> BaseSampler:
         """Return Optuna's sampler, new."""

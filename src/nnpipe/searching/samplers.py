@@ -37,7 +37,7 @@ class GridSearch(SearchSampler):
 
     def __post_init__(self) -> None:
         check_call(GridSearch, vars(self))
-        check_range("points", self.points, 1)
+        check_range("points", self.points, 1, 100_000)
 
     def made(self, seed: int, limited: bool = False) -> BaseSampler:
         """Refuse: a grid needs no sampler."""
@@ -71,7 +71,7 @@ class CMAESSearch(SearchSampler):
 
     def __post_init__(self) -> None:
         check_call(CMAESSearch, vars(self))
-        check_range("population", self.population, 3)
+        check_range("population", self.population, 3, 100_000)
 
     def made(self, seed: int, limited: bool = False) -> BaseSampler:
         """Return the sampler, new."""
@@ -103,7 +103,7 @@ class EvolutionSearch(SearchSampler):
 
     def __post_init__(self) -> None:
         check_call(EvolutionSearch, vars(self))
-        check_range("population", self.population, 2)
+        check_range("population", self.population, 2, 100_000)
         check_range("sample", self.sample, 1, self.population)
 
     def made(self, seed: int, limited: bool = False) -> BaseSampler:

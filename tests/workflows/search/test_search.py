@@ -108,6 +108,13 @@ def test_values_have_names_where_there_are_several() -> None:
         (SPACE, {"objectives": None}, "nothing says whether less of what the function returns is better"),
         (SPACE, {"sampler": "tpee"}, "sampler: expected an object with a kind"),
         (SPACE, {"trials": 0}, "trials"),
+        (SPACE, {"trials": 10**38}, "trials"),
+        (
+            SPACE,
+            {"sampler": {"kind": "nsga2", "population": 10**38}},
+            "sampler: population takes a number from 2 to 100000",
+        ),
+        (SPACE, {"sampler": {"kind": "grid", "points": 10**38}}, "sampler: points takes a number from 1 to 100000"),
         (SPACE, {"constraints": ["x <"]}, "constraints.0: 'x <' is no expression"),
     ],
 )

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from nnpipe.core.arguments import arguments_of
 from nnpipe.core.component import Component
 from nnpipe.core.errors import ConfigError, NNPipeError
+from nnpipe.core.messages import shown
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.registry import find
 from nnpipe.experiment.settings import check_keys, override, read_settings
@@ -17,6 +18,8 @@ from nnpipe.experiment.settings import check_keys, override, read_settings
 C = TypeVar("C", bound=Component)
 T = TypeVar("T")
 PATH = "model_path"
+MOST = 10_000_000
+"""The most of anything that a file may ask for: trials, samples, threads."""
 
 
 def made_from(
@@ -116,7 +119,18 @@ def text_of(value: Any, where: str) -> str:
 
 
 def count_of(value: Any, where: str) -> int:
-    """Return a value that must be a whole number above zero; raise :class:`ConfigError` if it is not."""
+    """Return a value that must count something, from 1 to :data:`MOST`; raise :class:`ConfigError` if it does not."""
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise ConfigError(f"{where}: expected a whole number above zero, found {value!r}")
+    if value > MOST:
+        raise ConfigError(f"{where}: {shown(value)} is more than {MOST:,}, the most that can be carried out")
+    return value
+
+
+def seed_of(value: Any, where: str = "seed") -> int:
+    """Return a seed, a whole number from 0 of at most 63 bits; raise :class:`ConfigError` for anything else."""
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**63:
+        raise ConfigError(
+            f"{where}: expected a whole number from 0 to below 2 to the power of 63, found {shown(value)}"
+        )
     return value

@@ -17,6 +17,7 @@ from nnpipe.measuring.load_options import LoadOptions
 from nnpipe.measuring.measure_options import MeasureOptions
 from nnpipe.report.render import PERFORMANCE
 from nnpipe.workflows.candidates.model_process import LimitOptions
+from nnpipe.workflows.pipeline.entries import MOST
 from nnpipe.workflows.pipeline.schema_parts import DIALECT, arguments_schema, choice, object_schema
 from nnpipe.workflows.verification.compare_outputs import VerifyOptions
 
@@ -72,7 +73,7 @@ def schema(of_plugins: bool = True) -> dict[str, Any]:
                 "minItems": 1,
                 "description": "several models instead of one, each with a title",
             },
-            "calibration_samples": {"type": "integer", "minimum": 1, "default": 128},
+            "calibration_samples": {"type": "integer", "minimum": 1, "maximum": MOST, "default": 128},
             "measure": arguments_schema(MeasureOptions),
             "load": arguments_schema(LoadOptions),
             "verify": arguments_schema(VerifyOptions),

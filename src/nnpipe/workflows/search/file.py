@@ -19,7 +19,7 @@ from nnpipe.searching.sampler import SearchSampler
 from nnpipe.searching.samplers import SAMPLERS, sampler_from_json
 from nnpipe.searching.space import SearchSpace, space_schema
 from nnpipe.workflows.compression import subject as compression
-from nnpipe.workflows.pipeline.entries import count_of, text_of
+from nnpipe.workflows.pipeline.entries import MOST, count_of, seed_of, text_of
 from nnpipe.workflows.pipeline.schema_parts import DIALECT, Schema, object_schema
 from nnpipe.workflows.search import choice
 from nnpipe.workflows.search.searched_architecture import SearchedArchitecture
@@ -70,9 +70,7 @@ class SearchSettings:
         repeats = data.get("repeats", False)
         if not isinstance(repeats, bool):
             raise ConfigError(f"repeats: expected true or false, found {repeats!r}")
-        seed = data.get("seed", 0)
-        if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
-            raise ConfigError(f"seed: expected a whole number of at least 0, found {seed!r}")
+        seed = seed_of(data.get("seed", 0))
         prune_by = None if data.get("prune_by") is None else text_of(data["prune_by"], "prune_by")
         query = "" if data.get("warm_start") is None else check_query(text_of(data["warm_start"], "warm_start"))
         found = cls(
@@ -189,7 +187,7 @@ def _objectives(given: Any) -> Objectives:
 
 def schema() -> Schema:
     """Return the JSON Schema (draft 2020-12) of search files."""
-    text, count = {"type": "string", "minLength": 1}, {"type": "integer", "minimum": 1}
+    text, count = {"type": "string", "minLength": 1}, {"type": "integer", "minimum": 1, "maximum": MOST}
 
     def of_kinds(kinds: Mapping[str, Any], what: str) -> Schema:
         entry = {"type": "object", "properties": {"kind": {"enum": list(kinds)}}, "required": ["kind"]}
@@ -233,7 +231,7 @@ def schema() -> Schema:
 
 def _of_models() -> Schema:
     """Return the keys of searches whose trials are models that are measured."""
-    text, count = {"type": "string", "minLength": 1}, {"type": "integer", "minimum": 1}
+    text, count = {"type": "string", "minLength": 1}, {"type": "integer", "minimum": 1, "maximum": MOST}
     return {
         "compress": {"type": "object", "description": "a trained model: class, arguments, path, training, title"},
         "dataset": {"type": ["string", "object"], "description": "the data of the model to compress"},

@@ -18,6 +18,7 @@ from nnpipe.searching.sampler import SearchSampler
 from nnpipe.searching.samplers import sampler_from_json
 from nnpipe.searching.space import SearchSpace
 from nnpipe.searching.trial_store import TrialStore
+from nnpipe.workflows.pipeline.entries import MOST
 from nnpipe.workflows.search.file import NO_OBJECTIVES, facts_of
 from nnpipe.workflows.search.result import SearchResult
 from nnpipe.workflows.search.subjects import SearchedFunction
@@ -127,7 +128,7 @@ def searched(
     name: str | None = None,
 ) -> SearchResult:  # fmt: skip
     """Carry out a search whose parts have been checked each for itself; ``name`` is that of this process."""
-    check_range("trials", trials, 1, 10_000_000)
+    check_range("trials", trials, 1, MOST)
     check_range("workers", workers, 1, 256)
     engine = SearchEngine(space, objectives, store, sampler, pruner, prune_by, seed)
     SearchWorkers(

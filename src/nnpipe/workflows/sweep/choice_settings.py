@@ -87,10 +87,3 @@ def confidence_of(given: Any) -> float:
     if isinstance(given, bool) or not isinstance(given, (int, float)) or not 0.5 <= given < 1:
         raise ConfigError(f"confidence: expected a number from 0.5 to below 1, found {given!r}")
     return float(given)
-
-
-def seed_of(given: Any) -> int:
-    """Return the seed, a whole number from 0; raise :class:`ConfigError` for anything else."""
-    if isinstance(given, bool) or not isinstance(given, int) or given < 0:
-        raise ConfigError(f"seed: expected a whole number from 0 upwards, found {given!r}")
-    return given

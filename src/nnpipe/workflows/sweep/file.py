@@ -19,7 +19,16 @@ from nnpipe.measuring.measure_options import MeasureOptions
 from nnpipe.measuring.quantities import Quantity
 from nnpipe.workflows.candidates.model_process import LimitOptions
 from nnpipe.workflows.devices.device import Device
-from nnpipe.workflows.pipeline.entries import component_of, count_of, made_of, makes_weights, model_of, part_of, text_of
+from nnpipe.workflows.pipeline.entries import (
+    component_of,
+    count_of,
+    made_of,
+    makes_weights,
+    model_of,
+    part_of,
+    seed_of,
+    text_of,
+)
 from nnpipe.workflows.pipeline.file import file_name
 from nnpipe.workflows.sweep.budget import SweepBudget
 from nnpipe.workflows.sweep.choice_settings import (
@@ -28,7 +37,6 @@ from nnpipe.workflows.sweep.choice_settings import (
     confidence_of,
     constraints_of,
     metric_at,
-    seed_of,
 )
 from nnpipe.workflows.sweep.grid import chains_of, list_of, runtimes_of
 from nnpipe.workflows.sweep.points import Model, Point, combined

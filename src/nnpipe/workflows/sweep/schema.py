@@ -15,6 +15,7 @@ from nnpipe.workflows.candidates.model_process import LimitOptions
 from nnpipe.workflows.devices.device_file import USUAL
 from nnpipe.workflows.devices.device_measuring import PATIENCE
 from nnpipe.workflows.devices.schema import fleet_schema
+from nnpipe.workflows.pipeline.entries import MOST
 from nnpipe.workflows.pipeline.schema_parts import DIALECT, Schema, arguments_schema, choice, object_schema
 from nnpipe.workflows.sweep.file import CONFIRMATIONS
 from nnpipe.workflows.verification.compare_outputs import VerifyOptions
@@ -25,7 +26,7 @@ def schema(of_plugins: bool = True) -> Schema:
     tasks = installed_tasks(of_plugins)
     text = {"type": "string", "minLength": 1}
     metric = text | {"description": "; ".join(f"{each.name}: {each.meaning}" for each in known_metrics(tasks).values())}
-    counts = {"type": "array", "items": {"type": "integer", "minimum": 1}, "minItems": 1}
+    counts = {"type": "array", "items": {"type": "integer", "minimum": 1, "maximum": MOST}, "minItems": 1}
     stage = {"$ref": "#/$defs/compilers"}
     training = {"anyOf": [arguments_schema(TrainingOptions), {"type": "null"}]}
     model_extra = {
@@ -53,7 +54,7 @@ def schema(of_plugins: bool = True) -> Schema:
             "runtimes": {"type": "array", "items": {"$ref": "#/$defs/runtimes"}, "minItems": 1},
             "threads": counts | {"description": "for runtimes that can be told, where an entry says nothing itself"},
             "batch_sizes": counts | {"description": "samples in one inference", "default": [1]},
-            "calibration_samples": {"type": "integer", "minimum": 1, "default": 128},
+            "calibration_samples": {"type": "integer", "minimum": 1, "maximum": MOST, "default": 128},
             "measure": arguments_schema(MeasureOptions),
             "verify": arguments_schema(VerifyOptions),
             "time_limit": arguments_schema(LimitOptions)["properties"]["time_limit"],
