@@ -21,8 +21,10 @@ from tests.scenarios.test_wrong_arguments import options
 from tests.tools.installed import needs
 
 from nnpipe.__main__ import main
+from nnpipe.core.errors import ConfigError
 from nnpipe.core.secret import OPTIONS
 from nnpipe.datasets.arrays import write_arrays
+from nnpipe.experiment.configuration import Configuration
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.scenarios._cli.index import scenarios
 from nnpipe.scenarios._cli.option_types import secret_assignment
@@ -72,6 +74,66 @@ COMPLETE: Sequence[Sequence[str]] = (
     ("render_report", "result.json", "results", "report.rst"),
     ("storage", "put", "model.onnx", "untrained-models", "--at", "store"),
     ("storage", "list", "--at", "s3://bucket/x", "--endpoint", f"http://ann:{SECRET}@127.0.0.1:9"),
+)  # fmt: skip
+
+
+OWN = """
+from nnpipe.core.arguments import argument
+from nnpipe.datasets.arrays import ArraysDataset
+class StoredArrays(ArraysDataset):
+    \"\"\"Arrays that a server has, too.\"\"\"
+    address: str = argument("", help="of the server")
+    password: str = argument("", help="for the server")
+def trained(n, address, password):
+    return n
+class Part:
+    def __init__(self, address, password):
+        self.steps = 0
+    def state_dict(self):
+        return {"steps": self.steps}
+    def load_state_dict(self, state):
+        self.steps = state["steps"]
+    def __call__(self, session):
+        self.steps += 1
+        return {"loss": 1.0 / self.steps} if self.steps < 3 else None
+"""
+HIDDEN_ARGUMENTS = {"address": ADDRESS, "password": SECRET}
+STORED = {"class": "own_settings.StoredArrays", "arguments": {"dataset_root": "arrays", **HIDDEN_ARGUMENTS}}
+ONNX = {"class": "nnpipe.modelwrappers.files.onnx.ONNXModel", "path": "model.onnx"}
+RUNTIME = "nnpipe.runtimes.onnxruntime.ONNXRuntime"
+SHORT = {"measure_seconds": 0.1}
+SETTINGS = {
+    "pipeline": {
+        "title": "piped", "output": "piped", "dataset": STORED, "model": ONNX, "measure": SHORT,
+        "candidates": [{"title": "onnx", "runtime": RUNTIME}],
+    },
+    "sweep": {
+        "title": "swept", "output": "swept", "dataset": STORED, "models": [{"title": "m", **ONNX}], "measure": SHORT,
+        "runtimes": [RUNTIME], "objectives": ["latency_median"], "accept_doubts": ["chance"],
+    },
+    "function": {
+        "title": "searched", "function": "own_settings.trained", "arguments": HIDDEN_ARGUMENTS, "trials": 2,
+        "objectives": {"value": "maximize"}, "space": {"n": {"kind": "int", "low": 1, "high": 9}},
+    },
+    "searched": {
+        "title": "searched pipeline", "output": "searched", "pipeline": "pipeline.yaml", "trials": 2,
+        "objectives": ["latency_median"], "accept_doubts": ["chance"],
+        "space": {"model.arguments.num_threads": {"kind": "int", "low": 1, "high": 2}},
+    },
+    "experiment": {"experiment": {"class": "own_settings.Part", "arguments": HIDDEN_ARGUMENTS}},
+}  # fmt: skip
+"""Files of settings of a user's own, each with a password."""
+OF_SETTINGS: Sequence[Sequence[str]] = (
+    ("run", "pipeline.yaml"),
+    ("sweep", "sweep.yaml"),
+    ("search", "function.yaml", "--workers", "1", "--database", "runs.sqlite", "--report", "function.html"),
+    ("search", "searched.yaml", "--database", "runs.sqlite", "--report", "searched.html"),
+    ("experiment", "experiment.yaml", "--database", "runs.sqlite"),
+    ("inference_performance", "ONNXModel", "own_settings.StoredArrays", "result.json", "--dataset-root", "arrays",
+     "--model-path", "model.onnx", "--measure-seconds", "0.1", "--address", ADDRESS, "--password", SECRET,
+     "--database", "runs.sqlite"),
+    ("render_report", "result.json", "results", "report.html"),
+    ("runs", "show", "experiment", "--database", "runs.sqlite"),
 )  # fmt: skip
 
 
@@ -233,6 +295,48 @@ def test_nothing_that_commands_write_or_show_holds_a_secret(kept_in: str, home: 
     private = [line for line in holders(home) if not line.endswith(" -rw-------")]
     assert private == []
     assert {line.split("/")[-1] for line in holders(home)} == {"job.json -rw-------"}  # which a resumed job reads
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_nothing_that_commands_make_of_a_file_of_settings_holds_its_secrets(home: Path) -> None:
+    needs("onnx")
+    needs("onnxruntime")
+    needs("sqlalchemy")
+    rng = np.random.default_rng(0)
+    images, labels = rng.standard_normal((64, 4, 4, 1)).astype(np.float32), rng.integers(0, 2, 64)
+    write_onnx_classifier(home / "model.onnx", images, labels)
+    write_arrays(home / "arrays", {"image": images}, labels)
+    (home / "own_settings.py").write_text(OWN)
+    for name, settings in SETTINGS.items():
+        (home / f"{name}.yaml").write_text(yaml.safe_dump(settings))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(SOURCE), str(home)))}
+    for argv in OF_SETTINGS:
+        done = subprocess.run(
+            [sys.executable, "-m", "nnpipe", *argv],
+            cwd=home,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert SECRET not in done.stdout + done.stderr
+        assert done.returncode == 0, (argv, done.stdout, done.stderr)
+    own = {f"{name}.yaml" for name in SETTINGS}
+    assert {line.split()[0] for line in holders(home)} == own - {"searched.yaml"}
+
+
+def test_an_experiment_goes_on_although_its_password_is_not_recorded(home: Path) -> None:
+    needs("sqlalchemy")
+    arguments = {"class": "own_settings.Part", "arguments": HIDDEN_ARGUMENTS}
+    with RunDatabase("runs.sqlite") as database:
+        first = database.runs.find_or_create("e", Configuration({"experiment": arguments}))
+        assert first.configuration["experiment"]["arguments"]["password"] == "***"
+        database.runs.enter(first.id, "failed", "it was killed")
+        assert database.runs.find_or_create("e", Configuration({"experiment": arguments})).id == first.id
+        with pytest.raises(ConfigError, match=r"another configuration \(seed differs\)"):
+            database.runs.find_or_create("e", Configuration({"experiment": arguments, "seed": 1}))
+    assert holders(home) == []
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems keep the list of processes themselves")

@@ -15,6 +15,7 @@ from nnpipe.core.claims import Claim, checked
 from nnpipe.core.errors import ArtifactError, ConfigError, SpecMismatch
 from nnpipe.core.files import replacing, sha256_of, write_text
 from nnpipe.core.meaning import Meaning
+from nnpipe.core.secret import shown_settings
 from nnpipe.core.tensors import IOSpec
 
 # Limits on what is read from a file, so that no file can exhaust the reader's memory.
@@ -229,7 +230,7 @@ class Artifact:
             "sha256": self.sha256,
             "frameworks": [list(pair) for pair in self.frameworks],
             "target": self.target,
-            "producer": dict(self.producer),
+            "producer": shown_settings(self.producer),
             "parent": self.parent.to_json() if self.parent else None,
         }
         if self.claims:
@@ -237,7 +238,7 @@ class Artifact:
         if self.meaning is not None:
             found["meaning"] = self.meaning.to_json()
         if self.trained:
-            found["trained"] = dict(self.trained)
+            found["trained"] = shown_settings(self.trained)
         if self.outcome:
             found["outcome"] = dict(self.outcome)
         return found

@@ -6,6 +6,7 @@ import ctypes
 import re
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 HIDDEN = "***"
 """What stands wherever a secret would."""
@@ -20,6 +21,9 @@ _PASSWORD = re.compile(r"(:/{1,2}[^\s:/@'\"]*:)[^\s'\"]*(?=@)")
 _ONLY_TOKEN = re.compile(r"(https?:/{1,2})[^\s:/@'\"]+(?=@)", re.IGNORECASE)
 _QUERY = re.compile(rf"([?&;](?:[\w.-]*(?:{_NAMES})|sig)=)[^\s&;#'\"]+", re.IGNORECASE)
 _WORD = re.compile(r"(?<![^\s'\"])((?:ssl)?passw(?:or)?d=)(?:'[^']+'|[^\s'\"]+)", re.IGNORECASE)  # as libpq takes it
+# In settings, a name may end so; what tokenizers call tokens is none, and the path of a file may be told.
+_SETTING = re.compile(rf"(?:.*[-_])?(?:{_NAMES})", re.IGNORECASE)
+_NO_SECRET = re.compile(r"(?:pad|unk|unknown|bos|eos|cls|sep|mask|start|end|stop)[-_]token", re.IGNORECASE)
 _TELLING = re.compile(rf"--?(?:[\w-]*[-_])?(?:{_NAMES})", re.IGNORECASE)
 
 
@@ -101,6 +105,34 @@ def shown_command(words: Sequence[str], secret: Collection[str] = ()) -> tuple[s
             found.append(without_secrets(word))
         hide = not hide and not sign and (word in secret or bool(_TELLING.fullmatch(word)))
     return tuple(found)
+
+
+def shown_settings(settings: Any, name: str = "") -> Any:
+    """Return settings as they may be shown and stored.
+
+    Hidden are texts whose name says that they are a password or a token, and passwords in addresses.
+
+    Parameters
+    ----------
+    settings
+        Values as JSON can hold them: a component's description, the content of a file of settings, or a part of it.
+    name
+        The name of this part.
+
+    Examples
+    --------
+    >>> shown_settings({"address": "ftp://ann:pw@host", "password": "pw", "eos_token": "</s>"})
+    {'address': 'ftp://ann:***@host', 'password': '***', 'eos_token': '</s>'}
+    """
+    if isinstance(settings, Mapping):
+        return {key: shown_settings(value, str(key)) for key, value in settings.items()}
+    if isinstance(settings, (list, tuple)):
+        return [shown_settings(value, name) for value in settings]
+    if not isinstance(settings, str) or not settings:
+        return settings
+    if _SETTING.fullmatch(name) and not _NO_SECRET.fullmatch(name):
+        return HIDDEN
+    return without_secrets(settings)
 
 
 def hide_in_process_list(words: Sequence[str], shown: Sequence[str]) -> None:

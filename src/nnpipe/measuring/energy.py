@@ -17,6 +17,7 @@ import numpy as np
 from nnpipe.core.energy_meter import EnergyMeter, MeterReading
 from nnpipe.core.errors import NNPipeError, NotSupported
 from nnpipe.core.progress import Progress, silent
+from nnpipe.core.secret import shown_settings
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch
 from nnpipe.measuring.loop import Clock, Window
@@ -87,7 +88,7 @@ def measure_energy(
             counted = _run(window, batches, samples, calls)
             stamps.append(_marked(reading, clock))
         joules = np.array(reading.joules(), np.float64)
-    about: dict[str, Any] = {"source": reading.source, "meter": meter.describe()}
+    about: dict[str, Any] = {"source": reading.source, "meter": shown_settings(meter.describe())}
     if idle:
         about |= {"idle_seconds": sum(idle), "idle_watts": float(np.sum(joules[: len(idle)])) / sum(idle)}
     marks = np.array(stamps, np.int64)
@@ -125,7 +126,7 @@ def energy_phase(
             progress=progress, clock=clock,
         )  # fmt: skip
     except NNPipeError as error:
-        timing["energy"] = {"reason": str(error), "meter": meter.describe()}
+        timing["energy"] = {"reason": str(error), "meter": shown_settings(meter.describe())}
         return {}
     return {"energy": found}
 

@@ -12,6 +12,7 @@ from nnpipe.core.component import Component
 from nnpipe.core.errors import NNPipeError
 from nnpipe.core.native_output import native_output_held
 from nnpipe.core.registry import find
+from nnpipe.core.secret import shown_settings
 
 
 def handicaps(parties: Mapping[str, Component | Sequence[Component]], artifact: Artifact | None) -> list[str]:
@@ -30,8 +31,9 @@ def handicaps(parties: Mapping[str, Component | Sequence[Component]], artifact: 
 
 
 def described(party: Component | Sequence[Component]) -> Any:
-    """Return the description of a component, or a list of descriptions of several."""
-    return party.describe() if isinstance(party, Component) else [each.describe() for each in party]
+    """Return the description of a component, or a list of descriptions of several, without their secrets."""
+    found = party.describe() if isinstance(party, Component) else [each.describe() for each in party]
+    return shown_settings(found)
 
 
 def import_frameworks(party: Component | Sequence[Component]) -> None:

@@ -12,6 +12,7 @@ from nnpipe.core.argument_checks import check_call
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError, SpecMismatch
 from nnpipe.core.quality_metric import QualityMetric
+from nnpipe.core.secret import shown_settings
 from nnpipe.core.task import Task
 from nnpipe.workflows.candidates.stages import prepared
 
@@ -102,7 +103,9 @@ def judge(dataset: Dataset, split: Literal["train", "validation", "test"] = "tes
         raise ConfigError(f"{type(dataset).__name__} holds no predictions that can be judged: {error}") from None
     estimates = {metric.name: quality_estimate(metric, found) for metric in dataset.task.metrics}
     known = {name: estimate for name, estimate in estimates.items() if not math.isnan(estimate.value)}
-    return StoredQuality(dataset.describe(), split, len(found), dataset.task, known, int(found.not_finite.sum()))
+    return StoredQuality(
+        shown_settings(dataset.describe()), split, len(found), dataset.task, known, int(found.not_finite.sum())
+    )
 
 
 def _known(found: QualityEstimate) -> bool:

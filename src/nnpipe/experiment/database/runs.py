@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from nnpipe.core.errors import ConfigError
+from nnpipe.core.secret import shown_settings
 from nnpipe.experiment.configuration import Configuration
 from nnpipe.experiment.database import _run_lookup, _sql_statements
 from nnpipe.experiment.database._run_ownership import hold, holder, may_be_alive
@@ -270,7 +271,8 @@ def insert(
 
 
 def _difference(before: RunRecord, configuration: Configuration) -> str:
-    old, new = ({row["path"]: row for row in leaves(tree)} for tree in (before.configuration, configuration.tree))
+    new_tree = shown_settings(configuration.tree)
+    old, new = ({row["path"]: row for row in leaves(tree)} for tree in (before.configuration, new_tree))
     differing = [path for path in {**old, **new} if old.get(path) != new.get(path)]
     return f"{', '.join(differing[:3]) or 'types'}{', ...' if len(differing) > 3 else ''} differs"
 
@@ -281,13 +283,13 @@ def tellable(reason: str) -> str:
 
 
 def digest_of(configuration: Configuration) -> str:
-    """Return the SHA-256 of a configuration's tree, independent of the order of names."""
-    return hashlib.sha256(json.dumps(configuration.tree, sort_keys=True).encode()).hexdigest()
+    """Return the SHA-256 of a configuration's tree as it is stored, independent of the order of names."""
+    return hashlib.sha256(json.dumps(shown_settings(configuration.tree), sort_keys=True).encode()).hexdigest()
 
 
 def configured(connection: Any, configuration: Configuration) -> str:
-    """Store a configuration unless it is stored already, and return its digest."""
-    tree, digest = configuration.tree, digest_of(configuration)
+    """Store a configuration without its secrets, unless it is stored already, and return its digest."""
+    tree, digest = shown_settings(configuration.tree), digest_of(configuration)
     if connection.scalar(_sql_statements.select("configurations", "digest", "digest"), {"of": digest}) is None:
         rows = {row["path"]: row | {"configuration": digest} for row in leaves(tree)}
         connection.execute(_sql_statements.insert("configurations"), {"digest": digest, "tree": json.dumps(tree)})

@@ -12,6 +12,7 @@ from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import DatasetError
 from nnpipe.core.model import Samples
 from nnpipe.core.progress import Progress, Renaming
+from nnpipe.core.secret import shown_settings
 from nnpipe.core.tensors import Batch, random_batch
 from nnpipe.core.training import TrainingHistory, TrainingOptions
 from nnpipe.frameworks.torch_session import tensor_of, threads
@@ -86,8 +87,8 @@ def train(
                 resume=options.resume,
                 parameters=wrapper.parameters_to_train(module),
                 identity={
-                    "wrapper": wrapper.describe(),
-                    "dataset": dataset.describe(),
+                    "wrapper": shown_settings(wrapper.describe()),
+                    "dataset": shown_settings(dataset.describe()),
                     "training": options.weight_options(),
                 },
                 progress=Renaming(progress, figures_of),

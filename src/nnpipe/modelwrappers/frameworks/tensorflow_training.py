@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.progress import Progress, tell
+from nnpipe.core.secret import shown_settings
 from nnpipe.core.tensors import TensorSpec
 from nnpipe.core.training import TrainingHistory, TrainingOptions
 from nnpipe.frameworks.keras import import_keras, named_call
@@ -148,7 +149,8 @@ def train(
     asked = TrainerOptions.from_json(
         {"num_epochs": options.num_epochs, "seed": options.seed, "weights": options.weights}
     )
-    identity = {"wrapper": wrapper.describe(), "dataset": dataset.describe(), "training": options.weight_options()}
+    described = {"wrapper": wrapper.describe(), "dataset": dataset.describe()}
+    identity = {**shown_settings(described), "training": options.weight_options()}
     with seeded(options.seed), curves(options.logdir) as write:
         reseed(model, options.seed)
         callbacks = callbacks_for(wrapper, dataset, options)

@@ -16,6 +16,7 @@ from nnpipe.core.artifact import Artifact
 from nnpipe.core.deployment import ServerOptions
 from nnpipe.core.errors import NNPipeError, SpecMismatch
 from nnpipe.core.runtime import Runtime
+from nnpipe.core.secret import shown_settings
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import IOSpec
 from nnpipe.measuring.host import framework_versions, host_facts
@@ -223,7 +224,9 @@ class Service:
         self._session = session
         self._inferences = 0
         log.info("loaded in %.3f s", self._load_ns / 1e9)
-        return LoadedModel(self._load_ns, session.io.to_json(), target_facts() | {"runtime": self._runtime.describe()})
+        return LoadedModel(
+            self._load_ns, session.io.to_json(), target_facts() | {"runtime": shown_settings(self._runtime.describe())}
+        )
 
     def _check_size(self, inputs: TensorLayout) -> None:
         if inputs.size is not None and inputs.size > self._options.max_input_bytes:

@@ -11,6 +11,7 @@ from typing import Any
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.model import ModelWrapper
+from nnpipe.core.secret import shown_settings
 from nnpipe.core.training import TrainingHistory, TrainingOptions
 from nnpipe.experiment.configuration import Configuration
 from nnpipe.experiment.database.database import RunDatabase
@@ -123,7 +124,11 @@ def _begun(database: RunDatabase, experiment: str, configuration: Configuration,
     quoted = experiment.replace("\\", "\\\\").replace('"', '\\"')
     found = database.runs.find(f'experiment = "{quoted}"', order="-created", limit=1)
     before = found[0] if found and training.resume and _in_folder(found[0], training.run_folder) else None
-    if before is not None and before.status != "completed" and before.configuration == configuration.tree:
+    if (
+        before is not None
+        and before.status != "completed"
+        and before.configuration == shown_settings(configuration.tree)
+    ):
         database.runs.take_up(before.id)
         return before.id
     parents = [before.id] if before is not None and before.status == "completed" else []

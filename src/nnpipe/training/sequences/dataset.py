@@ -12,6 +12,7 @@ import numpy as np
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError
+from nnpipe.core.secret import shown_settings
 from nnpipe.experiment.module import Stateful
 from nnpipe.training.sequences._content_digest import digest_of
 from nnpipe.training.sequences.sequence import Sequence, Stream, positive
@@ -105,7 +106,7 @@ class DatasetSequence(Sequence):
         some = indices[np.unique(np.linspace(0, len(indices) - 1, min(len(indices), 8)).astype(np.int64))]
         inputs, truth = self._dataset.read(some) if len(some) else ({}, {})
         return {
-            "dataset": self._dataset.describe(),
+            "dataset": shown_settings(self._dataset.describe()),
             "split": self._split,
             "samples": len(indices),
             "batch": self._batch,

@@ -21,6 +21,7 @@ from nnpipe.core.progress import Progress
 from nnpipe.core.registry import components
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.saving import save
+from nnpipe.core.secret import shown_settings
 from nnpipe.core.training import TrainingHistory, TrainingOptions
 from nnpipe.modelwrappers.files.file_model import FileModel
 from nnpipe.training.run_folder import RunFolder
@@ -145,7 +146,8 @@ def _described(wrapper: ModelWrapper, dataset: Dataset, options: TrainingOptions
     prepared(dataset)
     wanted = {"wrapper": wrapper.describe(), "dataset": dataset.describe(), "training": options.to_json()}
     wanted["data"] = DatasetSequence(dataset).settings()["content"]
-    return wanted
+    shown: dict[str, Any] = shown_settings(wanted)
+    return shown
 
 
 def _is_trained(path: Path) -> bool:

@@ -12,6 +12,7 @@ from nnpipe.compilers.onnx_compression import Compression
 from nnpipe.compilers.onnx_compressor import ONNXCompressor, foldable
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import ArtifactError
+from nnpipe.core.secret import shown_settings
 from nnpipe.core.tensors import Batch
 from nnpipe.formats.onnx import read_onnx
 from nnpipe.workflows.candidates.spec import CandidateSpec
@@ -66,7 +67,7 @@ class CompressionTrials(Trials):
         compiler = ONNXCompressor(layers=tuple(request["layers"]))
         with contextlib.suppress(ArtifactError):  # an earlier attempt's, or one of another search
             there = Artifact.read(to)
-            alike = digest_of(there.producer) == digest_of(compiler.describe())
+            alike = digest_of(there.producer) == digest_of(shown_settings(compiler.describe()))
             if alike and there.parent is not None and there.parent.sha256 == source.sha256:
                 return
         compression = self._compression(spec, request)

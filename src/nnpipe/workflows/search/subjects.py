@@ -11,6 +11,7 @@ from typing import Any
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.naming import nearest
+from nnpipe.core.secret import shown_settings
 from nnpipe.searching.objectives import Objectives
 from nnpipe.searching.space import SearchSpace
 from nnpipe.searching.trial import SearchTrial
@@ -105,11 +106,11 @@ class SearchedFunction(SearchSubject):
 
     def to_json(self) -> dict[str, Any]:
         """Return the import path and the fixed arguments."""
-        return {"function": self.path, "arguments": self.fixed}
+        return {"function": self.path, "arguments": shown_settings(self.fixed)}
 
     @property
     def facts(self) -> dict[str, str]:
         """The function and its fixed arguments."""
         name = self.path or str(getattr(self.function, "__name__", type(self.function).__name__))
-        fixed = {"Fixed arguments": json.dumps(self.fixed, default=str)} if self.fixed else {}
+        fixed = {"Fixed arguments": json.dumps(shown_settings(self.fixed), default=str)} if self.fixed else {}
         return {"Function": name, **fixed}

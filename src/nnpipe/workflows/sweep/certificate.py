@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from nnpipe.core.files import sha256_of
+from nnpipe.core.secret import shown_settings
 from nnpipe.measuring.constraints import Figure
 from nnpipe.measuring.quantities import Quantity
 from nnpipe.measuring.run import Run
@@ -66,12 +67,12 @@ def certificate(
             "sha256": sha256_of(path),
             "format": confirmation.artifact.get("format", point.model.wrapper.weights_format),
         },
-        "model": point.model.wrapper.describe(),
-        "compilers": [compiler.describe() for compiler in point.compilers],
-        "runtime": point.runtime.describe() if point.runtime else None,
+        "model": shown_settings(point.model.wrapper.describe()),
+        "compilers": [shown_settings(compiler.describe()) for compiler in point.compilers],
+        "runtime": shown_settings(point.runtime.describe()) if point.runtime else None,
         "batch_size": point.measure.inference_batch_size,
         **_device(point, confirmation),
-        "dataset": {**sweep.dataset.describe(), "split": "test", "samples": samples.tolist()},
+        "dataset": {**shown_settings(sweep.dataset.describe()), "split": "test", "samples": samples.tolist()},
         "confidence": sweep.confidence,
         "confidence_of_each": level_of(sweep),
         "claims": [_claim(claim) for claim in found.claims],
@@ -95,7 +96,7 @@ def _device(point: Point, run: Run) -> dict[str, Any]:
     """Return the device of a chosen candidate, with what the machine told about itself when it was measured again."""
     if point.device is None:
         return {}
-    return {"device": {**point.device.to_json(), "facts": target_facts([run])}}
+    return {"device": {**shown_settings(point.device.to_json()), "facts": target_facts([run])}}
 
 
 def _claim(claim: Claim) -> dict[str, Any]:
