@@ -19,6 +19,16 @@ def test_what_json_holds_is_returned() -> None:
     assert math.isnan(parse_json("NaN"))
 
 
+def test_bytes_are_utf_8() -> None:
+    assert parse_json('{"é": 1}'.encode()) == {"é": 1}
+    with pytest.raises(ValueError, match="decode"):
+        parse_json(b'"\xff"')
+
+
+def test_texts_of_any_kind_are_taken_where_they_are_told_to_be() -> None:
+    assert parse_json('["\\u0000", "\\ud800"]', any_text=True) == ["\0", "\ud800"]
+
+
 @pytest.mark.parametrize(
     ("text", "cause"),
     [

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from nnpipe.core.argument_checks import check_call
+from nnpipe.core.bounded_json import parse_json
 from nnpipe.core.claims import Claim, checked
 from nnpipe.core.errors import ArtifactError, ConfigError, SpecMismatch
 from nnpipe.core.files import replacing, sha256_of, write_text
@@ -283,4 +284,4 @@ def _parsed(content: bytes) -> Any:
     # fill the memory.
     if sum(map(content.count, (b",", b":", b"[", b"{"))) > _NODE_LIMIT:
         raise ValueError("too many values")
-    return json.loads(content.decode("utf-8"))
+    return parse_json(content.decode("utf-8"))

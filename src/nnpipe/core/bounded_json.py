@@ -13,15 +13,17 @@ from nnpipe.core.messages import one_line
 _MOST_DIGITS = 40  # of a whole number; a double has 309, and later computations would fail or take long
 
 
-def parse_json(text: str, parse_float: Callable[[str], Any] | None = None) -> Any:
+def parse_json(text: str | bytes, parse_float: Callable[[str], Any] | None = None, *, any_text: bool = False) -> Any:
     """Return the value that a text of JSON stands for.
 
     Parameters
     ----------
     text
-        The text.
+        The text; bytes of it are UTF-8.
     parse_float
         Makes a value of a number that is not whole, and of ``NaN`` and ``Infinity``; by default a float.
+    any_text
+        Whether texts may hold a NUL or half a character, as the vocabularies of tokenizers do.
 
     Raises
     ------
@@ -29,6 +31,8 @@ def parse_json(text: str, parse_float: Callable[[str], Any] | None = None) -> An
         If it is no JSON, is nested too deeply, has a key twice in one object, a whole number of more than 40 digits,
         or text with a NUL or half a character; the message is one line.
     """
+    if isinstance(text, bytes):
+        text = text.decode("utf-8")
     try:
         found = json.loads(
             text, object_pairs_hook=_unique, parse_int=_whole, parse_float=parse_float, parse_constant=parse_float
@@ -36,7 +40,7 @@ def parse_json(text: str, parse_float: Callable[[str], Any] | None = None) -> An
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     escapes = text.lower().count("\\u")
-    if escapes and ("\\u0000" in text or "\\ud" in text.lower()):
+    if escapes and not any_text and ("\\u0000" in text or "\\ud" in text.lower()):
         check_text(json.dumps(found, ensure_ascii=False))
     return found
 

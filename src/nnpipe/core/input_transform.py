@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from nnpipe.core.argument_words import arguments_in
 from nnpipe.core.arguments import arguments_of, plain, show
+from nnpipe.core.bounded_json import parse_json
 from nnpipe.core.component import Component
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.layout import Shape
@@ -123,7 +124,7 @@ def transform_from(description: Mapping[str, Any]) -> InputTransform:
 def _made(text: str) -> InputTransform:
     from nnpipe.core.registry import registered
 
-    description = json.loads(text)
+    description = parse_json(text)
     return registered(description["class"], InputTransform).from_json(description["arguments"])
 
 

@@ -9,6 +9,7 @@ import zlib
 from contextlib import suppress
 from pathlib import Path
 
+from nnpipe.core.bounded_json import parse_json
 from nnpipe.core.files import sha256_of, write_text
 
 _BLOCK = 1 << 20
@@ -49,7 +50,7 @@ def known_sha256(path: Path, *, unpacked: bool = False) -> str:
 
 def _stamped_sums(stamp_path: Path, identity: list[int]) -> dict[str, str]:
     try:
-        stamp = json.loads(stamp_path.read_text(encoding="utf-8"))
+        stamp = parse_json(stamp_path.read_text(encoding="utf-8"))
         if stamp["file"] == identity:
             return {str(key): str(value) for key, value in stamp["sha256"].items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from nnpipe.core.bounded_json import parse_json
 from nnpipe.core.files import write_text
 
 _SCHEMA = 1
@@ -68,7 +69,7 @@ def _known(store: Path) -> dict[str, tuple[_Stamp, str]]:
     try:
         if store.stat().st_size > _LIMIT:
             return {}
-        said = json.loads(store.read_bytes())
+        said = parse_json(store.read_bytes())
         if said["schema"] != _SCHEMA:
             return {}
         return {

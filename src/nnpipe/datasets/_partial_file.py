@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 from typing import BinaryIO
 
+from nnpipe.core.bounded_json import parse_json
 from nnpipe.core.files import write_text
 
 
@@ -44,7 +45,7 @@ class Partial:
     def validator(self, url: str) -> str | None:
         """Return the value of ``If-Range`` for ``url``; ``None`` if no usable validator was recorded."""
         try:
-            note = json.loads(self._note.read_text(encoding="utf-8"))
+            note = parse_json(self._note.read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return None
         if not isinstance(note, dict) or note.get("url") != url:

@@ -19,6 +19,7 @@ from pathlib import Path, PurePosixPath
 from tarfile import TarError
 from typing import IO, TextIO
 
+from nnpipe.core.bounded_json import parse_json
 from nnpipe.core.errors import DatasetError
 from nnpipe.core.files import write_text
 from nnpipe.datasets._archives import ArchiveEntry, UnsafeArchive, entries_of, safe_parts
@@ -113,7 +114,7 @@ def _is_done(archive: Path, folder: Path, wanted: list[str] | None) -> bool:
     if not os.path.lexists(folder):
         return False
     try:
-        stamp = json.loads((folder / STAMP).read_text(encoding="utf-8"))
+        stamp = parse_json((folder / STAMP).read_text(encoding="utf-8"))
         have = stamp["members"]
         if stamp["archive"] == archive.name and (have is None or (wanted is not None and set(wanted) <= set(have))):
             return True

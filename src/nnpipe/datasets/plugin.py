@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nnpipe.core.arguments import argument, arguments_of, plain
+from nnpipe.core.bounded_json import parse_json
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import ConfigError, DatasetError
@@ -51,7 +51,7 @@ class PluginDataset(Dataset):
     def _inner(self) -> Dataset:
         cls = find(self.wrapped, Dataset)
         try:
-            given = json.loads(self.wrapped_arguments)
+            given = parse_json(self.wrapped_arguments)
         except (ValueError, RecursionError) as error:
             raise ConfigError(f"PluginDataset.wrapped_arguments: not JSON: {error}") from None
         if not isinstance(given, dict):

@@ -28,6 +28,7 @@ from typing import Any, BinaryIO
 
 import xxhash
 
+from nnpipe.core.bounded_json import parse_json
 from nnpipe.core.errors import ArtifactError, ConfigError
 from nnpipe.core.files import replacing, reserve
 from nnpipe.experiment.encoding import SIZES, Bytes, Encoded, decode, encode
@@ -173,7 +174,7 @@ def _header(content: bytes | bytearray) -> tuple[dict[str, Any], int]:
     if len(content) < 8 or length > min(len(content) - 8, _HEADER_LIMIT):
         raise ArtifactError("not a state file, or cut short")
     try:
-        header = json.loads(bytes(content[8 : 8 + length]))
+        header = parse_json(bytes(content[8 : 8 + length]), any_text=True)
         if header["__metadata__"]["format"] != _FORMAT or not all(
             isinstance(text, str) for text in header["__metadata__"].values()
         ):

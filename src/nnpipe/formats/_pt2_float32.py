@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from nnpipe.core.bounded_json import parse_json
 from nnpipe.core.errors import ArtifactError
 from nnpipe.formats._pt2_archive import Entry, StoredPart
 
@@ -38,12 +39,12 @@ def in_float32(path: Path, entries: Mapping[str, Entry]) -> dict[str, Entry]:
     found = dict(entries)
     for name, content in entries.items():
         if name.startswith("models/") and isinstance(content, bytes):
-            program = json.loads(content)
+            program = parse_json(content)
             if any(node["target"] in _OF_BITS for node in program["graph_module"]["graph"]["nodes"]):
                 raise ArtifactError(f"{path}: reads the bits of numbers (view.dtype); it has no form in float32")
             found[name] = json.dumps(_widened(program)).encode()
         elif name.endswith("_config.json") and isinstance(content, bytes):
-            found |= _widened_tensors(path, entries, name, json.loads(content))
+            found |= _widened_tensors(path, entries, name, parse_json(content))
     return found
 
 

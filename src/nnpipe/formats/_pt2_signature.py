@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import compress
 from typing import Any
 
+from nnpipe.core.bounded_json import parse_json
 from nnpipe.formats._pt2_check import MalformedFile
 
 _TUPLE, _LIST, _DICT = "builtins.tuple", "builtins.list", "builtins.dict"
@@ -40,7 +41,7 @@ def read_tree(text: str, fields: Mapping[str, Any]) -> Tree:
     MalformedFile
         If the structure is of another version, is damaged, or holds a container whose parts have no names.
     """
-    version, root = json.loads(text)
+    version, root = parse_json(text)
     if version != 1:
         raise MalformedFile(f"structures of version {version} are unknown")
     return _plain(root, fields)
@@ -52,7 +53,7 @@ def _plain(spec: Mapping[str, Any], fields: Mapping[str, Any]) -> Tree:
         return {"type": None, "context": None, "children_spec": []}
     children = [_plain(child, fields) for child in spec["children_spec"]]
     if kind in (_TUPLE, _LIST):
-        if context is not None and json.loads(context) is not None:
+        if context is not None and parse_json(context) is not None:
             raise MalformedFile(f"the structure of a {kind} is damaged")
         return {"type": kind, "context": "null", "children_spec": children}
     names = _names(kind, context, fields) if kind not in _REFUSED else None
@@ -67,7 +68,7 @@ def _plain(spec: Mapping[str, Any], fields: Mapping[str, Any]) -> Tree:
 
 def _names(kind: str, context: Any, fields: Mapping[str, Any]) -> list[Any] | None:
     """Return the names of the parts of a dict, named tuple or dataclass; ``None`` if the container has no names."""
-    found = json.loads(context) if isinstance(context, str) else None
+    found = parse_json(context) if isinstance(context, str) else None
     if kind == _NAMED_TUPLE:
         found = fields[found]["field_names"] if isinstance(found, str) else None
     if isinstance(found, list) and len(found) == 2 and all(isinstance(part, list) for part in found):
@@ -82,7 +83,7 @@ def leaf_names(spec: Tree, path: str = "") -> Iterator[str]:
         return
     children = spec["children_spec"]
     if spec["type"] == _DICT:
-        keys = [f"{path}.{key}" if path else key for key in json.loads(spec["context"])]
+        keys = [f"{path}.{key}" if path else key for key in parse_json(spec["context"])]
     else:
         keys = [f"{path}.{index}" if path else "" for index in range(len(children))]
     for key, child in zip(keys, children, strict=True):
@@ -96,7 +97,7 @@ def _without(spec: Tree, kept: Iterator[bool]) -> Tree | None:
     children = [_without(child, kept) for child in spec["children_spec"]]
     context = spec["context"]
     if spec["type"] == _DICT:
-        names = json.loads(context)
+        names = parse_json(context)
         context = json.dumps([name for name, child in zip(names, children, strict=True) if child is not None])
     return spec | {"context": context, "children_spec": [child for child in children if child is not None]}
 

@@ -11,6 +11,7 @@ import shutil
 import zipfile
 from pathlib import Path
 
+from nnpipe.core.bounded_json import parse_json
 from nnpipe.core.errors import ArtifactError, SpecMismatch
 from nnpipe.core.generation import TOKENS, generation_io
 from nnpipe.core.tensors import IOSpec
@@ -62,7 +63,7 @@ def _read(path: Path, folder: Path | None) -> IOSpec:
                 raise ArtifactError(
                     f"{path}: an archive, but not of a model of onnxruntime-genai; build it with nnpipe"
                 )
-            io = IOSpec.from_json(json.loads(archive.read(_IO)))
+            io = IOSpec.from_json(parse_json(archive.read(_IO)))
             tokens = next((spec.shape[-1] for spec in io.outputs if spec.name == TOKENS and spec.shape), None)
             if tokens is None or io != generation_io(tokens):
                 raise ArtifactError(f"{path}: does not state the inputs and outputs of a model that generates text")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from nnpipe.core.bounded_json import parse_json
 from nnpipe.core.errors import ArtifactError
 from nnpipe.core.files import sha256_of, write_text
 
@@ -67,7 +68,7 @@ def _read(path: Path) -> dict[str, dict[str, Any]]:
     try:
         if path.stat().st_size > _LARGEST:
             raise ValueError(f"it is larger than {_LARGEST:,} bytes")
-        found = json.loads(path.read_text("utf-8"))
+        found = parse_json(path.read_text("utf-8"))
         if not isinstance(found, dict) or len(found) > _MOST_FILES:
             raise ValueError("it names no files")
         for entry in found.values():

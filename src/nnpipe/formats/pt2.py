@@ -22,6 +22,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from nnpipe.core.bounded_json import parse_json
 from nnpipe.core.errors import ArtifactError
 from nnpipe.core.tensors import IOSpec
 from nnpipe.formats._pt2_archive import Entry, open_packed, read_entries
@@ -104,13 +105,13 @@ class ExportedProgram:
             if not isinstance(content, bytes) or not name.endswith(".json"):
                 continue
             if name.startswith("models/"):
-                targets = (str(node["target"]) for node in json.loads(content)["graph_module"]["graph"]["nodes"])
+                targets = (str(node["target"]) for node in parse_json(content)["graph_module"]["graph"]["nodes"])
                 # Taking an element out of a list of results does not count as an operator.
                 found.operations.update(
                     target.removeprefix("torch.ops.").lstrip("_") for target in targets if target != _ELEMENT
                 )
             elif name.startswith("data/weights/"):
-                for entry in json.loads(content)["config"].values():
+                for entry in parse_json(content)["config"].values():
                     meta = entry["tensor_meta"]
                     found.count(DTYPES[meta["dtype"]][0], [int(size["as_int"]) for size in meta["sizes"]])
         return found
@@ -194,7 +195,7 @@ def _json(entries: Mapping[str, Entry], name: str) -> Any:
     content = entries.get(name)
     if not isinstance(content, bytes):
         raise MalformedFile(f"damaged, or of another version of PyTorch: {name} is missing")
-    return json.loads(content)
+    return parse_json(content)
 
 
 def _payload(entries: Mapping[str, Entry], folder: str, config: str, prefix: str) -> dict[str, Entry]:

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from nnpipe.core.bounded_json import parse_json
 from nnpipe.core.errors import ArtifactError, SpecMismatch
 from nnpipe.core.tensors import IOSpec
 
@@ -77,7 +78,7 @@ def read_sealed(path: Path, format: str) -> SealedFile:
     try:
         if start < 0:
             raise ValueError("the description is longer than the file")
-        said = json.loads(data[start:end])
+        said = parse_json(data[start:end])
         found, io, notes = said["format"], IOSpec.from_json(said["io"]), dict(said["notes"])
     except (ValueError, KeyError, TypeError, SpecMismatch) as error:
         raise ArtifactError(f"{path}: the description at its end is damaged: {error}") from None

@@ -6,7 +6,6 @@ else of an untrusted file reaches XGBoost.  The form is described at https://xgb
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from nnpipe.core.bounded_json import parse_json
 from nnpipe.core.errors import ArtifactError
 
 SOFTMAX, SQUARED_ERROR = "multi:softprob", "reg:squarederror"
@@ -103,7 +103,7 @@ def read_trees(path: Path) -> Trees:
 def trees_in(content: bytes, name: str) -> Trees:
     """Return the model in the bytes of such a file; ``name`` is used in messages."""
     try:
-        return _checked(json.loads(content))
+        return _checked(parse_json(content))
     except _Unread as error:
         raise ArtifactError(f"{name}: {error}") from None
     except (ValueError, KeyError, TypeError, IndexError, OverflowError, RecursionError, AttributeError):

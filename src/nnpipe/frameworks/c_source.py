@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from nnpipe.core.bounded_json import parse_json
 from nnpipe.core.errors import ArtifactError, SpecMismatch
 from nnpipe.core.external_tools import C
 from nnpipe.core.session import InferenceSession
@@ -73,7 +74,7 @@ def read_c_source(path: Path) -> tuple[IOSpec, Mapping[str, Any]]:
     if at < 0 or not data.endswith(_END.encode()):
         raise ArtifactError(f"{path}: damaged, or not made by nnpipe: the description in its last line is missing")
     try:
-        said = json.loads(data[at + len(_BEGIN) : -len(_END)])
+        said = parse_json(data[at + len(_BEGIN) : -len(_END)])
         io, notes, digest = IOSpec.from_json(said["io"]), dict(said["notes"]), said["sha256"]
     except (ValueError, KeyError, TypeError, AttributeError, SpecMismatch) as error:
         raise ArtifactError(f"{path}: the description in its last line is damaged: {error}") from None

@@ -10,7 +10,6 @@ is allocated.
 from __future__ import annotations
 
 import copy
-import json
 import math
 import re
 import warnings
@@ -18,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from nnpipe.core.bounded_json import parse_json
 from nnpipe.core.errors import ArtifactError
 from nnpipe.core.messages import one_line
 from nnpipe.formats.hdf5 import WeightsMismatch
@@ -171,7 +171,7 @@ def checked_structure(path: Path, text: bytes) -> dict[str, Any]:
         If it is damaged or holds code; the message names the layer.
     """
     try:
-        config = json.loads(text)
+        config = parse_json(text)
         if not isinstance(config, dict):
             raise ValueError("not an object")
         code = _code_in(config)

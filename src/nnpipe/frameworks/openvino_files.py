@@ -12,6 +12,7 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from nnpipe.core.bounded_json import parse_json
 from nnpipe.core.errors import ArtifactError, SpecMismatch
 from nnpipe.core.tensors import IOSpec
 from nnpipe.formats.stored_zip import ZIP_ERRORS, check_stored, write_stored
@@ -72,7 +73,7 @@ def read_openvino(path: Path) -> OpenVINOFile:
             if sorted(info.filename for info in infos) != sorted([_XML, _BIN, _IO]):
                 raise ArtifactError(f"{path}: an archive, but not of an OpenVINO model; compile it with nnpipe")
             check_stored(path, archive, "OpenVINO models")
-            said = json.loads(archive.read(_IO))
+            said = parse_json(archive.read(_IO))
             io, taken = IOSpec.from_json(said), tuple(map(str, said["taken"]))
             return OpenVINOFile(archive.read(_XML), archive.read(_BIN), io, taken)
     except (*ZIP_ERRORS, KeyError, TypeError) as error:

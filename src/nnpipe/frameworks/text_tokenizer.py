@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nnpipe.core.bounded_json import entries
+from nnpipe.core.bounded_json import entries, parse_json
 from nnpipe.core.errors import ArtifactError, ConfigError
 from nnpipe.core.messages import one_line
 
@@ -102,7 +102,7 @@ def _check(content: str, where: str) -> None:
     if len(content) > LARGEST:
         raise ArtifactError(f"{where}: {len(content):,} characters are too many for a tokenizer, {LARGEST:,} may be")
     try:
-        found = json.loads(content)
+        found = parse_json(content, any_text=True)
     except (ValueError, RecursionError) as error:
         raise ArtifactError(f"{where}: no tokenizer: {type(error).__name__}") from None
     if not isinstance(found, dict) or not isinstance(found.get("model"), dict):

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
+from nnpipe.core.bounded_json import parse_json
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.progress_file import MOST_METRICS, Reader, Report
 from nnpipe.experiment.database.database import RunDatabase
@@ -41,7 +42,7 @@ def call(database: RunDatabase, job: str) -> dict[str, str]:
 def called(environment: Mapping[str, str]) -> tuple[str, str, str | None]:
     """Read the variables of :func:`call`: the job, and the address and store of the database."""
     try:
-        told = json.loads(environment[VARIABLE])
+        told = parse_json(environment[VARIABLE])
         return told["job"], told["address"], told["store"]
     except (KeyError, ValueError, TypeError):
         raise ConfigError(f"{VARIABLE} does not say which job has ended") from None

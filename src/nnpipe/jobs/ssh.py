@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from nnpipe.core.bounded_json import parse_json
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import replacing, sha256_of
 from nnpipe.core.messages import one_line
@@ -153,7 +154,7 @@ class Ssh(Place):
                 return Look(state=ABSENT)
             raise
         try:
-            said = json.loads(answer)
+            said = parse_json(answer)
         except ValueError:  # the connection may have been lost in the middle of the answer
             raise Unreached(f"{self.address}: the job's agent answered what cannot be read") from None
         return Look.from_json(said if isinstance(said, dict) else {}, self.address)

@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from nnpipe.core.bounded_json import parse_json
 from nnpipe.core.files import write_text
 from nnpipe.core.leases import sweep_file
 from nnpipe.storage.store import Entry
@@ -59,7 +60,7 @@ class Cache:
         path = self.place(source, entry)
         try:
             with open(path.with_suffix(".json"), "rb") as handle:
-                note = json.loads(handle.read(_NOTE_LIMIT))
+                note = parse_json(handle.read(_NOTE_LIMIT))
             if path.stat().st_size != entry.size or note["size"] != entry.size:
                 return None
             os.utime(path)

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from nnpipe.core.bounded_json import parse_json
 from nnpipe.core.errors import StorageError
 from nnpipe.core.files import sha256_of
 from nnpipe.storage.names import checked_name
@@ -50,7 +51,7 @@ def get_files(storage: Storage, digest: str, folder: Path) -> dict[str, Path]:
     with tempfile.TemporaryDirectory() as temporary:
         path = Path(temporary, "list.json")
         _get(storage, digest, path, _MOST_LIST)
-        listed = json.loads(path.read_text("utf-8"))
+        listed = parse_json(path.read_text("utf-8"))
     found = {checked_name(name): (folder / name, sha256) for name, sha256 in listed.items()}
     for path, sha256 in found.values():
         if not (path.is_file() and sha256_of(path) == sha256):

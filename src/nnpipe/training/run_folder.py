@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nnpipe.core.bounded_json import parse_json
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import check_writable, write_text
 from nnpipe.training.run_settings import differences, plain
@@ -182,7 +183,7 @@ class RunFolder:
         try:
             if self.begun.stat().st_size > _LARGEST:
                 raise ValueError("it is too large")
-            found = json.loads(self.begun.read_text("utf-8"))
+            found = parse_json(self.begun.read_text("utf-8"))
             if not isinstance(found, dict):
                 raise ValueError("it holds no object")
         except ValueError as error:

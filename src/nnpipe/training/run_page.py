@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from nnpipe.core.errors import ConfigError
+from nnpipe.core.bounded_json import parse_json, read_object
+from nnpipe.core.errors import ArtifactError, ConfigError
 from nnpipe.core.files import write_text
 from nnpipe.core.foreign_text import html_text
 from nnpipe.training.final_weights import TABLE
@@ -105,9 +106,9 @@ def write_run_page(folder: str | Path) -> Path:
 def _what(own: RunFolder) -> str:
     """Return the model and its data, if the run's settings name them."""
     try:
-        begun = json.loads(own.begun.read_text("utf-8"))
+        begun = read_object(own.begun)
         model, data = (str(begun[part]["class"]).rpartition(".")[2] for part in ("wrapper", "dataset"))
-    except (OSError, ValueError, KeyError, TypeError):
+    except (ArtifactError, KeyError, TypeError):
         return ""
     return f"{model} on {data}"
 
@@ -167,7 +168,7 @@ def _tiles(title: str, tiles: list[tuple[str, str, str, str]]) -> list[str]:
 def _final(own: RunFolder) -> dict[str, str]:
     """Return the final weights and their figures; empty while the training is running."""
     try:
-        (found,) = json.loads(own.table(TABLE).read_text("utf-8"))
+        (found,) = parse_json(own.table(TABLE).read_text("utf-8"))
         return {"weights": str(found["weights"]), "epoch": str(found["epoch"])} | {
             str(name): str(value) for name, value in found.items() if "/" in str(name)
         }
@@ -230,7 +231,7 @@ def _shown(path: Path) -> str:
         text = path.read_text("utf-8")
         if path.suffix == ".txt":
             return _text(text)
-        rows = list(csv.DictReader(text.splitlines())) if path.suffix == ".csv" else json.loads(text)
+        rows = list(csv.DictReader(text.splitlines())) if path.suffix == ".csv" else parse_json(text)
     except (ValueError, csv.Error) as error:
         return f"<p>{html_text(path.name)} cannot be read: {html_text(str(error))}</p>"
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from typing import Any
 
+from nnpipe.core.bounded_json import parse_json
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import write_text
 from nnpipe.training.fit import Fit
@@ -69,7 +70,7 @@ def read_status(folder: RunFolder) -> RunStatus | None:
             text = file.read(_LARGEST)
         if not text:
             return None
-        content = json.loads(text)
+        content = parse_json(text)
         if content.pop("kind") != _KIND or content.pop("schema") != 1 or content["state"] not in STATES:
             raise ValueError("it is of another kind or newer")
         return RunStatus(**content)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nnpipe.core.bounded_json import read_object
 from nnpipe.core.errors import ArtifactError, ConfigError
 from nnpipe.core.files import remove_abandoned, replacing, write_text
 from nnpipe.core.leases import locked
@@ -70,8 +71,8 @@ class Journal:
         if not failure.is_file():
             return None
         try:
-            return Outcome(None, str(json.loads(failure.read_text("utf-8"))["reason"]))
-        except (ValueError, KeyError, TypeError, OSError) as error:
+            return Outcome(None, str(read_object(failure)["reason"]))
+        except (ArtifactError, KeyError) as error:
             raise ArtifactError(f"{failure}: not a note of a failure ({error}); delete it to try again") from None
 
     def write(self, key: str, title: str, outcome: Outcome) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator
 from typing import Any
 
+from nnpipe.core.bounded_json import parse_json
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.messages import one_line
 from nnpipe.experiment.database._column_types import WrongValue
@@ -84,7 +84,7 @@ def document(text: str, what: str) -> dict[str, Any]:
         If it holds something else.
     """
     try:
-        found = json.loads(text)
+        found = parse_json(text)
     except (ValueError, RecursionError) as error:
         raise WrongValue(f"{what} holds no JSON: {one_line(error)}") from None
     if not isinstance(found, dict):

@@ -6,7 +6,6 @@ sizes that they claim are checked against the file's size before memory is alloc
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from nnpipe.core.argument_checks import check_call
+from nnpipe.core.bounded_json import parse_json
 from nnpipe.core.errors import ArtifactError
 from nnpipe.core.messages import one_line
 from nnpipe.formats.file_types import check_there
@@ -108,7 +108,7 @@ def _structure(path: Path, found: list[NetworkProblem], own: NamedLayers) -> Net
         found.append(NetworkProblem("weights-only", "", message))
         return None
     try:
-        config = json.loads(text)
+        config = parse_json(text)
         parsed = from_keras(own.renamed(config) if own else config)
     except (ValueError, RecursionError) as error:
         found.append(NetworkProblem("damaged", "", f"the structure is damaged: {one_line(error)}"))

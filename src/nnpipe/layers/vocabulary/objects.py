@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, ClassVar, TypeVar
 
+from nnpipe.core.bounded_json import parse_json
 from nnpipe.core.component import dataclass_transform
 from nnpipe.core.messages import shown
 from nnpipe.core.naming import snake_case
@@ -32,7 +33,7 @@ class Raw:
     @property
     def value(self) -> Any:
         """The JSON value, parsed at each call."""
-        return json.loads(self.text)
+        return parse_json(self.text)
 
     def __str__(self) -> str:
         return self.text if len(self.text) <= 60 else self.text[:59] + "…"

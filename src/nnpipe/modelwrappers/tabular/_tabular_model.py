@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from nnpipe.core.arguments import argument
+from nnpipe.core.bounded_json import parse_json
 from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.input_transform import transform_from
@@ -56,7 +57,7 @@ class TabularModel(ModelWrapper):
         if self.column_encoding is None:
             return None
         try:
-            found = json.loads(self.column_encoding)
+            found = parse_json(self.column_encoding)
             transform_from(found)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise ConfigError(

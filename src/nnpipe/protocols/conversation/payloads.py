@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
+from nnpipe.core.bounded_json import parse_json
 from nnpipe.core.errors import RemoteProtocolError
 from nnpipe.protocols.conversation.frame import CODES, ErrorCode, HeaderField, layout
 from nnpipe.protocols.conversation.rules import FIXED_BOUNDS, STAMPS_SIZE, Bound
@@ -232,7 +233,7 @@ def to_json(value: Mapping[str, Any]) -> bytes:
 def from_json(payload: bytes | memoryview) -> Mapping[str, Any]:
     """Read a JSON object from the other side, which is not trusted."""
     try:
-        found = json.loads(bytes(payload).decode("utf-8"))
+        found = parse_json(bytes(payload).decode("utf-8"))
     except (ValueError, RecursionError):
         raise RemoteProtocolError("a description that is not JSON came") from None
     if not isinstance(found, dict):

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from nnpipe.core.bounded_json import parse_json
 from nnpipe.core.files import write_text
 from nnpipe.core.foreign_text import html_text
 from nnpipe.report.formatting import clean, size
@@ -165,7 +166,7 @@ def _inline(mime: str, data: bytes) -> str:
 def _laid_out(text: str) -> str:
     """Return JSON with indentation; text that is not complete, valid JSON is returned unchanged."""
     try:
-        return json.dumps(json.loads(text), indent=1, ensure_ascii=False)
+        return json.dumps(parse_json(text), indent=1, ensure_ascii=False)
     except (ValueError, RecursionError):
         return text
 

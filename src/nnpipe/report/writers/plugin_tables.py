@@ -7,6 +7,7 @@ import io
 import json
 from typing import Any
 
+from nnpipe.core.bounded_json import parse_json
 from nnpipe.core.foreign_text import harmless, html_text
 from nnpipe.report.formatting import clean
 from nnpipe.report.inputs.plugin_files import OutputFile, separator
@@ -26,7 +27,7 @@ def rows_of(file: OutputFile, text: str) -> list[list[Any]] | None:
     if file.kind != "json":
         return None
     try:
-        found = json.loads(text)
+        found = parse_json(text)
     except (ValueError, RecursionError):
         return None
     if not isinstance(found, list) or not found or not all(isinstance(item, dict) for item in found):

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from nnpipe.core.bounded_json import parse_json
 from nnpipe.core.errors import ConfigError
 from nnpipe.training.sequences._content_digest import digest_of
 from nnpipe.training.sequences.sequence import Batch, Stream
@@ -36,7 +37,7 @@ def unindexed_stream(iterate: Callable[[], Iterator[Batch]], position: Any, what
     start, count, digest, state = position if position is not None else (0, 0, "", None)
     skipped = start
     if start and state is not None and stateful is not None:
-        stateful.load_state_dict(json.loads(state))
+        stateful.load_state_dict(parse_json(state))
         skipped = 0
     batches = iterate()
     for number in range(skipped):

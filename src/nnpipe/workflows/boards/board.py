@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from nnpipe.core.bounded_json import parse_json
 from nnpipe.core.errors import ConfigError
 from nnpipe.jobs.agent import files, processes
 from nnpipe.jobs.place import JobError
@@ -123,7 +124,7 @@ class SSHBoard:
         command = shlex.join([self.python, "-E", "-s", "-c", _PROGRAM, str(len(program))])
         found = self.connection.run(command, given, _SETTLED + seconds + len(payload) / 1e5)
         try:
-            told = json.loads(found)
+            told = parse_json(found)
         except ValueError:
             raise JobError(
                 f"{self.address}: what should have been answered was not; is {self.python} Python?"

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from nnpipe.core.artifact import Artifact
+from nnpipe.core.bounded_json import read_object
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ArtifactError, ConfigError, NotSupported
@@ -161,7 +162,7 @@ def _changes(record: Path, wanted: Mapping[str, Any], model_path: Path) -> list[
     """Return the differences to the recorded training; None if there is none, or its weights are gone."""
     try:
         Artifact.read(model_path)
-        stored = json.loads(record.read_text("utf-8"))
+        stored = read_object(record)
         stored["training"] = TrainingOptions().to_json() | stored["training"]  # an older record lacks newer options
         found = differences(stored, plain(wanted), frozenset({"data"}))
     except (ArtifactError, OSError, ValueError, KeyError, TypeError):

@@ -12,6 +12,7 @@ from typing import Any
 
 from nnpipe.analysis.roofline import Ceiling, Ceilings, MemoryLevel, borders
 from nnpipe.core.argument_checks import check_call, check_range
+from nnpipe.core.bounded_json import parse_json
 from nnpipe.core.errors import ArtifactError, ConfigError
 from nnpipe.core.files import write_text
 from nnpipe.core.processor import instruction_sets
@@ -113,7 +114,7 @@ def read_ceilings(path: str | Path) -> Ceilings:
     try:
         if path.stat().st_size > _FILE_BYTES:
             raise ArtifactError("too large for a file of ceilings")
-        return Ceilings.from_json(json.loads(path.read_text("utf-8")))
+        return Ceilings.from_json(parse_json(path.read_text("utf-8")))
     except OSError as error:
         raise ArtifactError(f"{path}: cannot be read: {error.strerror or error}") from None
     except (ValueError, RecursionError, ArtifactError) as error:

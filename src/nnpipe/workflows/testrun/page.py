@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from nnpipe.core.bounded_json import parse_json
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import write_text
 from nnpipe.plugins.plugin import OUTPUT
@@ -32,7 +33,7 @@ def check_free(folder: Path) -> None:
         return
     try:
         with open(folder / _RECORD, encoding="utf-8") as handle:
-            if json.loads(handle.read(1 << 26))["kind"] == _KIND and not folder.is_symlink():
+            if parse_json(handle.read(1 << 26))["kind"] == _KIND and not folder.is_symlink():
                 return
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         pass

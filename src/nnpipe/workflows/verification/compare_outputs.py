@@ -19,6 +19,7 @@ import numpy as np
 from nnpipe.analysis.agreement import AgreementAccumulator, Tolerances, compare
 from nnpipe.core.arguments import argument
 from nnpipe.core.batch_conversion import adapt
+from nnpipe.core.bounded_json import parse_json
 from nnpipe.core.claims import Claim, checked
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ArtifactError, NotSupported, SpecMismatch
@@ -98,7 +99,7 @@ class Reference:
         """Return the reference that :meth:`write` wrote."""
         try:
             with open(path, "rb") as handle, np.load(handle, allow_pickle=False) as content:
-                io = IOSpec.from_json(json.loads(str(content["io"])))
+                io = IOSpec.from_json(parse_json(str(content["io"])))
                 numbers = checked([str(content["numbers"])])[0]
                 count = sum(name.startswith("i") and name.endswith(".0") for name in content.files)
                 sides = [
