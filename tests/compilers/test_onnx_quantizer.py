@@ -17,6 +17,7 @@ from nnpipe.core.artifact import Artifact
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.errors import CompileError, ConfigError
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec, random_batch
+from nnpipe.modelwrappers.files.onnx import ONNXModel
 from nnpipe.runtimes.onnxruntime import ONNXRuntime
 from nnpipe.testing.compiler import outputs_of
 from nnpipe.testing.model_files import NETWORK_IO, write_onnx_network
@@ -358,6 +359,47 @@ def test_a_weight_used_twice_loads_without_exact_integers(
     with ONNXRuntime().load(source) as session:  # it loads with them
         assert session.stats() == {}
     assert not capfd.readouterr().err
+
+
+def write_network_with_dead_channels(path: Path) -> Artifact:
+    """Write two convolutions, of which the first computes some channels from its bias alone."""
+    random = np.random.default_rng(0)
+    first, second = random.normal(0, 0.3, (8, 3, 3, 3)), random.normal(0, 0.1, (5, 8, 3, 3))
+    first[[1, 4]] = 0
+    constants = {
+        "first": first, "bias": np.linspace(-1, 1, 8), "second": second, "last": np.linspace(1, -1, 5),
+    }  # fmt: skip
+    helper = onnx.helper
+    graph = helper.make_graph(
+        [
+            helper.make_node("Conv", ["x", "first", "bias"], ["channels"], "one", pads=[1] * 4),
+            helper.make_node("Conv", ["channels", "second", "last"], ["y"], "two", pads=[1] * 4),
+        ],
+        "dead",
+        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [1, 3, 8, 8])],
+        [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [1, 5, 8, 8])],
+        [onnx.numpy_helper.from_array(array.astype(np.float32), name) for name, array in constants.items()],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), str(path))
+    return ONNXModel(model_path=path).open(path).export(path.with_name("exported.onnx"), "onnx")
+
+
+def test_channels_without_weights_keep_their_biases(tmp_path: Path) -> None:
+    source = write_network_with_dead_channels(tmp_path / "dead.onnx")
+    random = np.random.default_rng(1)
+    batches: list[Batch] = [{"x": random.normal(0, 20, (1, 3, 8, 8)).astype(np.float32)} for _ in range(4)]
+    made = ONNXStaticQuantizer().compile(source, tmp_path / "int8.onnx", lambda: batches)
+    constants = {each.name: onnx.numpy_helper.to_array(each) for each in onnx.load(str(made.path)).graph.initializer}
+    found = constants["bias_quantized"] * constants["bias_quantized_scale"]
+    np.testing.assert_allclose(found, np.linspace(-1, 1, 8), atol=0.005)
+    # The kernels of integers take the scale of the bias from those of the input and the weights.
+    np.testing.assert_allclose(
+        constants["bias_quantized_scale"], constants["x_scale"] * constants["first_scale"], rtol=1e-6
+    )
+    for one, other in zip(
+        *(outputs_of(ONNXRuntime(), each, source.io, batches) for each in (made, source)), strict=True
+    ):
+        assert np.abs(one["y"] - other["y"]).mean() < 0.02 * np.abs(other["y"]).mean()
 
 
 def test_tensors_kept_in_floats_are_not_rounded(quantised: Callable[..., Artifact]) -> None:

@@ -22,6 +22,7 @@ from nnpipe.compilers._onnx_attention import (
     has_attention,
 )
 from nnpipe.compilers._onnx_bias_correction import MOST_SAMPLES, correct_biases, give_biases
+from nnpipe.compilers._onnx_dead_channels import restore_dead_biases
 from nnpipe.compilers._onnx_integer_io import give_integers, take_integers
 from nnpipe.compilers._onnx_normal_form import compute_in_float32, hold_constants, separate_outputs, unpack_blocks
 from nnpipe.compilers._onnx_steps import steps_of, surviving
@@ -135,6 +136,8 @@ class ONNXStaticQuantizer(_OperatorChoice, IntegerIOCompiler, FloatKeepingCompil
                 },
             )
             model = onnx.load_model(str(quantised))
+            if self.per_channel:
+                restore_dead_biases(onnx.load_model(str(prepared)).graph, model.graph)
             if self.correct_biases:
                 correct_biases(onnx.load_model(str(prepared)), model, list(islice(calibration(), MOST_SAMPLES)))
         if self.inference_input_type != "float32":

@@ -42,6 +42,8 @@ def carry_out(request: dict[str, Any]) -> Any:
         return 2 * request["number"]
     if chore == "fail":
         return 1 // 0
+    if chore == "end by signal":
+        os.kill(os.getpid(), request["signal"])
     if chore == "leave":
         os._exit(3)
     if chore == "hang":

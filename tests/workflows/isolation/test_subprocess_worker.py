@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -82,6 +85,20 @@ def test_a_crash_is_named_and_the_next_task_gets_a_new_process(make: Make) -> No
         with pytest.raises(Died, match=r"crashed its process \(SIGSEGV\).*last words"):
             worker.call({"do": "crash"}, 30)
         assert worker.call({"do": "tell pid"}, 30) != before
+
+
+def test_a_signal_that_ends_the_whole_command_is_no_crash_of_the_task(make: Make) -> None:
+    with make() as worker:
+        worker.call({"do": "tell pid"}, 30)
+        told = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
+        told.start()
+        with pytest.raises(KeyboardInterrupt):
+            worker.call({"do": "end by signal", "signal": signal.SIGTERM}, 30)
+
+
+def test_a_task_alone_that_is_told_to_end_is_named(make: Make) -> None:
+    with make() as worker, pytest.raises(Died, match="SIGTERM"):
+        worker.call({"do": "end by signal", "signal": signal.SIGTERM}, 30)
 
 
 def test_leaving_in_the_middle_is_named() -> None:

@@ -25,6 +25,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import IO, Any
@@ -38,6 +39,8 @@ from nnpipe.workflows.isolation.worker_template import WorkerTemplate
 
 _GUARD = "nnpipe.workflows.isolation.subprocess_guard"
 _TAIL = 1 << 16
+_REQUESTS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_UNTIL_TOLD = 1.0  # seconds; who ends a whole command by a signal sends it to this process, too, maybe a little later
 _SOON = 5.0  # seconds to wait for the output and the status of a process that has ended
 _BAR = re.compile(r"\d+%\|")
 
@@ -198,6 +201,8 @@ class Worker(Closing):
 
     def _cause_of_death(self, status: int) -> str:
         self.close()
+        if -status in _REQUESTS:
+            time.sleep(_UNTIL_TOLD)
         last = _last_words(bytes(self._said))
         return f"{_ending(status)}: {last}" if last else _ending(status)
 
