@@ -93,6 +93,14 @@ def test_what_cannot_be_made_is_named_by_its_place(tree, message):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("units", [-3, "many"])
+def test_a_layer_that_refuses_its_arguments_is_named_by_its_place(units):
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    layer = {"class": "torch.nn.Linear", "arguments": {"in_features": 2, "out_features": units}}
+    with pytest.raises(ConfigError, match=r"^a\.0: Linear: "):
+        Configuration({"a": [layer]}).build()
+
+
 @pytest.mark.parametrize(
     ("tree", "message"), [({"a": [object()]}, r"a\.0: .* cannot hold object"), ({1: 2}, "names are texts")]
 )

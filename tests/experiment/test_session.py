@@ -206,6 +206,13 @@ def test_another_configuration_needs_another_name(walks, database):
     assert len(database.runs.find()) == 1
 
 
+def test_a_mistake_that_kept_a_run_from_its_first_step_is_mended_under_its_name(walks, database):
+    with pytest.raises(ConfigError):
+        Session(walk(stepps=3), experiment="walk", database=database).run()
+    assert Session(walk(steps=3), experiment="walk", database=database).run().done == 3
+    assert [run.status for run in database.runs.find(order="created")] == ["failed", "completed"]
+
+
 def test_two_sessions_of_one_experiment_do_not_meet(walks, database):
     run = database.runs.create("walk", walk(steps=1))
     database.runs.take_up(run)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from nnpipe.core.session import WARMUP_RUNS
@@ -33,3 +34,17 @@ def test_what_runs_inside_a_loop_counts_once() -> None:
     events.append(event("inner_kernel_time", start + 20, 50, op_name="Add", node_index="0"))
     (loop,) = onnxruntime_profile._steps(events, 1)
     assert loop.name == "loop"
+
+
+@pytest.mark.parametrize(
+    ("kind", "read", "precision"),
+    [
+        ("DynamicQuantizeMatMul", ["float", "uint8", "float", "uint8"], "uint8"),
+        ("MatMulNBits", ["float", "uint8", "float"], "float32"),
+        ("QLinearConv", ["float", "int8"], "int8"),
+    ],
+)
+def test_an_operator_that_rounds_its_inputs_computes_in_integers(kind: str, read: list[str], precision: str) -> None:
+    about = {"input_type_shape": [{name: [1]} for name in read]}
+    step = onnxruntime_profile._Step(kind, kind, about, np.zeros(1))
+    assert onnxruntime_profile._precision(step) == precision

@@ -27,7 +27,7 @@ from typing import Any
 
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.component import Component
-from nnpipe.core.errors import ComponentNotFound, ConfigError
+from nnpipe.core.errors import ComponentNotFound, ConfigError, NNPipeError
 from nnpipe.core.files import write_text
 from nnpipe.core.naming import nearest
 from nnpipe.experiment.module import Stateful
@@ -173,8 +173,13 @@ def _built(node: Any, place: str, made: Mapping[str, Any]) -> Any:
     except ValueError:  # a class without a readable signature
         pass
     if _is_value(cls):  # its sequences are tuples
-        return cls(**{name: tuple(v) if isinstance(v, list) else v for name, v in arguments.items()})
-    return cls(**arguments)
+        arguments = {name: tuple(v) if isinstance(v, list) else v for name, v in arguments.items()}
+    try:
+        return cls(**arguments)
+    except NNPipeError:
+        raise
+    except (TypeError, ValueError, RuntimeError) as error:  # PyTorch's layers, of numbers below 0 or of texts
+        raise ConfigError(f"{place}: {cls.__qualname__}: {error}") from error
 
 
 def _referred(node: dict[str, Any], place: str, made: Mapping[str, Any]) -> Any:

@@ -27,6 +27,7 @@ _CUT_OFF = 0.5  # microseconds that a time lacks on average, since only whole on
 _OUTER = {"If", "Loop", "Scan"}  # their times include those of the nodes inside
 _TYPES = {"float": "float32", "double": "float64"}
 _INTEGERS = ("uint8", "int8", "uint16", "int16")
+_IN_INTEGERS = ("QLinear", "DynamicQuantize")  # beginnings of kinds; the latter take floats and round them
 
 
 def record(
@@ -156,6 +157,6 @@ def _kernel(step: _Step) -> str:
 def _precision(step: _Step) -> str:
     """Return the type of the values that a node reads; of 8-bit operators that of the integers."""
     types = [name for value in step.about.get("input_type_shape", ()) for name in value]
-    first = next((name for name in types if name in _INTEGERS), None) if step.kind.startswith("QLinear") else None
-    told = first or next(iter(types), "")
+    whole = next((name for name in types if name in _INTEGERS), None)
+    told = whole if whole and step.kind.startswith(_IN_INTEGERS) else next(iter(types), "")
     return _TYPES.get(told, told)

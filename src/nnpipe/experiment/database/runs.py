@@ -182,7 +182,11 @@ class Runs:
             if found is None:
                 found = insert(connection, experiment, configuration, parents, around)
             before = _run_lookup.records(connection, [found])[0]
-            if digest_of(configuration) != digest_of(Configuration(before.configuration)):
+            same = digest_of(configuration) == digest_of(Configuration(before.configuration))
+            if not same and before.status == "failed" and not before.done:  # there is nothing to go on with
+                found = insert(connection, experiment, configuration, parents, around)
+                before = _run_lookup.records(connection, [found])[0]
+            elif not same:
                 raise ConfigError(
                     f"{experiment} was begun with another configuration ({_difference(before, configuration)}); "
                     "take another name for this one"
