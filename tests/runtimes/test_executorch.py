@@ -13,6 +13,8 @@ from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import ArtifactError, ConfigError, SpecMismatch
 from nnpipe.core.tensors import Batch, random_batch
 from nnpipe.formats.sealed import SealedFile, read_sealed, write_sealed
+from nnpipe.frameworks.executorch import _advice
+from nnpipe.frameworks.runtime_failures import runtime_failure
 from nnpipe.runtimes.executorch import ExecuTorchRuntime
 from nnpipe.runtimes.pytorch import PyTorchRuntime
 from nnpipe.testing.model_files import NETWORK_IO
@@ -91,3 +93,11 @@ def test_what_executorch_cannot_load_is_named(compiled: Artifact, tmp_path: Path
     with pytest.raises(ArtifactError, match=r"strange\.pte: ExecuTorch cannot load it") as caught:
         ExecuTorchRuntime().load(Artifact.of(path, "executorch", NETWORK_IO))
     assert_one_line(caught.value)
+
+
+def test_what_a_code_of_executorch_means_is_told(tmp_path: Path) -> None:
+    error = RuntimeError("Failed to execute method forward, error: 0x12")
+    told = runtime_failure(tmp_path / "m.pte", "ExecuTorch", "run it", error, _advice(error))
+    assert "m.pte: ExecuTorch cannot run it: Failed to execute method forward" in str(told)
+    assert "error: 0x12; that is an argument that a kernel" in str(told)
+    assert "compiled with --backend portable or --precision fp32, it may run" in str(told)

@@ -15,12 +15,12 @@ from typing import Any, ClassVar
 from nnpipe.compilers._written_numbers import check_claimed_numbers
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.compiler import Calibration, ModelCompiler
-from nnpipe.core.errors import ArtifactError, CompileError, NNPipeError
+from nnpipe.core.errors import CompileError, NNPipeError
 from nnpipe.core.files import replacing
 from nnpipe.core.messages import library_failure, one_line
 from nnpipe.core.native_output import native_output_held
 from nnpipe.core.tensors import IOSpec, TensorSpec
-from nnpipe.formats.onnx_nodes import read_nodes
+from nnpipe.frameworks.runtime_failures import REDUCE, kinds_of_nodes
 
 
 class WritingCompiler(ModelCompiler):
@@ -120,12 +120,7 @@ class WritingCompiler(ModelCompiler):
 
     def _library_failure(self, error: Exception, artifact: Artifact) -> str:
         library = (self.packages or self.requires or (type(self).__name__,))[0]
-        nodes: dict[str, str] = {}
-        if artifact.format == "onnx":
-            with contextlib.suppress(ArtifactError):
-                for node in read_nodes(artifact.path):
-                    nodes |= dict.fromkeys((node.name, *node.outputs), node.kind)
-        return library_failure(library, error, nodes, "nnpipe reduce finds the part of the model on which it fails")
+        return library_failure(library, error, kinds_of_nodes(artifact.path), REDUCE)
 
 
 def _versions(packages: tuple[str, ...]) -> Iterator[tuple[str, str]]:

@@ -50,9 +50,13 @@ def shown(value: object) -> str:
 
 
 def library_failure(
-    library: str, error: BaseException, nodes: Mapping[str, str] = MappingProxyType({}), advice: str = ""
+    library: str,
+    error: object,
+    nodes: Mapping[str, str] = MappingProxyType({}),
+    advice: str = "",
+    action: str = "",
 ) -> str:
-    """Return an error of a library as one line: its own first line, the node that it names, and what to try.
+    """Return an error of a library as one line: what it was doing, to which node, its own words, and what to try.
 
     Parameters
     ----------
@@ -64,18 +68,27 @@ def library_failure(
         The kinds of the model's nodes, by their names and those of what they compute.
     advice
         What to try.
+    action
+        What it was to do with the model, such as ``load it``.  Compilers, which do one thing, fail; of their reports,
+        which may be long, the first line is taken.
 
     Examples
     --------
     >>> error = ValueError("<unknown>:0: error: loc(fused): 'tf.Foo' op of gate/3 is no operator\\nnote: called from")
     >>> library_failure("TensorFlow", error, {"gate/3": "Foo"}, "leave it out")
     "TensorFlow fails at Foo 'gate/3': 'tf.Foo' op of gate/3 is no operator; leave it out"
+    >>> library_failure("ONNX Runtime", ValueError("no kernel for gate/3"), {"gate/3": "Foo"}, action="load it")
+    "ONNX Runtime cannot load it at Foo 'gate/3': no kernel for gate/3"
     """
     text = str(error)
     named = (name for name in nodes if name and re.search(rf"(?<![\w./]){re.escape(name)}(?![\w./])", text))
     place = max(named, key=len, default="")
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     own = [line for line in lines if not line.startswith(_PLACES)] or lines
-    first = one_line(error if isinstance(error, KeyError) or not own else own[0])
+    if isinstance(error, KeyError) or not own:
+        told = one_line(error)
+    else:
+        told = one_line(" ".join(own), 500) if action else one_line(own[0])
+    doing = f"cannot {action}" if action else "fails"
     where = f" at {nodes[place]} {place!r}" if place else ""
-    return f"{library} fails{where}: {first}{f'; {advice}' if advice else ''}"
+    return f"{library} {doing}{where}: {told}{f'; {advice}' if advice else ''}"

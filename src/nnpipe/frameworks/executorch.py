@@ -11,12 +11,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from nnpipe.core.errors import ArtifactError, ConfigError, SpecMismatch
-from nnpipe.core.messages import one_line
 from nnpipe.core.operation_times import OperationTimes
 from nnpipe.core.session import WARMUP_RUNS, InferenceSession, timed_runs
 from nnpipe.core.tensors import Batch, IOSpec
 from nnpipe.formats.sealed import SealedFile
 from nnpipe.frameworks.framework_output import hushed
+from nnpipe.frameworks.runtime_failures import REDUCE, runtime_failure
 from nnpipe.frameworks.torch_session import array_of, tensor_of
 
 FORMAT = "executorch"
@@ -55,7 +55,7 @@ def load_method(content: bytes, path: Path, recording: bool = False) -> Any:
             )
             return program.load_method("forward"), program
         except Exception as error:  # its errors share no base but Exception
-            raise ArtifactError(f"{path}: ExecuTorch cannot load it: {_describe_error(error)}") from None
+            raise runtime_failure(path, "ExecuTorch", "load it", error, _advice(error)) from None
 
 
 class ExecuTorchSession(InferenceSession):
@@ -175,13 +175,13 @@ class ExecuTorchSession(InferenceSession):
         del self._method, self._program, self._content, self._file
 
     def _failed(self, error: Exception) -> ArtifactError:
-        return ArtifactError(f"{self._path}: ExecuTorch cannot run it: {_describe_error(error)}")
+        return runtime_failure(self._path, "ExecuTorch", "run it", error, _advice(error))
 
 
-def _describe_error(error: Exception) -> str:
-    """Return ExecuTorch's message, with what its code means and what to try."""
+def _advice(error: Exception) -> str:
+    """Return what the code in ExecuTorch's message means, and what to try."""
     code = re.search(r"error:? 0x:?([0-9a-f]+)", str(error), re.IGNORECASE)
     meaning = _CODES.get(int(code[1], 16)) if code else None
     if meaning is None:
-        return one_line(error)
-    return f"{one_line(error)} ({meaning}); compiled with --backend portable or --precision fp32, it may run"
+        return REDUCE
+    return f"that is {meaning}; compiled with --backend portable or --precision fp32, it may run"

@@ -17,6 +17,7 @@ from nnpipe.core.processor import instruction_sets
 from nnpipe.core.session import WARMUP_RUNS, InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 from nnpipe.formats.sealed import SealedFile
+from nnpipe.frameworks.runtime_failures import runtime_failure
 
 # A device with threads that is destroyed immediately after it has computed sometimes waits for them forever (IREE 3.13,
 # once in a few hundred times).  Of 3000 devices destroyed after 5 ms, none did.
@@ -107,7 +108,7 @@ class IREESession(InferenceSession):
         try:
             self._context.invoke(self._function, arguments, self._outputs)
         except Exception as error:  # its errors share no base but Exception
-            raise ArtifactError(f"{self._path}: IREE cannot run it: {iree_message(error)}") from None
+            raise runtime_failure(self._path, "IREE", "run it", iree_message(error)) from None
 
     def _get(self) -> dict[str, np.ndarray]:
         found = {}

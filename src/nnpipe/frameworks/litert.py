@@ -18,6 +18,7 @@ from nnpipe.core.operation_times import OperationTimes
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec
 from nnpipe.formats.tflite import TFLiteFile
+from nnpipe.frameworks.runtime_failures import runtime_failure
 
 Recorded = Callable[[Mapping[int, np.ndarray], int], OperationTimes]
 # Modules with the interpreter, in order of preference; TensorFlow's own is deprecated.
@@ -75,7 +76,7 @@ def open_interpreter(
             interpreter = module.Interpreter(**arguments)
             interpreter.allocate_tensors()
         except (ValueError, RuntimeError) as error:
-            raise ArtifactError(f"{path}: LiteRT cannot load it: {one_line(error, 500)}") from None
+            raise runtime_failure(path, "LiteRT", "load it", error) from None
     return interpreter
 
 
@@ -145,16 +146,16 @@ class LiteRTSession(InferenceSession):
                 self._interpreter.allocate_tensors()
             except (ValueError, RuntimeError) as error:
                 wanted = ", ".join(map(str, shapes.values()))
-                raise ArtifactError(
-                    f"{self._path}: LiteRT cannot run it with inputs of {wanted}: {one_line(error, 500)}"
-                ) from None
+                advice = "compile it with --fixed-batch, or give inputs of the shapes that it was made for"
+                failure = runtime_failure(self._path, "LiteRT", f"run it with inputs of {wanted}", error, advice)
+                raise failure from None
         self._shapes = shapes
 
     def _run(self) -> None:
         try:
             self._interpreter.invoke()
         except (ValueError, RuntimeError) as error:
-            raise ArtifactError(f"{self._path}: LiteRT cannot run it: {one_line(error, 500)}") from None
+            raise runtime_failure(self._path, "LiteRT", "run it", error) from None
 
     def _get(self) -> dict[str, np.ndarray]:
         # get_tensor copies.

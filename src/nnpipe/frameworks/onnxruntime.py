@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from nnpipe.core.errors import ArtifactError, ConfigError
-from nnpipe.core.messages import one_line
 from nnpipe.core.operation_times import OperationTimes
 from nnpipe.core.processor import adds_bytes_in_16_bits
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 from nnpipe.formats.onnx import ONNXFile
+from nnpipe.frameworks.runtime_failures import runtime_failure
 
 log = logging.getLogger("nnpipe")
 Recorded = Callable[[Path], Any]
@@ -124,7 +124,7 @@ def open_model(
         native = opened(exact)
     except Exception as error:  # its errors share no base but Exception
         if not exact or _REPLACED not in str(error):
-            raise ArtifactError(f"{file.path}: ONNX Runtime cannot load it: {one_line(error, 500)}") from None
+            raise runtime_failure(file.path, "ONNX Runtime", "load it", error) from None
         log.warning(
             "%s: ONNX Runtime cannot load it with exact integers: sums of 8-bit products may overflow on this "
             "processor; weights of 7 bits (--reduce-range) avoid that", file.path,
@@ -132,7 +132,7 @@ def open_model(
         try:
             native = opened(False)
         except Exception as again:
-            raise ArtifactError(f"{file.path}: ONNX Runtime cannot load it: {one_line(again, 500)}") from None
+            raise runtime_failure(file.path, "ONNX Runtime", "load it", again) from None
     native.disable_fallback()
     if native.get_providers()[0] != providers[0]:
         raise ConfigError("ONNX Runtime found no usable GPU (CUDA or cuDNN do not load); use --device cpu")
@@ -289,4 +289,4 @@ def _outputs_follow_inputs(native: Any) -> bool:
 
 
 def _failed(path: Path, error: Exception) -> ArtifactError:
-    return ArtifactError(f"{path}: ONNX Runtime cannot run it: {one_line(error, 500)}")
+    return runtime_failure(path, "ONNX Runtime", "run it", error)

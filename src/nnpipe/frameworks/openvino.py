@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from nnpipe.core.errors import ArtifactError, ConfigError, NotSupported
+from nnpipe.core.errors import ConfigError, NotSupported
 from nnpipe.core.operation_times import OperationTimes
 from nnpipe.core.processor import adds_bytes_in_16_bits
 from nnpipe.core.session import WARMUP_RUNS, InferenceSession, timed_runs
 from nnpipe.core.tensors import Batch, IOSpec
 from nnpipe.frameworks.openvino_models import OpenVINOModel, openvino_message, read_model
+from nnpipe.frameworks.runtime_failures import runtime_failure
 
 __all__ = ["OpenVINOModel", "OpenVINOSession", "compile_model", "read_model"]
 
@@ -71,7 +72,7 @@ def compile_model(
     try:
         return core.compile_model(model.native, device.upper(), settings)
     except Exception as error:  # its errors share no base but Exception
-        raise ArtifactError(f"{path}: OpenVINO cannot compile it for the {device}: {openvino_message(error)}") from None
+        raise runtime_failure(path, "OpenVINO", f"compile it for the {device}", openvino_message(error)) from None
 
 
 class OpenVINOSession(InferenceSession):
@@ -126,7 +127,7 @@ class OpenVINOSession(InferenceSession):
         try:
             self._native_call(self._request, {}, share_outputs=True, decode_strings=False)
         except Exception as error:  # its errors share no base but Exception
-            raise ArtifactError(f"{self._path}: OpenVINO cannot run it: {openvino_message(error)}") from None
+            raise runtime_failure(self._path, "OpenVINO", "run it", openvino_message(error)) from None
 
     def _reset(self) -> None:
         self._request.reset_state()

@@ -15,6 +15,7 @@ from nnpipe.core.messages import one_line
 from nnpipe.core.tensors import IOSpec, random_batch
 from nnpipe.formats.sealed import SealedFile
 from nnpipe.frameworks.framework_output import hushed
+from nnpipe.frameworks.runtime_failures import runtime_failure
 from nnpipe.frameworks.torch_bounded import io_of_program
 from nnpipe.frameworks.torch_program import LoadedProgram, exported_anew, is_quantised
 from nnpipe.frameworks.torch_state import TorchState, state_buffers, state_of_program
@@ -170,7 +171,7 @@ def compile_call(
                 with hushed(), torch._inductor.config.patch(freezing=frozen):
                     found = compiled(*given)
         except Exception as error:  # its errors share no base but Exception
-            raise ArtifactError(f"{path}: PyTorch cannot compile it: {one_line(error)}") from None
+            raise runtime_failure(path, "PyTorch", "compile it", error) from None
         seen.add(shapes)
         return tuple(found[pick] for pick in picks)
 
@@ -192,14 +193,14 @@ def load_package(file: SealedFile, bound: IOSpec, path: Path) -> Callable[..., t
         with hushed():
             loader = torch._inductor.aoti_load_package(io.BytesIO(file.content)).loader
     except Exception as error:  # its errors share no base but Exception
-        raise ArtifactError(f"{path}: PyTorch cannot load it: {one_line(error)}") from None
+        raise runtime_failure(path, "PyTorch", "load it", error) from None
     order, picks = _places(file.io, bound)
 
     def call(*tensors: Any) -> tuple[Any, ...]:
         try:
             found = loader.run([tensors[place] for place in order])
         except Exception as error:  # its errors share no base but Exception
-            raise ArtifactError(f"{path}: PyTorch cannot run it: {one_line(error)}") from None
+            raise runtime_failure(path, "PyTorch", "run it", error) from None
         return tuple(found[pick] for pick in picks)
 
     return call

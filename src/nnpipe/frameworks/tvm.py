@@ -19,6 +19,7 @@ from nnpipe.core.session import WARMUP_RUNS, InferenceSession, timed_runs
 from nnpipe.core.tensors import Batch, IOSpec
 from nnpipe.frameworks.framework_output import hushed
 from nnpipe.frameworks.recorded_calls import RecordedCall, times_of_calls
+from nnpipe.frameworks.runtime_failures import runtime_failure
 
 FORMAT = "tvm"
 SCHEDULES, TUNING = "schedules", "tuning"
@@ -177,7 +178,7 @@ class TVMSession(InferenceSession):
         del self._native, self._again
 
     def _failed(self, error: Exception) -> ArtifactError:
-        return ArtifactError(f"{self._path}: TVM cannot run it: {tvm_message(error)}")
+        return runtime_failure(self._path, "TVM", "run it", tvm_message(error))
 
 
 def _type_of(arguments: Sequence[Any]) -> str:
