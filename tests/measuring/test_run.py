@@ -121,6 +121,19 @@ def test_a_large_result_takes_at_most_24_bytes_a_sample(tmp_path: Path) -> None:
     assert len(Run.read(path).series["inference"]) == 100_000
 
 
+def test_results_for_the_same_samples_hold_their_truth_once(path: Path, tmp_path: Path) -> None:
+    one = Run.read(path)
+    assert one.evaluation is not None
+    wrong = {**one.evaluation.arrays, "predicted": np.zeros(20, np.int64)}
+    changed = dataclasses.replace(one.evaluation, arrays=wrong)
+    dataclasses.replace(one, evaluation=changed).write(tmp_path / "other.json")
+    other = Run.read(tmp_path / "other.json").evaluation
+    assert other is not None
+    assert other.arrays["truth"] is one.evaluation.arrays["truth"]
+    assert not other.arrays["truth"].flags.writeable
+    assert not other.arrays["predicted"].any()
+
+
 def test_columns_of_a_series_are_of_one_length_and_numbers() -> None:
     with pytest.raises(ArtifactError, match="differ in length"):
         Series({"a": np.zeros(2), "b": np.zeros(3)})

@@ -15,6 +15,7 @@ from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.task import quality_metric
 from nnpipe.measuring.constraints import MetricConstraint
 from nnpipe.report.document import Table
+from nnpipe.report.inputs.quality import Quality
 from nnpipe.tasks import EmbeddingSearch
 from nnpipe.tasks.embedding.search import GALLERY, QUERY
 from nnpipe.tasks.embedding.section import EmbeddingSection
@@ -103,9 +104,7 @@ def test_any_k_up_to_a_hundred_can_be_a_constraint() -> None:
 
 def test_the_section_lists_the_worst_queries() -> None:
     found = judged(np.eye(3)[[0, 0, 1, 1, 0]], [0, 0, 1, 1, 1])
-    candidate = SimpleNamespace(
-        name="small", number=0, quality=SimpleNamespace(task=EmbeddingSearch(), evaluation=found, samples=5)
-    )
+    candidate = SimpleNamespace(name="small", number=0, quality=Quality(EmbeddingSearch(), found))
     section = EmbeddingSection().section([candidate])  # type: ignore[list-item]
     worst = next(part for part in section.blocks if isinstance(part, Table) and part.header[0] == "Query")
     assert len(worst.rows) == 3  # the last, and both that are mistaken for it

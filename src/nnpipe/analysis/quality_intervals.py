@@ -183,4 +183,4 @@ def _binary(
     values = metric.sample_values(evaluation)
     counted = ~np.isnan(values)
     values = values[counted]
-    return (values.astype(bool), counted) if len(values) and bool(np.isin(values, (0, 1)).all()) else None
+    return (values.astype(bool), counted) if len(values) and bool(((values == 0) | (values == 1)).all()) else None

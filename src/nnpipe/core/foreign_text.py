@@ -36,7 +36,7 @@ def harmless(text: str) -> str:
     >>> harmless("\\x1b[31mred, \\u202egnp.exe")
     '\ufffd[31mred, \ufffdgnp.exe'
     """
-    if not (text.isascii() and text.replace("\n", "").isprintable()):
+    if not text.replace("\n", "").replace("\u00a0", "").isprintable():
         text = "".join(
             c if c in "\n\t" or unicodedata.category(c) not in _UNSAFE or c in _JOINERS else REPLACED for c in text
         )

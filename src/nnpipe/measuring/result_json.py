@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 import numpy.typing as npt
 
@@ -22,6 +25,9 @@ COMPARISON = "comparison"  # the ``kind`` of a file with the runs of a compariso
 _FILE_LIMIT = 1 << 28  # bytes; ten million inferences need half of it
 _NODE_LIMIT = 1 << 20  # JSON values; bulk arrays are text and count as one each
 _ARRAYS_LIMIT = 1 << 30  # bytes of all arrays together, unpacked
+
+_IN_USE: MutableMapping[bytes, npt.NDArray[Any]] = WeakValueDictionary()
+"""Arrays that are in use, by the digest of their JSON: many results hold the same truth, which is kept once."""
 
 T = TypeVar("T")
 
@@ -58,7 +64,7 @@ def is_result(path: Path) -> bool:
 
 
 class ArrayUnpacker:
-    """Unpacks arrays, and raises an error if they are too large in total."""
+    """Unpacks arrays, which are read-only, and raises an error if they are too large in total."""
 
     def __init__(self) -> None:
         self.left = _ARRAYS_LIMIT
@@ -67,8 +73,15 @@ class ArrayUnpacker:
         """Return the unpacked arrays by name."""
         found = {}
         for name in packed:
-            found[name] = unpack(typed(dict, packed, name), min(self.left, LIMIT))
-            self.left -= found[name].nbytes
+            data = typed(dict, packed, name)
+            digest = hashlib.sha256(json.dumps(data, sort_keys=True).encode()).digest()
+            array = _IN_USE.get(digest)
+            if array is None:
+                array = unpack(data, min(self.left, LIMIT))
+                array.flags.writeable = False
+                _IN_USE[digest] = array
+            self.left -= array.nbytes
+            found[name] = array
         return found
 
 

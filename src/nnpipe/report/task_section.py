@@ -16,7 +16,6 @@ from nnpipe.measuring.quantities import quality
 from nnpipe.report.document import Block, Cell, Paragraph, Section, Table
 from nnpipe.report.formatting import NOTHING
 from nnpipe.report.inputs.candidate import Candidate
-from nnpipe.report.inputs.quality import CONFIDENCE, figure_of
 from nnpipe.report.quantity_text import interval, written
 from nnpipe.report.sample_pictures import worst_samples
 
@@ -110,6 +109,6 @@ def _cells(task: Task, candidate: Candidate) -> list[Cell]:
         return [Cell(NOTHING)] * (len(task.metrics) + 1)
     found = []
     for metric in task.metrics:
-        known = figure_of(metric, quality_.evaluation, CONFIDENCE)
+        known = quality_.figure_of(metric)
         found.append(Cell(written(quality(metric), known.value), known.value, interval(quality(metric), known)))
     return [*found, Cell(f"{quality_.samples:,}", float(quality_.samples))]

@@ -84,7 +84,8 @@ def _errors(qualities: Sequence[Quality], draws: int, random: np.random.Generato
     metric, evaluations = qualities[0].metric, [each.evaluation for each in qualities]
     sign = -1.0 if metric.less_is_better else 1.0
     values = paired_contributions(metric, evaluations)
-    values = values[:, np.isfinite(values).all(axis=0)]
+    there = np.isfinite(values).all(axis=0)
+    values = values if there.all() else values[:, there]
     parts = values.shape[1]
     covariance = np.atleast_2d(np.cov(values)) / parts if parts > 1 else np.zeros((len(values), len(values)))
     # Eigenvalues are 0 for candidates with the same answers, or slightly negative because of rounding.

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -35,6 +34,7 @@ class Quality:
 
     task: Task
     evaluation: Evaluation
+    _figures: dict[str, Figure] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
     def of(cls, run: Run) -> Quality | None:
@@ -70,10 +70,16 @@ class Quality:
         """The number of judged samples."""
         return len(self.evaluation)
 
-    @cached_property
+    @property
     def figure(self) -> Figure:
         """The metric by which candidates are ranked, with its 95 % interval."""
-        return figure_of(self.metric, self.evaluation, CONFIDENCE)
+        return self.figure_of(self.metric)
+
+    def figure_of(self, metric: QualityMetric) -> Figure:
+        """Return a metric of the task with its 95 % interval."""
+        if metric.name not in self._figures:
+            self._figures[metric.name] = figure_of(metric, self.evaluation, CONFIDENCE)
+        return self._figures[metric.name]
 
     @property
     def value(self) -> float:

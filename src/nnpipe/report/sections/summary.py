@@ -18,7 +18,7 @@ from nnpipe.report.formatting import NOTHING, Scale, count, counted, digits, sha
 from nnpipe.report.inputs.candidate import Candidate, quality_text
 from nnpipe.report.inputs.comparability import leading_quality, on_the_same_samples, pairing
 from nnpipe.report.inputs.pareto_front import Standing, standings
-from nnpipe.report.inputs.quality import CONFIDENCE, Quality, figure_of
+from nnpipe.report.inputs.quality import Quality
 from nnpipe.report.quantity_text import difference_text, interval, kinds, written
 from nnpipe.report.sections.doubts import doubts
 from nnpipe.report.sections.headline import headline_figures
@@ -237,7 +237,7 @@ def _other(candidate: Candidate, metric: QualityMetric, leading: Quality | None)
     quality = candidate.quality
     if quality is None or leading is None or quality.task.name != leading.task.name:
         return Cell(NOTHING)
-    figure = figure_of(metric, quality.evaluation, CONFIDENCE)
+    figure = quality.figure_of(metric)
     if figure.value is None or not math.isfinite(figure.value):
         return Cell(NOTHING)
     of = quantity(metric.name)

@@ -16,7 +16,7 @@ from nnpipe.measuring.statistics import CONFIDENCE, Summary
 from nnpipe.report.inputs.candidate import Candidate
 from nnpipe.report.inputs.comparability import pairing
 from nnpipe.report.inputs.pareto_front import standings
-from nnpipe.report.inputs.quality import as_figure, figure_of
+from nnpipe.report.inputs.quality import as_figure
 from nnpipe.report.sections.outcome import Failure
 from nnpipe.report.sections.pace import PaceFigures
 
@@ -92,7 +92,7 @@ def figures_of(candidate: Candidate) -> dict[str, Figure]:
     if judged is not None:
         found[judged.metric.name] = judged.figure
         for metric in judged.task.metrics[1:]:
-            figure = figure_of(metric, judged.evaluation, CONFIDENCE)
+            figure = judged.figure_of(metric)
             if figure.value is not None or judged.evaluation.not_finite.any():
                 found[metric.name] = figure
     return found

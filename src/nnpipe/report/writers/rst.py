@@ -15,6 +15,8 @@ from nnpipe.report.writers.picture_files import ImageFormat, write_pictures
 from nnpipe.report.writers.text_tables import as_table, cell_on_line, rows_on_page
 
 _UNDERLINES = "=-~^"
+# An underscore inside a word has no effect; a colon may start an address or a role, except in a time of day.
+_SPECIAL = re.compile(r"[\\*`|<@] | (?<![a-zA-Z0-9])_ | _(?![a-zA-Z0-9]) | :(?!\ ) (?!(?<=\d:)\d)", re.VERBOSE)
 _ENUMERATOR = re.compile(r"\(?(\w+|#)[.)](\s|$)")
 _NO_ELEMENTS = str.maketrans("<>", "\u2039\u203a")
 _DIRECTIVES = {"note": "note", "warning": "warning"}
@@ -66,25 +68,13 @@ def escaped(text: str, limit: int = 1000) -> str:
     line = clean(text, limit)
     if not line:
         return ""
-    result = []
-    for place, letter in enumerate(line):
-        before, after = line[place - 1 : place], line[place + 1 : place + 2]
-        inside_word = _is_plain(before) and _is_plain(after)
-        # A colon may start an address or a role, except in a time of day; an underscore inside a word has no effect.
-        colon = letter == ":" and after != " " and not (before.isdecimal() and after.isdecimal())
-        special = letter in "\\*`|<@" or (letter == "_" and not inside_word) or colon
-        result.append("\\" + letter if special else letter)
-    first = result[0]
+    result = _SPECIAL.sub(r"\\\g<0>", line)
     if line[0] == "\\":
         # Backslashes alone would be a transition; an escaped space before them is not shown.
-        result[0] = "\\ " + first
-    elif len(first) == 1 and (not first.isalnum() or _ENUMERATOR.match(line)):
-        result[0] = "\\" + first
-    return "".join(result)
-
-
-def _is_plain(letter: str) -> bool:
-    return letter.isascii() and letter.isalnum()
+        return "\\ " + result
+    if result[0] == line[0] and (not line[0].isalnum() or _ENUMERATOR.match(line)):
+        return "\\" + result
+    return result
 
 
 def _document(document: Document, places: dict[str, str]) -> Iterator[str]:

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nnpipe.core.evaluation import Evaluation
+from nnpipe.core.quality_metric import numbered
 
 SIGNIFICANCE = 0.01
 """The significance level of the test whether predictions are better than chance."""
@@ -29,8 +30,8 @@ def prediction_doubts(evaluation: Evaluation) -> Iterator[tuple[str, str]]:
     if len(evaluation) < _FEWEST:
         return
     truth, predicted = evaluation.arrays["truth"], evaluation.arrays["predicted"]
-    classes, numbers = np.unique(np.concatenate([truth, predicted]), return_inverse=True)
-    true, told = (np.bincount(half, minlength=len(classes)) for half in np.split(numbers.reshape(-1), 2))
+    numbers, classes = numbered(np.concatenate([truth, predicted]))
+    true, told = (np.bincount(half, minlength=len(classes)) for half in np.split(numbers, 2))
     chance = chance_p_value(true, told, int(np.count_nonzero(truth == predicted)))
     if chance is not None and chance > SIGNIFICANCE:
         share = 100 * float(np.mean(truth == predicted))
