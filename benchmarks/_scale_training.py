@@ -67,7 +67,7 @@ def grown(path: Path, epochs: int) -> float:
 
 def written(epochs: int) -> int:
     """Return the number of epochs after which files that show all epochs are written."""
-    fit: Any = SimpleNamespace(options=TrainerOptions(num_epochs=epochs), stopping="")
+    fit: Any = SimpleNamespace(options=TrainerOptions(num_epochs=epochs), stopping="", step=0, final=None)
     number = 0
     for fit.epoch in range(1, epochs + 1):
         number += writes_after(fit)

@@ -93,3 +93,23 @@ def test_an_average_of_integers_may_be_off_by_a_step_more(kind: str, wrong: bool
     assert (level_of(one, 1, ("int8",)).over > 0) is wrong
     assert level_of(one, 1, ("float",)).over > 0
     assert level_of(Pair(place, place, expected, found + 2 * step, True), 1, ("int8",)).over > 0
+
+
+def test_what_is_computed_without_rounded_numbers_is_held_to_be_as_exact() -> None:
+    expected = signal()
+    only = pair(expected, expected + 0.01 * signal(1))
+    given = ([only], 1, ("int8-weights",), {"t": ("x",)}, {}, [only.other], {})
+    assert suspects_among(*given)[1] == ()
+    assert [each.name for each in suspects_among(*given, {"t"})[1]] == ["operation"]
+
+
+def test_a_bias_that_is_missing_is_missing_in_the_operations_before_too() -> None:
+    bias, expected = np.linspace(1, 2, CHANNELS), signal()
+    conv = ComputedTensor("c", "conv", "Conv", "", ("x",))
+    relu = ComputedTensor("r", "relu", "Relu", "", ("c",))
+    only = Pair(ComputedTensor("t", "sum", "Add", "", ("x",)), relu, expected + bias, expected, True)
+    rest = {"t": np.broadcast_to(bias, expected.shape)}
+    before = Pair(conv, conv, expected, expected, True)
+    (suspect,) = suspects_among([before, only], 1, ("float",), {"t": ("c",)}, {}, [conv, relu], rest)[1]
+    assert "its bias were missing" in suspect.told
+    assert suspect.there == ("relu", "conv")

@@ -8,7 +8,7 @@ channel.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
@@ -32,10 +32,12 @@ LEAST_OF_TENSOR: dict[Claim, float] = {
 Effect = Literal["all", "none", ""]
 """What undoing a suspect does to the outputs: it makes them the source's, changes nothing, or neither is certain."""
 
+_EXACT: tuple[Claim, ...] = ("float16",)  # kernels may approximate functions
 _SUSPECTS = 3
 _BIAS = 3.0  # the least excess of noise, in decibels, that is assigned to a wrong bias
 _ONCE = (0.5, 2.0)  # times that a bias is missing or too much; beyond that, another error resembles it by chance
 _LIKE_BIAS = 0.8  # correlation of errors of channels with their biases
+_MISSING = "as if its bias were missing"
 _FEWEST = 8  # the least number of values of a channel to detect its bias
 _CONSTANT = 0.5  # the most of a result at rest that may differ within channels, if it is a bias
 _RECTIFYING = ("relu", "clip", "activation", "hardtanh", "clamp")
@@ -86,7 +88,7 @@ class Suspect:
         The measured ratio.
     within, there
         The operations with weights between the last matching tensors and this one
-        in the source, and all such operations in the other model.
+        in the source, and all such operations in the other model; if a bias is missing, also those before them.
     told
         A description of what is seen.
     effect
@@ -163,6 +165,7 @@ def suspects_among(
     weighted: Mapping[str, tuple[str, ...]],
     other: Sequence[ComputedTensor],
     at_rest: Mapping[str, Any],
+    exact: Collection[str] = (),
 ) -> tuple[tuple[Level, ...], tuple[Suspect, ...]]:
     """Measure all pairs and return those that violate the claims, the worst first.
 
@@ -184,9 +187,11 @@ def suspects_among(
         The computed tensors of the other model.
     at_rest
         The tensors that the source computes if all inputs of each operation are 0, which are their biases.
+    exact
+        The source's tensors that neither model computes with rounded numbers.
     """
     claims = tuple(claims)
-    levels = tuple(level_of(pair, axis, claims) for pair in pairs)
+    levels = tuple(level_of(pair, axis, _EXACT if pair.source.tensor in exact else claims) for pair in pairs)
     biases = {
         n: told
         for n, pair in enumerate(pairs)
@@ -208,10 +213,12 @@ def suspects_among(
         within = between(pairs[number].source.tensor, known, inputs_of)
         names = [name for tensor in within for name in weighted.get(tensor, ())]
         told = what_is_wrong(rows_of(pairs[number].expected, axis), rows_of(pairs[number].found, axis))
-        there = tuple(operations[tensor] for tensor in between(pairs[number].other.tensor, paired, taken_by))
+        there = between(pairs[number].other.tensor, paired, taken_by)
+        if biases.get(number) == _MISSING:
+            there += [name for tensor in there for name in taken_by[tensor] if name in operations and name not in there]
         told = f"{biases[number]}; {told}" if number in biases else told
         name = ", ".join(names[::-1]) or levels[number].operation
-        found.append(Suspect(name, levels[number], tuple(names), there, told))
+        found.append(Suspect(name, levels[number], tuple(names), tuple(map(operations.__getitem__, there)), told))
     return levels, tuple(found)
 
 
@@ -247,7 +254,7 @@ def _wrong_bias(pair: Pair, axis: int, inputs_of: Mapping[str, tuple[str, ...]],
     like = float(np.sum(off * bias) / np.sqrt(np.sum(np.square(off)) * np.sum(np.square(bias)))) if off.any() else 0.0
     if not _ONCE[0] <= abs(part) <= _ONCE[1] or abs(like) < _LIKE_BIAS:
         return ""
-    return "as if its bias were missing" if part < 0 else "as if its bias were added once too often"
+    return _MISSING if part < 0 else "as if its bias were added once too often"
 
 
 def coarsest(levels: Sequence[Level], within: Mapping[str, tuple[str, ...]]) -> tuple[Suspect, ...]:

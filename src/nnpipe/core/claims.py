@@ -22,6 +22,9 @@ NUMBERS: tuple[Claim, ...] = ("float", "float16", "bfloat16", "int8-weights", "i
 INTEGERS: tuple[Claim, ...] = ("int8-weights", "int8", "int4-weights")
 """Those of them by which weights are integers with a scale."""
 
+WEIGHTS_ONLY: tuple[Claim, ...] = ("int8-weights", "int4-weights")
+"""Those of them by which nothing but products with weights is computed with integers."""
+
 CHANGES: tuple[Claim, ...] = ("pruned", "clustered", "fine-tuned")
 """Claims about weights that were changed on purpose."""
 

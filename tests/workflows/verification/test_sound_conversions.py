@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -87,10 +88,15 @@ def opened(path: Path, cls: str = "ONNXModel") -> LiveModel:
     return find(cls, ModelWrapper).from_json({"model_path": str(path)}).open(path)
 
 
-def told_of(source: LiveModel, other: LiveModel, claims: tuple[Claim, ...] = ("float",)) -> dict[str, Any]:
+def told_of(
+    source: LiveModel,
+    other: LiveModel,
+    claims: tuple[Claim, ...] = ("float",),
+    samples: Sequence[dict[str, Any]] = (),
+) -> dict[str, Any]:
     """Compare two models as ``verify`` does; return the verdict and its reason."""
     random = np.random.default_rng(1)
-    samples = [{"x": random.standard_normal((1, 3, 8, 8)).astype(np.float32)} for _ in range(8)]
+    samples = samples or [{"x": random.standard_normal((1, 3, 8, 8)).astype(np.float32)} for _ in range(8)]
     binding = bound(source.io, other.io, {}, ())
     with source.session() as session:
         reference = Reference.of(session, source.io, samples)
@@ -162,6 +168,43 @@ def test_a_source_of_integers_is_not_judged_for_floats(tmp_path: Path) -> None:
     assert reference.with_own_numbers(()) == ("int8",)
     reference.write(tmp_path / "reference.npz")
     assert Reference.read(tmp_path / "reference.npz").with_own_numbers(("float",)) == ("int8",)
+
+
+def test_a_bias_added_twice_is_seen_although_weights_are_rounded(tmp_path: Path) -> None:
+    from nnpipe.compilers.onnx_quantizer import ONNXDynamicQuantizer
+
+    random, node = np.random.default_rng(0), onnx.helper.make_node
+    nodes = [
+        node("MatMul", ["x", "weights"], ["product"], "product"),
+        node("Add", ["product", "bias"], ["sum"], "sum"),
+        node("Softmax", ["sum"], ["scores"], "softmax"),
+    ]
+    held = {"weights": random.standard_normal((16, 4)), "bias": 0.1 * random.standard_normal(4)}
+    kind = onnx.TensorProto.FLOAT
+    graph = onnx.helper.make_graph(
+        nodes, "net",
+        [onnx.helper.make_tensor_value_info("x", kind, ["n", 16])],
+        [onnx.helper.make_tensor_value_info("scores", kind, ["n", 4])],
+        [onnx.numpy_helper.from_array(np.float32(array), name) for name, array in held.items()],
+    )  # fmt: skip
+    opset = [onnx.helper.make_opsetid("", 17)]
+    onnx.save(onnx.helper.make_model(graph, opset_imports=opset, ir_version=8), tmp_path / "source.onnx")
+    source = opened(tmp_path / "source.onnx")
+    exported = source.export(tmp_path / "exported.onnx", "onnx")
+    path = ONNXDynamicQuantizer().compile(exported, tmp_path / "integers.onnx").path
+    samples = [{"x": random.standard_normal((1, 16)).astype(np.float32)} for _ in range(8)]
+    assert told_of(source, opened(path), ("int8-weights",), samples)["verdict"] == "close"
+
+    proto = onnx.load(path)
+    last = next(each for each in proto.graph.node if each.op_type == "Softmax")
+    bias = next(name for each in proto.graph.node if each.op_type == "Add" for name in each.input if "bias" in name)
+    again = node("Add", [last.input[0], bias], ["again"], "again")
+    last.input[0] = "again"
+    proto.graph.node.insert(list(proto.graph.node).index(last), again)
+    onnx.save(proto, tmp_path / "damaged.onnx")
+    found = told_of(source, opened(tmp_path / "damaged.onnx"), ("int8-weights",), samples)
+    assert found["verdict"] == "different"
+    assert "'softmax'" in found["reason"]
 
 
 @pytest.mark.parametrize(("level", "numbers"), [(0, "float"), (1, "float"), (2, "float16"), (4, "int8-weights")])

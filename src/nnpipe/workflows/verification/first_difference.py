@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,7 @@ from nnpipe.analysis.suspect_operations import Level, Suspect, between, coarsest
 from nnpipe.analysis.tensor_pairing import ComputedTensor, Pair, TensorPairing, comparable
 from nnpipe.analysis.weight_changes import Weighing
 from nnpipe.core.batch_conversion import adapt
-from nnpipe.core.claims import Claim
+from nnpipe.core.claims import WEIGHTS_ONLY, Claim, numbers_of
 from nnpipe.core.errors import NotSupported
 from nnpipe.core.foreign_text import lines_of
 from nnpipe.core.graph import Graph, Selector
@@ -23,6 +24,7 @@ from nnpipe.workflows.verification.binding import Binding
 from nnpipe.workflows.verification.graph_order import in_order, varying
 from nnpipe.workflows.verification.rerun import Rerun, batches_of, joined_values
 
+_INTEGERS = re.compile("quant|integer|nbits", re.IGNORECASE)
 _EVERYTHING = Selector(tensor="*")
 _SAMPLES = 8
 
@@ -173,12 +175,42 @@ def paired_values(
 
 def divergence(values: PairedValues, claims: Iterable[Claim]) -> Divergence:
     """Judge each operation of the source by its counterpart's values; ``claims`` are those of the conversion."""
-    graph, pairs, axis = values.graph, values.pairs, values.source.wrapper.channel_axis
+    graph, pairs, axis, claims = values.graph, values.pairs, values.source.wrapper.channel_axis, tuple(claims)
     at_rest = values.recompute({pair.source.tensor: np.zeros_like(pair.expected) for pair in pairs}, resting=True)
     computed, weighted = _computed(graph), _weighted(graph)
     places = _places(values.other_graph)
-    levels, suspects = suspects_among(pairs, axis, tuple(claims), computed, weighted, places, at_rest)
+    exact = _exact(values) if numbers_of(claims) in WEIGHTS_ONLY else ()
+    levels, suspects = suspects_among(pairs, axis, claims, computed, weighted, places, at_rest, exact)
     return Divergence(levels, suspects, coarsest(levels, weighted))
+
+
+def _exact(values: PairedValues) -> set[str]:
+    """Return the source's tensors of pairs that both models compute without integers, and the source without weights.
+
+    They are computed from the pairs before them.
+    """
+    graph, other_graph = values.graph, values.other_graph
+    known, paired = {pair.source.tensor for pair in values.pairs}, {pair.other.tensor for pair in values.pairs}
+    computed, others, within = _computed(graph), _computed(other_graph), weighted_within(values)
+    rounded, rounded_there = _rounded(graph), _rounded(other_graph)
+    return {
+        pair.source.tensor
+        for pair in values.pairs
+        if not within[pair.source.tensor]
+        and rounded.isdisjoint(between(pair.source.tensor, known, computed))
+        and rounded_there.isdisjoint(between(pair.other.tensor, paired, others))
+    }
+
+
+def _rounded(graph: Graph) -> set[str]:
+    """Return the tensors that are computed with integers that stand for real numbers."""
+    scaled = {name for name, spec in graph.tensors.items() if spec.scale is not None}
+    return {
+        tensor
+        for operation in graph.operations
+        if _INTEGERS.search(operation.kind) or not scaled.isdisjoint((*operation.inputs, *operation.outputs))
+        for tensor in operation.outputs
+    }
 
 
 def weighted_within(values: PairedValues) -> dict[str, tuple[str, ...]]:
