@@ -19,6 +19,7 @@ from nnpipe.frameworks.c_source import write_c_source
 from nnpipe.protocols.client.session import open_session
 from nnpipe.testing.protocol import same
 from nnpipe.testing.raw_host import batch_for
+from nnpipe.workflows.candidates.model_files import model_size
 from nnpipe.workflows.devices.c_server import build_server
 from nnpipe.workflows.devices.device import Device
 from nnpipe.workflows.devices.inspection import try_out
@@ -115,3 +116,12 @@ def test_a_device_that_takes_no_machine_code_from_clients_is_not_tried() -> None
         (found,) = try_out([Device("board", server.protocol)])
     assert found.state == "not tried"
     assert "--allow-native-code-from-clients" in found.reason
+
+
+def test_a_target_tells_the_size_of_what_it_built(tmp_path: Path) -> None:
+    model = write_model(tmp_path)
+    with Server("--allow-native-code-from-clients", runtime="CRuntime", timeout=10) as server:
+        with open_session(server.protocol, model) as session:
+            found = model_size(model, session.stats())
+    assert found is not None
+    assert 100 < found < model.size

@@ -19,6 +19,7 @@ from nnpipe.core.runtime import Runtime
 from nnpipe.core.secret import shown_settings
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import IOSpec
+from nnpipe.frameworks.c_source import BUILT_BYTES
 from nnpipe.measuring.host import framework_versions, host_facts
 from nnpipe.protocols.conversation.checksums import Buffer
 from nnpipe.protocols.conversation.conversation import Message
@@ -224,9 +225,10 @@ class Service:
         self._session = session
         self._inferences = 0
         log.info("loaded in %.3f s", self._load_ns / 1e9)
-        return LoadedModel(
-            self._load_ns, session.io.to_json(), target_facts() | {"runtime": shown_settings(self._runtime.describe())}
-        )
+        about = target_facts() | {"runtime": shown_settings(self._runtime.describe())}
+        if (built := session.stats().get(BUILT_BYTES)) is not None:
+            about[BUILT_BYTES] = built
+        return LoadedModel(self._load_ns, session.io.to_json(), about)
 
     def _check_size(self, inputs: TensorLayout) -> None:
         if inputs.size is not None and inputs.size > self._options.max_input_bytes:

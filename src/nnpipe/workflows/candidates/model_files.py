@@ -169,8 +169,11 @@ def model_size(artifact: Artifact, stats: Mapping[str, Any] = MappingProxyType({
 
 def built_size(stats: Mapping[str, Any]) -> int | None:
     """Return the bytes of code and constants that a session tells; ``None`` for those that run a file as it is."""
-    board = stats.get("board")
-    told = board.get("flash_bytes") if isinstance(board, Mapping) else stats.get(BUILT_BYTES)
+    board, target = stats.get("board"), stats.get("target")
+    if isinstance(board, Mapping):
+        told = board.get("flash_bytes")
+    else:
+        told = (target if isinstance(target, Mapping) else stats).get(BUILT_BYTES)
     return told if type(told) is int and told >= 0 else None  # a target may tell anything
 
 
