@@ -40,6 +40,14 @@ def test_a_missing_file_is_refused_and_nothing_written(tmp_path: Path, capsys: p
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_mimic_never_replaces_its_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = tmp_path / "m.onnx"
+    model.write_bytes(b"mine")
+    assert main([str(model), "--mimic", str(model)]) == 2
+    assert "would replace the model" in capsys.readouterr().err
+    assert model.read_bytes() == b"mine"
+
+
 @pytest.mark.slow  # TensorFlow is imported
 def test_a_keras_layer_that_free_axes_are_too_short_for_asks_for_shapes(
     shared_data: Path, capsys: pytest.CaptureFixture[str]

@@ -184,8 +184,15 @@ class Agreement:
 
 @dataclass
 class AgreementAccumulator:
-    """Accumulates errors batch by batch, without storing outputs."""
+    """Accumulates errors batch by batch, without storing outputs.
 
+    Parameters
+    ----------
+    classes
+        Whether the source's first output may hold scores of classes.
+    """
+
+    classes: bool = True
     _tensors: dict[str, TensorErrors] = field(default_factory=dict)
     _samples: int = 0
     _same_class: int | None = 0
@@ -232,7 +239,7 @@ class AgreementAccumulator:
         # A row of scores for each sample; there may be further axes of length 1.
         long = [length for length in ours.shape[1:] if length != 1]
         scores = len(long) == 1 and long[0] > 1 and len(ours) == samples and ours.dtype.kind not in "OUSTb"
-        if self._same_class is None or not scores:
+        if self._same_class is None or not self.classes or not scores:
             self._same_class = None
             return
         one, two = ours.reshape(samples, -1), theirs.reshape(samples, -1)

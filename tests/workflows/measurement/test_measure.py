@@ -94,6 +94,13 @@ def test_a_compiled_model_that_its_runtime_refuses_is_removed(model: Path, sampl
     assert not list(tmp_path.glob("broken.onnx*"))
 
 
+def test_a_compiled_model_never_replaces_the_one_that_it_is_made_from(model: Path, samples: Any) -> None:
+    before = model.read_bytes()
+    with pytest.raises(ConfigError, match="would replace the model"):
+        measure(model, data=samples, way="onnx-int8", options=QUICK, output=model.with_suffix(".json"))
+    assert model.read_bytes() == before
+
+
 @pytest.mark.parametrize("compiled", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_the_command_gives_the_same(compiled: bool, model: Path, samples: Any, tmp_path: Path) -> None:
     from nnpipe.compilers.onnx_quantizer import ONNXStaticQuantizer

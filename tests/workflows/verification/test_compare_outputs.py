@@ -98,6 +98,13 @@ def test_swapped_outputs_are_different() -> None:
     assert found["verdict"] == "different"
 
 
+@pytest.mark.parametrize("classes", [True, False])
+def test_which_number_is_the_greatest_matters_for_classes_only(classes: bool, tmp_path: Path) -> None:
+    Reference.of(Difference(io()), io(), samples(), "float", classes).write(tmp_path / "r.npz")
+    found = verified(Difference(io()), Reference.read(tmp_path / "r.npz"), Tolerances())
+    assert ("same_class" in found) == classes
+
+
 def test_the_worst_sample_is_told() -> None:
     reference = Reference.of(Difference(io()), io(), samples())
     reference.outputs[3]["y"][0, 0] += 1

@@ -19,7 +19,7 @@ from nnpipe.core.closing import Closing
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.component import Component
 from nnpipe.core.dataset import Dataset
-from nnpipe.core.errors import NNPipeError
+from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.plan import Plan
@@ -67,6 +67,7 @@ class ModelProcess(Closing):
 
     def __init__(self, wrapper: ModelWrapper, dataset: Dataset | None, path: Path, judged: bool = True) -> None:
         self._name = f"{type(wrapper).__name__} ({path})"
+        self._path = path.resolve()
         self._spec = CandidateSpec(path.name, wrapper, path, dataset=dataset, judged=judged).to_json()
         self._worker = Worker(f"{__name__}:Loaded", shown=True)
         self._made: dict[tuple[str, ...], Path] = {}  # by the format of the export and the compilers
@@ -86,6 +87,8 @@ class ModelProcess(Closing):
         """
         between = [path.with_name(f"{path.stem}.step{n}{suffix(way, compilers[:n])}") for n in range(len(compilers))]
         steps = [*between, path]
+        if self._path in [each.resolve() for each in steps]:
+            raise ConfigError(f"{path} would replace the model that it is made from; give the result another name")
         what = f"exporting {self._name} as {way.export}"
         recipe: tuple[str, ...] = (way.export,)
         made = self._once(recipe, what, steps[0], seconds, not compilers, True, do="export", format=way.export)
@@ -215,7 +218,8 @@ def _run(spec: CandidateSpec, model: LiveModel, request: Mapping[str, Any]) -> s
     with _session(spec, model, request["runtime"]) as session:
         # A file states its number format; other models would have to be traced, and compute in floats.
         numbers = computing_format(model) if isinstance(wrapper, FileModel) else "float"
-        Reference.of(session, wrapper.io, samples, numbers).write(Path(request["to"]))
+        classes = spec.dataset.spec.task == "classification"
+        Reference.of(session, wrapper.io, samples, numbers, classes).write(Path(request["to"]))
     return str(request["to"])
 
 

@@ -57,22 +57,32 @@ class Reference:
         A batch of one sample each; outputs are floating point.
     numbers
         The number format in which it computes; outputs of a conversion need not be closer than that.
+    classes
+        Whether the first output may hold scores of classes, so that it matters which one is the greatest.
     """
 
     io: IOSpec
     inputs: tuple[Batch, ...]
     outputs: tuple[Batch, ...]
     numbers: Claim = "float"
+    classes: bool = True
 
     @classmethod
-    def of(cls, session: InferenceSession, io: IOSpec, samples: Sequence[Batch], numbers: Claim = "float") -> Reference:
+    def of(
+        cls,
+        session: InferenceSession,
+        io: IOSpec,
+        samples: Sequence[Batch],
+        numbers: Claim = "float",
+        classes: bool = True,
+    ) -> Reference:
         """Run the source on samples that agree with ``io``, and return its inputs and outputs."""
         outputs = list(outputs_of(session, io, samples))
         inputs = [session.compared_inputs(*each) for each in zip(samples, outputs, strict=True)]
         changed = [number for number, each in enumerate(inputs) if each is not samples[number]]
         for number, found in zip(changed, outputs_of(session, io, [inputs[n] for n in changed]), strict=True):
             outputs[number] = found
-        return cls(io, tuple(inputs), tuple(outputs), numbers)
+        return cls(io, tuple(inputs), tuple(outputs), numbers, classes)
 
     def with_own_numbers(self, claims: Iterable[Claim]) -> tuple[Claim, ...]:
         """Return claims of a conversion with the number format of its source: nothing can be closer than that."""
@@ -87,6 +97,7 @@ class Reference:
             If a tensor has an element type that such a file cannot hold.
         """
         arrays: dict[str, Any] = {"io": np.array(json.dumps(self.io.to_json())), "numbers": np.array(self.numbers)}
+        arrays["classes"] = np.array(self.classes)
         for side, batches in (("i", self.inputs), ("o", self.outputs)):
             for number, batch in enumerate(batches):
                 for place, spec in enumerate(self.io.inputs if side == "i" else self.io.outputs):
@@ -101,6 +112,7 @@ class Reference:
             with open(path, "rb") as handle, np.load(handle, allow_pickle=False) as content:
                 io = IOSpec.from_json(parse_json(str(content["io"])))
                 numbers = checked([str(content["numbers"])])[0]
+                classes = bool(content["classes"])
                 count = sum(name.startswith("i") and name.endswith(".0") for name in content.files)
                 sides = [
                     tuple(
@@ -111,7 +123,7 @@ class Reference:
                 ]
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
             raise ArtifactError(f"{path}: not what a source took and gave: {error}") from None
-        return cls(io, sides[0], sides[1], numbers)
+        return cls(io, sides[0], sides[1], numbers, classes)
 
 
 def chosen(dataset: Dataset, count: int) -> np.ndarray[Any, Any]:
@@ -181,7 +193,7 @@ def verified(
     claims: Iterable[Claim] = ("float",),
 ) -> dict[str, Any]:
     """Compare a model with its source; return verdict, reason and errors as JSON can hold them."""
-    comparison, worst, largest = AgreementAccumulator(), 0, -1.0
+    comparison, worst, largest = AgreementAccumulator(reference.classes), 0, -1.0
     outputs = outputs_of(session, reference.io, reference.inputs, binding)
     for number, pair in enumerate(zip(reference.outputs, outputs, strict=True)):
         ours, theirs = map(session.compared_outputs, pair)
