@@ -132,15 +132,15 @@ class KernelTable:
     def network_interval(self, ns: npt.ArrayLike, confidence: float = 0.9) -> tuple[float, float]:
         """Return factors of a predicted time between which the real one lies, by the networks that were measured.
 
-        Errors of kernels partly cancel, so they matter less the more kernels share the time.  By how much the interval
-        is wider than that tells is a quantile over the networks, each predicted without its own kernels: it covers a
-        further network of the same sorts (split conformal prediction: J. Lei and others, Journal of the American
-        Statistical Association 113 (2018), 1094-1111).
+        Errors of different kernels partly cancel, so they matter less the more kernels share the time; those of equal
+        ones do not.  By how much the interval is wider than that tells is a quantile over the networks, each predicted
+        without its own kernels: it covers a further network of the same sorts (split conformal prediction: J. Lei and
+        others, Journal of the American Statistical Association 113 (2018), 1094-1111).
 
         Parameters
         ----------
         ns
-            The times of the network's kernels.
+            The time that each of the network's different kernels takes in all.
         confidence
             How often the interval is to hold the real time.
         """
@@ -153,9 +153,11 @@ class KernelTable:
     @cached_property
     def _scores(self) -> Floats:
         times = np.array(self.ns)
-        found = [
-            abs(each.error - math.log(self.scale)) / _uncertainty(times[list(each.kernels)]) for each in self.networks
-        ]
+        found = []
+        for each in self.networks:
+            places = np.array(each.kernels, np.int64)
+            reach = _uncertainty(np.bincount(places, times[places]).astype(np.float64))
+            found.append(abs(each.error - math.log(self.scale)) / reach)
         return np.sort(np.array(found))
 
     @property

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from installed import needs
-from kernel_tables import table
+from kernel_tables import kernel, table
 
 import nnpipe as nn
 from nnpipe.core.errors import ArtifactError, ConfigError
@@ -17,6 +17,7 @@ from nnpipe.core.graph import Graph, Operation
 from nnpipe.core.primitives import ConvolutionPrimitive, PlainPrimitive
 from nnpipe.core.tensors import TensorSpec
 from nnpipe.scenarios.predict import main
+from nnpipe.workflows.prediction.predict import predictions
 
 
 def network(channels: int, *more: Operation) -> Graph:
@@ -112,3 +113,14 @@ def test_what_was_learnt_here_predicts_a_network_here(
     # Few kernels were measured, perhaps on a busy machine: the order must be right.
     assert 0.2 < found.ns / times.plain_ns < 5
     assert np.isfinite(found.interval).all()
+
+
+def test_errors_of_equal_kernels_do_not_cancel() -> None:
+    needs("sklearn")
+    found = table(errors=(0.3, -0.3, 0.1, 0.0, -0.1, 0.2, -0.2, 0.05, -0.05, 0.0))
+    networks = [[kernel(32)], [kernel(32)] * 40, [kernel(channels) for channels in range(24, 64)]]
+    one, equal, different = (
+        each.interval[1] / each.ns for each in predictions(["one", "equal", "different"], networks, found)
+    )
+    assert equal == pytest.approx(one)
+    assert different < one
