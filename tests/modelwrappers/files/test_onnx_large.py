@@ -14,6 +14,7 @@ from nnpipe.core.artifact import sidecar_of
 from nnpipe.core.errors import ArtifactError, ConfigError
 from nnpipe.core.tensors import random_batch
 from nnpipe.formats.onnx import read_onnx
+from nnpipe.modelwrappers.files import _onnx_graph
 from nnpipe.modelwrappers.files import onnx as module
 from nnpipe.modelwrappers.files._onnx_graph import ONNXSource
 from nnpipe.modelwrappers.files.onnx import ONNXModel
@@ -168,3 +169,19 @@ def test_a_name_that_is_no_text_is_told_in_one_line(
     assert told == f"nnpipe info: {path}: not a usable ONNX model: a string that is not UTF-8\n"
     with pytest.raises(ArtifactError, match="not UTF-8"):
         ONNXModel(model_path=path).open().session()
+
+
+def test_a_graph_is_read_without_large_weights_in_files_of_their_own(
+    outside: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_onnx_graph, "_SMALL", 16)
+    expected = ONNXModel(model_path=outside).open().get_weights()
+    model, broken = ONNXModel(model_path=outside).open(), ONNXModel(model_path=outside).open()
+    assert model.get_inference_graph().operations == broken.get_inference_graph().operations
+    for name, array in model.get_weights().items():
+        np.testing.assert_array_equal(array, expected[name])
+    (outside.parent / "all.bin").write_bytes(b"\0")
+    assert broken.get_inference_graph().tensors["kernel"].shape == (6, 1, 3, 3)
+    with pytest.raises(ArtifactError, match=r"network\.onnx: not a usable ONNX model"):
+        broken.get_weights()
+    assert model.get_weights().keys() == expected.keys()

@@ -21,6 +21,7 @@ from nnpipe.modelwrappers.files._onnx_primitives import primitives_of
 from nnpipe.modelwrappers.frameworks.inspection import check_weights, selected
 
 _NOTHING: Batch = MappingProxyType({})
+_SMALL = 1 << 16  # bytes of an external weight that is read with the graph
 
 
 class ONNXSource:
@@ -41,14 +42,18 @@ class ONNXSource:
 
     @cached_property
     def model(self) -> Any:
-        """The ``onnx_ir.Model`` with all weights in memory, unique names of nodes, and inferred shapes."""
+        """The ``onnx_ir.Model`` with unique names of nodes and inferred shapes.
+
+        Large external weights stay in their files until weights are asked for.
+        """
         ir = _imported("onnx_ir")
         _imported("onnx")
         passes = _imported("onnx_ir.passes.common")
         self.file.check_external()
         try:
-            native = _unzipped(self.file) if self.file.zipped else ir.load(self.file.path)
-            model = ir.external_data.load_to_model(native)
+            model = _unzipped(self.file) if self.file.zipped else ir.load(self.file.path)
+            small = [value for value in _external(model) if value.const_value.nbytes <= _SMALL]
+            _load(small)  # shapes may follow from them
         except Exception as error:  # protobuf, onnx_ir and file errors share no base
             raise ArtifactError(f"{self.file.path}: not a usable ONNX model: {one_line(error)}") from None
         with suppress(Exception):  # shapes are optional; without them the model is run to find them
@@ -56,11 +61,19 @@ class ONNXSource:
         _name_nodes(model.graph)
         return model
 
+    def _complete(self) -> Any:
+        """Return the model with all weights in memory."""
+        try:
+            _load(_external(self.model))
+        except Exception as error:  # file errors and those of onnx_ir share no base
+            raise ArtifactError(f"{self.file.path}: not a usable ONNX model: {one_line(error)}") from None
+        return self.model
+
     def serialised(self) -> bytes:
         """Return the content of a file with the model and its present weights."""
-        ir = _imported("onnx_ir")
+        model = self._complete()
         try:
-            return bytes(ir.to_proto(self.model).SerializeToString())
+            return bytes(_imported("onnx_ir").to_proto(model).SerializeToString())
         except Exception as error:  # larger than 2 GB, or text that is not valid UTF-8
             raise ArtifactError(f"{self.file.path}: cannot be held in one piece: {one_line(error)}") from None
 
@@ -92,7 +105,7 @@ class ONNXSource:
         self.changed = self.changed or bool(fresh)
 
     def _weights(self) -> dict[str, Any]:
-        found = self.model.graph.initializers
+        found = self._complete().graph.initializers
         return {name: value for name, value in found.items() if value.const_value.dtype.name != "STRING"}
 
     # -- graph ------------------------------------------------------------------------------------
@@ -211,6 +224,21 @@ def _unzipped(file: ONNXFile) -> Any:
     model = ir.from_proto(proto)
     ir.external_data.set_base_dir(model.graph, file.path.parent)
     return model
+
+
+def _external(model: Any) -> list[Any]:
+    """Return the weights of a model, and of graphs within its nodes, that are still in files beside it."""
+    ir = _imported("onnx_ir")
+    weights = [value for graph in model.graphs() for value in graph.initializers.values()]
+    return [value for value in weights if isinstance(value.const_value, ir.ExternalTensor)]
+
+
+def _load(weights: Sequence[Any]) -> None:
+    """Read weights from their files into memory."""
+    ir = _imported("onnx_ir")
+    loaded = ir.external_data.convert_tensors_from_external([value.const_value for value in weights])
+    for value, tensor in zip(weights, loaded, strict=True):
+        value.const_value = tensor
 
 
 def _name_nodes(graph: Any) -> None:
