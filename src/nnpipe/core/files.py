@@ -16,7 +16,7 @@ import secrets
 import shutil
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -262,6 +262,20 @@ def check_writable(path: str | os.PathLike[str], *, folder: bool = False) -> Pat
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise ConfigError(f"{shortened_path(destination)} cannot be written: {reason}") from None
     return destination
+
+
+def check_apart(path: str | os.PathLike[str], inputs: Iterable[str | os.PathLike[str]]) -> None:
+    """Raise :class:`ConfigError` if writing a file would replace one of those that it is made from.
+
+    They may be named in another way, such as by a link.
+    """
+    for each in inputs:
+        same = False
+        with suppress(OSError, ValueError):  # one does not exist; a ValueError is a NUL in a name
+            same = Path(path).samefile(each)
+        if same:
+            shown, read = shortened_path(path), shortened_path(each)
+            raise ConfigError(f"{shown} would replace {read}, which is read; give another name")
 
 
 def _check_name(path: Path) -> None:

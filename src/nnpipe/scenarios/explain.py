@@ -121,8 +121,6 @@ def _explain(argv: Sequence[str] | None) -> None:
         raise ConfigError("--against SOURCE and --dataset CLASS go together")
     if runtime is None and (options.memory or options.ceilings):
         raise ConfigError("--memory and --ceilings need a runtime: name one with --runtime")
-    if options.mimic is not None and Path(options.mimic).resolve() == Path(options.model).resolve():
-        raise ConfigError(f"--mimic {options.mimic} would replace the model; give another name")
     beside = cast(Runtime, parsed.make("--beside")) if parsed.classes["--beside"] else None
     if runtime is None and beside is not None:
         raise ConfigError("--beside needs a first runtime: name one with --runtime")

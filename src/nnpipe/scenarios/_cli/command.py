@@ -26,15 +26,17 @@ from typing import NoReturn
 
 from nnpipe.core.argument_kinds import Kind
 from nnpipe.core.arguments import Argument
+from nnpipe.core.artifact import sidecar_of
 from nnpipe.core.component import Component
 from nnpipe.core.errors import ConfigError, NNPipeError
-from nnpipe.core.files import FULL, full_disk, shortened_path
+from nnpipe.core.files import FULL, check_apart, full_disk, shortened_path
 from nnpipe.core.foreign_text import harmless, harmless_streams
 from nnpipe.core.leases import private_temporary_files
 from nnpipe.core.naming import nearest
 from nnpipe.core.registry import find
 from nnpipe.core.secret import OPTIONS, shown_command
 from nnpipe.scenarios._cli.joined_options import join_options
+from nnpipe.scenarios._cli.option_types import output_file, output_folder
 from nnpipe.scenarios._cli.standard_streams import prepare_standard_streams
 from nnpipe.workflows.isolation.signals import INTERRUPTED, ending_like_ctrl_c
 
@@ -141,6 +143,7 @@ def parse(
     join_options(parser, prog, joined)
     _check_flags(parser, given, joined)
     options = parser.parse_intermixed_args(given)
+    _check_inputs_kept(parser, options)
     logging.basicConfig(format="%(message)s", stream=sys.stderr)
     logging.getLogger("nnpipe").setLevel(options.verbosity)
     return Parsed(options, classes, ("nnpipe", prog, *shown_command(given, OPTIONS)))
@@ -189,6 +192,23 @@ def _check_flags(parser: CommandParser, given: Sequence[str], classes: Sequence[
             near = nearest(flag.lstrip("-"), meant)
             hint = f"; {answer}" if answer else near.replace("did you mean ", "did you mean --")
             parser.error(f"there is no option {flag}{hint}")
+
+
+def _check_inputs_kept(parser: CommandParser, options: argparse.Namespace) -> None:
+    """Raise :class:`ConfigError` if the command would write over a file or folder that it reads."""
+    outputs, inputs = [], []
+    for action in parser._actions:
+        value = getattr(options, action.dest, None)
+        values = value if isinstance(value, (list, tuple)) else [value]
+        if action.type in (output_file, output_folder):
+            outputs += [each for each in values if each is not None]
+            continue
+        # Other options with text name titles and the like.
+        kinds = Path if action.option_strings else (Path, str)
+        inputs += [each for each in values if isinstance(each, kinds)]
+    described = [sidecar_of(Path(each)) for each in inputs if Path(each).name]
+    for output in outputs:
+        check_apart(output, [*inputs, *described])
 
 
 def add_model_path(parser: argparse.ArgumentParser, help: str, required: bool = True) -> None:

@@ -19,7 +19,8 @@ from nnpipe.core.closing import Closing
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.component import Component
 from nnpipe.core.dataset import Dataset
-from nnpipe.core.errors import ConfigError, NNPipeError
+from nnpipe.core.errors import NNPipeError
+from nnpipe.core.files import check_apart
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.plan import Plan
@@ -67,7 +68,7 @@ class ModelProcess(Closing):
 
     def __init__(self, wrapper: ModelWrapper, dataset: Dataset | None, path: Path, judged: bool = True) -> None:
         self._name = f"{type(wrapper).__name__} ({path})"
-        self._path = path.resolve()
+        self._path = path
         self._spec = CandidateSpec(path.name, wrapper, path, dataset=dataset, judged=judged).to_json()
         self._worker = Worker(f"{__name__}:Loaded", shown=True)
         self._made: dict[tuple[str, ...], Path] = {}  # by the format of the export and the compilers
@@ -85,10 +86,7 @@ class ModelProcess(Closing):
         Intermediate files are kept beside it, so that every step can be inspected.  Each export, and each step that
         several chains begin with, is carried out once; the descriptions of later results name the file that was used.
         """
-        between = [path.with_name(f"{path.stem}.step{n}{suffix(way, compilers[:n])}") for n in range(len(compilers))]
-        steps = [*between, path]
-        if self._path in [each.resolve() for each in steps]:
-            raise ConfigError(f"{path} would replace the model that it is made from; give the result another name")
+        steps = self.destinations(way, compilers, path)
         what = f"exporting {self._name} as {way.export}"
         recipe: tuple[str, ...] = (way.export,)
         made = self._once(recipe, what, steps[0], seconds, not compilers, True, do="export", format=way.export)
@@ -101,6 +99,20 @@ class ModelProcess(Closing):
                 compiler=described, artifact=str(made), samples=calibration_samples,
             )  # fmt: skip
         return Artifact.read(made)
+
+    def destinations(self, way: Plan, compilers: Sequence[ModelCompiler], path: Path) -> list[Path]:
+        """Return the files that :meth:`compile` writes for the same arguments, the last one at ``path``.
+
+        Raises
+        ------
+        ConfigError
+            If one of them would replace the model.
+        """
+        endings = [suffix(way, compilers[:n]) for n in range(len(compilers))]
+        steps = [path.with_name(f"{path.stem}.step{n}{end}") for n, end in enumerate(endings)]
+        for step in (*steps, path):
+            check_apart(step, [self._path])
+        return [*steps, path]
 
     def _once(
         self, recipe: tuple[str, ...], what: str, to: Path, seconds: float, last: bool, one_file: bool, **request: Any

@@ -13,7 +13,7 @@ from typing import Any
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError, NNPipeError
-from nnpipe.core.files import check_writable
+from nnpipe.core.files import check_apart, check_writable
 from nnpipe.core.progress import Progress
 from nnpipe.measuring.measure_options import MeasureOptions
 from nnpipe.measuring.paired_comparison import ComparisonPlan
@@ -135,6 +135,8 @@ def compare_models(
             raise ConfigError("data is missing: samples with their classes, or a data set")
         found = [taken.models[0]]
         found += [opened_by(each, place / str(n), samples, preparation)[0] for n, each in enumerate(models[1:], 1)]
+        if output is not None:
+            check_apart(output, [path for _, path in found])
         for wrapper, _ in found:
             wrapper.check_installed()
         prepared(taken.dataset)

@@ -10,6 +10,7 @@ from typing import Any
 
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
+from nnpipe.core.files import check_apart
 from nnpipe.core.progress import Progress
 from nnpipe.measuring.load_options import LoadOptions, call_size
 from nnpipe.measuring.measure_options import MeasureOptions
@@ -142,6 +143,7 @@ def measure(
         chosen.wrapper.check_installed()
         dataset = prepared(taken.dataset)
         result = Path(place / "result.json" if output is None else output)
+        check_apart(result, [chosen.path])
         with ModelProcess(chosen.wrapper, dataset, chosen.path) as source:
             artifact, verification = None, None
             if chosen.plan is not None:

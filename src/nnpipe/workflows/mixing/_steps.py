@@ -15,6 +15,7 @@ from nnpipe.core.artifact import Artifact
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError
+from nnpipe.core.plan import Plan
 from nnpipe.core.progress import Progress
 from nnpipe.core.quality_metric import QualityMetric
 from nnpipe.workflows.candidates.model_process import ModelProcess
@@ -137,6 +138,13 @@ class MixingSteps:
         integers = self._spec(INTEGERS, *self._made((), self.place / "integers"))
         return [floats, integers] if best is None else [floats, integers, self._spec(MIXED, *self._made(best.kept, to))]
 
+    def check_destination(self, to: Path) -> None:
+        """Raise :class:`ConfigError` if writing the chosen model would replace the one that it is made from."""
+        way = self.chain.way
+        assert way.plan is not None
+        path = _with_suffix(to, way.plan, way.compilers)
+        self.source.destinations(way.plan, way.compilers, path)
+
     def _floats(self) -> tuple[Artifact, tuple[ModelCompiler, ...]]:
         return self._compiled(self.chain.floats, self.chain.floats.compilers, self.place / "floats")
 
@@ -147,7 +155,7 @@ class MixingSteps:
         self, way: Planned, compilers: tuple[ModelCompiler, ...], to: Path
     ) -> tuple[Artifact, tuple[ModelCompiler, ...]]:
         assert way.plan is not None
-        path = to if to.suffix else to.with_suffix(suffix(way.plan, compilers))
+        path = _with_suffix(to, way.plan, compilers)
         return self.source.compile(way.plan, compilers, path, self.calibration_samples, self.limit), compilers
 
     def _spec(
@@ -158,6 +166,10 @@ class MixingSteps:
 
     def _do(self, what: str, request: Mapping[str, Any]) -> Any:
         return self.worker.attempt(what, request, self.limit)
+
+
+def _with_suffix(path: Path, way: Plan, compilers: Sequence[ModelCompiler]) -> Path:
+    return path if path.suffix else path.with_suffix(suffix(way, compilers))
 
 
 def _history(artifact: Artifact) -> list[Artifact]:

@@ -130,6 +130,7 @@ def mix(
             stack.enter_context(ModelProcess(chain.way.wrapper, dataset, chain.way.path)),
             stack.enter_context(Worker(f"{subprocess_tasks.__name__}:Trials", shown=True)),
         )  # fmt: skip
+        mixing.check_destination(Path(to))
         samples = samples_apart(dataset, calibration_samples, search_samples)
         ranking, steps = mixing.searched(samples, max_loss * _SHARE, evaluations, progress)
         best = fastest(steps, max_loss * _SHARE)
