@@ -81,7 +81,10 @@ class Meaning:
         return replace(self, inputs=inputs)
 
     def with_class_names(self, class_names: tuple[str, ...]) -> Meaning:
-        """Return the meaning with class names for those classifying outputs that have none."""
+        """Return the meaning with class names for those classifying outputs that have none.
+
+        They are the names of the data that the model was trained on.  The order of classes in other data says nothing.
+        """
         outputs = tuple(
             replace(each, class_names=class_names) if each.kind in JUDGED and not each.class_names else each
             for each in self.outputs

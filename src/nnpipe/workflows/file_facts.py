@@ -16,6 +16,7 @@ from nnpipe.core.meaning import Meaning
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.preparation import Preparation
 from nnpipe.core.registry import components
+from nnpipe.core.tensor_meaning import OutputMeaning
 from nnpipe.core.tensors import IOSpec, TensorSpec, show_shape
 from nnpipe.modelwrappers.files.file_formats import format_of, wrapper_of
 from nnpipe.modelwrappers.files.file_model import FileModel
@@ -140,17 +141,22 @@ def _meant(preparation: Preparation, meaning: Meaning | None) -> list[str]:
     """Return lines on what inputs expect and outputs mean, or that this is not known."""
     if not preparation.known or meaning is None:
         how = "say it with --scale, --mean, --deviation (--scale 1: as they are)"
-        return [f"wants       preprocessing not known: {how}"]
+        known = () if meaning is None else meaning.outputs
+        return [f"wants       preprocessing not known: {how}", *map(_output_meant, known)]
     lines = [f"wants       what the code of {meaning.code['class']} makes of samples"] if meaning.code else []
     for each in meaning.inputs:
         made = f", from samples of {each.sample_range[0]:g} to {each.sample_range[1]:g}" if each.sample_range else ""
         lines.append(f"wants       {each.name}: {each.words()}{made}")
-    for out in meaning.outputs:
-        names = ", ".join(out.class_names[:_MOST_NAMES]) + (", ..." if len(out.class_names) > _MOST_NAMES else "")
-        lines.append(f"means       {out.name}: {out.kind}{f' of {names}' if names else ''}")
+    lines += map(_output_meant, meaning.outputs)
     if meaning.decoder is not None:
         lines.append(f"decoded by  {meaning.decoder['class'].rpartition('.')[2]}{_arguments(meaning.decoder)}")
     return [*lines, f"            (as {preparation.by} says)"]
+
+
+def _output_meant(out: OutputMeaning) -> str:
+    more = ", ..." if len(out.class_names) > _MOST_NAMES else ""
+    names = ", ".join(out.class_names[:_MOST_NAMES]) + more
+    return f"means       {out.name}: {out.kind}{f' of {names}' if names else ''}"
 
 
 def _arguments(described: Mapping[str, Any]) -> str:

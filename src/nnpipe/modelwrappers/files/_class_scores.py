@@ -77,7 +77,7 @@ def check_classes(model: str, result: TensorSpec, known: OutputMeaning, classes:
         raise ConfigError(
             f"{model} gives no score for each class ({shown}); if another output does, name it with --result-output"
         )
-    scores = _scores_in(result.shape)
+    scores = scores_in(result.shape)
     if scores is None or (scores == 1 and classes == 2 and not offset):
         return
     if scores - offset != classes:
@@ -190,10 +190,10 @@ def is_label(spec: TensorSpec, known: OutputMeaning) -> bool:
     """Return whether an output is a class label and not scores."""
     if known.kind == "label":
         return True
-    return spec.dtype in ("int64", "int32") and spec.scale is None and _scores_in(spec.shape) == 1
+    return spec.dtype in ("int64", "int32") and spec.scale is None and scores_in(spec.shape) == 1
 
 
-def _scores_in(shape: Shape) -> int | None:
+def scores_in(shape: Shape) -> int | None:
     """Return the number of scores per sample in an output; ``None`` if its shape does not state it."""
     count = 1
     for length in shape[1:]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from nnpipe.core.arguments import argument
 from nnpipe.core.batch_conversion import adapt
 from nnpipe.core.dataset_spec import DatasetSpec
-from nnpipe.core.errors import ConfigError, NNPipeError
+from nnpipe.core.errors import ArtifactError, ConfigError, NNPipeError
 from nnpipe.core.layout import channels_first
 from nnpipe.core.meaning import JUDGED, Meaning
 from nnpipe.core.model import ModelWrapper
@@ -23,7 +23,16 @@ from nnpipe.core.preprocessing import bound, check_samples, input_layout, prepar
 from nnpipe.core.task import scores_classes
 from nnpipe.core.tensor_meaning import InputMeaning, OutputMeaning
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec, show_shape
-from nnpipe.modelwrappers.files._class_scores import check_classes, chosen, class_order, named, real, scores_of
+from nnpipe.modelwrappers.files._class_scores import (
+    check_classes,
+    chosen,
+    class_order,
+    is_label,
+    named,
+    real,
+    scores_in,
+    scores_of,
+)
 from nnpipe.modelwrappers.files._decoder_options import check_task, chosen_decoder
 from nnpipe.modelwrappers.files._input_options import ELSE, InputOptions
 from nnpipe.modelwrappers.files._model_description import Known
@@ -80,7 +89,7 @@ class Preprocessing(InputOptions):
     def _with(self, *, io: IOSpec | None = None, known: Known | None = None, **changes: Any) -> Self:
         """Return a changed copy of this wrapper that keeps the known facts about its file."""
         copied = replace(self, **changes)
-        kept = ("io", "_known", "_looked_at", "_order")
+        kept = ("io", "_known", "_looked_at", "_order", "_class_names")
         own: dict[str, Any] = {name: vars(self)[name] for name in kept if name in vars(self)}
         vars(copied).update(own | ({} if io is None else {"io": io}) | ({} if known is None else {"_known": known}))
         return copied
@@ -90,6 +99,10 @@ class Preprocessing(InputOptions):
     def known(self) -> Known:
         """Return the facts about the model from sources other than options; none by default."""
         return Known()
+
+    def class_names_in_file(self, output: TensorSpec) -> tuple[str, ...]:
+        """Return the names of an output's classes that the file itself holds; none by default."""
+        return ()
 
     @cached_property
     def _known(self) -> Known:
@@ -108,15 +121,19 @@ class Preprocessing(InputOptions):
 
     @property
     def meaning(self) -> Meaning | None:
-        """The meaning in the description, overridden by the options; ``None`` without either."""
-        preparation = self.preparation()
-        if not preparation.known:
-            return None
+        """The meaning in the description, overridden by the options; ``None`` without either.
+
+        If nothing is known but the names of classes, it consists of these outputs.
+        """
         outputs = self._known.meaning.outputs if self._known.meaning else ()
-        if not self._reads_by_itself:
-            with suppress(ConfigError):  # reported when the output is evaluated
-                result = self._result()
-                outputs = (*(each for each in outputs if each.name != result.name), self._of_result(result))
+        with suppress(ConfigError):  # reported when the output is evaluated
+            result = self._result()
+            told = self._of_result(result)
+            if not self._reads_by_itself or told.class_names:
+                outputs = (*(each for each in outputs if each.name != result.name), told)
+        if not self.preparation().known:
+            named = tuple(each for each in outputs if each.class_names)
+            return Meaning(outputs=named) if named else None
         if self._maker is not None:
             return Meaning(outputs=outputs, code=self._maker.describe())
         decoder = self.output_decoder
@@ -150,7 +167,7 @@ class Preprocessing(InputOptions):
         if known.maker is not None:
             overridden = {"preprocess": (known.maker.dotted_path(), "options")} if given else {}
             return Preparation("description", known.by, inputs, overridden)
-        if known.meaning is not None:
+        if known.meaning is not None and known.meaning.inputs:
             return Preparation("description", known.by, inputs, self._overridden(known.meaning, inputs or Meaning()))
         if given.keys() & {"scale", "mean", "deviation", "quantised", "transform"}:
             return Preparation("options", self._name, inputs)
@@ -307,7 +324,21 @@ class Preprocessing(InputOptions):
             result.name, "scores"
         )
         offset = known.class_offset if self.class_offset is None else self.class_offset
-        return replace(known, kind=self.result_kind or known.kind, class_offset=offset)
+        names = known.class_names
+        if not names and known.kind in JUDGED and self.output_decoder is None:
+            names = self._names_in_file(result, known)[offset:]
+        kind = self.result_kind or known.kind
+        return replace(known, kind=kind, class_offset=offset, class_names=names)
+
+    def _names_in_file(self, result: TensorSpec, known: OutputMeaning) -> tuple[str, ...]:
+        """Return the names of an output's classes in the file, if these are as many as its scores."""
+        try:
+            names = self.class_names_in_file(result)
+        except ArtifactError:  # reported when the file is loaded
+            return ()
+        counts = (None, len(names))
+        fitting = is_label(result, known) or scores_in(result.shape) in counts
+        return names if len(names) > 1 and fitting else ()
 
 
 def _of_shape(spec: TensorSpec) -> InputMeaning:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 
 from nnpipe.core.artifact import Artifact
@@ -10,6 +11,8 @@ from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.files import replacing
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.runtime import Runtime
+from nnpipe.core.tensors import TensorSpec
+from nnpipe.formats.class_names import onnx_class_names
 from nnpipe.formats.onnx import read_onnx
 from nnpipe.formats.onnx_contents import Contents, read_contents
 from nnpipe.formats.onnx_external_data import write_joined
@@ -62,6 +65,14 @@ class ONNXModel(FileModel, ONNXWrapper):
             self.model_path, self.bytes_in_all, LARGEST, takers, remote,
             runtimes="ONNXRuntime and OpenVINORuntime", instead="compile it for OpenVINO, or measure it here",
         )  # fmt: skip
+
+    def class_names_in_file(self, output: TensorSpec) -> tuple[str, ...]:
+        """Return the names of classes in the file's properties, or in its classifiers of scikit-learn."""
+        return self._class_names
+
+    @cached_property
+    def _class_names(self) -> tuple[str, ...]:
+        return onnx_class_names(self.model_path)
 
     def contents(self) -> Contents:
         """Return the counts of the file's parts, without reading any weight."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -15,7 +15,8 @@ from nnpipe.core.graph_sizes import Shapes, with_shapes
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.operation_times import OperationTimes
 from nnpipe.core.session import InferenceSession
-from nnpipe.core.tensors import Batch, IOSpec, random_batch
+from nnpipe.core.tensors import Batch, IOSpec, TensorSpec, random_batch
+from nnpipe.formats.class_names import tflite_class_names
 from nnpipe.formats.tflite import read_tflite
 from nnpipe.frameworks.litert import LiteRTSession, check_tensors, interpreter_module, open_interpreter
 from nnpipe.frameworks.litert_profile import record
@@ -50,6 +51,14 @@ class TFLiteModel(FileModel):
 
     def _content_of(self, native: TFLiteSource) -> bytes | Path:
         return native.path if native.content is None else bytes(native.content)
+
+    def class_names_in_file(self, output: TensorSpec) -> tuple[str, ...]:
+        """Return the names of an output's classes in the labels that the file's metadata name."""
+        return self._class_names.get(output.name, ())
+
+    @cached_property
+    def _class_names(self) -> dict[str, tuple[str, ...]]:
+        return tflite_class_names(self.model_path)
 
     def versions(self) -> tuple[tuple[str, str], ...]:
         """Return the version of the installed package with the interpreter."""

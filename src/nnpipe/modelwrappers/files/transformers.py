@@ -99,7 +99,9 @@ class TransformersModel(Preprocessing, PyTorchWrapper):
             tokens = find("TextTokens", InputTransform).from_json(chosen).packed().describe()
             return Known(Meaning((InputMeaning("input_ids", "other", transform=tokens),), judged), by=str(path))
         if first.name != "pixel_values" or "image_mean" not in said:
-            return Known(Meaning(outputs=judged)) if judged else Known()
+            kept = () if first.name == "pixel_values" else self.io.inputs
+            inputs = tuple(InputMeaning(spec.name, "other") for spec in kept)
+            return Known(Meaning(inputs, judged)) if judged else Known()
         factor = said.get("rescale_factor", 1 / 255) if said.get("do_rescale", True) else 1
         mean, deviation = (
             [*each] if isinstance(each, list) else [] for each in map(said.get, ("image_mean", "image_std"))
