@@ -76,11 +76,14 @@ def _listed(said: str) -> tuple[str, ...]:
     said = said.strip()
     if len(said) > _LIMIT or said[:1] + said[-1:] not in ("[]", "{}"):
         return ()
-    body, at, found = said[1:-1].strip(), 0, []
+    body, at = said[1:-1].strip(), 0
+    found: list[str] = []
     while at < len(body):
         item = _ITEM.match(body, at)
-        numbered = said[0] == "{"
-        if item is None or (item[1] is not None) != numbered or (numbered and int(item[1]) != len(found)):
+        if item is None:
+            return ()
+        expected = len(found) if said[0] == "{" else None
+        if expected != (None if item[1] is None else int(item[1])):
             return ()
         try:
             found.append(str(ast.literal_eval(item[2])))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,12 @@ from labelled_files import write_labelled_onnx, write_labelled_tflite
 
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.dataset import Dataset
+from nnpipe.core.errors import ConfigError
+from nnpipe.core.meaning import Meaning
 from nnpipe.core.plan import Plan
 from nnpipe.core.progress import silent
+from nnpipe.core.tensor_meaning import OutputMeaning
+from nnpipe.core.tensors import IOSpec, TensorSpec
 from nnpipe.core.training import TrainingOptions
 from nnpipe.datasets.arrays import write_arrays
 from nnpipe.measuring.measure_options import MeasureOptions
@@ -25,6 +30,7 @@ from nnpipe.runtimes.litert import LiteRTRuntime
 from nnpipe.runtimes.onnxruntime import ONNXRuntime
 from nnpipe.testing.model_files import write_onnx_classifier
 from nnpipe.workflows.candidates.model_process import ModelProcess
+from nnpipe.workflows.candidates.spec import CandidateSpec
 from nnpipe.workflows.candidates.stages import fit
 from nnpipe.workflows.measurement.measure import measure
 from nnpipe.workflows.ways import Way
@@ -99,7 +105,19 @@ def test_an_export_has_the_names_of_the_data_that_the_weights_were_trained_on(tm
     trained_on = write_arrays(tmp_path / "own", {"x": rows}, labels, class_names=NAMES)
     fit(SklearnTabularModel(), trained_on, TrainingOptions(), tmp_path / "weights", silent)
     other = data_in_another_order(tmp_path / "other", "x")
-    with ModelProcess(SklearnTabularModel(), other, tmp_path / "weights") as source:
+    with ModelProcess(SklearnTabularModel(), other, tmp_path / "weights", judged=False) as source:
         made = source.compile(Plan("onnx", ()), (), tmp_path / "made.onnx", 8, 60.0)
     assert made.meaning is not None
     assert made.meaning.outputs[0].class_names == NAMES
+
+
+def test_weights_are_not_judged_on_their_classes_in_another_order(tmp_path: Path) -> None:
+    write_onnx_classifier(tmp_path / "weights", np.eye(4, dtype=np.float32), np.arange(4))
+    io = IOSpec((TensorSpec("x", (None, 4), "float32"),), (TensorSpec("scores", (None, 4), "float32"),))
+    meaning = Meaning(outputs=(OutputMeaning("scores", "probabilities", NAMES),))
+    Artifact.of(tmp_path / "weights", "skops", io, meaning=meaning)
+    data = data_in_another_order(tmp_path / "data", "x")
+    spec = CandidateSpec("m", SklearnTabularModel(), tmp_path / "weights", dataset=data)
+    with pytest.raises(ConfigError, match=r"trained on the classes cat, dog, .* as dog, bee, .*--class-list"):
+        spec.fitted()
+    replace(spec, judged=False).fitted()

@@ -36,7 +36,7 @@ from nnpipe.core.naming import nearest
 from nnpipe.core.registry import find
 from nnpipe.core.secret import OPTIONS, shown_command
 from nnpipe.scenarios._cli.joined_options import join_options
-from nnpipe.scenarios._cli.option_types import output_file, output_folder
+from nnpipe.scenarios._cli.option_types import output_file
 from nnpipe.scenarios._cli.standard_streams import prepare_standard_streams
 from nnpipe.workflows.isolation.signals import INTERRUPTED, ending_like_ctrl_c
 
@@ -195,12 +195,12 @@ def _check_flags(parser: CommandParser, given: Sequence[str], classes: Sequence[
 
 
 def _check_inputs_kept(parser: CommandParser, options: argparse.Namespace) -> None:
-    """Raise :class:`ConfigError` if the command would write over a file or folder that it reads."""
+    """Raise :class:`ConfigError` if the command would write over a file that it reads."""
     outputs, inputs = [], []
     for action in parser._actions:
         value = getattr(options, action.dest, None)
         values = value if isinstance(value, (list, tuple)) else [value]
-        if action.type in (output_file, output_folder):
+        if action.type is output_file:
             outputs += [each for each in values if each is not None]
             continue
         # Other options with text name titles and the like.

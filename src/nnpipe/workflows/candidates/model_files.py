@@ -177,6 +177,15 @@ def built_size(stats: Mapping[str, Any]) -> int | None:
     return told if type(told) is int and told >= 0 else None  # a target may tell anything
 
 
+def trained_class_names(path: Path) -> tuple[str, ...]:
+    """Return the names of classes in the description beside weights: those of the data that they were trained on."""
+    if not sidecar_of(path).is_file():
+        return ()
+    meaning = Artifact.read(path, check=False).meaning
+    outputs = () if meaning is None else meaning.outputs
+    return next((each.class_names for each in outputs if each.class_names), ())
+
+
 def remove_model(path: Path) -> None:
     """Remove a model file that was made here, its description, and the files of its weights."""
     weights = [each for each in path.parent.glob("*.weights") if each.name.startswith(f"{path.name}.")]

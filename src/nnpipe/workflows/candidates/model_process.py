@@ -14,7 +14,7 @@ from typing import Any
 
 from nnpipe.compilers.writing_compiler import WritingCompiler
 from nnpipe.core.arguments import argument
-from nnpipe.core.artifact import Artifact, sidecar_of
+from nnpipe.core.artifact import Artifact
 from nnpipe.core.closing import Closing
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.component import Component
@@ -29,6 +29,7 @@ from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch
 from nnpipe.modelwrappers.files.file_model import FileModel
+from nnpipe.workflows.candidates.model_files import trained_class_names
 from nnpipe.workflows.candidates.spec import CandidateSpec
 from nnpipe.workflows.candidates.stages import suffix
 from nnpipe.workflows.isolation.subprocess_worker import Died, Worker
@@ -199,17 +200,8 @@ def _export(spec: CandidateSpec, model: LiveModel, request: Mapping[str, Any]) -
     made = model.export(Path(request["to"]), request["format"])
     meaning = made.meaning or spec.wrapper.meaning_of_files()
     if meaning is not None:  # of wrappers that describe their files themselves, too
-        made.update_meaning(meaning.with_class_names(_trained_class_names(spec.model_path)))
+        made.update_meaning(meaning.with_class_names(trained_class_names(spec.model_path)))
     return str(made.path)
-
-
-def _trained_class_names(path: Path) -> tuple[str, ...]:
-    """Return the names of classes in the description beside weights: those of the data that they were trained on."""
-    if not sidecar_of(path).is_file():
-        return ()
-    meaning = Artifact.read(path, check=False).meaning
-    outputs = () if meaning is None else meaning.outputs
-    return next((each.class_names for each in outputs if each.class_names), ())
 
 
 def _compile(spec: CandidateSpec, model: LiveModel, request: Mapping[str, Any]) -> str:

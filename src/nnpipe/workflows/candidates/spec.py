@@ -12,16 +12,18 @@ from typing import TYPE_CHECKING, Any
 from nnpipe.core.artifact import Artifact, sidecar_of
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.dataset import Dataset
-from nnpipe.core.errors import ArtifactError, CompileError
+from nnpipe.core.errors import ArtifactError, CompileError, ConfigError
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import ModelWrapper
+from nnpipe.core.naming import list_names
 from nnpipe.core.preparation import Preparation, differing
 from nnpipe.core.registry import component_from
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
 from nnpipe.modelwrappers.files.file_formats import format_of
+from nnpipe.modelwrappers.files.file_model import FileModel
 from nnpipe.workflows.candidates.deployment import Deployment, deployed
-from nnpipe.workflows.candidates.model_files import artifact_of
+from nnpipe.workflows.candidates.model_files import artifact_of, trained_class_names
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -150,10 +152,24 @@ class CandidateSpec:
         self.dataset.prepare()
         wrapper = self.wrapper if self.artifact is None else self.wrapper.with_io(self.artifact.exported.io)
         spec = self.dataset.spec
+        if self.judged:
+            self._check_class_order(spec.class_names)
         fitted = wrapper.for_dataset(spec) if self.judged else wrapper.for_samples(spec)
         for note in fitted.fitting_notes(spec) if self.artifact is None else ():  # which is told of the source
             log.warning("%s: %s", self.title, note)
         return replace(self, wrapper=fitted)
+
+    def _check_class_order(self, names: tuple[str, ...]) -> None:
+        """Raise :class:`ConfigError` if the weights were trained on the same classes in another order.
+
+        Wrappers of files bring them to the data set's order.
+        """
+        own = () if isinstance(self.wrapper, FileModel) else trained_class_names(self.model_path)
+        if own != names and sorted(own) == sorted(names):
+            raise ConfigError(
+                f"{self.model_path} was trained on the classes {list_names(own)}, and the data set has them as "
+                f"{list_names(names)}; give them in the model's order (--class-list)"
+            )
 
     def loaded(self) -> LiveModel:
         """Return the fitted wrapper's model with its weights loaded; used in a ``with`` block.
