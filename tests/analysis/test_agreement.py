@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from property_examples import examples
 
 from nnpipe.analysis.agreement import Agreement, AgreementAccumulator, Tolerances, compare
+from nnpipe.analysis.classification import probability_of_at_most
 from nnpipe.core.errors import ConfigError, SpecMismatch
 
 
@@ -89,7 +90,8 @@ def test_small_errors_that_change_classes_are_different() -> None:
 
 
 @pytest.mark.parametrize(
-    ("samples", "kept", "expected"), [(32, 29, "close"), (320, 290, "different"), (64, 57, "different")]
+    ("samples", "kept", "expected"),
+    [(8, 6, "close"), (32, 29, "close"), (64, 57, "close"), (64, 54, "different"), (320, 290, "different")],
 )
 def test_classes_decide_only_where_there_are_samples_enough_to_tell(samples: int, kept: int, expected: str) -> None:
     ours = np.full((samples, 10), 1.0)
@@ -100,6 +102,16 @@ def test_classes_decide_only_where_there_are_samples_enough_to_tell(samples: int
     assert found.same_class == kept
     assert found.verdict(Tolerances())[0] == expected
     assert f"{kept} of {samples} samples" in found.verdict(Tolerances())[1]
+
+
+def test_a_model_that_keeps_just_enough_classes_is_rarely_called_different() -> None:
+    """However few samples there are: of 8 that each keep their class in 95 of 100 cases, 6 do in 6 of 100 times."""
+    for samples in (4, 8, 16, 60, 500):
+        kept = np.random.default_rng(samples).binomial(samples, 0.95, 4000)
+        rare = [probability_of_at_most(int(each), samples, 0.95) for each in kept]
+        assert np.mean(np.array(rare) < 0.005) < 0.01
+        assert probability_of_at_most(samples // 2, samples, 0.95) < 0.02
+    assert probability_of_at_most(6, 8, 0.95) == pytest.approx(1 - 0.95**8 - 8 * 0.05 * 0.95**7)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from nnpipe.analysis.channel_noise import rounded_to_8_bits
 from nnpipe.analysis.suspect_operations import level_of, suspects_among
 from nnpipe.analysis.tensor_pairing import ComputedTensor, Pair
 
@@ -32,6 +33,26 @@ def test_few_values_beyond_the_range_of_the_calibration_are_no_fault() -> None:
     assert level_of(pair(expected, found), 1, ("int8",)).over < 0
     assert level_of(pair(expected, found), 1, ("float",)).over > 0
     assert level_of(pair(expected, expected.clip(-3, 3)), 1, ("int8",)).over > 0  # no integers: nothing cuts there
+
+
+def test_of_few_values_some_may_lie_beyond_the_range_by_chance() -> None:
+    expected = signal()[:10]
+    expected[[2, 7], 3] = 3.5, -3.3  # 2 of 80
+    assert level_of(pair(expected, with_integers(expected, 2.9)), 1, ("int8",)).over < 0
+
+
+def test_noise_as_of_rounded_inputs_is_no_fault_even_in_faint_channels() -> None:
+    random = np.random.default_rng(4)
+    inputs, weights = random.normal(size=(VALUES, 32)), random.normal(size=(32, CHANNELS))
+    inputs[:, 0] *= 50.0  # so all others are rounded coarsely
+    weights[0, 2] = 0.0
+    expected = inputs @ weights
+    simulated = rounded_to_8_bits(inputs) @ weights
+    found = rounded_to_8_bits(inputs * 1.01) / 1.01 @ weights  # in a slightly other range
+    assert level_of(pair(expected, found), 1, ("int8-weights",)).over > 0
+    assert level_of(pair(expected, found), 1, ("int8-weights",), simulated).over < 0
+    found[:, 2] *= 1.6
+    assert level_of(pair(expected, found), 1, ("int8-weights",), simulated).over > 0
 
 
 def test_a_range_that_cuts_off_many_values_is_a_fault() -> None:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from nnpipe.analysis.classification import wilson_interval
+from nnpipe.analysis.classification import probability_of_at_most, wilson_interval
 from nnpipe.analysis.tensor_errors import QUANTILES, TensorAgreement, TensorErrors
 from nnpipe.core.arguments import argument
 from nnpipe.core.claims import Claim, changes_of, numbers_of
@@ -43,6 +43,8 @@ CLOSE: dict[Claim, float] = {
     "int4-weights": 0.2,
 }
 """The largest mean relative error of a close output, by the claim of the conversion."""
+
+_RARE = 0.005  # probability of a verdict "different" for a model that changes just as many classes as it may
 
 
 class Tolerances(Component):
@@ -152,8 +154,8 @@ class Agreement:
         if self.same_class is None or self.same_class >= wanted * judged:
             return "close", told
         same = f"{self.same_class} of {judged} samples get the same class"
-        # With few samples, the share alone is unreliable, so its whole interval must be below the limit.
-        if wilson_interval(self.same_class, judged)[1] < wanted:
+        # With few samples, the share alone is unreliable: so few by chance must be rare if the limit were kept.
+        if probability_of_at_most(self.same_class, judged, wanted) < _RARE:
             return "different", f"{same}, and surely fewer than {wanted:.4g} of all would"
         return "close", f"{told}; {same}, too few samples to tell whether {wanted:.4g} of all would"
 

@@ -21,6 +21,7 @@ _MOST = 200.0  # decibels; larger ratios, also those without noise, are limited 
 _MOST_AXES = 5  # with more axes, other orders are not tried
 _MOST_LEVELS = 256  # values that an 8-bit integer can take
 _CUT = 0.02  # share of values that may lie outside the range of a calibration
+_CHANCE = 3.0  # standard deviations of their number
 
 
 def rows_of(array: npt.NDArray[np.generic], axis: int) -> Array:
@@ -84,7 +85,15 @@ def within_range(expected: Array, found: Array) -> Array:
     if not step_of(found):
         return expected
     cut = np.clip(expected, found.min(), found.max())
-    return cut if float(np.mean(cut != expected)) <= _CUT else expected
+    usual = _CUT * cut.size
+    # Of few values, some more may lie outside by chance.
+    return cut if np.count_nonzero(cut != expected) <= usual + _CHANCE * np.sqrt(usual) else expected
+
+
+def rounded_to_8_bits(values: Array) -> Array:
+    """Return values rounded to the 256 steps of a range that has all of them and 0, as of dynamic quantisation."""
+    step = (max(float(values.max()), 0.0) - min(float(values.min()), 0.0)) / (_MOST_LEVELS - 1)
+    return np.rint(values / step) * step if step > 0 and np.isfinite(step) else values
 
 
 def arrangements(shape: tuple[int, ...], wanted: tuple[int, ...]) -> Iterator[tuple[int, ...] | None]:

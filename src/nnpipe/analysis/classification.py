@@ -104,6 +104,22 @@ def wilson_interval(successes: int, trials: int, confidence: float = 0.95) -> tu
     return low, high
 
 
+def probability_of_at_most(successes: int, trials: int, share: float) -> float:
+    """Return how often ``trials`` have at most so many successes if ``share`` of all succeed (binomial distribution).
+
+    Near shares of 0 and 1, Wilson's interval excludes the true share several times as often as it says, see
+    L. D. Brown, T. T. Cai, A. DasGupta, "Interval Estimation for a Binomial Proportion", Statistical Science 16 (2001).
+    """
+    if successes >= trials or share <= 0:
+        return 1.0
+    if share >= 1:
+        return 0.0
+    number = np.arange(1, successes + 1)
+    steps = np.log((trials - number + 1) / number * (share / (1 - share)))
+    logarithms = trials * math.log1p(-share) + np.concatenate([[0.0], np.cumsum(steps)])
+    return float(np.exp(logarithms).sum())
+
+
 @dataclass(frozen=True, eq=False)
 class ClassificationMetrics:
     """The metrics of a classification; made by :meth:`from_predictions` or :meth:`from_confusions`.

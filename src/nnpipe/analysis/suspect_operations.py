@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
 
-from nnpipe.analysis.channel_noise import FAINT, bounded, power, rows_of, step_of, within_range
+from nnpipe.analysis.channel_noise import FAINT, Array, bounded, power, rows_of, step_of, within_range
 from nnpipe.analysis.describe_differences import what_is_wrong
 from nnpipe.analysis.tensor_pairing import ComputedTensor, Pair
 from nnpipe.core.claims import Claim, numbers_of
@@ -34,6 +35,7 @@ Effect = Literal["all", "none", ""]
 
 _EXACT: tuple[Claim, ...] = ("float16",)  # kernels may approximate functions
 _SUSPECTS = 3
+_ALLOWED = 4.0  # times the power of the noise that one way of rounding the inputs causes
 _BIAS = 3.0  # the least excess of noise, in decibels, that is assigned to a wrong bias
 _ONCE = (0.5, 2.0)  # times that a bias is missing or too much; beyond that, another error resembles it by chance
 _LIKE_BIAS = 0.8  # correlation of errors of channels with their biases
@@ -131,8 +133,20 @@ def sure_for(claims: Iterable[Claim]) -> float:
     return float(10 ** (-LEAST_OF_TENSOR[numbers_of(claims)] / 10))
 
 
-def level_of(pair: Pair, axis: int, claims: Iterable[Claim]) -> Level:
-    """Measure one pair; ``axis`` is the axis of channels."""
+def level_of(pair: Pair, axis: int, claims: Iterable[Claim], from_rounded: Array | None = None) -> Level:
+    """Measure one pair.
+
+    Parameters
+    ----------
+    pair
+        The pair.
+    axis
+        The axis of channels.
+    claims
+        The claims of the conversion.
+    from_rounded
+        What the source computes from inputs that are rounded as the claims allow, if operations round them.
+    """
     numbers = numbers_of(claims)
     expected, found = rows_of(pair.expected, axis), rows_of(pair.found, axis)
     signal, noise = power(expected), power(found - expected)
@@ -143,6 +157,8 @@ def level_of(pair: Pair, axis: int, claims: Iterable[Claim]) -> Level:
     averaged = any(word in pair.source.kind.lower() for word in _AVERAGING)
     claimed = (0.25 + averaged) * step_of(pair.found) ** 2 if numbers == "int8" else 0.0
     rounding = step_of(pair.expected) ** 2 / 4 + claimed
+    if from_rounded is not None:
+        rounding = rounding + _ALLOWED * power(rows_of(from_rounded, axis) - expected)
     heard = np.maximum(signal, FAINT * mean)
     unexplained = np.maximum(allowed - rounding, 0.0)
     over = max(
@@ -166,6 +182,7 @@ def suspects_among(
     other: Sequence[ComputedTensor],
     at_rest: Mapping[str, Any],
     exact: Collection[str] = (),
+    from_rounded: Mapping[str, Any] = MappingProxyType({}),
 ) -> tuple[tuple[Level, ...], tuple[Suspect, ...]]:
     """Measure all pairs and return those that violate the claims, the worst first.
 
@@ -189,9 +206,16 @@ def suspects_among(
         The tensors that the source computes if all inputs of each operation are 0, which are their biases.
     exact
         The source's tensors that neither model computes with rounded numbers.
+    from_rounded
+        The tensors that the source computes if the inputs of each operation are rounded as the claims allow.
     """
     claims = tuple(claims)
-    levels = tuple(level_of(pair, axis, _EXACT if pair.source.tensor in exact else claims) for pair in pairs)
+    levels = tuple(
+        level_of(pair, axis, _EXACT)
+        if pair.source.tensor in exact
+        else level_of(pair, axis, claims, from_rounded.get(pair.source.tensor))
+        for pair in pairs
+    )
     biases = {
         n: told
         for n, pair in enumerate(pairs)

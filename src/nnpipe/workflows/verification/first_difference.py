@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from nnpipe.analysis.channel_noise import Array
+from nnpipe.analysis.channel_noise import Array, rounded_to_8_bits
 from nnpipe.analysis.suspect_operations import Level, Suspect, between, coarsest, sure_for, suspects_among
 from nnpipe.analysis.tensor_pairing import ComputedTensor, Pair, TensorPairing, comparable
 from nnpipe.analysis.weight_changes import Weighing
@@ -180,7 +180,10 @@ def divergence(values: PairedValues, claims: Iterable[Claim]) -> Divergence:
     computed, weighted = _computed(graph), _weighted(graph)
     places = _places(values.other_graph)
     exact = _exact(values) if numbers_of(claims) in WEIGHTS_ONLY else ()
-    levels, suspects = suspects_among(pairs, axis, claims, computed, weighted, places, at_rest, exact)
+    dynamic = numbers_of(claims) == "int8-weights"  # operations round their inputs themselves
+    rounded = {name: rounded_to_8_bits(array) for name, array in values.given().items()} if dynamic else {}
+    from_rounded = values.recompute(rounded) if rounded else {}
+    levels, suspects = suspects_among(pairs, axis, claims, computed, weighted, places, at_rest, exact, from_rounded)
     return Divergence(levels, suspects, coarsest(levels, weighted))
 
 
