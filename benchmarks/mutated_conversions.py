@@ -35,6 +35,8 @@ from planted_damage import Converted, converted, opened, planted, verdict_on
 from nnpipe.analysis.agreement import Tolerances, compare
 from nnpipe.analysis.suspect_operations import Suspect
 from nnpipe.core.artifact import Artifact
+from nnpipe.core.claims import INTEGERS as INTEGER_CLAIMS
+from nnpipe.core.claims import numbers_of
 from nnpipe.core.errors import NNPipeError
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.registry import find
@@ -42,6 +44,8 @@ from nnpipe.workflows.candidates.model_files import runtime_for
 from nnpipe.workflows.verification.compare_outputs import outputs_of
 
 GOAL, COUNT, QUICK = 0.98, 1000, 24
+LEFT, LEFT_BY_INTEGERS = 0.01, 0.1  # the greatest share of the difference that may be left without its cause
+CLEAR = 4.0  # times the error of the sound conversion, with which damage is most of a difference
 SAMPLES, SEEN = 8, 16  # that are compared, and on which damage must change an output
 WAYS = {
     "onnx": ((), ("ONNXRuntimeOptimizer",), ("ONNXFloat16",), ("ONNXStaticQuantizer",), ("ONNXDynamicQuantizer",)),
@@ -122,15 +126,28 @@ class Mutations:
         causes = [suspect for suspect in where.suspects if suspect.effect == "all"]
         false = []
         if causes:
-            other, again = verdict_on(made, damaged, self._drawn(made))
-            undone = {name for each in again.suspects if each.effect == "all" for name in _operations(each)}
-            seen = any(tensor["max_relative"] > Tolerances().same_tolerance for tensor in other["tensors"])
+            drawn = self._drawn(made)
+            other, again = verdict_on(made, damaged, drawn)
+            undone = {name for each in again.suspects if _is_undone(each, made) for name in _operations(each)}
+            # Where the conversion itself makes most of the difference, no cause of the rest can be undone.
+            seen = _error_of(other) > CLEAR * _error_of(verdict_on(made, made.artifact, drawn)[0])
+            seen &= _error_of(other) > Tolerances().same_tolerance
             false = [each.name for each in causes if seen and undone.isdisjoint(_operations(each))]
             row["causes"] += len(causes)
             row["false causes"] += len(false)
         if self.verbose or false or found["verdict"] != "different":
             what = f"{plant.kind} in {sorted(plant.culprits)} ({mutated})"
             print(f"{what}: {made.model.name}, {made.way}: {_told(found)}; not again: {false}", flush=True)
+
+
+def _error_of(found: dict[str, Any]) -> float:
+    return max(float(tensor["mean_relative"]) for tensor in found["tensors"])
+
+
+def _is_undone(suspect: Suspect, made: Converted) -> bool:
+    """Return whether the outputs are the source's without a suspect, but for what the conversion may change."""
+    limit = LEFT_BY_INTEGERS if numbers_of(made.claims) in INTEGER_CLAIMS else LEFT
+    return suspect.effect == "all" or (suspect.effect == "" and suspect.left is not None and suspect.left <= limit)
 
 
 def _operations(suspect: Suspect) -> set[str]:

@@ -95,6 +95,8 @@ class Suspect:
         A description of what is seen.
     effect
         What undoing it does to the outputs; only if that makes them the source's, it is certainly the cause.
+    left
+        The share of the outputs' difference, in power, that is left when it is undone, as far as that was tried.
     """
 
     name: str
@@ -103,6 +105,7 @@ class Suspect:
     there: tuple[str, ...]
     told: str
     effect: Effect = ""
+    left: float | None = None
 
     def __str__(self) -> str:
         told = f"{self.name!r} ({self.level.kind}): {self.told}"
@@ -118,6 +121,7 @@ class Suspect:
             "within": list(self.within),
             "there": list(self.there),
             "effect": self.effect,
+            "left": self.left,
             "level": self.level.to_json(),
         }
 
@@ -125,7 +129,8 @@ class Suspect:
     def from_json(cls, data: Mapping[str, Any]) -> Suspect:
         """Make the object from the output of :meth:`to_json`."""
         within, there = tuple(data["within"]), tuple(data["there"])
-        return cls(data["name"], Level(**data["level"]), within, there, data["told"], data["effect"])
+        level = Level(**data["level"])
+        return cls(data["name"], level, within, there, data["told"], data["effect"], data.get("left"))
 
 
 def sure_for(claims: Iterable[Claim]) -> float:

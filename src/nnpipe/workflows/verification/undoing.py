@@ -27,7 +27,9 @@ from nnpipe.workflows.verification.weights_in_use import with_numbers
 
 _ORDER: tuple[Effect, ...] = ("all", "", "none")
 _TRIED = 3  # suspects that are shown
-_LEFT, _LEFT_BY_INTEGERS = 0.01, 0.1  # the greatest share of the difference that may remain if its cause is undone
+# The greatest share of the difference that may remain if its cause is undone: half of what is allowed, since other
+# samples leave a little more or less.
+_LEFT, _LEFT_BY_INTEGERS = 0.005, 0.05
 
 
 @dataclass(frozen=True)
@@ -88,14 +90,17 @@ class Undoing:
         ways: tuple[Callable[[], dict[str, Array]], ...] = (
             lambda: self._undone(pairs), lambda: self._without(self._wrong_in(suspect)),
         )  # fmt: skip
-        effects: list[Effect] = []
+        found: list[tuple[Effect, float]] = []
         for undo in ways:
             try:
                 undone = undo()
             except NNPipeError:
                 continue
-            effects += [self._effect(undone)] if undone else []
-        return replace(suspect, effect=min(effects, key=_ORDER.index, default=""))
+            found += [self._effect(undone)] if undone else []
+        if not found:
+            return suspect
+        effect, left = min(found, key=lambda each: (_ORDER.index(each[0]), each[1]))
+        return replace(suspect, effect=effect, left=left)
 
     def _wrong_in(self, suspect: Suspect) -> dict[str, Array]:
         """Return the other model's numbers for the wrong weights of a suspect."""
@@ -136,15 +141,19 @@ class Undoing:
             return found
         return np.transpose(pair.expected, tuple(map(int, np.argsort(pair.order))))
 
-    def _effect(self, undone: Mapping[str, Array]) -> Effect:
+    def _effect(self, undone: Mapping[str, Array]) -> tuple[Effect, float]:
+        """Return what undoing a suspect does to the outputs, and the share of their difference that is left."""
+        before = self._distance(self._found)
+        left = self._distance(undone) / before if before else 0.0
         if self.outputs_are_same():
-            return "none"
+            return "none", left
         verdict, _ = self._agreement(undone).verdict(Tolerances(), (numbers_of(self.claims),))
         limit = _LEFT_BY_INTEGERS if numbers_of(self.claims) in INTEGERS else _LEFT
-        if verdict != "different" and self._distance(undone) <= limit * self._distance(self._found):
-            return "all"
+        if verdict != "different" and left <= limit:
+            return "all", left
         triples = ((own, undone[tensor], self._found[tensor]) for tensor, own in self._own.items())
-        return "none" if all(has_no_effect(own, own + found - new, found, -1) for own, new, found in triples) else ""
+        none = all(has_no_effect(own, own + found - new, found, -1) for own, new, found in triples)
+        return ("none" if none else ""), left
 
     def _distance(self, found: Mapping[str, Array]) -> float:
         """Return the power of the difference of outputs from the source's, relative to that of the source's."""
