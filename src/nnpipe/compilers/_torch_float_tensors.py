@@ -123,4 +123,7 @@ def _withdraw(model: Any, floats: set[Any]) -> None:
 def check_quantised(module: Any, quantiser: str) -> None:
     """Raise :class:`~nnpipe.core.errors.CompileError` unless a quantised module computes something in integers."""
     if not any(str(node.target).startswith(QUANTISED) for node in module.graph.nodes):
-        raise CompileError(f"the {quantiser} quantiser knows none of its operators, or leaves numbers of their type")
+        raise CompileError(
+            f"the {quantiser} quantiser knows none of its operators or leaves numbers of their type, or all of "
+            "them are kept in floats"
+        )
