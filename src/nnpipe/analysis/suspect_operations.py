@@ -161,7 +161,7 @@ def level_of(pair: Pair, axis: int, claims: Iterable[Claim], from_rounded: Array
     # off by one more: LiteRT truncates the zero point before it adds it (QuantizedMeanOrSum).
     averaged = any(word in pair.source.kind.lower() for word in _AVERAGING)
     claimed = (0.25 + averaged) * step_of(pair.found) ** 2 if numbers == "int8" else 0.0
-    rounding = step_of(pair.expected) ** 2 / 4 + claimed
+    rounding: Array | float = step_of(pair.expected) ** 2 / 4 + claimed
     if from_rounded is not None:
         rounding = rounding + _ALLOWED * power(rows_of(from_rounded, axis) - expected)
     heard = np.maximum(signal, FAINT * mean)
