@@ -17,6 +17,7 @@ from typing import Any
 from nnpipe.core.errors import ArtifactError, MissingDependency
 from nnpipe.core.messages import LOCKED, one_line
 from nnpipe.formats.file_types import check_there, file_type_hint
+from nnpipe.formats.hdf5_heaps import check_text_heaps
 
 CONFIG, WEIGHTS, METADATA = "config.json", "model.weights.h5", "metadata.json"
 _CONFIG_LIMIT = 64 << 20
@@ -85,13 +86,14 @@ def open_weights(path: Path) -> Iterator[Any]:
     kind = kind_of(path)
     if kind == "keras":
         with _archive(path) as archive:
-            source: Any = io.BytesIO(_member(path, archive, WEIGHTS, most_bytes(path)))
+            source: Path | bytes = _member(path, archive, WEIGHTS, most_bytes(path))
     elif kind == "hdf5":
         source = path
     else:
         raise ArtifactError(f"{path}: not a Keras file, .keras or HDF5{file_type_hint(path, 'KerasModel')}")
     try:
-        file = h5py.File(source, "r")
+        check_text_heaps(source)
+        file = h5py.File(io.BytesIO(source) if isinstance(source, bytes) else source, "r")
     except BlockingIOError:
         raise ArtifactError(f"{path}: {LOCKED}") from None
     except Exception as error:

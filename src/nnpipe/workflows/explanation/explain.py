@@ -24,7 +24,7 @@ from nnpipe.modelwrappers.files.file_formats import format_of
 from nnpipe.workflows.candidates.model_files import artifact_of
 from nnpipe.workflows.candidates.stages import prepared
 from nnpipe.workflows.explanation.explain_result import ExplainResult
-from nnpipe.workflows.explanation.graph_source import shown_by
+from nnpipe.workflows.explanation.graph_source import shown_by, wrapper_showing
 from nnpipe.workflows.explanation.layer_errors import LayerErrors, layer_errors
 from nnpipe.workflows.explanation.layer_times import layer_times
 from nnpipe.workflows.explanation.memory_use import memory_use
@@ -139,21 +139,21 @@ def explain(
 
 def _check_opens(path: Path, shapes: Shapes, runtime: Runtime | None) -> None:
     """Raise :class:`ArtifactError` if opening a file, as is done below, crashes or exceeds its limits."""
-    live = shown_by(path)
+    wrapper, _ = wrapper_showing(path)
     request = {
         "path": str(path),
         "shapes": {name: list(shape) for name, shape in shapes.items()},
         "runtime": None if runtime is None else runtime.describe(),
     }
-    call_limited(f"{__name__}:open_here", path, request, bytes_in_all(live.wrapper, path))
+    call_limited(f"{__name__}:open_here", path, request, bytes_in_all(wrapper, path))
 
 
 def open_here(request: Mapping[str, Any]) -> None:
     """Open a request's file and look at its graph, and load it in its runtime if there is one, in this process."""
     path = Path(request["path"])
-    opened = shown_by(path)
-    limit_process(request["size"], opened.wrapper)
-    with opened as live:
+    wrapper, here = wrapper_showing(path)
+    limit_process(request["size"], wrapper)
+    with wrapper.open(here) as live:
         live.get_sized_graph({name: tuple(shape) for name, shape in request["shapes"].items()})
     if request["runtime"] is not None:
         runtime: Runtime = component_from(request["runtime"], Runtime)

@@ -12,7 +12,19 @@ from nnpipe.workflows.verification.claims import described, lineage
 
 
 def shown_by(path: Path) -> LiveModel:
-    """Open a file, or the nearest one that it was made from that shows its graph; used in a ``with`` block.
+    """Open the file that shows the graph of a file; used in a ``with`` block.
+
+    Raises
+    ------
+    NotSupported
+        If there is none.
+    """
+    wrapper, here = wrapper_showing(path)
+    return wrapper.open(here)
+
+
+def wrapper_showing(path: Path) -> tuple[ModelWrapper, Path]:
+    """Return what opens a file, or the nearest one that it was made from that shows its graph, and that file.
 
     Raises
     ------
@@ -27,5 +39,5 @@ def shown_by(path: Path) -> LiveModel:
         cls = wrapper_of(format)
         if cls is not None and not cls.missing() and cls.offers("get_sized_graph") and here.exists():
             wrapper: ModelWrapper = cls.from_json({"model_path": str(here)})
-            return wrapper.open(here)
+            return wrapper, here
     raise NotSupported(f"{path}: neither it nor a file that it was made from shows its graph")
