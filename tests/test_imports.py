@@ -91,6 +91,20 @@ def test_the_command_starts_without_numpy() -> None:
     assert answer.stdout.endswith("\nFalse\n"), answer.stdout + answer.stderr
 
 
+def test_the_help_shows_every_command_once_under_its_purpose() -> None:
+    from nnpipe.scenarios._cli.index import PURPOSES, scenarios
+
+    assert sorted(name for names in PURPOSES.values() for name in names) == scenarios()
+    lines = probe(commands=[["--help"]])["answers"][0]["out"].splitlines()
+    shown: dict[str, list[str]] = {}
+    for line in lines[lines.index(f"{next(iter(PURPOSES))}:") :]:
+        if line.endswith(":"):
+            purpose = shown.setdefault(line.removesuffix(":"), [])
+        elif line.startswith("  "):
+            purpose.append(line.split()[0])
+    assert {purpose: tuple(names) for purpose, names in shown.items()} == PURPOSES
+
+
 def test_every_command_explains_itself() -> None:
     from nnpipe.scenarios._cli.index import scenarios, summary_of
 

@@ -41,7 +41,7 @@ def _run(argv: Sequence[str]) -> int:
     hide_in_process_list(given, shown_command(given, OPTIONS))  # before anything that takes time is imported
     known = scenarios()
     if not given or given[0] in ("-h", "--help"):
-        print(_help(known))
+        print(_help())
         return 0
     if given[0] in ("-V", "--version"):
         from nnpipe import __version__
@@ -64,17 +64,20 @@ def _run(argv: Sequence[str]) -> int:
     return result
 
 
-def _help(known: Sequence[str]) -> str:
-    from nnpipe.scenarios._cli.index import summary_of
+def _help() -> str:
+    from nnpipe.scenarios._cli.index import PURPOSES, summary_of
 
-    width = max(map(len, known), default=0)
-    rows = "\n".join(f"  {name:<{width}}  {summary_of(name)}" for name in known)
+    width = max(len(name) for names in PURPOSES.values() for name in names)
+    groups = []
+    for purpose, names in PURPOSES.items():
+        rows = [f"  {name:<{width}}  {summary_of(name)}" for name in names]
+        groups.append("\n".join([f"{purpose}:", *rows]))
+    commands = "\n\n".join(groups)
     return f"""usage: nnpipe COMMAND ...
 
 Which model, compiled how, on which runtime and device, and can you trust the numbers?
 
-commands:
-{rows}
+{commands}
 
 nnpipe COMMAND -h explains a command; with classes named, also their arguments.
 Each command is a module as well: python -m nnpipe.scenarios.COMMAND ..."""

@@ -5,6 +5,17 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+PURPOSES = {
+    "choose what to ship": ("run", "compare", "sweep", "search", "mix", "gate"),
+    "measure": ("inference_tester", "inference_performance", "judge", "testrun", "render_report"),
+    "check": ("verify", "conformance", "onnx_conversion", "reduce"),
+    "explain and predict": ("explain", "roofline", "predict", "ethos_u"),
+    "train": ("model_training", "experiment", "generate", "jobs", "runs"),
+    "deploy": ("devices", "target", "inference_server", "build_server", "storage"),
+    "look up": ("list", "info"),
+}
+"""The scenarios by purpose, in the order in which the help shows them."""
+
 _FOLDER = Path(__file__).parents[1]
 
 
