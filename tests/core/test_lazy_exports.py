@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -11,17 +12,26 @@ from pathlib import Path
 import pytest
 
 from nnpipe.core.lazy_exports import lazy_getattr
+from nnpipe.testing.component import HEAVY
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "nnpipe"
+CALLS = ("lazy_getattr", "lazy_exports")
 PACKAGES = sorted(
-    path.parent.name for path in SOURCE.glob("*/__init__.py") if "lazy_getattr(" in path.read_text("utf-8")
+    ".".join(path.parent.relative_to(SOURCE).parts)
+    for path in SOURCE.rglob("__init__.py")
+    if any(f" = {call}(" in path.read_text("utf-8") for call in CALLS)
 )
+PUBLIC = ("training", "training.outputs", "training.sequences", "experiment", "layers", "tasks")
+
+
+def source_of(package: str) -> str:
+    return (SOURCE / package.replace(".", "/") / "__init__.py").read_text("utf-8")
 
 
 def told_to_type_checkers(package: str) -> dict[str, str]:
     """Read what type checkers see: each name, and the module that it comes from."""
     found = {}
-    for node in ast.parse((SOURCE / package / "__init__.py").read_text("utf-8")).body:
+    for node in ast.parse(source_of(package)).body:
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
             for line in node.body:
                 assert isinstance(line, ast.ImportFrom)
@@ -30,9 +40,9 @@ def told_to_type_checkers(package: str) -> dict[str, str]:
 
 
 def promised(package: str) -> dict[str, str]:
-    """Read the table that a package gives ``lazy_getattr``."""
-    for node in ast.walk(ast.parse((SOURCE / package / "__init__.py").read_text("utf-8"))):
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "lazy_getattr":
+    """Read the table that a package gives ``lazy_getattr`` or ``lazy_exports``."""
+    for node in ast.walk(ast.parse(source_of(package))):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in CALLS:
             homes = ast.literal_eval(node.args[1])
             return {name: f"nnpipe.{package}.{home}" for home, names in homes.items() for name in names}
     raise AssertionError(f"{package} has no lazy names")
@@ -52,6 +62,27 @@ def test_each_name_is_found_at_home(package: str) -> None:
     module = importlib.import_module(f"nnpipe.{package}")
     for name, home in promised(package).items():
         assert getattr(module, name) is getattr(importlib.import_module(home), name)
+
+
+@pytest.mark.parametrize("package", PUBLIC)
+def test_a_public_package_lists_its_names(package: str) -> None:
+    module = importlib.import_module(f"nnpipe.{package}")
+    assert promised(package).keys() <= set(module.__all__)
+    assert len(module.__all__) == len(set(module.__all__))
+
+
+def test_the_names_of_public_packages_need_no_framework() -> None:
+    script = (
+        "import importlib, json, sys\n"
+        "for package in sys.argv[1:]:\n"
+        "    module = importlib.import_module(f'nnpipe.{package}')\n"
+        "    [getattr(module, name) for name in module.__all__]\n"
+        "print(json.dumps(sorted({name.partition('.')[0] for name in sys.modules})))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, *PUBLIC], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert not set(HEAVY) & set(json.loads(done.stdout))
 
 
 def test_a_name_is_imported_when_it_is_used_and_not_before() -> None:

@@ -27,3 +27,14 @@ def lazy_getattr(package: str, homes: Mapping[str, tuple[str, ...]]) -> Callable
         return found
 
     return find
+
+
+def lazy_exports(package: str, homes: Mapping[str, tuple[str, ...]]) -> tuple[Callable[[str], object], list[str]]:
+    """Return a ``__getattr__`` as :func:`lazy_getattr` does, and an ``__all__`` of the same names.
+
+    Parameters
+    ----------
+    package, homes
+        As for :func:`lazy_getattr`.
+    """
+    return lazy_getattr(package, homes), sorted(name for names in homes.values() for name in names)

@@ -80,10 +80,12 @@ class Statistic:
 
 
 class Statistics(Module):
-    """Statistics by name::
+    """Statistics by name.
 
-    statistics.add("loss", losses, weights)
-    statistics["loss"].mean
+    ::
+
+        statistics.add("loss", losses, weights)
+        statistics["loss"].mean
     """
 
     def __init__(self) -> None:

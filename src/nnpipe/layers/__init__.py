@@ -18,7 +18,7 @@ imported when they are first used.
 
 from typing import TYPE_CHECKING
 
-from nnpipe.core.lazy_exports import lazy_getattr
+from nnpipe.core.lazy_exports import lazy_exports
 from nnpipe.layers.catalogue import layer_classes
 from nnpipe.layers.graph.graph import NetworkGraph, network
 from nnpipe.layers.graph.references import LayerEntry, Ref, Use
@@ -118,7 +118,7 @@ if TYPE_CHECKING:
     from nnpipe.layers.torch.to_trainer import compile_arguments as compile_arguments
     from nnpipe.layers.torch.to_trainer import to_trainer as to_trainer
 
-__getattr__ = lazy_getattr(
+__getattr__, _LAZY = lazy_exports(
     __name__,
     {
         "description.from_description": ("from_description",),
@@ -239,3 +239,4 @@ __all__ = [
     "layer_classes",
     "network",
 ]  # fmt: skip
+__all__ += _LAZY

@@ -5,7 +5,7 @@ This package offers the classes; each is imported when it is first used.
 
 from typing import TYPE_CHECKING
 
-from nnpipe.core.lazy_exports import lazy_getattr
+from nnpipe.core.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from nnpipe.tasks.anomaly.task import AnomalyDetection as AnomalyDetection
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from nnpipe.tasks.segmentation.task import Segmentation as Segmentation
     from nnpipe.tasks.series_anomaly.task import SeriesAnomaly as SeriesAnomaly
 
-__getattr__ = lazy_getattr(
+__getattr__, __all__ = lazy_exports(
     __name__,
     {
         "anomaly.task": ("AnomalyDetection",),
