@@ -90,6 +90,29 @@ def commands_of(block: Block) -> list[list[str]]:
 COMMANDS = [(block, words) for block in of_kind("console") for words in commands_of(block)]
 
 
+def test_no_page_calls_nnpipe_nn() -> None:
+    """PyTorch's programs import ``nn`` from torch."""
+    assert [page for page in PAGES if re.search(r"import nnpipe as nn\b", (ROOT / page).read_text("utf-8"))] == []
+
+
+def entries_of_the_glossary() -> list[tuple[str, str]]:
+    text = (ROOT / "docs" / "glossary.md").read_text("utf-8")
+    return re.findall(r"^- \*\*([^*]+)\*\*: (.+)$", text, re.MULTILINE)
+
+
+def test_the_glossary_has_at_most_40_words_each_in_one_sentence() -> None:
+    entries = entries_of_the_glossary()
+    words = [word for word, _ in entries]
+    assert 20 <= len(words) <= 40
+    assert words == sorted(set(words), key=str.lower)
+    assert [text for _, text in entries if not text.endswith(".") or re.search(r"[.!?] ", text)] == []
+
+
+def test_other_pages_use_the_words_of_the_glossary() -> None:
+    texts = " ".join(prose_of(page).lower() for page in PAGES if page != "docs/glossary.md")
+    assert [word for word, _ in entries_of_the_glossary() if word.lower() not in texts] == []
+
+
 def test_every_block_is_of_a_kind_that_is_checked() -> None:
     assert [f"{block}: {block.kind!r}" for block in BLOCKS if block.kind not in KINDS] == []
 
@@ -285,7 +308,7 @@ LONG_PAGES = {
     "README.md", "docs/adding-a-framework.md", "docs/agreement.md", "docs/architecture-search.md",
     "docs/architecture.md", "docs/callbacks.md", "docs/codegen.md", "docs/file-formats.md", "docs/layers.md",
     "docs/arrays.md", "docs/devices.md", "docs/input-pipelines.md", "docs/measuring.md", "docs/models-from-outside.md",
-    "docs/onnx.md", "docs/plugins.md", "docs/reduce.md", "docs/search.md", "docs/sweeping.md", "docs/training.md",
+    "docs/onnx.md", "docs/plugins.md", "docs/reduce.md", "docs/searching.md", "docs/sweeping.md", "docs/training.md",
 }  # fmt: skip
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import resource
 import subprocess
 import sys
@@ -19,6 +21,7 @@ import pytest
 import nnpipe
 from nnpipe.core.families import FAMILIES, PARTS
 from nnpipe.core.registry import components
+from nnpipe.scenarios._cli.index import PURPOSES
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -37,7 +40,7 @@ def module(name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def test_each_page_stands_in_the_contents_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    contents = module("pages", monkeypatch).CONTENTS
+    contents = module("pages", monkeypatch).contents()
     listed = [page for pages in contents.values() for page in pages]
     there = {
         path.relative_to(DOCS).with_suffix("").as_posix() for path in DOCS.rglob("*.md") if "_build" not in path.parts
@@ -45,11 +48,38 @@ def test_each_page_stands_in_the_contents_once(monkeypatch: pytest.MonkeyPatch) 
     assert sorted(listed) == sorted({*there, "changes", "api/index"} - {"index"})
 
 
+def test_the_contents_have_the_purposes_of_the_help_in_the_same_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    headings = [heading.lower() for heading in module("pages", monkeypatch).contents()]
+    assert [heading for heading in headings if heading in PURPOSES] == list(PURPOSES)
+
+
+def test_no_page_has_the_name_of_one_that_sphinx_writes() -> None:
+    """Sphinx writes its own pages last, over ours."""
+    assert {path.stem for path in DOCS.glob("*.md")} & {"search", "genindex", "py-modindex"} == set()
+
+
+def test_the_whole_check_builds_the_site_after_the_rest() -> None:
+    commands = (ROOT / ".ci" / "run").read_text("utf-8").splitlines()
+    assert commands[-1] == "exec make check site"
+
+
+def test_five_kinds_of_readers_find_a_path() -> None:
+    section = (DOCS / "index.md").read_text("utf-8").partition("## Where to begin\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| \*\*([^*]+)\*\* \|(.*)\|$", section, re.MULTILINE)
+    assert [reader for reader, _ in rows] == [
+        "have a model file", "train", "deploy to boards", "extend nnpipe", "come from another tool",
+    ]  # fmt: skip
+    assert all(path.count(".md)") >= 4 for _, path in rows[:-1])
+    assert re.findall(r"^\| (\w+) \|.*\.md", section, re.MULTILINE) == ["Kenning", "TRW", "PTUtils", "Dnnamo", "INNDiE"]
+
+
 def test_each_public_name_is_described_once(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "\n".join(module("api", monkeypatch).reference().values())
     described = [line.partition(":: ")[2] for line in text.splitlines() if line.startswith(".. auto")]
     assert len(described) == len(set(described))
     assert {f"nnpipe.{name}" for name in nnpipe.__all__ if not name.startswith("_")} <= set(described)
+    for name in ("training.Trainer", "experiment.Session", "layers.NetworkGraph", "layers.to_torch", "tasks.Detection"):
+        assert f"nnpipe.{name}" in described, name
     for family in FAMILIES:
         assert any(name.startswith(f"nnpipe.{family}.") for name in described), family
 
@@ -154,6 +184,18 @@ def test_the_site_is_small_and_has_an_inventory(site: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
+def test_the_page_about_searching_is_found_under_its_own_name(site: Path) -> None:
+    text = (site / "searchindex.js").read_text("utf-8")
+    index = json.loads(text.removeprefix("Search.setIndex(").removesuffix(")"))
+    number = index["docnames"].index("searching")
+    assert index["titles"][number] == "Searching"
+    assert "optuna" in (site / "searching.html").read_text("utf-8").lower()
+    assert ">Searching</a>" in (site / "index.html").read_text("utf-8")
+    assert "Search Page" not in (site / "index.html").read_text("utf-8")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_no_page_asks_another_machine_for_anything(site: Path, address: str, browser: Any) -> None:
     asked: list[str] = []
     page = browser.new_page()
@@ -174,6 +216,7 @@ def test_no_page_asks_another_machine_for_anything(site: Path, address: str, bro
 @pytest.mark.parametrize(
     ("query", "wanted"),
     [
+        ("samplers", "searching.html"),
         ("certificate", "sweeping.html#certificate"),
         ("kill -9", "training.html#after-kill-9"),
         ("calibration", "gallery/calibration.html"),

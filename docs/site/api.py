@@ -1,4 +1,6 @@
-"""A page for each name of ``nnpipe.__all__``, and one for each family of components, written before each build.
+"""A page for each name of ``nnpipe.__all__``, and one for each public package and family of components.
+
+They are written before each build.
 
 What is public follows from the code, so the reference cannot be out of step with it.
 """
@@ -6,7 +8,7 @@ What is public follows from the code, so the reference cannot be out of step wit
 from __future__ import annotations
 
 import inspect
-from importlib import metadata
+from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +23,22 @@ from nnpipe.core.registry import components
 ERRORS, INTERFACES, FUNCTIONS, VALUES = "Errors", "Interfaces", "Functions", "Values and options"
 FOLDERS = {FUNCTIONS: "functions", INTERFACES: "interfaces", VALUES: "values"}
 """Where a group's pages are; all errors share one."""
+PACKAGES = ("training", "training.outputs", "training.sequences", "experiment", "layers", "tasks")
+"""The packages of nnpipe whose names are public, too."""
 
 
 def public() -> dict[str, Any]:
     """Return what ``import nnpipe`` gives, by name."""
     return {name: getattr(nnpipe, name) for name in nnpipe.__all__ if not name.startswith("_")}
+
+
+def public_of_packages() -> dict[str, Any]:
+    """Return what the public packages give, by the path within nnpipe, such as ``training.Trainer``."""
+    found = {}
+    for package in PACKAGES:
+        module = import_module(f"nnpipe.{package}")
+        found |= {f"{package}.{name}": getattr(module, name) for name in module.__all__}
+    return found
 
 
 def group(thing: Any) -> str:
@@ -68,12 +81,12 @@ def literally(text: str) -> str:
     return "".join(f"\\{each}" if each in r"\*`_|" else each for each in text)
 
 
-def described(name: str, thing: Any) -> str:
+def described(name: str, thing: Any, *, members: bool = False) -> str:
     """Write the directive that describes a public thing or a component."""
     if not inspect.isclass(thing):
         return f".. autofunction:: {name}"
     directive = f".. autoclass:: {name}\n   :show-inheritance:"
-    if name.count(".") == 1 and not issubclass(thing, Exception):
+    if members and not issubclass(thing, Exception):
         directive += "\n   :members:"
     fields = arguments(thing)
     return f"{directive}\n\n{indented(fields)}" if fields else directive
@@ -92,6 +105,22 @@ def part(cls: type[Discoverable]) -> str:
     return f".. currentmodule:: {cls.__module__}\n\n.. py:class:: {cls.__name__}\n\n{indented(text)}"
 
 
+def package_page(package: str) -> str:
+    """Describe what a public package gives; layers have their options on the page of their family."""
+    parts = [f".. currentmodule:: nnpipe.{package}", import_module(f"nnpipe.{package}").__doc__ or ""]
+    layers = []
+    for name, thing in public_of_packages().items():
+        if name.rpartition(".")[0] != package:
+            continue
+        if inspect.isclass(thing) and issubclass(thing, PARTS["layers"]):
+            layers.append(f"``{thing.__name__}``")
+        else:
+            parts.append(described(f"nnpipe.{name}", thing, members=True))
+    if layers:
+        parts.append(f":doc:`Layers, with their options <../families/layers>`: {', '.join(layers)}.")
+    return titled(f"nnpipe.{package}", *parts)
+
+
 def reference() -> dict[str, str]:
     """Return all pages of the reference, by their paths."""
     groups: dict[str, dict[str, Any]] = {}
@@ -101,10 +130,13 @@ def reference() -> dict[str, str]:
     for caption, folder in FOLDERS.items():
         for name, thing in groups[caption].items():
             pages[f"{folder}/{name}.rst"] = titled(
-                name, ".. currentmodule:: nnpipe", described(f"nnpipe.{name}", thing)
+                name, ".. currentmodule:: nnpipe", described(f"nnpipe.{name}", thing, members=True)
             )
         rows = "\n".join(f"{name} <{folder}/{name}>" for name in groups[caption])
         index.append(f"{caption}\n{'-' * len(caption)}\n\n.. toctree::\n   :maxdepth: 1\n\n{indented(rows)}")
+    pages |= {f"packages/{package}.rst": package_page(package) for package in PACKAGES}
+    rows = "\n".join(f"nnpipe.{package} <packages/{package}>" for package in PACKAGES)
+    index.append(f"Packages\n--------\n\n.. toctree::\n   :maxdepth: 1\n\n{indented(rows)}")
     errors = [described(f"nnpipe.{name}", error) for name, error in groups[ERRORS].items()]
     pages["errors.rst"] = titled(ERRORS, ".. currentmodule:: nnpipe", *errors)
     for family, parent in PARTS.items():
@@ -120,7 +152,10 @@ def reference() -> dict[str, str]:
         )
     rows = "\n".join(("errors", *(f"families/{family}" for family in (*FAMILIES, *PARTS))))
     index.append(f"Errors and components\n---------------------\n\n.. toctree::\n   :maxdepth: 1\n\n{indented(rows)}")
-    preamble = "What ``import nnpipe`` gives, and the classes that come with it. The rest may change in any version."
+    preamble = (
+        "What ``import nnpipe`` and its public packages give, and the classes that come with it. "
+        "The rest may change in any version."
+    )
     return pages | {"index.rst": titled("Reference", preamble, *index)}
 
 

@@ -11,30 +11,10 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-CONTENTS = {
-    "Choose": [
-        *("comparing", "sweeping", "search", "architecture-search", "mixing", "agreement", "reduce", "breadth", "zoo"),
-        *("models-from-outside", "devices", "boards", "c", "microcontrollers"),
-    ],
-    "Examples": ["gallery/index"],
-    "Measure": ["measuring", "quantities", "explain", "predict", "energy", "load", "defaults"],
-    "Tasks": [
-        "tasks",
-        "detection",
-        "segmentation",
-        "pose",
-        "sound",
-        "series",
-        "embedding",
-        "tabular",
-        "arrays",
-        "generation",
-    ],
-    "Train": ["training", "callbacks", "experiments", "input-pipelines", "layers", "jobs", "launchers", "storage"],
-    "Extend": ["components", "adding-a-framework", "extending", "plugins", "codegen", "onnx"],
-    "Look up": ["api/index", "file-formats", "protocol", "architecture", "changes", "reports/inductor-int8"],
-}
-"""The pages, by caption; a page that is missing here is a warning of Sphinx, and so an error."""
+SITE_ONLY = {"Look up": ["api/index", "changes"]}
+"""Pages that are written for the site alone, by the heading that they stand under."""
+_HEADING = re.compile(r"^### (.+)$")
+_ENTRY = re.compile(r"^- \[[^\]]+\]\(([\w/-]+)\.md\)")
 _OUTWARDS = re.compile(r"\]\((\.\./[^)#\s]+)")
 
 
@@ -43,6 +23,18 @@ def repository() -> str:
     found = re.search(r'^Repository = "([^"]+)"', (ROOT / "pyproject.toml").read_text("utf-8"), re.MULTILINE)
     assert found is not None
     return found[1]
+
+
+def contents() -> dict[str, list[str]]:
+    """Return the pages by heading, as the first page lists them under "All pages"."""
+    text = (ROOT / "docs" / "index.md").read_text("utf-8").partition("\n## All pages\n")[2]
+    found: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        if heading := _HEADING.match(line):
+            pages = found.setdefault(heading[1], SITE_ONLY.get(heading[1], []).copy())
+        elif entry := _ENTRY.match(line):
+            pages.append(entry[1])
+    return found
 
 
 def read(app: Any, docname: str, source: list[str]) -> None:
@@ -62,7 +54,7 @@ def read(app: Any, docname: str, source: list[str]) -> None:
     if docname == "index":
         source[0] += "".join(
             f"\n```{{toctree}}\n:hidden:\n:caption: {caption}\n\n" + "\n".join(pages) + "\n```\n"
-            for caption, pages in CONTENTS.items()
+            for caption, pages in contents().items()
         )
 
 

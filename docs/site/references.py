@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from importlib import import_module, metadata
 from typing import Any
 
-from api import public
+from api import public, public_of_packages
 from sphinx.util.nodes import make_refnode
 
 import nnpipe
 
-_PUBLIC = {id(thing): f"nnpipe.{name}" for name, thing in public().items()}
+_PUBLIC = {id(thing): f"nnpipe.{name}" for name, thing in (public_of_packages() | public()).items()}
 
 
 def resolve(app: Any, environment: Any, node: Any, shown: Any) -> Any:
@@ -52,8 +52,17 @@ def meanings(node: Any) -> Iterator[tuple[str, Any]]:
     if page in nnpipe.__all__:
         yield from with_path(name, within(inspect.getmodule(getattr(nnpipe, page)), name))
     yield from with_path(name, within(builtins, name))
-    for thing in public().values():  # an annotation that a class has from its base is as the base's module has it
+    for thing in (*public().values(), *public_of_packages().values()):
         yield from with_path(name, within(inspect.getmodule(thing), name))
+    for base in bases_in(import_module(node.get("py:module") or "nnpipe")):
+        yield from with_path(name, within(inspect.getmodule(base), name))
+
+
+def bases_in(module: Any) -> Iterator[type]:
+    """Find the bases of a module's classes: an inherited annotation is as the base's module has it."""
+    for thing in vars(module).values():
+        if inspect.isclass(thing):
+            yield from thing.__mro__
 
 
 def with_path(name: str, found: Any) -> Iterator[tuple[str, Any]]:
