@@ -90,6 +90,22 @@ def commands_of(block: Block) -> list[list[str]]:
 COMMANDS = [(block, words) for block in of_kind("console") for words in commands_of(block)]
 
 
+def test_the_readme_has_at_most_600_words_and_a_picture() -> None:
+    text = (ROOT / "README.md").read_text("utf-8")
+    assert len(text.split()) <= 600
+    pictures = re.findall(r"!\[[^\]]+\]\(([^)]+\.png)\)", text)
+    assert pictures
+    assert all((ROOT / picture).stat().st_size < 150_000 for picture in pictures)
+
+
+def test_the_readme_shows_what_its_example_prints() -> None:
+    kinds = [block.kind for block in BLOCKS if block.page == "README.md"]
+    assert kinds[:2] == ["python", "text"]
+    example, output = (block.text for block in BLOCKS if block.page == "README.md" and block.kind in ("python", "text"))
+    for title in re.findall(r'"(onnx[\w-]*)"', example):
+        assert re.search(rf"^{title} ", output, re.MULTILINE), title
+
+
 def test_no_page_calls_nnpipe_nn() -> None:
     """PyTorch's programs import ``nn`` from torch."""
     assert [page for page in PAGES if re.search(r"import nnpipe as nn\b", (ROOT / page).read_text("utf-8"))] == []
@@ -477,7 +493,7 @@ def flags_of(parser: argparse.ArgumentParser) -> set[str]:
 
 
 LEFT = {
-    "README.md": "report.html", "docs/index.md": "report.html", "docs/plugins.md": "tried/index.html",
+    "docs/index.md": "report.html", "docs/plugins.md": "tried/index.html",
     "docs/codegen.md": "train_digits_keras.py",
     "docs/architecture-search.md": "build/architectures/trials/1/network.yaml",
 }  # fmt: skip
