@@ -109,6 +109,7 @@ def test_the_readme_shows_what_its_example_prints() -> None:
 def test_no_page_calls_nnpipe_nn() -> None:
     """PyTorch's programs import ``nn`` from torch."""
     assert [page for page in PAGES if re.search(r"import nnpipe as nn\b", (ROOT / page).read_text("utf-8"))] == []
+    assert "import nnpipe as" not in (ROOT / "README.md").read_text("utf-8")
 
 
 def entries_of_the_glossary() -> list[tuple[str, str]]:
