@@ -30,7 +30,9 @@ from nnpipe.core.session import InferenceSession
 from nnpipe.core.task import installed_tasks
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = ["README.md", "CHANGELOG.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
+# docs/changes.md is the copy of CHANGELOG.md that the site's last build left.
+IN_DOCS = sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md") if path.name != "changes.md")
+PAGES = ["README.md", "CHANGELOG.md", *IN_DOCS]
 ACME = ROOT / "tests" / "thirdparty" / "acme_nn" / "src"
 PATHS = os.pathsep.join((str(ROOT / "src"), str(ACME)))
 KINDS = {
