@@ -7,6 +7,7 @@ What is public follows from the code, so the reference cannot be out of step wit
 
 from __future__ import annotations
 
+import functools
 import inspect
 from importlib import import_module, metadata
 from pathlib import Path
@@ -27,14 +28,16 @@ PACKAGES = ("training", "training.outputs", "training.sequences", "experiment", 
 """The packages of nnpipe whose names are public, too."""
 
 
+@functools.cache
 def public() -> dict[str, Any]:
     """Return what ``import nnpipe`` gives, by name."""
     return {name: getattr(nnpipe, name) for name in nnpipe.__all__ if not name.startswith("_")}
 
 
+@functools.cache
 def public_of_packages() -> dict[str, Any]:
     """Return what the public packages give, by the path within nnpipe, such as ``training.Trainer``."""
-    found = {}
+    found: dict[str, Any] = {}
     for package in PACKAGES:
         module = import_module(f"nnpipe.{package}")
         found |= {f"{package}.{name}": getattr(module, name) for name in module.__all__}
