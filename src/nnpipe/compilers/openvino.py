@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -21,6 +20,7 @@ from nnpipe.core.artifact import Artifact
 from nnpipe.core.claims import Claim
 from nnpipe.core.compiler import Calibration
 from nnpipe.core.errors import CompileError, MissingDependency
+from nnpipe.core.log_levels import quiet_loggers
 from nnpipe.core.messages import one_line
 from nnpipe.core.processor import adds_bytes_in_16_bits
 from nnpipe.core.tensors import Batch, IOSpec
@@ -123,7 +123,11 @@ class OpenVINOCompiler(FloatKeepingCompiler):
         if kind == "auto":
             kind = "transformer" if _is_transformer(model.native) else "other"
         floats = self._operations_in_floats(model.native) if self.keep_float else []
-        with own_ranges(), _hushed(), _told(model.native, "other" if kind == "transformer" else "transformer"):
+        with (
+            own_ranges(),
+            quiet_loggers("nncf"),
+            _told(model.native, "other" if kind == "transformer" else "transformer"),
+        ):
             return nncf.quantize(
                 model.native,
                 nncf.Dataset(samples),
@@ -269,18 +273,3 @@ def _told(native: Any, other_type: str) -> Iterator[None]:
         raise CompileError(
             f"NNCF cannot quantise it{where}: {message}; try --model-type {other_type}, or --precision fp16"
         ) from error
-
-
-@contextmanager
-def _hushed() -> Iterator[None]:
-    """Keep NNCF's log, which has its own handler, off the terminal.
-
-    NNCF's function for this would permanently set the level of all handlers of its logger, including foreign ones.
-    """
-    logger = logging.getLogger("nncf")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)

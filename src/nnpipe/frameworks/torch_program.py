@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import io
-import logging
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from nnpipe.core.errors import ArtifactError
+from nnpipe.core.log_levels import quiet_loggers
 from nnpipe.core.messages import one_line
 from nnpipe.core.tensors import Batch, IOSpec
 from nnpipe.formats.pt2 import ExportedProgram, read_program
@@ -255,14 +255,6 @@ def _hint(length: Any) -> int:
 @contextmanager
 def quiet() -> Iterator[None]:
     """Suppress logs and warnings of PyTorch that users cannot act on; exceptions pass."""
-    loggers = [logging.getLogger(name) for name in ("torch.export", "torch._export", "torch.utils._pytree")]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.CRITICAL)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
+    with quiet_loggers("torch.export", "torch._export", "torch.utils._pytree"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield

@@ -11,6 +11,7 @@ import numpy as np
 
 from nnpipe.core.errors import NotSupported
 from nnpipe.core.files import write_bytes
+from nnpipe.core.log_levels import quiet_loggers
 from nnpipe.core.onnx_conversion import ConversionCase, ONNXConversion
 from nnpipe.core.tensors import Batch
 from nnpipe.frameworks.keras import import_keras
@@ -52,15 +53,10 @@ class KerasONNXConversion(ONNXConversion):
         def infer(*tensors: Any) -> Any:
             return case.model(list(tensors), training=False)
 
-        log = logging.getLogger("tf2onnx")
-        level = log.level
-        log.setLevel(logging.ERROR)  # it reports every attempted rewriting
-        try:
+        with quiet_loggers("tf2onnx", level=logging.ERROR):  # it reports every attempted rewriting
             found, _ = tf2onnx.convert.from_function(
                 tensorflow.function(infer, autograph=False), input_signature=signature, opset=opset
             )
-        finally:
-            log.setLevel(level)
         write_bytes(path, found.SerializeToString())
 
     def import_model(self, path: Path) -> Any:

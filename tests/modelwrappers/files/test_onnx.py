@@ -59,3 +59,20 @@ def test_the_profile_is_of_the_graph_that_ships(tmp_path: Path) -> None:
     assert profile.rewritten
     assert "Relu" not in {timing.kind for timing in profile.timings}, "the session that ships fuses it"
     assert {timing.calls for timing in profile.timings} == {4}, "runs that warm it up do not count"
+
+
+def test_operators_of_a_domain_that_is_not_imported_cause_no_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The library that infers shapes logs that with a traceback."""
+    import onnx
+
+    helper = onnx.helper
+    sides = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1, 4]) for name in ("x", "y")]
+    nodes = [helper.make_node("f", ["x"], ["y"], name="own", domain="d")]
+    graph = helper.make_graph(nodes, "g", sides[:1], sides[1:])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save_model(model, str(tmp_path / "model.onnx"))
+    with ONNXModel(model_path=tmp_path / "model.onnx").open() as live:
+        assert [each.kind for each in live.get_sized_graph().operations] == ["d.f"]
+    assert not caplog.records

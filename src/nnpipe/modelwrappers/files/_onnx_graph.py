@@ -13,6 +13,7 @@ import numpy as np
 
 from nnpipe.core.errors import ArtifactError, MissingDependency, SpecMismatch
 from nnpipe.core.graph import Graph, Operation, Selector
+from nnpipe.core.log_levels import quiet_loggers
 from nnpipe.core.messages import one_line
 from nnpipe.core.tensors import DTYPES, Batch, IOSpec, TensorSpec, random_batch, show_shape
 from nnpipe.formats.onnx import ONNXFile
@@ -56,7 +57,8 @@ class ONNXSource:
             _load(small)  # shapes may follow from them
         except Exception as error:  # protobuf, onnx_ir and file errors share no base
             raise ArtifactError(f"{self.file.path}: not a usable ONNX model: {one_line(error)}") from None
-        with suppress(Exception):  # shapes are optional; without them the model is run to find them
+        # Shapes are optional; without them the model is run to find them.  onnx_ir logs its failures with tracebacks.
+        with suppress(Exception), quiet_loggers("onnx_ir"):
             model = passes.ShapeInferencePass(check_type=False, strict_mode=False, data_prop=True)(model).model
         _name_nodes(model.graph)
         return model

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from nnpipe.core.errors import ConversionError, MissingDependency
+from nnpipe.core.log_levels import quiet_loggers
 from nnpipe.core.messages import one_line
 from nnpipe.core.tensors import IOSpec
 from nnpipe.frameworks.keras import copying_variables, import_keras, named_call
@@ -56,20 +57,16 @@ def write_onnx(model: Any, io: IOSpec, path: Path, owner: str) -> None:
 
     signature = [tensorflow.TensorSpec(s.shape, s.dtype, name=f"in{i}") for i, s in enumerate(io.inputs)]
     function = tensorflow.function(infer, autograph=False)
-    log = logging.getLogger("tf2onnx")
-    level = log.level
-    log.setLevel(logging.ERROR)  # it reports every attempted rewriting
     try:
         captures = function.get_concrete_function(*signature).graph.captures
-        found, _ = tf2onnx.convert.from_function(function, input_signature=signature, opset=OPSET)
+        with quiet_loggers("tf2onnx", level=logging.ERROR):  # it reports every attempted rewriting
+            found, _ = tf2onnx.convert.from_function(function, input_signature=signature, opset=OPSET)
         _store_constants(found.graph, captures)
         _rename(found.graph, io)
         onnx.checker.check_model(found)
         content = found.SerializeToString()
     except Exception as error:  # tf2onnx, TensorFlow and protobuf each raise their own errors
         raise ConversionError(f"{owner} cannot be exported as onnx: {one_line(error)}") from None
-    finally:
-        log.setLevel(level)
     path.write_bytes(content)
 
 
