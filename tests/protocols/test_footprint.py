@@ -92,12 +92,16 @@ def test_no_dataset_report_or_training_module_is_imported(footprint: Footprint, 
     assert not {name for name in ours if name.split(".")[1] in PARTS}
     # Nor what those implement: the registry imports an interface when somebody asks for its family.
     assert not ours & {f"nnpipe.core.{name}" for name in INTERFACES}
-    # What runs the served models, and nothing of any other framework.
-    assert {name for name in ours if name.startswith("nnpipe.frameworks.")} <= {"nnpipe.frameworks.onnxruntime"}
+    # What runs the served models and words its errors, and nothing of any other framework.
+    assert {name for name in ours if name.startswith("nnpipe.frameworks.")} <= {
+        "nnpipe.frameworks.onnxruntime",
+        "nnpipe.frameworks.runtime_failures",
+    }
     assert {name for name in ours if name.startswith("nnpipe.scenarios.")} == {
         "nnpipe.scenarios._cli",
         "nnpipe.scenarios._cli.command",
         "nnpipe.scenarios._cli.joined_options",
+        "nnpipe.scenarios._cli.option_types",
         "nnpipe.scenarios._cli.standard_streams",
     }
     assert not {name.partition(".")[0] for name in modules} & HEAVY

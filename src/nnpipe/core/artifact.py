@@ -25,6 +25,9 @@ _NODE_LIMIT = 1 << 22  # JSON values
 _DAMAGED = (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, ConfigError, SpecMismatch)
 
 
+BUILT_BYTES = "built_bytes"
+"""The name of the bytes of code and constants in what sessions of built models tell of themselves."""
+
 SLOW_PARTS = "slow_parts"
 """Facts that became known while a file was made: short texts about what takes long in the model."""
 

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from nnpipe.core.artifact import BUILT_BYTES
 from nnpipe.core.bounded_json import parse_json
 from nnpipe.core.errors import ArtifactError, SpecMismatch
 from nnpipe.core.external_tools import C
@@ -31,8 +32,6 @@ from nnpipe.frameworks.elf_files import built_size
 FORMAT = "c"
 PREFIX = "nn"
 """What the names of functions begin with unless the file's notes say otherwise."""
-BUILT_BYTES = "built_bytes"
-"""The name of the bytes of code and constants in what sessions tell of themselves."""
 FUNCTIONS = ("input", "output", "run", "reset")
 _BEGIN, _END = "/* nnpipe-c-1 ", " */\n"
 _LIMIT = 1 << 30  # bytes of a file

@@ -12,14 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from nnpipe.core.artifact import Artifact
+from nnpipe.core.artifact import BUILT_BYTES, Artifact
 from nnpipe.core.deployment import ServerOptions
 from nnpipe.core.errors import NNPipeError, SpecMismatch
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.secret import shown_settings
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import IOSpec
-from nnpipe.frameworks.c_source import BUILT_BYTES
 from nnpipe.measuring.host import framework_versions, host_facts
 from nnpipe.protocols.conversation.checksums import Buffer
 from nnpipe.protocols.conversation.conversation import Message

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from nnpipe.core.arguments import arguments_of
-from nnpipe.core.artifact import Artifact, sidecar_of
+from nnpipe.core.artifact import BUILT_BYTES, Artifact, sidecar_of
 from nnpipe.core.bounded_json import read_object
 from nnpipe.core.component import Component
 from nnpipe.core.errors import ArtifactError, ConfigError
@@ -23,7 +23,6 @@ from nnpipe.formats.genai_folder import CONFIGURATION as GENAI_CONFIGURATION
 from nnpipe.formats.model_folder import LISTING, listed_size
 from nnpipe.formats.onnx import read_onnx
 from nnpipe.formats.transformers_folder import CONFIGURATION
-from nnpipe.frameworks.c_source import BUILT_BYTES
 from nnpipe.frameworks.c_source import FORMAT as C_SOURCE
 from nnpipe.modelwrappers.files.file_formats import FORMATS, told_format, wrapper_of
 
